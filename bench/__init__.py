@@ -1,0 +1,1 @@
+"""Measuring: the load generator, experiments, peers, the demo."""

@@ -1,0 +1,92 @@
+"""The Rust extension: broker engine, exact token bucket, load generator. All of the boundary is on this page.
+
+Configuration goes down once, as keyword arguments or JSON; snapshots and events are pulled up as JSON bytes. Rust never calls Python. Calls
+that may wait release the GIL. Errors are ``ValueError`` (bad configuration), ``OSError`` (port in use, no such address) and ``RuntimeError`` (engine stopped).
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+__version__: str
+
+@final
+class Bucket:
+    """The engine's token bucket, for differential tests against ``srtm.bucket``. Rates in micro-messages/s, bursts in micro-messages, times in ns."""
+
+    def __new__(cls, rate_micro: int, burst_micro: int, at_ns: int, full: bool = True) -> Bucket: ...
+    def take(self, cost: int, at_ns: int) -> int | None:
+        """Release instant of ``cost`` tokens asked for at ``at_ns`` (FCFS), or None: never under these parameters."""
+    def debit(self, cost: int, at_ns: int) -> None: ...
+    def set(self, rate_micro: int, burst_micro: int, at_ns: int) -> list[int | None]:
+        """New parameters; returns the new release instants of the takes that still waited at ``at_ns``, in order."""
+    def fill_units(self, at_ns: int) -> int:
+        """Tokens in the bucket at ``at_ns`` in units of 1e-15 token; what waits has not been paid for."""
+
+@final
+class Engine:
+    """The data plane of one broker: a reactor thread of its own. Threads: any; every method may be called from the trio thread."""
+
+    def __new__(cls, config: bytes) -> Engine:
+        """``config``: JSON, the fields and defaults of ``broker.config.EngineConfig``; unknown fields are refused."""
+    def start(self) -> int:
+        """Bind, start the reactor thread, return the bound TCP port. Raises OSError."""
+    def stop(self, timeout_ms: int) -> bool:
+        """Close the listener and all connections, join the thread. False if it did not end in time. Idempotent."""
+    def fileno(self) -> int:
+        """An eventfd that is readable while ``drain_events`` has something."""
+    def drain_events(self) -> bytes:
+        """JSON list of events since the last call, oldest first; resets the eventfd. See ``broker.events``."""
+    def snapshot(self, topic: str, channel: str, clients: bool) -> bytes:
+        """JSON of everything that Python may see, taken between two turns; "" = all topics. See ``broker.snapshot``."""
+    def create_topic(self, topic: str) -> None: ...
+    def delete_topic(self, topic: str) -> bool: ...
+    def empty_topic(self, topic: str) -> bool: ...
+    def pause_topic(self, topic: str, paused: bool) -> bool: ...
+    def release_topic(self, topic: str) -> bool:
+        """Let a topic go that was created held (``hold_new_topics``): its messages may move to channels. False: no such topic."""
+    def create_channel(self, topic: str, channel: str) -> bool: ...
+    def delete_channel(self, topic: str, channel: str) -> bool: ...
+    def empty_channel(self, topic: str, channel: str) -> bool: ...
+    def pause_channel(self, topic: str, channel: str, paused: bool) -> bool: ...
+    def set_bucket(
+        self,
+        topic: str,
+        rate_micro: int,
+        burst_micro: int,
+        reject: bool,
+        max_backlog: int,
+        max_backlog_bytes: int,
+        version: int,
+        full: bool,
+    ) -> bool:
+        """Create (full or empty) or change the topic's bucket; creates the topic. False: refused, ``version`` is older than the one in force."""
+    def clear_bucket(self, topic: str) -> bool:
+        """Remove the limit: what waits is released at once. False: none there."""
+    def set_publishers(self, topic: str, publishers: Sequence[str], version: int) -> None:
+        """Ids assigned to this broker: others that publish here are strangers (event, counter ``undeclared``)."""
+    def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
+        """Send ``_move_ ADDRESS VERSION`` to the aware connections of that publisher; returns to how many."""
+    def set_accepting(self, accepting: bool, reason: str) -> None:
+        """While false, every publish is answered E_PUB_FAILED with ``reason``."""
+    def publish(self, topic: str, bodies: Sequence[bytes], defer_ms: int) -> tuple[str, float]:
+        """A message that came by HTTP. ("ok", wait_ms) | ("rate_limited", retry_after_ms) | (error text, 0.0)."""
+    def trace(self, topic: str) -> tuple[list[str], bytes, bytes, bytes, bytes, bytes, bytes] | None:
+        """(publisher names, then little-endian columns: publisher index u32, arrival_ns, due_ns, released_ns, sent_ns i64 (0: not yet), share_version i64)."""
+    def histogram(self, topic: str, kind: str, window: str) -> bytes | None:
+        """HDR V2 (deflate, base64) of ``access|processing|consumer_wait|total`` over ``since_start|last_60s``, values in ns."""
+
+@final
+class LoadGen:
+    """One run of the load generator: its own threads, its own codec. See ``bench.workload`` for the plan."""
+
+    def __new__(cls, plan: bytes) -> LoadGen:
+        """``plan``: JSON, the fields of ``bench.workload.Plan``; unknown fields are refused (ValueError)."""
+    def start(self) -> None: ...
+    def progress(self) -> bytes:
+        """JSON: phase, sent, received, lateness so far. Any time."""
+    def wait(self, timeout_ms: int) -> bool:
+        """True when the run has ended. Releases the GIL."""
+    def stop(self) -> None:
+        """End early; what was measured so far is the result."""
+    def result(self) -> bytes:
+        """JSON of the finished run, histograms as HDR V2 base64. RuntimeError before the end."""

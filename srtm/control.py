@@ -1,0 +1,169 @@
+"""What crosses a process boundary on the control plane: JSON over HTTP, one frozen type a message (msgspec).
+
+Each type names its one maker and its one reader. Rates are msg/s, bursts are messages; both are multiples of 1e-6 (``srtm.splitting``), which
+JSON numbers carry exactly. Times say their unit in the name. Versions only grow; a reader refuses one older than what it has.
+
+The flow (level-triggered pull): a broker calls ``POST /v1/brokers/NAME/sync`` with a ``SyncRequest``; the ``SyncAnswer`` is its whole desired
+state. With ``wait_s > 0`` the distributor holds the answer until the state's version differs from ``have_version`` (or moves are due), or until the wait is over.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False, forbid_unknown_fields=False):
+    """Base of all messages. Unknown fields are ignored, so that versions may differ during an upgrade."""
+
+
+class LatencyMs(Control, frozen=True):
+    """Percentiles of one latency histogram, in milliseconds, with the number of samples."""
+
+    count: int = 0
+    p50_ms: float = 0.0
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
+    p999_ms: float = 0.0
+    max_ms: float = 0.0
+
+
+class TopicLatency(Control, frozen=True):
+    """The four histograms of a topic (design section 5) over one period."""
+
+    access: LatencyMs = LatencyMs()
+    processing: LatencyMs = LatencyMs()
+    consumer_wait: LatencyMs = LatencyMs()
+    total: LatencyMs = LatencyMs()
+
+
+class TopicReport(Control, frozen=True):
+    """Made by ``broker.reports``, read by the distributor's registry: one topic on one broker, now. Counters since the broker's start."""
+
+    topic: str
+    share_version: int  # version of the share in force; 0: none yet
+    received: int = 0
+    released: int = 0
+    delayed: int = 0
+    rejected: int = 0
+    undeclared: int = 0  # messages from publishers that the topic does not name here
+    backlog: int = 0  # messages that wait for tokens now
+    largest_backlog: float = 0.0  # largest unfinished work U = b - tokens + waiting, messages, last 60 s
+    channels: list[str] = []
+    last_60s: TopicLatency = TopicLatency()
+    since_start: TopicLatency = TopicLatency()
+
+
+class Stranger(Control, frozen=True):
+    """Made by ``broker.sync``: publisher ``publisher_id`` publishes to ``topic`` on this broker but is not assigned here."""
+
+    topic: str
+    publisher_id: str
+
+
+class SyncRequest(Control, frozen=True):
+    """Made by ``broker.sync``, read by ``distributor.api``."""
+
+    incarnation: str  # new at every start of the broker process; sorts by start time
+    srtm_version: str
+    tcp_address: str  # HOST:PORT that clients connect to
+    http_address: str
+    mcap: float  # msg/s; 0: not stated
+    accepting: bool = True  # false while draining
+    have_version: int = 0  # version of the desired state that the broker has in force (SyncAnswer.version); 0: none
+    applied: dict[str, int] = {}  # {topic: version of the share that is in force}: the acknowledgement of the lease protocol
+    topics: list[TopicReport] = []  # managed topics and others that have traffic
+    strangers: list[Stranger] = []  # new since the last sync that was answered
+    wait_s: float = 0.0
+
+
+class Share(Control, frozen=True):
+    """A sub-token bucket (r_l, b_l) as a lease. Made by ``distributor.leases``, read by ``broker.lease_holder``.
+
+    (0, 0) means: managed, but no tokens here; messages that come wait. ``full`` is true only on a topic's first grant ever: the bucket starts
+    full; in every other case a bucket that did not exist starts empty (design section 3).
+    """
+
+    version: int
+    rate: float
+    burst: float
+    full: bool = False
+    lease_s: float | None = None  # None: the rule "keep"
+
+
+class DesiredTopic(Control, frozen=True):
+    """One managed topic as one broker shall run it."""
+
+    topic: str
+    share: Share
+    on_excess: str = "delay"
+    max_backlog: int = 1_000_000
+    max_backlog_bytes: int = 1 << 30
+    publishers: list[str] = []  # ids assigned to this broker
+    assignment_version: int = 0
+    channels: list[str] = []  # every channel that the topic has anywhere: to be created before publishers come
+
+
+class Move(Control, frozen=True):
+    """Made by ``distributor.registry`` for a stranger: where that publisher belongs. The broker tells it (``_move_``) if it is aware."""
+
+    topic: str
+    publisher_id: str
+    address: str  # HOST:PORT
+    version: int
+
+
+class SyncAnswer(Control, frozen=True):
+    """The whole desired state of one broker: every managed topic of the cluster is named."""
+
+    version: int
+    unchanged: bool = False  # true: the state is that of have_version, topics is left out
+    topics: list[DesiredTopic] = []
+    moves: list[Move] = []
+
+
+class DeadNotice(Control, frozen=True):
+    """Made by ``srtm.supervisor`` (or an operator), read by ``distributor.api`` at ``POST /v1/brokers/NAME/dead``: proof of death of one incarnation."""
+
+    incarnation: str
+    reason: str = ""
+
+
+class Assignment(Control, frozen=True):
+    """Answer of ``GET /v1/topics/NAME/publishers/ID``, read by ``srtm.client``: where this publisher connects."""
+
+    topic: str
+    publisher_id: str
+    declared: bool
+    broker: str
+    address: str  # HOST:PORT
+    version: int
+    reason: str = ""  # the decision log's word on why it is there
+
+
+class Producer(Control, frozen=True):
+    """A broker as nsqlookupd's HTTP answers show it (wire names of nsqlookupd)."""
+
+    remote_address: str
+    hostname: str
+    broadcast_address: str
+    tcp_port: int
+    http_port: int
+    version: str
+
+
+class Lookup(Control, frozen=True):
+    """Answer of ``GET /lookup?topic=``, read by any NSQ consumer and by ``srtm.client``."""
+
+    channels: list[str]
+    producers: list[Producer]
+
+
+class Problem(Control, frozen=True):
+    """``application/problem+json`` as every service of ours answers a refusal."""
+
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    value: object = None
+    rule: str | None = None
