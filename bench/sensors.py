@@ -1,8 +1,8 @@
 """The demo's deployment: the highway loop detectors of Los Angeles (METR-LA), and the topic file made of them.
 
 Sensors that stand close together see the same traffic and report it at the same moment: the correlation groups of the
-paper (section 4.2). Groups are clusters of the map: great-circle distances, average linkage, cut at 2 km. Nothing here is
-random; ``python -m bench.sensors`` writes again what lies in ``bench/data``, and a test compares.
+paper (section 4.2). Groups are clusters of the map: great-circle distances, average linkage, cut at 2 km. Nothing here
+is random; ``python -m bench.sensors`` writes again what lies in ``bench/data``, and a test compares.
 """
 
 from __future__ import annotations
