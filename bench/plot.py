@@ -1,7 +1,7 @@
 """Pictures of results, in one look: every figure of the project is drawn through here.
 
-Colours are Okabe and Ito's, which stay apart for the colour-blind; what a colour says, a label or a line style says too.
-Axes name their unit. A file written twice from the same result is the same file (no dates inside).
+Colours are Okabe and Ito's, which stay apart for the colour-blind; what a colour says, a label or a line style says
+too. Axes name their unit. A file written twice from the same result is the same file (no dates inside).
 """
 
 from __future__ import annotations
