@@ -1,0 +1,7 @@
+"""``python -m srtm``: the ``srtm`` command."""
+
+import sys
+
+from srtm.cli import main
+
+sys.exit(main())

@@ -1,0 +1,98 @@
+"""``DIR/cluster.json``: the addresses and process ids of a cluster that ``srtm up`` runs on this host, and the ports it
+keeps.
+
+The ports outlive the processes: a cluster started again on the same directory listens where its clients last found it.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from srtm.errors import BadInput
+
+FILE_NAME = "cluster.json"
+_LOWEST_PORT = 10_000
+
+
+class BrokerPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker of the cluster. ``pid`` is None while it does not run."""
+
+    name: str
+    tcp_address: str
+    http_address: str
+    pid: int | None = None
+
+
+class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Made by ``srtm.supervisor``; read by it at the next start, and by whoever wants to find the cluster."""
+
+    distributor: str  # URL
+    brokers: list[BrokerPlace]
+    pid: int | None = None  # of the supervisor; None: stopped
+    distributor_pid: int | None = None
+
+
+def read_cluster(data: Path) -> ClusterFile | None:
+    """What the last run on ``data`` left; None if there was none. Raises BadInput for a file that is not ours."""
+    path = data / FILE_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ClusterFile)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput("data", str(path), f"must be a cluster file as srtm up writes it ({error})") from error
+
+
+def write_cluster(data: Path, cluster: ClusterFile) -> None:
+    """Replaces the file in one step: a reader sees the old or the new one, whole."""
+    path = data / FILE_NAME
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")
+    fresh.replace(path)
+
+
+def pick_addresses(count: int, kept: dict[int, str]) -> list[str]:
+    """``count`` addresses on loopback that nobody listens on: those of ``kept`` (by index) where they are still free,
+    new ones elsewhere."""
+    with ExitStack() as held:  # all are bound until all are picked, so that none is picked twice
+        return [_pick(held, kept.get(index)) for index in range(count)]
+
+
+def split_address(field: str, address: str) -> tuple[str, int]:
+    """HOST:PORT as a pair. Raises BadInput."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise BadInput(field, address, "must be HOST:PORT, with a port of 0 to 65535")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _pick(held: ExitStack, kept: str | None) -> str:
+    if kept is not None and _hold(held, kept):
+        return kept
+    return next(address for address in _candidates() if _hold(held, address))
+
+
+def _candidates() -> Iterator[str]:
+    """Below the ephemeral range: a port from inside it may become some connection's own while its broker restarts, and
+    a client that dials such a port on loopback can even end up connected to itself."""
+    lowest_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(_LOWEST_PORT, max(lowest_ephemeral, _LOWEST_PORT + 1000))
+    for port in random.SystemRandom().sample(ports, k=len(ports)):
+        yield f"127.0.0.1:{port}"
+
+
+def _hold(held: ExitStack, address: str) -> bool:
+    host, port = split_address("address", address)
+    probe = held.enter_context(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET))
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind((host, port))
+    except OSError:
+        return False
+    return True

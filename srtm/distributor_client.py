@@ -1,0 +1,224 @@
+"""The distributor's HTTP interface as typed calls. Every refusal comes back as the same exception that the distributor
+raised.
+
+Several URLs mean several distributors that stand by for each other: the one that answered last is asked first, the next
+one when it cannot be reached.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+
+from srtm.control import Assignment, DeadNotice, Lookup, Problem
+from srtm.errors import BadInput, Conflict, NotFound, PeerError, SrtmError, Unavailable
+
+DEFAULT_URL = "http://127.0.0.1:4190"
+URL_VARIABLE = "SRTM_DISTRIBUTOR"
+TOKEN_VARIABLE = "SRTM_TOKEN"
+
+_T = TypeVar("_T")
+Json = dict[str, Any]  # documents that are shown to people as they come (TopicView, decisions, ...)
+
+
+def distributor_urls(given: str | Sequence[str] | None) -> list[str]:
+    """``given``, else what $SRTM_DISTRIBUTOR lists (separated by commas), else the default. Raises BadInput."""
+    if given is None or not given:
+        given = os.environ.get(URL_VARIABLE, "") or DEFAULT_URL
+    urls = given.split(",") if isinstance(given, str) else list(given)
+    return [_checked_url(url.strip()) for url in urls]
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise BadInput("distributor", url, "must be a URL like http://127.0.0.1:4190")
+    return url.rstrip("/")
+
+
+class DistributorClient:
+    """Use as an async context manager. Every call raises Unavailable where no distributor answers within ``timeout_s``,
+    and PeerError for an answer that makes no sense."""
+
+    def __init__(
+        self,
+        urls: str | Sequence[str] | None = None,
+        *,
+        token: str | None = None,
+        timeout_s: float = 10.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.urls = distributor_urls(urls)
+        token = token or os.environ.get(TOKEN_VARIABLE) or None
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=timeout_s,
+            trust_env=False,  # the control plane is never behind a web proxy
+            verify=_tls_context() if any(url.startswith("https:") for url in self.urls) else False,
+            transport=transport,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+
+    async def healthz(self) -> Json:
+        return await self._call("GET", "/healthz", Json)
+
+    async def create_or_change_topic(self, name: str, document: Mapping[str, object]) -> Json:
+        """The topic's ``TopicView`` after the change. Raises BadInput, Conflict."""
+        return await self._call("PUT", f"/v1/topics/{_part(name)}", Json, body=document)
+
+    async def plan(self, document: Mapping[str, object]) -> Json:
+        """What a submission of ``document`` would do now; nothing is stored. Raises BadInput."""
+        return await self._call("POST", "/v1/plan", Json, body=document)
+
+    async def topics(self) -> list[Json]:
+        return await self._call("GET", "/v1/topics", list[Json])
+
+    async def topic(self, name: str) -> Json:
+        """One ``TopicView``. Raises NotFound."""
+        return await self._call("GET", f"/v1/topics/{_part(name)}", Json)
+
+    async def remove_topic(self, name: str, *, purge: bool = False) -> None:
+        """Raises NotFound."""
+        await self._call("DELETE", f"/v1/topics/{_part(name)}", Any, query={"purge": str(purge).lower()})
+
+    async def change_publishers(self, name: str, *, add: Sequence[Json] = (), remove: Sequence[str] = ()) -> Json:
+        """Raises NotFound, BadInput, Conflict."""
+        change = {"add": list(add), "remove": list(remove)}
+        return await self._call("PATCH", f"/v1/topics/{_part(name)}/publishers", Json, body=change)
+
+    async def publishers(self, name: str, broker: str | None = None) -> Json:
+        """All assignments, in columns ``ids, brokers, groups, rates``. Raises NotFound."""
+        query = {} if broker is None else {"broker": broker}
+        return await self._call("GET", f"/v1/topics/{_part(name)}/publishers", Json, query=query)
+
+    async def assignment(self, topic: str, publisher_id: str) -> Assignment:
+        """Where this publisher connects. Raises NotFound (topic), Unavailable (no broker)."""
+        return await self._call("GET", f"/v1/topics/{_part(topic)}/publishers/{_part(publisher_id)}", Assignment)
+
+    async def brokers(self) -> list[Json]:
+        return await self._call("GET", "/v1/brokers", list[Json])
+
+    async def broker_is_dead(self, name: str, notice: DeadNotice) -> None:
+        """Proof of death of one incarnation. Raises NotFound, Conflict (another incarnation lives)."""
+        await self._call("POST", f"/v1/brokers/{_part(name)}/dead", Any, body=notice)
+
+    async def lookup(self, topic: str) -> Lookup:
+        """nsqlookupd's question, asked of **every** URL (a nsqlookupd knows only those who registered with it); the
+        answers are merged.
+
+        A topic that nobody knows has no producers. Raises Unavailable where none of them answers.
+        """
+        return await lookup(self._http, self.urls, topic)
+
+    async def _call(
+        self, method: str, path: str, kind: type[_T], *, body: object = None, query: Mapping[str, str] | None = None
+    ) -> _T:
+        content = None if body is None else msgspec.json.encode(body)
+        answer = await self._first_answer(method, path, content, dict(query or {}))
+        if not answer.is_success:
+            raise refusal(answer)
+        return _decoded(answer, kind)
+
+    async def _first_answer(
+        self, method: str, path: str, content: bytes | None, query: dict[str, str]
+    ) -> httpx.Response:
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        troubles = []
+        for url in list(self.urls):
+            try:
+                answer = await self._http.request(method, url + path, content=content, params=query, headers=headers)
+            except httpx.TransportError as error:
+                troubles.append(unreachable(url, error))
+                continue
+            self.urls.remove(url)
+            self.urls.insert(0, url)
+            return answer
+        raise Unavailable("; ".join(troubles))
+
+
+async def lookup(http: httpx.AsyncClient, urls: Sequence[str], topic: str) -> Lookup:
+    """See ``DistributorClient.lookup``."""
+    found: list[Lookup] = []
+    troubles = []
+    for url in urls:
+        try:
+            answer = await http.get(url + "/lookup", params={"topic": topic})
+        except httpx.TransportError as error:
+            troubles.append(unreachable(url, error))
+            continue
+        if answer.is_success:
+            found.append(_decoded(answer, Lookup))
+        elif answer.status_code != httpx.codes.NOT_FOUND:
+            troubles.append(f"{url}/lookup answered {answer.status_code}: {answer.text[:200]}")
+    if len(troubles) == len(urls):
+        raise Unavailable("; ".join(troubles))
+    producers = {(one.broadcast_address, one.tcp_port): one for each in found for one in each.producers}
+    channels = {channel for each in found for channel in each.channels}
+    return Lookup(channels=sorted(channels), producers=list(producers.values()))
+
+
+def refusal(answer: httpx.Response) -> SrtmError:
+    """The exception that a problem+json answer stands for."""
+    try:
+        problem = msgspec.json.decode(answer.content, type=Problem)
+    except msgspec.DecodeError:
+        return PeerError(f"{answer.url} answered {answer.status_code}: {answer.text[:200]!r}")
+    field, value, rule = problem.field or problem.title, problem.value, problem.rule or problem.detail
+    match answer.status_code:
+        case 404:
+            return NotFound(field, str(value))
+        case 409:
+            return Conflict(field, value, rule)
+        case 429 | 503:
+            return Unavailable(problem.detail, _retry_after_s(answer))
+        case status if 400 <= status < 500:
+            return BadInput(field, value, rule)
+    return PeerError(f"{answer.url} answered {answer.status_code}: {problem.detail}")
+
+
+def unreachable(url: str, error: httpx.TransportError) -> str:
+    return f"{url} cannot be reached: {str(error) or type(error).__name__}"
+
+
+def _retry_after_s(answer: httpx.Response) -> float | None:
+    value = answer.headers.get("Retry-After", "")
+    return float(value) if value.isascii() and value.isdigit() else None
+
+
+def _decoded(answer: httpx.Response, kind: type[_T]) -> _T:
+    if not answer.content:
+        return msgspec.convert(None, kind)
+    try:
+        return msgspec.json.decode(answer.content, type=kind)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"{answer.url} answered what makes no sense here: {error}") from error
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """One for the process: reading the system's certificates takes 20 ms, and there may be a thousand clients."""
+    return ssl.create_default_context()

@@ -1,0 +1,306 @@
+"""A whole cluster as supervised processes on this host: one distributor with SQLite, any number of brokers, all on
+loopback.
+
+What holds while the block of ``cluster`` runs: a process that ends is started again on the same port with the same
+data, its death is told to the distributor (proof of death, design section 6), and ``DIR/cluster.json`` says what runs.
+When the block ends, however it ends, the processes have ended too; if this process is killed, the kernel ends them
+(``srtm.lifeline``).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import trio
+
+from srtm.backoff import Backoff
+from srtm.cluster import BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
+from srtm.control import DeadNotice
+from srtm.distributor_client import DistributorClient
+from srtm.errors import BadInput, Conflict, NotFound, Unavailable
+from srtm.lifeline import PARENT_VARIABLE
+from srtm.nursery import background_nursery
+
+STOP_GRACE_S = 5.0  # then SIGKILL: longer than any drain of a healthy broker, shorter than an operator's patience
+READY_TIMEOUT_S = 30.0
+_STEADY_S = 10.0  # a process that ran this long did not crash at start: its next restart is quick again
+# another process's port cannot signal us that it is open; this is 2 % of one core at worst, for the time of a start
+_POLL_S = 0.02
+
+
+class Child:
+    """One supervised process; its output goes to ``DIR/NAME.log``."""
+
+    def __init__(self, name: str, arguments: Sequence[str], data: Path) -> None:
+        self.name = name
+        self.log = data / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ended: str | None = None  # how the last process ended
+        self._command = [sys.executable, "-m", "srtm", *arguments]
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """From the main thread: the kernel's parent-death signal comes when the *thread* that forked ends."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+                process_group=0,  # a terminal's Ctrl-C comes to us alone; we stop the others in order
+            )
+        return self.process
+
+    async def run(self, process: subprocess.Popen[bytes]) -> None:
+        """Returns when ``process`` has ended. Cancelled: ends it first, with SIGKILL if it does not go by itself."""
+        try:
+            await _wait_exit(process)
+        finally:
+            with trio.CancelScope(shield=True):
+                await _end(process)
+            self.process = None
+            self.ended = _how_it_ended(process.returncode)
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "(it printed nothing)"
+
+
+class Cluster:
+    """What runs. ``distributor`` is a URL; ``brokers`` are in the order of their names."""
+
+    def __init__(
+        self, data: Path, distributor_address: str, places: Sequence[BrokerPlace], options: Sequence[str]
+    ) -> None:
+        self.data = data
+        self.distributor = f"http://{distributor_address}"
+        self._places = list(places)
+        self._changed = trio.Event()
+        self._running = True
+        store = f"sqlite:///{data.resolve() / 'store.sqlite3'}"
+        self._distributor = Child(
+            "distributor", ["distributor", "--http-address", distributor_address, "--store", store], data
+        )
+        self._brokers = [Child(place.name, self._broker_arguments(place, options), data) for place in places]
+
+    @property
+    def brokers(self) -> list[BrokerPlace]:
+        return [
+            BrokerPlace(name=place.name, tcp_address=place.tcp_address, http_address=place.http_address, pid=child.pid)
+            for place, child in zip(self._places, self._brokers, strict=True)
+        ]
+
+    @property
+    def distributor_pid(self) -> int | None:
+        return self._distributor.pid
+
+    async def wait_change(self) -> None:
+        """Until a process started or ended."""
+        await self._changed.wait()
+
+    async def wait_restarted(self, name: str, old_pid: int) -> int:
+        """Until broker ``name`` runs as another process than ``old_pid``; its new id. It need not be ready yet."""
+        while True:
+            pid = next(broker.pid for broker in self.brokers if broker.name == name)
+            if pid is not None and pid != old_pid:
+                return pid
+            await self.wait_change()
+
+    def children(self) -> list[Child]:
+        return [self._distributor, *self._brokers]
+
+    def note_change(self) -> None:
+        write_cluster(
+            self.data,
+            ClusterFile(
+                distributor=self.distributor,
+                brokers=self.brokers,
+                pid=os.getpid() if self._running else None,
+                distributor_pid=self.distributor_pid,
+            ),
+        )
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def note_stopped(self) -> None:
+        self._running = False
+        self.note_change()
+
+    def _broker_arguments(self, place: BrokerPlace, options: Sequence[str]) -> list[str]:
+        path = self.data / place.name
+        path.mkdir(exist_ok=True)
+        return [
+            "broker",
+            *("--name", place.name),
+            *("--tcp-address", place.tcp_address),
+            *("--http-address", place.http_address),
+            *("--data-path", str(path)),
+            *("--distributor", self.distributor),
+            *options,
+        ]
+
+
+@asynccontextmanager
+async def cluster(
+    *,
+    brokers: int,
+    mcap: float,
+    data: Path,
+    http_address: str | None = None,
+    broker_options: Sequence[str] = (),
+    ready_timeout_s: float = READY_TIMEOUT_S,
+) -> AsyncIterator[Cluster]:
+    """A running cluster whose brokers have all synced once. ``mcap``: msg/s a broker; ``http_address``: the
+    distributor's, None: a free port (kept).
+
+    Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not come up; its last
+    words are in the message).
+    """
+    _check(brokers, mcap)
+    with _locked(data):
+        running = _plan(data, brokers, mcap, http_address, broker_options)
+        try:
+            async with background_nursery() as nursery:
+                for child in running.children():
+                    await nursery.start(_keep_running, running, child)
+                await _wait_ready(running, ready_timeout_s)
+                yield running
+        finally:
+            running.note_stopped()
+
+
+def _check(brokers: int, mcap: float) -> None:
+    if not 1 <= brokers <= 1024:
+        raise BadInput("brokers", brokers, "must be 1 to 1024")
+    if not 0 < mcap < float("inf"):
+        raise BadInput("mcap", mcap, "must be a rate above 0 msg/s")
+
+
+@contextmanager
+def _locked(data: Path) -> Iterator[None]:
+    """At most one supervisor on a directory; the kernel drops the lock with the process."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        lock = (data / "lock").open("w")
+    except OSError as error:
+        raise BadInput("data", str(data), f"must be a directory that can be written ({error.strerror})") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            rule = "is in use by another srtm up; stop that one or choose another directory"
+            raise Conflict("data", str(data), rule) from None
+        yield
+
+
+def _plan(data: Path, brokers: int, mcap: float, http_address: str | None, options: Sequence[str]) -> Cluster:
+    last = read_cluster(data)
+    kept = {} if last is None else _kept_addresses(last)
+    distributor, *free = pick_addresses(1 + 2 * brokers, kept if http_address is None else {**kept, 0: http_address})
+    if http_address is not None and distributor != http_address:
+        raise Conflict("http-address", http_address, "must be free; something else listens there")
+    places = [
+        BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
+        for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)
+    ]
+    return Cluster(data, distributor, places, ["--mcap", f"{mcap:g}", *options])
+
+
+def _kept_addresses(last: ClusterFile) -> dict[int, str]:
+    """By position: the distributor's, then two for each broker."""
+    addresses = [last.distributor.removeprefix("http://")]
+    for place in last.brokers:
+        addresses += [place.tcp_address, place.http_address]
+    return dict(enumerate(addresses))
+
+
+async def _keep_running(running: Cluster, child: Child, *, task_status: trio.TaskStatus[None]) -> None:
+    backoff = Backoff(first_s=0.1, longest_s=5.0)
+    while True:
+        process = child.start()
+        started_at = trio.current_time()
+        running.note_change()
+        task_status.started()
+        task_status = trio.TASK_STATUS_IGNORED
+        await child.run(process)
+        running.note_change()
+        if trio.current_time() - started_at > _STEADY_S:
+            backoff.reset()
+        if child.name != "distributor":
+            await _tell_death(running, child)
+        await trio.sleep(backoff.next_s())
+
+
+async def _tell_death(running: Cluster, child: Child) -> None:
+    """Best effort within a second: the new process, with a new incarnation, proves the same when it syncs."""
+    try:
+        incarnation = (running.data / child.name / "srtm.incarnation").read_text().strip()  # broker.data_path writes it
+    except FileNotFoundError:  # it never came so far as to have one, so the distributor never heard of it
+        return
+    notice = DeadNotice(incarnation=incarnation, reason=f"its supervisor saw it end: {child.ended}")
+    async with DistributorClient(running.distributor, timeout_s=1.0) as client:
+        try:
+            await client.broker_is_dead(child.name, notice)
+        except (Unavailable, NotFound, Conflict) as error:
+            with child.log.open("a") as log:
+                log.write(f"srtm up: the distributor was not told that {child.name} ended: {error}\n")
+
+
+async def _wait_ready(running: Cluster, timeout_s: float) -> None:
+    waiting = [child.name for child in running.children()]
+    with trio.move_on_after(timeout_s) as scope:
+        async with DistributorClient(running.distributor, timeout_s=timeout_s) as client:
+            while waiting := await _not_ready(running, client):
+                _refuse_crash(running)
+                await trio.sleep(_POLL_S)
+    if scope.cancelled_caught:
+        raise Unavailable(f"not ready within {timeout_s:g} s: {', '.join(waiting)}; see {running.data}/*.log")
+
+
+def _refuse_crash(running: Cluster) -> None:
+    for child in running.children():
+        if child.ended is not None:
+            raise Unavailable(f"{child.name} {child.ended} at its start: {child.last_words()} (see {child.log})")
+
+
+async def _not_ready(running: Cluster, client: DistributorClient) -> list[str]:
+    """Who has not answered or, of the brokers, not synced."""
+    try:
+        known = {str(broker["name"]) for broker in await client.brokers() if broker["alive"]}
+    except Unavailable:
+        return [child.name for child in running.children()]
+    return [broker.name for broker in running.brokers if broker.name not in known]
+
+
+async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        await trio.lowlevel.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+    process.wait()
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with trio.move_on_after(STOP_GRACE_S):
+        await _wait_exit(process)
+        return
+    process.kill()
+    await _wait_exit(process)
+
+
+def _how_it_ended(status: int) -> str:
+    return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
