@@ -1,0 +1,68 @@
+"""The few routes of a broker's HTTP address that measurements use: a topic's bucket, and what it saw of it."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from srtm.errors import PeerError
+from srtm.http_client import HttpClient
+
+ANSWER_WITHIN_S = 10.0
+
+
+class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    p999_ms: float
+
+
+class Periods(msgspec.Struct, frozen=True, kw_only=True):
+    since_start: Percentiles
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    access: Periods
+    processing: Periods
+
+
+class BucketState(msgspec.Struct, frozen=True, kw_only=True):
+    """What of ``GET /v1/topics/NAME/bucket`` is used here."""
+
+    received: int
+    released: int
+    delayed: int
+    rejected: int
+    backlog: int
+    timestamp_source: str
+    latency: Latency
+
+
+async def put_bucket(http_address: str, topic: str, rate: float, burst: float) -> None:
+    """The topic's limit on a bare broker, excess delayed. Raises Unavailable, PeerError."""
+    body = json.dumps({"rate": rate, "burst": burst, "on_excess": "delay"}).encode()
+    await _request(http_address, "PUT", f"/v1/topics/{topic}/bucket", body)
+
+
+async def bucket_state(http_address: str, topic: str) -> BucketState:
+    """Raises Unavailable, PeerError."""
+    return msgspec.json.decode(await _request(http_address, "GET", f"/v1/topics/{topic}/bucket"), type=BucketState)
+
+
+async def create_channel(http_address: str, topic: str, channel: str) -> None:
+    """nsqd's routes: the topic, and the channel, so that nothing is published before somebody keeps it."""
+    await _request(http_address, "POST", f"/topic/create?topic={topic}")
+    await _request(http_address, "POST", f"/channel/create?topic={topic}&channel={channel}")
+
+
+async def _request(http_address: str, method: str, target: str, body: bytes = b"") -> bytes:
+    client = HttpClient(f"http://{http_address}")
+    try:
+        status, answer = await client.request(method, target, body, timeout_s=ANSWER_WITHIN_S)
+    finally:
+        await client.aclose()
+    if status != 200:
+        raise PeerError(f"{method} {target} on {http_address}: {status} {answer[:200]!r}")
+    return answer

@@ -1,0 +1,32 @@
+"""Figures in documents: written by the command that measured them, between markers, never by hand.
+
+A block is ``<!-- NAME: COMMAND -->`` ... ``<!-- /NAME -->``, each on a line of its own; what is between them belongs to
+the command.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from srtm.errors import BadInput
+
+PERFORMANCE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+
+
+def with_block(document: str, name: str, text: str) -> str:
+    """``document`` with the block ``name`` holding ``text``. Raises BadInput if it has no such block, or two."""
+    block = re.compile(rf"(^<!-- {re.escape(name)}: [^\n]* -->\n)(.*?)(^<!-- /{re.escape(name)} -->$)", re.S | re.M)
+    written, found = block.subn(lambda match: f"{match[1]}\n{text.strip()}\n\n{match[3]}", document)
+    if found != 1:
+        raise BadInput("document", name, f"must have exactly one block of that name, has {found}")
+    return written
+
+
+def write_block(path: Path, name: str, text: str) -> None:
+    path.write_text(with_block(path.read_text(), name, text))
+
+
+def markdown_table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

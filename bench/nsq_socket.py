@@ -1,0 +1,49 @@
+"""NSQ connections as plain blocking sockets, for measurements that need thousands of idle ones or exact instants.
+
+Only what those need: IDENTIFY without negotiation, PUB, and the frame that answers.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+
+from srtm.errors import PeerError
+
+OK = (0, b"OK")
+ANSWER_WITHIN_S = 10.0
+
+
+def connect(address: str, client_id: str) -> socket.socket:
+    """A connection that has said who it is and gets no heartbeats. Raises OSError, PeerError."""
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    body = json.dumps({"client_id": client_id, "heartbeat_interval": -1}).encode()
+    connection.sendall(b"  V2IDENTIFY\n" + struct.pack(">I", len(body)) + body)
+    expect_ok(connection)
+    return connection
+
+
+def publish_command(topic: str, body: bytes) -> bytes:
+    return f"PUB {topic}\n".encode() + struct.pack(">I", len(body)) + body
+
+
+def expect_ok(connection: socket.socket) -> None:
+    """Read one frame. Raises PeerError unless it is ``OK``."""
+    size = struct.unpack(">I", _exactly(connection, 4))[0]
+    frame = _exactly(connection, size)
+    answer = struct.unpack(">I", frame[:4])[0], frame[4:]
+    if answer != OK:
+        raise PeerError(f"the broker answered {answer[1]!r}")
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise PeerError("the broker closed the connection")
+        data += part
+    return data
