@@ -1,0 +1,60 @@
+"""The command line as a whole: typer's tree of subcommands, and typer's refusals as ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from srtm import __version__
+from srtm.commands import benches, services, topics, traffic
+
+app = typer.Typer(
+    name="srtm",
+    help="Pub/sub messaging for IoT that keeps a latency promise.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("broker", help="Run a broker: alone (a small nsqd), or as a member of a cluster.")(services.broker)
+app.command("distributor")(services.distributor)
+app.command("up")(services.up)
+app.add_typer(topics.app, name="topic")
+app.command("status")(topics.status)
+app.command("publish")(traffic.publish)
+app.command("subscribe")(traffic.subscribe)
+app.command("demo", context_settings=benches.FORWARDED)(benches.demo)
+app.command("bench", context_settings=benches.FORWARDED, add_help_option=False)(benches.bench)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"srtm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+) -> None:
+    """Options of ``srtm`` itself."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Exit status. Raises SrtmError; a word that the command line does not know is answered here, with status 2."""
+    try:
+        status = typer.main.get_command(app).main(list(arguments), prog_name="srtm", standalone_mode=False)
+    except typer.Abort:
+        return 130
+    except typer.TyperException as error:
+        print(f"srtm: {usage_message(error)}", file=sys.stderr)
+        return int(getattr(error, "exit_code", 2))
+    return status if isinstance(status, int) else 0
+
+
+def usage_message(error: typer.TyperException) -> str:
+    format_message = getattr(error, "format_message", None)
+    return str(error) if format_message is None else str(format_message())

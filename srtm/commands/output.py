@@ -1,0 +1,75 @@
+"""How a command shows its result: a table for people, one JSON document for programs (``--json``, design section
+11)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from srtm import __version__
+from srtm.errors import BadInput
+
+SCHEMA = 1  # of the envelope and of every result in it; grows with an incompatible change
+
+JsonOption = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON to FILE (-: standard output).")
+]
+DistributorOption = Annotated[
+    list[str] | None,
+    typer.Option("--distributor", metavar="URL", help="Default: $SRTM_DISTRIBUTOR, else http://127.0.0.1:4190."),
+]
+TokenOption = Annotated[str | None, typer.Option("--token", envvar="SRTM_TOKEN", help="Bearer token of the services.")]
+
+
+def show(command: str, result: object, json_file: str | None, display: Callable[[Console], None]) -> None:
+    """``display`` prints for people, unless standard output is taken by the JSON. Raises BadInput for a file that
+    cannot be written."""
+    if json_file is not None:
+        write_json(command, result, json_file)
+    if json_file != "-":
+        display(Console(highlight=False))
+
+
+def write_json(command: str, result: object, json_file: str) -> None:
+    """The file appears whole or not at all."""
+    document = {"schema": SCHEMA, "command": command, "version": __version__, "result": result}
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    if json_file == "-":
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return
+    path = Path(json_file)
+    fresh = path.with_name(path.name + ".new")
+    try:
+        fresh.write_bytes(text)
+        fresh.replace(path)
+    except OSError as error:
+        raise BadInput("json", json_file, f"must be a file that can be written ({error.strerror})") from error
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> Table:
+    """The first ``left`` columns are text, the others numbers (aligned right)."""
+    drawn = Table(title=title, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        drawn.add_column(column, justify="left" if index < left else "right", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(number(value) for value in row))
+    return drawn
+
+
+def number(value: object) -> str:
+    """For a table cell: no more digits than a person reads; a dash for what is not known."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:,.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

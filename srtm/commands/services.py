@@ -1,0 +1,60 @@
+"""``srtm broker``, ``srtm distributor``, ``srtm up``: the parts that run until they are told to stop."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import trio
+import typer
+from rich.console import Console
+
+from srtm.cluster import ClusterFile, read_cluster
+from srtm.commands.output import JsonOption, TokenOption, show
+from srtm.commands.running import run_service
+from srtm.supervisor import cluster
+
+
+def broker(context: typer.Context) -> int:
+    """Shown in the list of commands; ``srtm.cli`` goes straight to the broker's own parser, for a fast start."""
+    from broker.__main__ import main
+
+    return main(context.args)
+
+
+def distributor(
+    http_address: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:4190",
+    store: Annotated[str, typer.Option(metavar="URL", help="SQLAlchemy URL of the store.")] = "sqlite:///srtm.sqlite3",
+    token: TokenOption = None,
+) -> int:
+    """Run the distributor: the registry of brokers and topics, placement, shares."""
+    from distributor.config import DistributorConfig
+    from distributor.service import serve
+
+    return run_service(partial(serve, DistributorConfig(http_address=http_address, store=store, token=token)))
+
+
+def up(
+    brokers: Annotated[int, typer.Option(help="How many brokers.")],
+    mcap: Annotated[float, typer.Option(metavar="RATE", help="msg/s that each broker may be given.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Everything that is kept: store, ports, logs.")],
+    http_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Of the distributor.")] = "127.0.0.1:4190",
+    json_file: JsonOption = None,
+) -> int:
+    """Run a whole cluster on this machine, until Ctrl-C: one distributor and its brokers, restarted when they crash."""
+    return run_service(partial(_up, brokers, mcap, data, http_address, json_file))
+
+
+async def _up(brokers: int, mcap: float, data: Path, http_address: str, json_file: str | None) -> None:
+    async with cluster(brokers=brokers, mcap=mcap, data=data, http_address=http_address):
+        state = read_cluster(data)
+        assert state is not None
+        show("up", msgspec.to_builtins(state), json_file, partial(_announce, state))
+        await trio.sleep_forever()
+
+
+def _announce(state: ClusterFile, console: Console) -> None:
+    addresses = ", ".join(f"{broker.name} {broker.tcp_address}" for broker in state.brokers)
+    console.print(f"ready: distributor {state.distributor}, {addresses} (Ctrl-C stops)", soft_wrap=True)

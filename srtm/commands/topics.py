@@ -1,0 +1,176 @@
+"""``srtm topic ...`` and ``srtm status``: what an operator asks of the distributor."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.commands.running import run_trio
+from srtm.distributor_client import DistributorClient, Json
+from srtm.topic_file import read_topic_file, topic_name
+
+_T = TypeVar("_T")
+app = typer.Typer(no_args_is_help=True, help="Topics: submit, list, show, remove.", rich_markup_mode=None)
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE.toml")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+@app.command()
+def submit(
+    file: FileArgument, distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None
+) -> int:
+    """Create a topic, or change it to what the file says. The same file again changes nothing."""
+    document = read_topic_file(file)
+    name = topic_name(document)
+    view = _ask(distributor, token, lambda client: client.create_or_change_topic(name, document))
+    show("topic submit", view, json_file, partial(_show_topic, view))
+    return _status_of(view)
+
+
+@app.command()
+def plan(
+    file: FileArgument, distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None
+) -> None:
+    """What submitting the file would do now. Changes nothing."""
+    document = read_topic_file(file)
+    planned = _ask(distributor, token, lambda client: client.plan(document))
+    show("topic plan", planned, json_file, lambda console: console.print_json(data=planned))
+
+
+@app.command("list")
+def list_topics(distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None) -> None:
+    """All topics."""
+    views = _ask(distributor, token, lambda client: client.topics())
+    show("topic list", views, json_file, partial(_show_topics, views))
+
+
+@app.command("show")
+def show_topic(
+    name: NameArgument,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """One topic: where its publishers and tokens are, and how late its messages were in the last minute."""
+    view = _ask(distributor, token, lambda client: client.topic(name))
+    show("topic show", view, json_file, partial(_show_topic, view))
+
+
+@app.command()
+def remove(
+    name: NameArgument,
+    purge: Annotated[bool, typer.Option("--purge", help="Also drop its queued messages.")] = False,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Take a topic's placement and limit away. Queued messages stay, unless --purge."""
+    _ask(distributor, token, lambda client: client.remove_topic(name, purge=purge))
+    result = {"removed": name, "purged": purge}
+    show("topic remove", result, json_file, lambda console: console.print(f"removed {name}"))
+
+
+def status(distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None) -> None:
+    """Brokers and topics, now."""
+
+    async def ask(client: DistributorClient) -> dict[str, list[Json]]:
+        return {"brokers": await client.brokers(), "topics": await client.topics()}
+
+    result = _ask(distributor, token, ask)
+    show("status", result, json_file, partial(_show_status, result))
+
+
+def _ask(urls: list[str] | None, token: str | None, question: Callable[[DistributorClient], Awaitable[_T]]) -> _T:
+    async def work() -> _T:
+        async with DistributorClient(urls, token=token) as client:
+            return await question(client)
+
+    return run_trio(work)
+
+
+def _status_of(view: Json) -> int:
+    """A topic that is stored but has no place yet is not what was asked for."""
+    return 0 if view["state"] == "placed" else 1
+
+
+def _show_status(result: dict[str, list[Json]], console: Console) -> None:
+    columns = ["broker", "address", "alive", "mcap msg/s", "allocated msg/s", "free msg/s"]
+    rows = [
+        [one["name"], one.get("tcp_address"), one["alive"], one.get("mcap"), one.get("allocated"), one.get("rcap")]
+        for one in result["brokers"]
+    ]
+    console.print(table("Brokers", columns, rows, left=3))
+    _show_topics(result["topics"], console)
+
+
+def _show_topics(views: list[Json], console: Console) -> None:
+    columns = ["topic", "state", "brokers", "rate msg/s", "burst", "publishers", "promise", "worst access p99 ms"]
+    rows = [
+        [
+            view["name"],
+            view["state"],
+            ", ".join(place["broker"] for place in view["brokers"]),
+            view["rate"],
+            view["burst"],
+            view["publishers"],
+            _promise(view),
+            max((p99 for place in view["brokers"] if (p99 := _p99_ms(place, "access")) is not None), default=None),
+        ]
+        for view in views
+    ]
+    console.print(table("Topics", columns, rows, left=3))
+
+
+def _show_topic(view: Json, console: Console) -> None:
+    console.print(
+        f"{view['name']}: {view['state']}, version {view['version']}; {view['publishers']} publishers, "
+        f"{view['publishers_rate']:g} msg/s; r {view['rate']:g} msg/s, b {view['burst']:g}; promise {_promise(view)}",
+        soft_wrap=True,
+    )
+    if view.get("reason"):
+        console.print(view["reason"], soft_wrap=True)
+    columns = [
+        "broker",
+        "address",
+        "publishers",
+        "msg/s",
+        "r_l",
+        "b_l",
+        "received",
+        "access p99 ms",
+        "processing p99 ms",
+    ]
+    console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
+
+
+def _place_row(place: Json) -> list[Any]:
+    return [
+        place["broker"],
+        place["address"],
+        place["publishers"],
+        place["rate_assigned"],
+        place["rate"],
+        place["burst"],
+        (place.get("report") or {}).get("received"),
+        _p99_ms(place, "access"),
+        _p99_ms(place, "processing"),
+    ]
+
+
+def _promise(view: Json) -> str:
+    slo = view["slo"]
+    return f"p{slo['percentile']:g} <= {slo['latency_ms']:g} ms"
+
+
+def _p99_ms(place: Json, histogram: str) -> float | None:
+    """Of the last minute; None where nothing was measured."""
+    report = place.get("report")
+    measured = report["last_60s"][histogram] if report else {"count": 0}
+    return float(measured["p99_ms"]) if measured["count"] else None

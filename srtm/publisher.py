@@ -1,0 +1,264 @@
+"""``Publisher``: messages to one topic, by way of whichever broker this publisher is assigned to.
+
+Any number of tasks may publish at once; commands go out in the order of the calls and their answers are matched in that
+order. When the broker dies or closes, what it had not answered is sent again, in order, to wherever the distributor
+then says: **at least once**, so a message whose answer was lost with the connection may arrive twice. When the broker
+says ``_move_``, what is outstanding is answered first, then the rest goes by the new broker: no message twice, none out
+of order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from srtm import wire
+from srtm.backoff import Backoff
+from srtm.distributor_client import DistributorClient
+from srtm.errors import PeerError, PublishRefused, SrtmError, Unavailable
+from srtm.link import Connect, Link, LinkLost, dial, open_link
+from srtm.nursery import background_nursery
+from srtm.wire import Receipt
+
+_ASK_TIMEOUT_S = 2.0  # a distributor that is away must not keep a publisher from the broker that it knows
+_REFUSALS = frozenset(
+    {"E_RATE_LIMITED", "E_PUB_FAILED", "E_MPUB_FAILED", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_UNAUTHORIZED"}
+)
+
+
+@dataclass(eq=False, slots=True)
+class _Pending:
+    """One publish on its way: waiting, then outstanding (sent, no answer yet), then settled."""
+
+    command: bytes
+    settled: trio.Event = field(default_factory=trio.Event)
+    receipt: Receipt | None = None
+    error: Exception | None = None
+    abandoned: bool = False  # its caller was cancelled: the answer, if one comes, is for nobody
+
+    def settle(self, receipt: Receipt | None, error: Exception | None = None) -> None:
+        self.receipt, self.error = receipt, error
+        self.settled.set()
+
+
+class Publisher:
+    """An async context manager. ``brokers``: plain NSQ brokers (HOST:PORT), tried in turn, instead of asking a
+    distributor.
+
+    Entering raises NotFound (no such topic), BadInput, or Unavailable if there is no broker within
+    ``connect_timeout_s``. Later trouble with brokers and distributors is waited out, with a growing pause between
+    tries.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        publisher_id: str,
+        *,
+        distributor: str | Sequence[str] | None = None,
+        brokers: Sequence[str] = (),
+        token: str | None = None,
+        max_outstanding: int = 1000,
+        connect_timeout_s: float = 10.0,
+        connect: Connect = dial,
+    ) -> None:
+        self.topic = wire.checked_name("topic", topic)
+        self.publisher_id = publisher_id
+        self._brokers = list(brokers)
+        self._client = None if brokers else DistributorClient(distributor, token=token, timeout_s=_ASK_TIMEOUT_S)
+        self._connect = connect
+        self._connect_timeout_s = connect_timeout_s
+        self._slots = trio.Semaphore(max_outstanding)
+        self._waiting: deque[_Pending] = deque()
+        self._outstanding: deque[_Pending] = deque()
+        self._link: Link | None = None
+        self._move: wire.Move | None = None
+        self._version = 0  # of the assignment followed; an older one is not
+        self._last_address: str | None = None
+        self._backoff = Backoff(first_s=0.05, longest_s=2.0)
+        self._exits = AsyncExitStack()
+        self._closed = False
+
+    @property
+    def address(self) -> str | None:
+        """HOST:PORT of the broker in use; None between two."""
+        return None if self._link is None else self._link.address
+
+    async def publish(self, body: bytes) -> Receipt:
+        """Returns when the broker has accepted the message. Raises BadInput (empty), PublishRefused, PeerError.
+
+        If cancelled, the message may or may not have been published.
+        """
+        return await self._submit(wire.pub(self.topic, body))
+
+    async def publish_many(self, bodies: Sequence[bytes]) -> Receipt:
+        """All of them or none, in one command. Raises as ``publish``."""
+        return await self._submit(wire.mpub(self.topic, bodies))
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as entering:
+            if self._client is not None:
+                await entering.enter_async_context(self._client)
+            self._nursery = await entering.enter_async_context(background_nursery())
+            await self._nursery.start(self._run)
+            self._exits = entering.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._exits.__aexit__(kind, error, trace)
+
+    async def _submit(self, command: bytes) -> Receipt:
+        async with self._slots:
+            if self._closed:
+                raise trio.ClosedResourceError("this publisher is closed")
+            pending = _Pending(command)
+            self._waiting.append(pending)
+            self._send_waiting()
+            try:
+                await pending.settled.wait()
+            finally:
+                pending.abandoned = True
+        if pending.receipt is None:
+            raise pending.error or trio.ClosedResourceError("this publisher was closed")
+        return pending.receipt
+
+    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            link = await self._first_link()
+            task_status.started()
+            while True:
+                try:
+                    link = await self._work(link)
+                except (LinkLost, PeerError):
+                    link = await self._next_link()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._link = None
+        for pending in (*self._outstanding, *self._waiting):
+            pending.settle(None)
+
+    async def _work(self, link: Link) -> Link:
+        """Serves ``link`` until the publisher is moved; returns the new link. Raises LinkLost, PeerError."""
+        self._adopt(link)
+        try:
+            while True:
+                self._handle(await link.next_event())
+                if self._move is not None and not self._outstanding:
+                    moved = await self._follow(self._move)
+                    if moved is not None:
+                        return moved
+        finally:
+            self._link = None
+            with trio.CancelScope(shield=True):
+                await link.aclose()
+
+    def _adopt(self, link: Link) -> None:
+        self._link, self._last_address = link, link.address
+        again = [pending for pending in (*self._outstanding, *self._waiting) if not pending.abandoned]
+        self._outstanding.clear()
+        self._waiting = deque(again)
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        if self._link is None or self._move is not None:
+            return
+        while self._waiting:
+            pending = self._waiting.popleft()
+            if not pending.abandoned:
+                self._link.write(pending.command)
+                self._outstanding.append(pending)
+
+    def _handle(self, event: wire.Event) -> None:
+        match event:
+            case wire.Response(data):
+                self._oldest().settle(wire.parse_receipt(data))
+                self._outstanding.popleft()
+                self._backoff.reset()
+            case wire.Error():
+                self._handle_error(event)
+            case wire.Move(address, version):
+                if version >= self._version and self._link is not None and address != self._link.address:
+                    self._move = event
+            case _:
+                raise PeerError(f"a publisher was sent {type(event).__name__}")
+
+    def _handle_error(self, error: wire.Error) -> None:
+        """It answers the oldest publish. What followed that one is sent again where the error ended the connection."""
+        if self._outstanding or not error.fatal:
+            self._oldest().settle(None, _as_exception(error))
+            self._outstanding.popleft()
+        if error.fatal:
+            raise LinkLost(f"the broker ended the connection: {error.code} {error.text}")
+
+    def _oldest(self) -> _Pending:
+        if not self._outstanding:
+            raise PeerError("an answer came where nothing was asked")
+        return self._outstanding[0]
+
+    async def _follow(self, move: wire.Move) -> Link | None:
+        """The link to the new broker; None if it cannot be reached: then it goes on here, where messages are accepted
+        all the same."""
+        try:
+            link = await self._open(move.address)
+        except (LinkLost, PeerError):
+            link = None
+        else:
+            self._version = move.version
+        self._move = None
+        if link is None:
+            self._send_waiting()
+        return link
+
+    async def _first_link(self) -> Link:
+        trouble: SrtmError | None = None
+        with trio.move_on_after(self._connect_timeout_s):
+            while True:
+                try:
+                    return await self._open(await self._where())
+                except (Unavailable, PeerError) as error:
+                    trouble = error
+                await trio.sleep(self._backoff.next_s())
+        raise Unavailable(f"no broker for topic {self.topic!r} within {self._connect_timeout_s:g} s: {trouble}")
+
+    async def _next_link(self) -> Link:
+        self._move = None
+        while True:
+            await trio.sleep(self._backoff.next_s())
+            try:
+                return await self._open(await self._where())
+            except (Unavailable, PeerError):
+                continue
+
+    async def _where(self) -> str:
+        """Raises Unavailable, PeerError; NotFound once the topic is gone."""
+        if self._client is None:
+            self._brokers.append(self._brokers.pop(0))
+            return self._brokers[-1]
+        try:
+            assignment = await self._client.assignment(self.topic, self.publisher_id)
+        except Unavailable:
+            if self._last_address is None:
+                raise
+            return self._last_address
+        self._version = assignment.version
+        return assignment.address
+
+    async def _open(self, address: str) -> Link:
+        return await open_link(self._nursery, address, self.publisher_id, self._connect)
+
+
+def _as_exception(error: wire.Error) -> SrtmError:
+    if error.code in _REFUSALS:
+        return PublishRefused(f"{error.code} {error.text}", error.retry_after_ms)
+    return PeerError(f"the broker answered {error.code} {error.text}")
