@@ -1,0 +1,202 @@
+"""Laws of the placement (design section 5), over random topics and brokers, and the examples of the paper."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributor.allocation import STRATEGIES, BrokerCapacity, Demand, Plan, concentration, place_more, plan
+from distributor.spreading import ALONE, NOWHERE, fill, round_table
+
+
+def demand(rates, groups=None, burst=1000.0):
+    rates = np.asarray(rates, dtype=np.float64)
+    groups = np.full(len(rates), ALONE) if groups is None else np.asarray(groups)
+    return Demand(rates=rates, groups=groups, rate=float(rates.sum()) * 1.1, burst=burst)
+
+
+def brokers(*mcaps, allocated=()):
+    loads = [*allocated, *[0.0] * (len(mcaps) - len(allocated))]
+    return [
+        BrokerCapacity(name=f"b{at}", mcap=mcap, allocated=load)
+        for at, (mcap, load) in enumerate(zip(mcaps, loads, strict=True))
+    ]
+
+
+def heads(made: Plan) -> dict[str, int]:
+    counts = np.bincount(made.placement[made.placement != NOWHERE], minlength=len(made.brokers))
+    return dict(zip(made.brokers, counts.tolist(), strict=True))
+
+
+some_brokers = st.lists(
+    st.tuples(st.floats(1, 500), st.floats(0, 400)).map(lambda pair: (pair[0], min(pair))), min_size=1, max_size=8
+).map(lambda pairs: brokers(*[pair[0] for pair in pairs], allocated=[pair[1] for pair in pairs]))
+some_groups = st.lists(st.integers(ALONE, 12), min_size=1, max_size=150)
+a_strategy = st.sampled_from(sorted(STRATEGIES))
+
+
+@given(st.data(), some_brokers, some_groups, a_strategy)
+def test_no_broker_is_ever_above_its_residual_capacity_and_nobody_is_lost(data, offered, groups, strategy):
+    rates = data.draw(st.lists(st.floats(0.1, 50), min_size=len(groups), max_size=len(groups)))
+    made = plan(demand(rates, groups), offered, strategy)
+    rcap = {broker.name: broker.rcap for broker in offered}
+    for name, assigned in zip(made.brokers, made.assigned, strict=True):
+        assert assigned <= rcap[name] * (1 + 1e-6) + 1e-6
+    placed = made.placement != NOWHERE
+    assert made.assigned.sum() + made.missing == pytest.approx(sum(rates))
+    assert np.asarray(rates)[~placed].sum() == pytest.approx(made.missing)
+    assert all(count > 0 for count in heads(made).values())
+    assert made.state == ("placed" if placed.all() else "partial" if placed.any() else "waiting")
+
+
+@given(some_brokers, some_groups, a_strategy, st.floats(0.5, 20))
+def test_publishers_of_equal_rate_end_within_one_publisher_of_the_quota(offered, groups, strategy, rate):
+    made = plan(demand([rate] * len(groups), groups), offered, strategy)
+    assert np.all(np.abs(made.assigned - made.quotas) < rate + 1e-6)
+    if made.missing == 0 and strategy in ("maxmin", "srtm"):  # the others may leave brokers out, and their quotas
+        assert made.quotas.sum() == pytest.approx(rate * len(groups), abs=rate)
+
+
+@given(some_brokers, some_groups)
+def test_every_correlation_group_is_spread_in_proportion_within_one_publisher(offered, groups):
+    made = plan(demand([1.0] * len(groups), groups), offered, "srtm")
+    total = np.asarray(list(heads(made).values()))
+    for group in set(groups) - {ALONE}:
+        members = made.placement[np.asarray(groups) == group]
+        here = np.bincount(members[members != NOWHERE], minlength=len(made.brokers))
+        assert np.all(np.abs(here - len(members) * total / len(groups)) < 1)
+
+
+@given(some_brokers, some_groups, st.floats(0.5, 20))
+def test_no_smaller_number_of_brokers_would_have_held_equal_publishers(offered, groups, rate):
+    made = plan(demand([rate] * len(groups), groups), offered, "srtm")
+    if made.state == "placed":
+        room = sorted((int(broker.rcap / rate * (1 + 1e-9)) for broker in offered), reverse=True)
+        assert sum(room[: len(made.brokers) - 1]) < len(groups)
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=12), st.lists(st.integers(0, 60), min_size=1, max_size=9))
+def test_a_table_is_rounded_with_exact_sums_and_every_entry_up_or_down(rows, columns):
+    columns[-1] += max(0, sum(rows) - sum(columns))
+    rows[-1] += sum(columns) - sum(rows)
+    table = round_table(np.array(rows), np.array(columns))
+    assert table.sum(axis=1).tolist() == rows
+    assert table.sum(axis=0).tolist() == columns
+    assert np.all(np.abs(table * max(sum(rows), 1) - np.outer(rows, columns)) < max(sum(rows), 1))
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100) | st.just(float("inf"))), min_size=1, max_size=20),
+    st.floats(0, 3000),
+)
+def test_water_filling_sums_to_the_rate_and_only_full_brokers_are_below_the_level(pairs, rate):
+    base, room = (np.array(column) for column in zip(*pairs, strict=True))
+    quotas = fill(base, room, rate)
+    assert quotas.sum() == pytest.approx(min(rate, room.sum()), abs=1e-9)
+    assert np.all(quotas <= room)
+    filled = (base + quotas)[quotas > 0]
+    level = filled.max(initial=0.0)
+    assert np.all((quotas == room) | (base + quotas >= level - 1e-6))
+
+
+def test_concentration_takes_the_fewest_brokers_that_cover_the_rate():
+    assert concentration(np.array([50.0, 40.0, 30.0]), 90.0) == 2
+    assert concentration(np.array([50.0, 40.0, 30.0]), 90.1) == 3
+    assert concentration(np.array([50.0, 40.0, 30.0]), 500.0) == 3
+
+
+def test_the_smallest_share_is_as_large_as_capacities_allow_and_the_rest_is_filled_up():
+    # min(rcap, rate / k) as the paper writes it would leave 10 of 100 unassigned: 50 + 40.
+    made = plan(demand([1.0] * 100), brokers(70, 40), "maxmin")
+    assert heads(made) == {"b0": 60, "b1": 40}
+
+
+def test_conc_levels_the_total_load_where_maxmin_levels_the_topic():
+    offered = brokers(100, 100, 100, allocated=[10, 40, 50])
+    topic = demand([1.0] * 170)
+    assert heads(plan(topic, offered, "conc")) == {"b0": 80, "b1": 50, "b2": 40}
+    assert heads(plan(topic, offered, "maxmin")) == {"b0": 60, "b1": 60, "b2": 50}
+
+
+def test_lb_spreads_evenly_over_all_brokers():
+    assert heads(plan(demand([10.0] * 300), brokers(8000, 8000, 8000), "lb")) == {"b0": 100, "b1": 100, "b2": 100}
+
+
+def test_one_more_broker_is_taken_where_publishers_cannot_be_packed():
+    # 15 + 15 covers 30, yet holds only one publisher of 10 each.
+    assert heads(plan(demand([10.0] * 3), brokers(15, 15, 15), "srtm")) == {"b0": 1, "b1": 1, "b2": 1}
+    assert heads(plan(demand([10.0, 9.0, 8.0]), brokers(14, 14, 14), "srtm")) == {"b0": 1, "b1": 1, "b2": 1}
+
+
+def test_no_more_brokers_than_whole_tokens_in_the_burst():
+    made = plan(demand([1.0] * 10, burst=2.9), brokers(4, 4, 4), "lb")
+    assert len(made.brokers) == 2
+    assert made.state == "partial"
+    assert any("allows 2 brokers" in reason for reason in made.reasons)
+
+
+def test_an_unstated_capacity_is_no_limit():
+    assert heads(plan(demand([1e6] * 10), brokers(100, 0), "srtm")) == {"b1": 10}
+
+
+def test_without_brokers_the_topic_waits_and_says_what_is_missing():
+    made = plan(demand([5.0] * 3), [], "srtm")
+    assert made.state == "waiting"
+    assert made.missing == 15
+    assert "missing 15 msg/s of capacity: there is no broker yet" in made.reasons
+
+
+def test_the_reasons_name_the_cost_of_spreading_evenly():
+    made = plan(demand([10.0] * 100, burst=30.0), brokers(1000, 1000, 1000), "srtm")
+    assert heads(made) == {"b0": 100}
+    assert "366.667 msg/s with 10 tokens instead of 1,100 msg/s with 30" in made.reasons[-1]
+    assert "2.73 ms there, not 0.909 ms" in made.reasons[-1]
+
+
+def test_the_same_input_gives_the_same_plan():
+    topic = demand(np.linspace(1, 9, 200), np.arange(200) % 7)
+    for strategy in STRATEGIES:
+        first, second = (plan(topic, brokers(700, 600, 500), strategy) for _ in range(2))
+        assert first.placement.tolist() == second.placement.tolist()
+
+
+def test_publishers_that_join_leave_the_others_where_they_are():
+    offered = brokers(60, 60, 60)
+    groups = np.repeat(np.arange(10), 10)
+    first = plan(demand([1.0] * 80, groups[:80]), offered, "srtm")
+    held = [first.brokers[at] for at in first.placement] + [None] * 20
+    grown = place_more(demand([1.0] * 100, groups), offered, held, "srtm")
+    assert [grown.brokers[at] for at in grown.placement[:80]] == held[:80]
+    assert heads(grown) == {"b0": 50, "b1": 50}
+    for group in range(10):
+        assert np.bincount(grown.placement[groups == group]).tolist() == [5, 5]
+
+
+def test_publishers_that_join_get_another_broker_only_where_the_present_ones_are_full():
+    offered = brokers(60, 60, 60)
+    held = ["b0"] * 50 + [None] * 10
+    assert heads(place_more(demand([1.0] * 60), offered, held, "srtm")) == {"b0": 60}
+    grown = place_more(demand([1.0] * 61), offered, [*held, None], "srtm")
+    assert heads(grown) == {"b0": 50, "b1": 11}
+
+
+@given(some_brokers, st.lists(st.tuples(st.integers(ALONE, 5), st.floats(0.1, 30)), min_size=1, max_size=60))
+def test_joining_one_by_one_never_overloads_a_broker(offered, publishers):
+    groups, rates = ([pair[at] for pair in publishers] for at in (0, 1))
+    made = place_more(demand(rates, groups), offered, [None] * len(rates), "srtm")
+    rcap = {broker.name: broker.rcap for broker in offered}
+    assert all(load <= rcap[name] + 1e-5 for name, load in zip(made.brokers, made.assigned, strict=True))
+    assert made.assigned.sum() + made.missing == pytest.approx(sum(rates))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rates", [np.full(1_000_000, 1.0), np.random.default_rng(1).uniform(1, 10, 1_000_000)])
+def test_a_million_publishers_in_40000_groups_on_1000_brokers_are_placed_within_seconds(rates):
+    topic = Demand(rates=rates, groups=np.arange(1_000_000) // 25, rate=float(rates.sum()), burst=5000.0)
+    offered = brokers(*[float(rates.sum()) / 950] * 1000)
+    start = time.perf_counter()
+    made = plan(topic, offered, "srtm")
+    assert time.perf_counter() - start < 5
+    assert made.state == "placed"
