@@ -1,0 +1,184 @@
+"""The rule "keep": how the shares of one topic change so that they never add up to more than its envelope. Pure.
+
+A share is a lease that a broker keeps until it hears otherwise, however long that takes. So what counts is not the
+share that was issued last but
+its *bound*: the largest that may still be in force there, component by component (rate and burst), over all shares
+issued since
+the last one that the broker acknowledged. The law (design sections 3 and 6):
+
+    the sum of all bounds <= (r, b), in both components, at all times
+
+A change is made in two steps. First everybody is issued the component-wise minimum of what it has and what it shall
+have. As acknowledgements come the
+bounds fall; what is free then goes to those who shall grow, and only to brokers that acknowledged all they were
+issued (so that a bucket that is
+created full is never topped up unseen). When an envelope itself is lowered the old sum stays an upper bound until
+the acknowledgements are in, and nothing grows.
+
+Tokens are never minted: the shares of the first grant that a topic name ever gets start full, all others empty.
+Proof of death (``freed``, ``reissued``
+for a new incarnation) is the only other way for a bound to fall.
+
+Everything is in micro-units (1e-6 msg/s, 1e-6 message), whole numbers; every method returns a new value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+MICRO = 1_000_000
+_WORTH_ISSUING = 64  # a partial growth of less than 1/64 of what is wanted is not worth a version
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A rate (micro-messages/s) and a burst (micro-messages)."""
+
+    rate: int
+    burst: int
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.rate + other.rate, self.burst + other.burst)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.rate - other.rate, self.burst - other.burst)
+
+    def __le__(self, other: Amount) -> bool:
+        """In both components: a partial order."""
+        return self.rate <= other.rate and self.burst <= other.burst
+
+    def least(self, other: Amount) -> Amount:
+        return Amount(min(self.rate, other.rate), min(self.burst, other.burst))
+
+    @property
+    def usable(self) -> bool:
+        """Whether a bucket of this size ever lets a message go."""
+        return self.rate > 0 and self.burst >= MICRO
+
+
+NOTHING = Amount(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One broker's share. Invariant: share <= bound, and share == bound once ``applied == version``."""
+
+    version: int
+    share: Amount  # issued last
+    bound: Amount
+    applied: int = 0  # version acknowledged last
+    full: bool = False  # a bucket that does not exist yet starts full
+
+    @property
+    def settled(self) -> bool:
+        return self.applied == self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """All shares of one topic."""
+
+    envelope: Amount
+    granted: bool = False  # a grant was made under this topic name before
+    target: Mapping[str, Amount] = field(default_factory=dict)  # sums to at most the envelope
+    holdings: Mapping[str, Holding] = field(default_factory=dict)
+
+    def outstanding(self) -> Amount:
+        """What may be in force now, over all brokers."""
+        return _total(holding.bound for holding in self.holdings.values())
+
+    def retargeted(self, envelope: Amount, target: Mapping[str, Amount]) -> Leases:
+        """Aim at ``target``; nothing is issued before ``advanced``."""
+        return replace(self, envelope=envelope, target=dict(target))
+
+    def acknowledged(self, broker: str, version: int) -> Leases:
+        """``broker`` has the share of ``version`` in force. Only the latest counts: an older one leaves the bound as
+        it is."""
+        holding = self.holdings.get(broker)
+        if holding is None or version != holding.version or holding.settled:
+            return self
+        return self._with({broker: replace(holding, applied=version, bound=holding.share, full=False)})
+
+    def reissued(self, broker: str, version: int) -> Leases:
+        """A new incarnation of ``broker``: what the old one had is gone with it, and it gets its share back,
+        empty."""
+        holding = self.holdings.get(broker)
+        if holding is None:
+            return self
+        return self._with({broker: Holding(version, holding.share, holding.share)})
+
+    def freed(self, broker: str) -> Leases:
+        """``broker`` is proven dead and will not come back soon: what it had may go to others."""
+        return replace(self, holdings={name: held for name, held in self.holdings.items() if name != broker})
+
+    def closed(self) -> Leases:
+        """The topic is removed. What brokers may still hold stays on record, should a topic of this name come
+        again."""
+        holdings = {broker: replace(held, full=False) for broker, held in self.holdings.items()}
+        return replace(self, target={}, holdings=holdings)
+
+    def advanced(self, live: Collection[str], version: int) -> Leases:
+        """Issue all that may be issued now, under ``version`` (above every earlier one); the same value if there is
+        nothing.
+
+        Growth that does not fit waits for the brokers in ``live`` to acknowledge; what only silent ones hold back is
+        not waited for, the others
+        grow by what there is.
+        """
+        return self._shrunk(version)._grown(live, version)
+
+    def _shrunk(self, version: int) -> Leases:
+        issued = {}
+        for broker, holding in self.holdings.items():
+            least = holding.share.least(self.target.get(broker, NOTHING))
+            least = least if least.usable else NOTHING
+            if least != holding.share:
+                issued[broker] = replace(holding, version=version, share=least)
+        return self._with(issued)
+
+    def _grown(self, live: Collection[str], version: int) -> Leases:
+        wanted = self._wanted()
+        free = self.envelope - self.outstanding()
+        total = _total(wanted.values())
+        if not total <= free:
+            if any(broker in live and held.bound != held.share for broker, held in self.holdings.items()):
+                return self
+            wanted = {broker: _part(want, free, total) for broker, want in wanted.items()}
+        issued = {}
+        for broker, more in wanted.items():
+            share = self._share(broker) + more
+            if more != NOTHING and share.usable:
+                applied = self.holdings[broker].applied if broker in self.holdings else 0
+                issued[broker] = Holding(version, share, share, applied, full=not self.granted)
+        return replace(self._with(issued), granted=self.granted or bool(issued))
+
+    def _wanted(self) -> dict[str, Amount]:
+        """What each broker that may grow still lacks. After ``_shrunk`` no share is above its target."""
+        return {
+            broker: target - self._share(broker)
+            for broker, target in self.target.items()
+            if target != self._share(broker) and (broker not in self.holdings or self.holdings[broker].settled)
+        }
+
+    def _share(self, broker: str) -> Amount:
+        return self.holdings[broker].share if broker in self.holdings else NOTHING
+
+    def _with(self, changed: Mapping[str, Holding]) -> Leases:
+        return replace(self, holdings={**self.holdings, **changed}) if changed else self
+
+
+def _total(amounts: Iterable[Amount]) -> Amount:
+    return sum(amounts, start=NOTHING)
+
+
+def _part(want: Amount, free: Amount, total: Amount) -> Amount:
+    """``want`` cut in the proportion in which ``total`` exceeds ``free``, component by component; nothing if that is
+    too little to matter."""
+    part = Amount(_scaled(want.rate, free.rate, total.rate), _scaled(want.burst, free.burst, total.burst))
+    worth = part.rate * _WORTH_ISSUING >= want.rate and part.burst * _WORTH_ISSUING >= want.burst
+    return part if worth else NOTHING
+
+
+def _scaled(want: int, free: int, total: int) -> int:
+    return want if total <= free else want * max(free, 0) // total
