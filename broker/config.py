@@ -1,17 +1,26 @@
-"""Settings of a broker: what the engine is told, and what the service needs besides. All defaults are nsqd's unless the line says why not."""
+"""Settings of a broker: what the engine is told, and what the service needs besides. All defaults are nsqd's unless
+the line says why not."""
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 
 import msgspec
 
+from srtm.errors import BadInput
+from srtm.http_client import parse_http_url
+
+_NAME = re.compile(r"[.a-zA-Z0-9_-]{1,64}")
+
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Made by ``broker.service``, read once by ``srtm._native.Engine`` (as JSON). The fields are those of docs/architecture.md."""
+    """Made by ``broker.service``, read once by ``srtm._native.Engine`` (as JSON). The fields are those of
+    docs/architecture.md."""
 
     tcp_address: str = "127.0.0.1:4150"  # loopback, where nsqd has all addresses: nothing is exposed by accident
-    node_id: int = 0
+    node_id: int = 0  # 0: drawn from the broker's name, so that brokers on one host make different message ids
     version: str = "1.3.0"
     max_rdy_count: int = 2500
     msg_timeout_ms: int = 60_000
@@ -36,7 +45,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    """Everything that ``srtm broker`` takes, parsed."""
+    """Everything that ``srtm broker`` takes. One that exists is valid: making it raises BadInput."""
 
     name: str
     tcp_address: str = "127.0.0.1:4150"
@@ -49,4 +58,40 @@ class BrokerConfig:
     max_memory_bytes: int = 1 << 30
     trace_entries: int = 1_000_000
     token: str | None = field(default=None, repr=False)
-    engine: EngineConfig = EngineConfig()
+    engine: EngineConfig = field(default_factory=EngineConfig)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise BadInput("name", self.name, "must be 1 to 64 of the characters . _ - A-Z a-z 0-9")
+        parse_address("tcp_address", self.tcp_address)
+        parse_address("http_address", self.http_address)
+        for address in self.lookupd_tcp_addresses:
+            parse_address("lookupd_tcp_address", address)
+        for url in self.distributors:
+            parse_http_url("distributor", url)
+        if not (math.isfinite(self.mcap) and self.mcap >= 0):
+            raise BadInput("mcap", self.mcap, "must be a rate in msg/s, 0 (not stated) or more")
+        if self.max_memory_bytes <= 0:
+            raise BadInput("max_memory", self.max_memory_bytes, "must be at least 1 byte")
+        if self.trace_entries < 0:
+            raise BadInput("trace_entries", self.trace_entries, "must be 0 (no trace) or more")
+
+    @property
+    def needs_discovery(self) -> bool:
+        """Someone else may know channels of a topic that is new here: hold it until they were asked."""
+        return bool(self.distributors or self.lookupd_tcp_addresses)
+
+
+def parse_address(field_name: str, text: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT`` (``[::1]:4150`` for IPv6; no host: all addresses). Raises BadInput."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise BadInput(field_name, text, "must be HOST:PORT with a port from 0 to 65535")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if any(character.isspace() for character in bare) or (":" in bare and bare == host):
+        raise BadInput(field_name, text, "must be HOST:PORT, an IPv6 host in square brackets")
+    return bare or "0.0.0.0", int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,28 @@
+"""What the HTTP routes of a broker need of it: the engine, its settings, and a few words on the service around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.config import EngineConfig
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminContext:
+    engine: Engine
+    settings: EngineConfig
+    name: str
+    incarnation: str
+    hostname: str
+    broadcast_address: str
+    tcp_port: int
+    http_port: int
+    token: str | None
+    is_managed: Callable[[str], bool]  # the distributor decides over this topic's limit
+    note_change: Callable[[], None]  # something in the metadata file has changed, perhaps without an event
+    health: Callable[[], str]  # "OK", or "NOK - why"

@@ -1,0 +1,63 @@
+"""A broker's data directory: one process at a time, a new incarnation at every start, files that are replaced whole.
+
+The lock is ``flock`` on the directory itself, as nsqd's: the two keep each other out. The kernel drops it when the
+process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from srtm.errors import BadInput, Conflict
+
+_INCARNATION_FILE = "srtm.incarnation"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[str]:
+    """Holds the directory; yields the incarnation. Raises BadInput (no such directory), Conflict (another broker has
+    it)."""
+    try:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise BadInput("data_path", str(path), f"must be a directory that can be read ({error.strerror})") from None
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict("data_path", str(path), "is in use by another broker or nsqd") from None
+        yield _next_incarnation(path)
+    finally:
+        os.close(directory)
+
+
+def _next_incarnation(path: Path) -> str:
+    """Sorts after all earlier ones of this directory, even if the wall clock was set back meanwhile. 20 digits."""
+    file = path / _INCARNATION_FILE
+    last = file.read_text() if file.exists() else ""
+    incarnation = f"{max(time.time_ns(), int(last) + 1 if last.isdigit() else 0):020d}"
+    try:
+        replace_file(file, incarnation.encode())
+    except OSError as error:
+        raise BadInput("data_path", str(path), f"must be writable ({error.strerror})") from None
+    return incarnation
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """After this the file holds ``content``, also after a power cut; before, the old content; never a mixture."""
+    temporary = path.with_name(f"{path.name}.tmp")  # one name: the directory is locked, and leftovers do not pile up
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,59 @@
+"""What the engine tells of its own accord, typed. Made by the engine (``drain_events``), read by
+``broker.service``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+
+class TopicCreated(msgspec.Struct, frozen=True, tag="topic_created"):
+    topic: str
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, tag="topic_deleted"):
+    topic: str
+
+
+class ChannelCreated(msgspec.Struct, frozen=True, tag="channel_created"):
+    topic: str
+    channel: str
+
+
+class ChannelDeleted(msgspec.Struct, frozen=True, tag="channel_deleted"):
+    topic: str
+    channel: str
+
+
+class StrangerSeen(msgspec.Struct, frozen=True, tag="stranger"):
+    """Once per publisher, topic and ``set_publishers`` version."""
+
+    topic: str
+    publisher_id: str
+
+
+class Starved(msgspec.Struct, frozen=True, tag="starved"):
+    """``waiting`` messages wait under a (0, 0) share."""
+
+    topic: str
+    waiting: int
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The reactor cannot go on: the broker must end."""
+
+    reason: str
+
+
+Event = TopicCreated | TopicDeleted | ChannelCreated | ChannelDeleted | StrangerSeen | Starved | Failed
+
+_DECODER = msgspec.json.Decoder(list[Event])
+
+
+def drain(engine: Engine) -> list[Event]:
+    """Events since the last call, oldest first."""
+    return _DECODER.decode(engine.drain_events())

@@ -1,0 +1,145 @@
+"""Holds this broker's shares: takes the distributor's word, puts it into the engine, says what is in force.
+Synchronous; no clock, no network.
+
+The law that it keeps (design sections 3 and 6): a version never goes back; a bucket is full only if the share says so
+(the topic's first grant
+ever) and none was here; everything else starts empty. A new incarnation holds what it remembers at (0, 0) until it
+has
+synced: proof of death
+may have moved its tokens, so messages wait meanwhile. Only the rule "keep" is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker import snapshot
+from broker.metadata import is_ephemeral
+from srtm.control import DesiredTopic, Share, SyncAnswer
+from srtm.errors import PeerError
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+MICRO = 1_000_000
+_NOTHING = Share(version=0, rate=0.0, burst=0.0)
+
+
+class LeaseHolder:
+    """``version``: of the desired state in force, 0: none yet in this incarnation."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._desired: dict[str, DesiredTopic] = {}  # as in force in the engine; until the first sync at share (0, 0)
+        self.version = 0
+
+    @property
+    def applied(self) -> dict[str, int]:
+        """{topic: version of the share in force}: the acknowledgement. Shares held over from an earlier incarnation
+        are not named."""
+        return {name: topic.share.version for name, topic in self._desired.items() if topic.share is not _NOTHING}
+
+    def is_managed(self, topic: str) -> bool:
+        return topic in self._desired
+
+    def channels(self, topic: str) -> list[str]:
+        return self._desired[topic].channels if topic in self._desired else []
+
+    def hold(self, topics: Sequence[DesiredTopic]) -> None:
+        """At the start of an incarnation: what the last one had, without tokens. Whose publishers these are is not
+        known
+        yet, so nobody is a stranger."""
+        for topic in topics:
+            held = msgspec.structs.replace(topic, share=_NOTHING, publishers=[], assignment_version=0)
+            self._set_bucket(held, full=False)
+            self._create_channels(held)
+            self._desired[held.topic] = held
+
+    def check(self, answer: SyncAnswer) -> None:
+        """Raises PeerError for an answer that must not be applied: older than what is in force, or of a lease rule
+        not
+        known here."""
+        if answer.version < self.version:
+            raise PeerError(f"desired state {answer.version} is older than {self.version}, which is in force")
+        timed = next((topic.topic for topic in answer.topics if topic.share.lease_s is not None), None)
+        if timed is not None:
+            raise PeerError(f"topic {timed!r} has a timed lease; this broker knows only the rule 'keep'")
+
+    def apply(self, answer: SyncAnswer) -> None:
+        """Put ``answer``, once checked, in force; afterwards ``applied`` names it. A share older than the one in
+        force
+        is passed over."""
+        self.check(answer)
+        if not answer.unchanged or self.version == 0:  # "unchanged" since 0: there is no managed topic
+            named = {topic.topic for topic in answer.topics}
+            for name in [name for name in self._desired if name not in named]:
+                self._engine.clear_bucket(name)
+                del self._desired[name]
+            for topic in answer.topics:
+                if self._is_news(topic):
+                    self._apply_topic(topic)
+        self.version = answer.version
+
+    def renew(self, topic: str) -> None:
+        """The engine has dropped a managed topic (an ephemeral one whose last channel went): it must not come back
+        without its limit."""
+        if topic in self._desired:
+            desired = self._desired[topic]
+            self._set_bucket(desired, full=False)
+            self._create_channels(desired)
+            if desired.share is not _NOTHING:
+                self._set_publishers(desired)
+
+    def _is_news(self, topic: DesiredTopic) -> bool:
+        known = self._desired.get(topic.topic)
+        return known is None or (topic != known and topic.share.version >= known.share.version)
+
+    def _apply_topic(self, topic: DesiredTopic) -> None:
+        """Limit first: the topic may be new, and none of its messages may pass unlimited. Publishers come only after
+        the acknowledgement."""
+        share = topic.share
+        known = self._desired.get(topic.topic)
+        if known is None or _limits(known) != _limits(topic):
+            self._set_bucket(topic, full=share.full and known is None and not self._has_bucket(topic.topic))
+        self._create_channels(topic)
+        self._set_publishers(topic)
+        self._desired[topic.topic] = topic
+
+    def _create_channels(self, topic: DesiredTopic) -> None:
+        for channel in topic.channels:
+            if not is_ephemeral(channel):
+                self._engine.create_channel(topic.topic, channel)
+
+    def _set_publishers(self, topic: DesiredTopic) -> None:
+        self._engine.set_publishers(topic.topic, topic.publishers, topic.assignment_version)
+
+    def _set_bucket(self, topic: DesiredTopic, *, full: bool) -> None:
+        taken = self._engine.set_bucket(
+            topic.topic,
+            micro(topic.share.rate),
+            micro(topic.share.burst),
+            topic.on_excess == "reject",
+            topic.max_backlog,
+            topic.max_backlog_bytes,
+            topic.share.version,
+            full,
+        )
+        if not taken:
+            raise PeerError(f"topic {topic.topic!r}: share {topic.share.version} is older than the one in force")
+
+    def _has_bucket(self, name: str) -> bool:
+        found = snapshot.find_topic(self._engine, name)
+        return found is not None and found.bucket is not None
+
+
+def _limits(topic: DesiredTopic) -> tuple[object, ...]:
+    share = topic.share
+    return (share.version, share.rate, share.burst, topic.on_excess, topic.max_backlog, topic.max_backlog_bytes)
+
+
+def micro(value: float) -> int:
+    """Rates and bursts as the engine takes them: multiples of 1e-6."""
+    return round(value * MICRO)

@@ -1,0 +1,220 @@
+"""Discovery: this broker announces itself to nsqlookupds and asks around which channels a new topic has (protocol
+section 15).
+
+Level-triggered: after every change, and after every reconnection, what a nsqlookupd should know is compared with what
+it was told on this
+connection. ``AnswerReader`` and the ``encode_*`` functions do no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import msgspec
+import trio
+
+from broker.config import format_address, parse_address
+from broker.metadata import is_ephemeral
+from broker.snapshot import Snapshot
+from broker.wakeup import Wakeup
+from srtm.backoff import Backoff
+from srtm.errors import PeerError, SrtmError
+from srtm.http_client import HttpClient
+from srtm.log import Log
+
+MAGIC = b"  V1"
+PING_PERIOD_S = 15.0
+ANSWER_TIMEOUT_S = 1.0
+_LONGEST_ANSWER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, order=True)
+class Registration:
+    topic: str
+    channel: str = ""  # "": the topic itself
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What nsqlookupd is told of us; the names are its own."""
+
+    broadcast_address: str
+    hostname: str
+    http_port: int
+    tcp_port: int
+    version: str
+    topology_region: str = ""
+    topology_zone: str = ""
+
+
+class PeerInfo(msgspec.Struct, frozen=True):
+    """What nsqlookupd says of itself in its answer to IDENTIFY."""
+
+    broadcast_address: str
+    http_port: int
+
+
+def registrations(snapshot: Snapshot) -> set[Registration]:
+    found = {Registration(topic.topic_name) for topic in snapshot.topics}
+    return found | {Registration(t.topic_name, c.channel_name) for t in snapshot.topics for c in t.channels}
+
+
+def encode_identify(identity: Identity) -> bytes:
+    body = msgspec.json.encode(identity)
+    return b"IDENTIFY\n" + len(body).to_bytes(4, "big") + body
+
+
+def encode_changes(told: set[Registration], wanted: set[Registration]) -> list[tuple[bytes, Registration]]:
+    """Commands that lead from ``told`` to ``wanted``: a topic's channels go before the topic, and come after it."""
+    gone = [(_command(b"UNREGISTER", entry), entry) for entry in sorted(told - wanted, reverse=True)]
+    return gone + [(_command(b"REGISTER", entry), entry) for entry in sorted(wanted - told)]
+
+
+def _command(word: bytes, entry: Registration) -> bytes:
+    return b" ".join([word, entry.topic.encode(), entry.channel.encode()]).rstrip() + b"\n"
+
+
+class AnswerReader:
+    """nsqlookupd's answers from a byte stream: int32 size, data; no frame type."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The answers that are complete now. Raises PeerError."""
+        self._buffer += data
+        answers = []
+        while len(self._buffer) >= 4:
+            size = int.from_bytes(self._buffer[:4], "big", signed=True)
+            if not 0 <= size <= _LONGEST_ANSWER_BYTES:
+                raise PeerError(f"nsqlookupd: answer of {size} bytes")
+            if len(self._buffer) < 4 + size:
+                break
+            answers.append(bytes(self._buffer[4 : 4 + size]))
+            del self._buffer[: 4 + size]
+        return answers
+
+
+@dataclass(eq=False)
+class LookupClient:
+    """The connection to one nsqlookupd. ``wanted()``: what it should know, asked after every ``changed.set()``."""
+
+    address: str
+    identity: Identity
+    wanted: Callable[[], set[Registration]]
+    log: Log
+    connect: Callable[[], Awaitable[trio.abc.Stream]] | None = None
+    changed: Wakeup = field(default_factory=Wakeup)
+    http_url: str | None = field(default=None, init=False)  # None: not connected
+    _trouble: str = field(default="", init=False)
+
+    async def run(self) -> None:
+        """Until cancelled. A lost connection is made again, and everything told anew."""
+        backoff = Backoff(first_s=0.25, longest_s=PING_PERIOD_S)
+        while True:
+            try:
+                stream = await self._open()
+                async with stream:
+                    await self._converse(_Conversation(stream), backoff)
+            except (OSError, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError, PeerError) as error:
+                self.http_url = None
+                self._report_trouble(str(error) or type(error).__name__)
+            await trio.sleep(backoff.next_s())
+
+    async def _open(self) -> trio.abc.Stream:
+        with trio.fail_after(ANSWER_TIMEOUT_S):
+            if self.connect is not None:
+                return await self.connect()
+            return await trio.open_tcp_stream(*parse_address("lookupd_tcp_address", self.address))
+
+    async def _converse(self, conversation: _Conversation, backoff: Backoff) -> None:
+        info = await conversation.identify(self.identity)
+        self.http_url = f"http://{format_address(info.broadcast_address, info.http_port)}"
+        self._report_trouble("")
+        backoff.reset()
+        told: set[Registration] = set()
+        while True:
+            for command, entry in encode_changes(told, self.wanted()):
+                await conversation.ask(command)
+                told ^= {entry}
+            with trio.move_on_after(PING_PERIOD_S):
+                await self.changed.wait()
+                continue
+            await conversation.ask(b"PING\n")
+
+    def _report_trouble(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            self.log.warning("nsqlookupd lost", address=self.address, reason=trouble)
+        if not trouble:
+            self.log.info("registered with nsqlookupd", address=self.address)
+        self._trouble = trouble
+
+
+class _Conversation:
+    """One command at a time, each answered within ``ANSWER_TIMEOUT_S``."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._reader = AnswerReader()
+
+    async def identify(self, identity: Identity) -> PeerInfo:
+        answer = await self._exchange(MAGIC + encode_identify(identity))
+        try:
+            return msgspec.json.decode(answer, type=PeerInfo)
+        except msgspec.DecodeError:
+            raise PeerError(f"nsqlookupd answered IDENTIFY with {answer[:100]!r}") from None
+
+    async def ask(self, command: bytes) -> None:
+        answer = await self._exchange(command)
+        if answer != b"OK":
+            raise PeerError(f"nsqlookupd answered {command.decode().strip()!r} with {answer[:100]!r}")
+
+    async def _exchange(self, command: bytes) -> bytes:
+        with trio.fail_after(ANSWER_TIMEOUT_S):
+            await self._stream.send_all(command)
+            while True:
+                data = await self._stream.receive_some(65536)
+                if not data:
+                    raise trio.BrokenResourceError("nsqlookupd closed the connection")
+                answers = self._reader.feed(bytes(data))
+                if answers:
+                    return answers[0]
+
+
+class _Channels(msgspec.Struct, frozen=True):
+    channels: list[str] = []
+
+
+async def known_channels(topic: str, urls: Iterable[str], token: str | None, timeout_s: float, log: Log) -> list[str]:
+    """What nsqlookupds and distributors at ``urls`` know of ``topic``'s lasting channels, after at most
+    ``timeout_s``.
+    Who fails is only logged."""
+    found: set[str] = set()
+
+    async def ask(url: str) -> None:
+        try:
+            found.update(await fetch_channels(HttpClient(url, token=token), topic, timeout_s))
+        except SrtmError as error:
+            log.warning("channels of a new topic not learned", topic=topic, url=url, reason=str(error))
+
+    async with trio.open_nursery() as nursery:
+        for url in urls:
+            nursery.start_soon(ask, url)
+    return sorted(found)
+
+
+async def fetch_channels(client: HttpClient, topic: str, timeout_s: float) -> Sequence[str]:
+    """Raises Unavailable, PeerError."""
+    try:
+        status, body = await client.request("GET", f"/channels?topic={quote(topic, safe='')}", timeout_s=timeout_s)
+        if status == 404:
+            return []
+        if status != 200:
+            raise PeerError(f"{client.base_url}: /channels answered {status}")
+        channels = msgspec.json.decode(body, type=_Channels).channels
+        return [channel for channel in channels if not is_ephemeral(channel)]
+    except msgspec.DecodeError as error:
+        raise PeerError(f"{client.base_url}: /channels: {error}") from None
+    finally:
+        await client.aclose()

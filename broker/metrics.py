@@ -1,0 +1,129 @@
+"""``/metrics``: the snapshot in Prometheus' terms. prometheus-client (50 ms to import) is loaded at the first
+scrape, not at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.snapshot import Bucket, Channel, Latencies, Snapshot, Topic
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_QUANTILES = {"0.5": "p50_ns", "0.95": "p95_ns", "0.99": "p99_ns", "0.999": "p999_ns", "1": "max_ns"}
+_TOPIC_COUNTERS = {
+    "received": "Messages accepted into the topic or its backlog",
+    "released": "Messages let go by the token bucket (all, where there is none)",
+    "rejected": "Messages refused by the token bucket",
+}
+_BUCKET_COUNTERS = {
+    "delayed": "Messages that had to wait for a token",
+    "undeclared": "Messages of publishers that the topic does not name here",
+}
+_BUCKET_GAUGES = {
+    "rate_micro": ("rate", "Token rate, msg/s", 1e-6),
+    "burst_micro": ("burst", "Bucket size, messages", 1e-6),
+    "fill": ("fill", "Tokens in the bucket", 1.0),
+    "backlog": ("backlog", "Messages that wait for tokens", 1.0),
+    "backlog_bytes": ("backlog_bytes", "Bytes that wait for tokens", 1.0),
+    "largest_backlog": ("largest_backlog", "Largest unfinished work of the last 60 s, messages", 1.0),
+    "lateness_max_ns": ("lateness_max_seconds", "Largest time from due to actual release", 1e-9),
+}
+_CHANNEL_GAUGES = ("depth", "in_flight_count", "deferred_count", "client_count")
+_CHANNEL_COUNTERS = ("message_count", "requeue_count", "timeout_count")
+
+
+def metrics_text(snapshot: Snapshot, name: str, version: str) -> bytes:
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    class Collector:
+        def collect(self) -> Iterator[Metric]:
+            yield from metrics(snapshot, name, version)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector())
+    return generate_latest(registry)
+
+
+def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    info = GaugeMetricFamily("srtm_broker_info", "Always 1", labels=["name", "version"])
+    info.add_metric([name, version], 1)
+    yield info
+    yield GaugeMetricFamily("srtm_broker_connections", "Open TCP connections", snapshot.connections)
+    yield GaugeMetricFamily("srtm_broker_memory_bytes", "Bytes of queued messages", snapshot.memory_bytes)
+    yield GaugeMetricFamily("srtm_broker_max_memory_bytes", "Bound of the above", snapshot.max_memory_bytes)
+    yield GaugeMetricFamily("srtm_broker_accepting", "1 while publishes are accepted", int(snapshot.accepting))
+    yield CounterMetricFamily("srtm_broker_accepted_connections", "TCP connections since start", snapshot.accepted)
+    yield CounterMetricFamily(
+        "srtm_broker_timestamp_fallbacks", "Arrivals without a kernel time stamp", snapshot.timestamp_fallbacks
+    )
+    yield from _topic_metrics(snapshot.topics)
+    yield from _bucket_metrics([(topic.topic_name, topic.bucket) for topic in snapshot.topics if topic.bucket])
+    yield from _channel_metrics(
+        [(topic.topic_name, channel) for topic in snapshot.topics for channel in topic.channels]
+    )
+    yield from _latency_metrics(snapshot.topics)
+
+
+def _topic_metrics(topics: list[Topic]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    depth = GaugeMetricFamily("srtm_topic_depth", "Messages that wait in the topic itself", labels=["topic"])
+    for topic in topics:
+        depth.add_metric([topic.topic_name], topic.depth)
+    yield depth
+    for field, text in _TOPIC_COUNTERS.items():
+        counter = CounterMetricFamily(f"srtm_topic_{field}", text, labels=["topic"])
+        for topic in topics:
+            counter.add_metric([topic.topic_name], getattr(topic, field))
+        yield counter
+
+
+def _bucket_metrics(buckets: list[tuple[str, Bucket]]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for field, text in _BUCKET_COUNTERS.items():
+        counter = CounterMetricFamily(f"srtm_topic_{field}", text, labels=["topic"])
+        for topic, bucket in buckets:
+            counter.add_metric([topic], getattr(bucket, field))
+        yield counter
+    for field, (name, text, unit) in _BUCKET_GAUGES.items():
+        gauge = GaugeMetricFamily(f"srtm_bucket_{name}", text, labels=["topic"])
+        for topic, bucket in buckets:
+            gauge.add_metric([topic], getattr(bucket, field) * unit)
+        yield gauge
+
+
+def _channel_metrics(channels: list[tuple[str, Channel]]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    families: list[tuple[str, CounterMetricFamily | GaugeMetricFamily]] = []
+    for field in _CHANNEL_GAUGES:
+        name = f"srtm_channel_{field.removesuffix('_count')}"
+        families.append((field, GaugeMetricFamily(name, "As in /stats", labels=["topic", "channel"])))
+    for field in _CHANNEL_COUNTERS:
+        name = f"srtm_channel_{field.removesuffix('_count')}s"
+        families.append((field, CounterMetricFamily(name, "As in /stats", labels=["topic", "channel"])))
+    for field, family in families:
+        for topic, channel in channels:
+            family.add_metric([topic, channel.channel_name], getattr(channel, field))
+        yield family
+
+
+def _latency_metrics(topics: list[Topic]) -> Iterator[Metric]:
+    """Percentiles of the last 60 s as gauges: they cannot be averaged, which a summary would invite to."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    gauge = GaugeMetricFamily(
+        "srtm_topic_latency_seconds", "Latency over the last 60 s", labels=["topic", "kind", "quantile"]
+    )
+    for topic in topics:
+        for kind in Latencies.__struct_fields__:
+            latency = getattr(topic.latency.last_60s, kind)
+            for quantile, field in _QUANTILES.items():
+                gauge.add_metric([topic.topic_name, kind, quantile], getattr(latency, field) * 1e-9)
+    yield gauge

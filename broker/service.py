@@ -1,0 +1,333 @@
+"""One broker as a service: the engine, and around it the tasks that tell it what to do. The only file of the broker
+that opens a nursery for good.
+
+Start: lock the data directory; bind the engine's port; put back what the last incarnation had; bind and serve HTTP;
+then discovery and sync. A
+publish that comes before everything is back is refused, not lost and not let through unlimited. Stop, when cancelled:
+HTTP finishes what it is
+at, the list of topics is written, the engine closes its connections, the lock is dropped.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+import zlib
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import trio
+
+from broker import events, metadata, snapshot
+from broker.admin import admin_handler
+from broker.admin_context import AdminContext
+from broker.config import BrokerConfig, EngineConfig, format_address, parse_address
+from broker.data_path import locked
+from broker.lease_holder import LeaseHolder
+from broker.lookup import Identity, LookupClient, known_channels, registrations
+from broker.sync import Synchronizer, SyncState, load_state
+from broker.wakeup import Wakeup
+from srtm import __version__
+from srtm.control import SyncRequest
+from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
+from srtm.http_api import HttpServer
+from srtm.http_client import HttpClient
+from srtm.log import Log
+from srtm.nursery import only_failure
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+CHANNEL_QUERY_TIMEOUT_S = 1.0  # nsqd's own bound: a new topic is held no longer than this
+_HTTP_GRACE_S = 1.0
+_ENGINE_STOP_TIMEOUT_MS = 2000
+_STORAGE_RETRY_S = 1.0
+_QUERIES_AT_ONCE = (
+    16  # new topics that are asked about at the same time: a thousand at once must not take a thousand sockets
+)
+
+
+class BoundAddresses(NamedTuple):
+    """What is listened on, as HOST:PORT with the real ports."""
+
+    tcp: str
+    http: str
+
+
+async def serve(
+    config: BrokerConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a broker until cancelled. Started when both ports answer.
+
+    Raises BadInput (an address that is none, no such data path), Conflict (port or data path in use), InternalError
+    (the engine failed).
+    """
+    from srtm._native import Engine
+
+    log = Log(config.name)
+    directory = Path(config.data_path)
+    with ExitStack() as stack:
+        incarnation = stack.enter_context(locked(directory))
+        saved = metadata.load(directory)
+        state = load_state(directory)
+        settings = engine_settings(config, state)
+        engine = Engine(msgspec.json.encode(settings))
+        stack.callback(engine.stop, _ENGINE_STOP_TIMEOUT_MS)
+        tcp_port = start_engine(engine, config)
+        broker = Broker(config, settings, engine, incarnation, tcp_port, log)
+        broker.restore(saved, state)
+        await broker.run(task_status)
+
+
+def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
+    """Closed to publishes until everything is in place: ``Broker.restore`` or the first sync opens it."""
+    host, port = parse_address("tcp_address", config.tcp_address)
+    return msgspec.structs.replace(
+        config.engine,
+        tcp_address=format_address(host, port),
+        node_id=config.engine.node_id or zlib.crc32(config.name.encode()) % 1024,
+        max_memory_bytes=config.max_memory_bytes,
+        trace_entries=config.trace_entries,
+        hold_new_topics=config.needs_discovery,
+        accepting=False,
+        not_accepting_reason=refusal(config, state),
+    )
+
+
+def refusal(config: BrokerConfig, state: SyncState) -> str:
+    if config.distributors and not state.has_synced:
+        return f"broker {config.name} has not synced with the distributor yet"
+    return f"broker {config.name} is starting"
+
+
+def start_engine(engine: Engine, config: BrokerConfig) -> int:
+    """The bound port. Raises BadInput, Conflict."""
+    try:
+        return engine.start()
+    except OSError as error:
+        raise bind_error("tcp_address", config.tcp_address, error) from None
+
+
+async def open_http(config: BrokerConfig) -> list[trio.SocketListener]:
+    """Raises BadInput, Conflict."""
+    host, port = parse_address("http_address", config.http_address)
+    try:
+        return await trio.open_tcp_listeners(port, host=host)
+    except OSError as error:
+        raise bind_error("http_address", config.http_address, error) from None
+
+
+def bind_error(field: str, address: str, error: OSError) -> SrtmError:
+    if error.errno == errno.EADDRINUSE:
+        return Conflict(field, address, "the port is in use by another process")
+    if error.errno == errno.EACCES:
+        return Conflict(field, address, "this user may not listen on that port")
+    return BadInput(field, address, f"must be an address of this host ({error.strerror or error})")
+
+
+class Broker:
+    """The parts of one running broker and the tasks between them."""
+
+    def __init__(
+        self, config: BrokerConfig, settings: EngineConfig, engine: Engine, incarnation: str, tcp_port: int, log: Log
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._engine = engine
+        self._incarnation = incarnation
+        self._tcp_port = tcp_port
+        self._log = log
+        self._directory = Path(config.data_path)
+        self._hostname = socket.gethostname()
+        self._broadcast_address = broadcast_address(config, self._hostname)
+        self._health = "OK"
+        self._metadata_changed = Wakeup()
+        self._restored: set[str] = set()  # topics whose channels are known although an event will call them new
+        self._queries = trio.CapacityLimiter(_QUERIES_AT_ONCE)
+        self._holder = LeaseHolder(engine)
+        self._lookups: list[LookupClient] = []
+        self._synchronizer: Synchronizer | None = None
+
+    def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
+        """Limits first, then topics and channels; then the port may let messages in, if this broker may know what is
+        limited."""
+        if self._config.distributors:
+            self._holder.hold(state.topics)
+        metadata.restore(self._engine, saved)
+        self._restored = {topic.name for topic in saved.topics}
+        if not self._config.distributors or state.has_synced:
+            self._engine.set_accepting(True, "")
+
+    async def run(self, task_status: trio.TaskStatus[BoundAddresses]) -> None:
+        listeners = await open_http(self._config)
+        http_port = int(listeners[0].socket.getsockname()[1])
+        server = HttpServer(admin_handler(self._admin_context(http_port)), self._log)
+        self._lookups = self._lookup_clients(http_port)
+        self._synchronizer = self._make_synchronizer(http_port)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_http, server, listeners)
+            nursery.start_soon(self._follow_events, nursery)
+            nursery.start_soon(self._keep_metadata)
+            for lookup in self._lookups:
+                nursery.start_soon(lookup.run)
+            if self._synchronizer is not None:
+                nursery.start_soon(self._synchronizer.run)
+            bound = self._bound(http_port)
+            self._log.info("listening", tcp=bound.tcp, http=bound.http, version=__version__, data=self._directory)
+            task_status.started(bound)
+
+    def _bound(self, http_port: int) -> BoundAddresses:
+        tcp_host, _ = parse_address("tcp_address", self._config.tcp_address)
+        http_host, _ = parse_address("http_address", self._config.http_address)
+        return BoundAddresses(format_address(tcp_host, self._tcp_port), format_address(http_host, http_port))
+
+    def _admin_context(self, http_port: int) -> AdminContext:
+        return AdminContext(
+            engine=self._engine,
+            settings=self._settings,
+            name=self._config.name,
+            incarnation=self._incarnation,
+            hostname=self._hostname,
+            broadcast_address=self._broadcast_address,
+            tcp_port=self._tcp_port,
+            http_port=http_port,
+            token=self._config.token,
+            is_managed=self._holder.is_managed,
+            note_change=self._note_change,
+            health=lambda: self._health,
+        )
+
+    def _lookup_clients(self, http_port: int) -> list[LookupClient]:
+        identity = Identity(
+            broadcast_address=self._broadcast_address,
+            hostname=self._hostname,
+            http_port=http_port,
+            tcp_port=self._tcp_port,
+            version=self._settings.version,
+        )
+        return [
+            LookupClient(address, identity, lambda: registrations(snapshot.take(self._engine)), self._log)
+            for address in self._config.lookupd_tcp_addresses
+        ]
+
+    def _make_synchronizer(self, http_port: int) -> Synchronizer | None:
+        if not self._config.distributors:
+            return None
+        about = SyncRequest(
+            incarnation=self._incarnation,
+            srtm_version=__version__,
+            tcp_address=format_address(self._broadcast_address, self._tcp_port),
+            http_address=format_address(self._broadcast_address, http_port),
+            mcap=self._config.mcap,
+        )
+        clients = [HttpClient(url, token=self._config.token) for url in self._config.distributors]
+        return Synchronizer(self._config.name, about, self._engine, self._holder, clients, self._directory, self._log)
+
+    async def _follow_events(self, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self._engine.fileno())
+            for event in events.drain(self._engine):
+                self._handle_event(event, nursery)
+
+    def _handle_event(self, event: events.Event, nursery: trio.Nursery) -> None:
+        match event:
+            case events.TopicCreated(topic):
+                nursery.start_soon(self._introduce_topic, topic)
+                self._note_change()
+            case events.TopicDeleted(topic):
+                self._restored.discard(topic)
+                self._holder.renew(topic)
+                self._note_change()
+            case events.ChannelCreated() | events.ChannelDeleted():
+                self._note_change()
+            case events.StrangerSeen(topic, publisher_id):
+                if self._synchronizer is not None:
+                    self._synchronizer.note_stranger(topic, publisher_id)
+            case events.Starved():
+                if self._synchronizer is not None:
+                    self._synchronizer.wake()
+            case events.Failed(reason):
+                raise InternalError(f"the engine cannot go on: {reason}")
+
+    def _note_change(self) -> None:
+        self._metadata_changed.set()
+        for lookup in self._lookups:
+            lookup.changed.set()
+
+    async def _introduce_topic(self, topic: str) -> None:
+        """A new topic gets the channels that it has elsewhere before any message moves; it waits for that, but not for
+        long."""
+        if self._config.needs_discovery and topic not in self._restored:
+            with trio.move_on_after(CHANNEL_QUERY_TIMEOUT_S):
+                async with self._queries:
+                    for channel in await self._known_channels(topic):
+                        self._engine.create_channel(topic, channel)
+        self._restored.discard(topic)
+        self._engine.release_topic(topic)
+
+    async def _known_channels(self, topic: str) -> list[str]:
+        urls = [*self._config.distributors, *(lookup.http_url for lookup in self._lookups if lookup.http_url)]
+        return await known_channels(topic, urls, self._config.token, CHANNEL_QUERY_TIMEOUT_S, self._log)
+
+    async def _keep_metadata(self) -> None:
+        """The list of topics on disk, a moment after every change; a disk that refuses shows in /ping until it takes
+        it."""
+        while True:
+            await self._metadata_changed.wait()
+            now = metadata.from_snapshot(snapshot.take(self._engine), self._settings.version)
+            try:
+                await trio.to_thread.run_sync(metadata.save, self._directory, now)
+            except OSError as error:
+                self._health = f"NOK - {error}"
+                self._log.failure("the list of topics was not written", reason=error)
+                await trio.sleep(_STORAGE_RETRY_S)
+                self._metadata_changed.set()
+            else:
+                self._health = "OK"
+
+
+def broadcast_address(config: BrokerConfig, hostname: str) -> str:
+    """The host that others are told to connect to."""
+    host, _ = parse_address("tcp_address", config.tcp_address)
+    return config.broadcast_address or (hostname if host in ("0.0.0.0", "::") else host)
+
+
+async def serve_http(server: HttpServer, listeners: list[trio.SocketListener]) -> None:
+    """Until cancelled; then requests under way get ``_HTTP_GRACE_S``."""
+
+    async def serve_to_the_end() -> None:
+        with trio.CancelScope(shield=True):
+            await server.serve(listeners)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_to_the_end)
+        try:
+            await trio.sleep_forever()
+        finally:
+            server.stop(_HTTP_GRACE_S)
+
+
+def run(config: BrokerConfig) -> int:
+    """A broker as a process: until SIGTERM (0) or SIGINT (130). Raises SrtmError where it cannot start or go on."""
+    try:
+        return trio.run(_serve_until_signal, config)
+    except BaseExceptionGroup as group:
+        error = only_failure(group)
+        if error is group:
+            raise
+        raise error from error.__cause__
+
+
+async def _serve_until_signal(config: BrokerConfig) -> int:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(serve, config))
+            async for number in signals:
+                Log(config.name).info("stopping", signal=signal.Signals(number).name)
+                nursery.cancel_scope.cancel()
+                return 0 if number == signal.SIGTERM else 128 + number
+    raise Unavailable("the broker ended by itself")

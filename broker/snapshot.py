@@ -1,0 +1,136 @@
+"""The engine's snapshot, typed. Field names are those of docs/architecture.md, "Engine JSON"; times in ns,
+``*_micro``
+in 1e-6."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all parts of a snapshot. Made by the engine, read by ``admin``, ``stats``, ``metrics``, ``reports``,
+    ``metadata``, ``lookup``."""
+
+
+class PubCount(Part, frozen=True):
+    topic: str
+    count: int
+
+
+class Client(Part, frozen=True):
+    client_id: str
+    hostname: str
+    user_agent: str
+    remote_address: str
+    state: int
+    ready_count: int
+    in_flight_count: int
+    message_count: int
+    finish_count: int
+    requeue_count: int
+    connect_ts: int  # unix seconds
+    sample_rate: int
+    aware: bool
+    pub_counts: list[PubCount] = []
+
+
+class Channel(Part, frozen=True):
+    channel_name: str
+    paused: bool
+    depth: int
+    in_flight_count: int
+    deferred_count: int
+    message_count: int
+    requeue_count: int
+    timeout_count: int
+    client_count: int
+    clients: list[Client] = []
+
+
+class Bucket(Part, frozen=True):
+    rate_micro: int
+    burst_micro: int
+    reject: bool
+    max_backlog: int
+    max_backlog_bytes: int
+    version: int  # of the share in force; 0: set by hand on this broker
+    fill: float  # tokens
+    received: int
+    released: int
+    delayed: int
+    rejected: int
+    undeclared: int
+    backlog: int
+    backlog_bytes: int
+    largest_backlog: float  # last 60 s
+    lateness_max_ns: int
+    timestamp_source: str
+
+
+class LatencyNs(Part, frozen=True):
+    count: int
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    p999_ns: int
+    max_ns: int
+
+
+class Latencies(Part, frozen=True):
+    access: LatencyNs
+    processing: LatencyNs
+    consumer_wait: LatencyNs
+    total: LatencyNs
+
+
+class LatencyWindows(Part, frozen=True):
+    since_start: Latencies
+    last_60s: Latencies
+
+
+class Topic(Part, frozen=True):
+    topic_name: str
+    paused: bool
+    held: bool
+    depth: int
+    message_count: int
+    message_bytes: int
+    received: int
+    released: int
+    rejected: int
+    channels: list[Channel]
+    bucket: Bucket | None
+    latency: LatencyWindows
+
+
+class Snapshot(Part, frozen=True):
+    now_ns: int
+    wall_ns: int
+    start_wall_ns: int
+    memory_bytes: int
+    max_memory_bytes: int
+    connections: int
+    accepted: int
+    timestamp_fallbacks: int
+    accepting: bool
+    topics: list[Topic]
+    producers: list[Client] = []
+
+
+NO_TOPIC = "#"  # no topic can have this name: a snapshot without any
+_DECODER = msgspec.json.Decoder(Snapshot)
+
+
+def take(engine: Engine, topic: str = "", channel: str = "", *, clients: bool = False) -> Snapshot:
+    """All topics, or those named ``topic`` (that have ``channel``). Raises RuntimeError when the engine has
+    stopped."""
+    return _DECODER.decode(engine.snapshot(topic, channel, clients))
+
+
+def find_topic(engine: Engine, name: str) -> Topic | None:
+    return next((topic for topic in take(engine, name).topics if topic.topic_name == name), None)

@@ -1,0 +1,158 @@
+"""``/stats`` as nsqd gives it (protocol section 14): the engine's snapshot in nsqd's names and order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.snapshot import Channel, Client, Snapshot, Topic
+
+_NS_PER_S = 10**9
+_NO_E2E = {"count": 0, "percentiles": None}  # always an object: nsqadmin crashes on null
+_GO_MEMORY = (
+    "heap_objects", "heap_idle_bytes", "heap_in_use_bytes", "heap_released_bytes", "gc_pause_usec_100",
+    "gc_pause_usec_99", "gc_pause_usec_95", "next_gc_bytes", "gc_total_runs",
+)  # fmt: skip
+
+
+def stats_json(
+    snapshot: Snapshot,
+    version: str,
+    health: str,
+    *,
+    topic: str = "",
+    channel: str = "",
+    include_clients: bool = True,
+    include_mem: bool = True,
+) -> dict[str, object]:
+    topics = selected(snapshot, topic, channel)
+    shown = [_topic_json(found, channel, include_clients) for found in topics]
+    answer: dict[str, object] = {
+        "version": version,
+        "health": health,
+        "start_time": snapshot.start_wall_ns // _NS_PER_S,
+        "topics": shown if shown or not topic else None,
+    }
+    if include_mem:
+        # the only heap that counts here is the engine's; there is no Go runtime behind the other names
+        answer["memory"] = {**dict.fromkeys(_GO_MEMORY, 0), "heap_in_use_bytes": snapshot.memory_bytes}
+    producers = [client_json(client) for client in snapshot.producers] if include_clients else []
+    answer["producers"] = producers or None
+    return answer
+
+
+def selected(snapshot: Snapshot, topic: str, channel: str) -> list[Topic]:
+    """Sorted by name; a ``channel`` drops the topics without it."""
+    return [
+        found
+        for found in sorted(snapshot.topics, key=lambda found: found.topic_name)
+        if topic in ("", found.topic_name) and (not channel or any(c.channel_name == channel for c in found.channels))
+    ]
+
+
+def _channels(topic: Topic, channel: str) -> list[Channel]:
+    wanted = [found for found in topic.channels if channel in ("", found.channel_name)]
+    return sorted(wanted, key=lambda found: found.channel_name)
+
+
+def _topic_json(topic: Topic, channel: str, include_clients: bool) -> dict[str, object]:
+    return {
+        "topic_name": topic.topic_name,
+        "channels": [_channel_json(found, include_clients) for found in _channels(topic, channel)],
+        "depth": topic.depth,
+        "backend_depth": 0,
+        "message_count": topic.message_count,
+        "message_bytes": topic.message_bytes,
+        "paused": topic.paused,
+        "e2e_processing_latency": _NO_E2E,
+    }
+
+
+def _channel_json(channel: Channel, include_clients: bool) -> dict[str, object]:
+    return {
+        "channel_name": channel.channel_name,
+        "depth": channel.depth,
+        "backend_depth": 0,
+        "in_flight_count": channel.in_flight_count,
+        "deferred_count": channel.deferred_count,
+        "message_count": channel.message_count,
+        "requeue_count": channel.requeue_count,
+        "timeout_count": channel.timeout_count,
+        "client_count": channel.client_count,
+        "clients": [client_json(client) for client in channel.clients] if include_clients else None,
+        "paused": channel.paused,
+        "e2e_processing_latency": _NO_E2E,
+    }
+
+
+def client_json(client: Client) -> dict[str, object]:
+    answer: dict[str, object] = {
+        "client_id": client.client_id,
+        "hostname": client.hostname,
+        "version": "V2",
+        "remote_address": client.remote_address,
+        "state": client.state,
+        "ready_count": client.ready_count,
+        "in_flight_count": client.in_flight_count,
+        "message_count": client.message_count,
+        "finish_count": client.finish_count,
+        "requeue_count": client.requeue_count,
+        "connect_ts": client.connect_ts,
+        "sample_rate": client.sample_rate,
+        "deflate": False,
+        "snappy": False,
+        "user_agent": client.user_agent,
+        "topology_zone": "",
+        "topology_region": "",
+    }
+    if client.pub_counts:
+        answer["pub_counts"] = [{"topic": pub.topic, "count": pub.count} for pub in client.pub_counts]
+    tls = dict.fromkeys(("tls_cipher_suite", "tls_version", "tls_negotiated_protocol"), "")
+    return {**answer, "tls": False, **tls, "tls_negotiated_protocol_is_mutual": False}
+
+
+def stats_text(snapshot: Snapshot, version: str, health: str, *, topic: str = "", channel: str = "") -> str:
+    """For people: ``*P`` marks what is paused."""
+    up_s = (snapshot.wall_ns - snapshot.start_wall_ns) // _NS_PER_S
+    lines = [
+        f"nsqd v{version} (SRTM)",
+        f"start_time {snapshot.start_wall_ns // _NS_PER_S}",
+        f"uptime {up_s}s",
+        "",
+        f"Health: {health}",
+        "",
+        f"Memory: {snapshot.memory_bytes} of {snapshot.max_memory_bytes} bytes",
+        "",
+        "Topics:",
+    ]
+    for found in selected(snapshot, topic, channel):
+        lines += _topic_lines(found, channel)
+    lines += ["", "Producers:", *_client_lines(snapshot.producers)]
+    return "\n".join(lines) + "\n"
+
+
+def _topic_lines(topic: Topic, channel: str) -> list[str]:
+    lines = [
+        f"   {_mark(topic.paused)} [{topic.topic_name:<15}] depth: {topic.depth:<5} msgs: {topic.message_count:<8}"
+        f" bytes: {topic.message_bytes}"
+    ]
+    for found in _channels(topic, channel):
+        lines.append(
+            f"      {_mark(found.paused)} [{found.channel_name:<25}] depth: {found.depth:<5}"
+            f" inflt: {found.in_flight_count:<4} def: {found.deferred_count:<4} re-q: {found.requeue_count:<5}"
+            f" timeout: {found.timeout_count:<5} msgs: {found.message_count}"
+        )
+        lines += _client_lines(found.clients)
+    return lines
+
+
+def _client_lines(clients: Iterable[Client]) -> list[str]:
+    return [
+        f"         [{client.client_id} {client.remote_address}] state: {client.state} inflt: {client.in_flight_count}"
+        f" rdy: {client.ready_count} fin: {client.finish_count} re-q: {client.requeue_count}"
+        f" msgs: {client.message_count}"
+        for client in clients
+    ]
+
+
+def _mark(paused: bool) -> str:
+    return "*P" if paused else "  "

@@ -1,0 +1,200 @@
+"""The loop to the distributor: reports and acknowledgements up, the whole desired state down (level-triggered; design
+section 11).
+
+Every second, held open by the distributor so that a change comes at once; at once too when something here cannot wait
+(a stranger, a starved
+topic, an acknowledgement). Whatever goes wrong, the shares in force stay as they are (lease rule "keep") and the next
+distributor is asked.
+What must outlive the process is on disk before it is in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import trio
+
+from broker import snapshot
+from broker.data_path import replace_file
+from broker.lease_holder import LeaseHolder
+from broker.reports import topic_reports
+from srtm.backoff import Backoff
+from srtm.control import DesiredTopic, Stranger, SyncAnswer, SyncRequest
+from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
+from srtm.log import Log
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+PERIOD_S = 1.0
+_ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and nothing here depends on a quick answer
+STATE_FILE = "srtm.state.json"
+
+
+class SyncState(msgspec.Struct, frozen=True):
+    """What a later incarnation must know: that this member has synced once, and which topics are limited (without
+    their publishers)."""
+
+    has_synced: bool = False
+    version: int = 0
+    topics: list[DesiredTopic] = []
+
+
+def load_state(directory: Path) -> SyncState:
+    """Raises BadInput for a file that is not ours: to start without it would let limited topics flow unlimited."""
+    path = directory / STATE_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=SyncState)
+    except FileNotFoundError:
+        return SyncState()
+    except msgspec.DecodeError as error:
+        raise BadInput("data_path", str(path), f"must hold this broker's last state: {error}") from None
+
+
+def save_state(directory: Path, state: SyncState) -> None:
+    replace_file(directory / STATE_FILE, msgspec.json.encode(state))
+
+
+class Distributor(Protocol):
+    """One distributor's HTTP (``srtm.http_client.HttpClient``)."""
+
+    base_url: str
+
+    async def request(self, method: str, target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]: ...
+
+
+class Synchronizer:
+    """``about``: what of every request stays the same. ``run`` it once; the other methods may be called any time."""
+
+    def __init__(
+        self,
+        name: str,
+        about: SyncRequest,
+        engine: Engine,
+        holder: LeaseHolder,
+        distributors: Sequence[Distributor],
+        directory: Path,
+        log: Log,
+    ) -> None:
+        self._target = f"/v1/brokers/{name}/sync"
+        self._about = about
+        self._engine = engine
+        self._holder = holder
+        self._distributors = list(distributors)  # the one that is asked first
+        self._directory = directory
+        self._log = log
+        self._strangers: dict[Stranger, None] = {}  # not yet reported, in order
+        self._urgent = True
+        self._waiting = trio.CancelScope()  # around whatever may be cut short by `wake`
+        self._trouble = ""  # why the last attempt failed
+        self.last_sync_s: float | None = None  # trio time of the last answer
+
+    def wake(self) -> None:
+        """Sync at once."""
+        self._urgent = True
+        self._waiting.cancel()
+
+    def note_stranger(self, topic: str, publisher_id: str) -> None:
+        self._strangers[Stranger(topic=topic, publisher_id=publisher_id)] = None
+        self.wake()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        backoff = Backoff(first_s=0.1, longest_s=PERIOD_S)
+        failures = 0
+        while True:
+            try:
+                await self._sync()
+            except (Unavailable, PeerError) as error:
+                self._report_trouble(error)
+                self._distributors.append(self._distributors.pop(0))
+                self._urgent = True
+                failures += 1
+                if failures % len(self._distributors) == 0:  # all of them were tried
+                    await trio.sleep(backoff.next_s())
+            else:
+                failures = 0
+                backoff.reset()
+                self._report_trouble(None)
+
+    async def _sync(self) -> None:
+        urgent, self._urgent = self._urgent, False  # raised again meanwhile: another sync follows
+        strangers = list(self._strangers)
+        if urgent:
+            answer: SyncAnswer | None = await self._ask(strangers, wait_s=0.0)
+        else:
+            answer = await self._ask_and_wait(strangers)
+        if answer is None:
+            return
+        for stranger in strangers:
+            self._strangers.pop(stranger, None)
+        await self._take(answer)
+
+    async def _ask_and_wait(self, strangers: list[Stranger]) -> SyncAnswer | None:
+        """None: cut short by ``wake``. An answer lost so costs nothing: the next one names the whole state again."""
+        answer = None
+        started_s = trio.current_time()
+        with trio.CancelScope() as self._waiting:
+            answer = await self._ask(strangers, wait_s=PERIOD_S)
+            if answer.unchanged and not answer.moves:
+                await trio.sleep_until(started_s + PERIOD_S)  # a distributor that does not hold answers back
+        return answer
+
+    async def _ask(self, strangers: list[Stranger], wait_s: float) -> SyncAnswer:
+        applied = self._holder.applied
+        request = msgspec.structs.replace(
+            self._about,
+            have_version=self._holder.version,
+            applied=applied,
+            topics=topic_reports(snapshot.take(self._engine), applied),
+            strangers=strangers,
+            wait_s=wait_s,
+        )
+        distributor = self._distributors[0]
+        status, body = await distributor.request(
+            "POST", self._target, msgspec.json.encode(request), timeout_s=wait_s + _ANSWER_GRACE_S
+        )
+        return read_answer(distributor.base_url, status, body)
+
+    async def _take(self, answer: SyncAnswer) -> None:
+        self._holder.check(answer)
+        news = not answer.unchanged or self._holder.version == 0
+        if news:
+            await trio.to_thread.run_sync(save_state, self._directory, state_after(answer))
+        self._holder.apply(answer)
+        if self.last_sync_s is None:
+            self._engine.set_accepting(True, "")
+        for move in answer.moves:
+            self._engine.move_publisher(move.topic, move.publisher_id, move.address, move.version)
+        self.last_sync_s = trio.current_time()
+        if news:
+            self._log.info("desired state in force", version=answer.version, topics=len(answer.topics))
+            self.wake()  # the acknowledgement: a share may be waiting for it elsewhere
+
+    def _report_trouble(self, error: SrtmError | None) -> None:
+        """Once a change, not once a second."""
+        trouble = str(error) if error else ""
+        if trouble and trouble != self._trouble:
+            self._log.warning("no sync; shares stay as they are", reason=trouble)
+        if self._trouble and not trouble:
+            self._log.info("in sync again", distributor=self._distributors[0].base_url)
+        self._trouble = trouble
+
+
+def state_after(answer: SyncAnswer) -> SyncState:
+    topics = [msgspec.structs.replace(topic, publishers=[]) for topic in answer.topics]
+    return SyncState(has_synced=True, version=answer.version, topics=topics)
+
+
+def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:
+    """Raises Unavailable (a standby, or out of order for now), PeerError (it refuses us, or makes no sense)."""
+    if status == 200:
+        try:
+            return msgspec.json.decode(body, type=SyncAnswer)
+        except msgspec.DecodeError as error:
+            raise PeerError(f"{url}: sync answer: {error}") from None
+    text = f"{url}: sync answered {status}: {body[:200].decode(errors='replace')}"
+    raise Unavailable(text) if status >= 500 else PeerError(text)

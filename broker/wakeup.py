@@ -1,0 +1,18 @@
+"""A flag that any number of callers raise and one task waits for: raised twice before the task looks is seen once."""
+
+from __future__ import annotations
+
+import trio
+
+
+class Wakeup:
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Returns when the flag is up, and lowers it."""
+        await self._event.wait()
+        self._event = trio.Event()
