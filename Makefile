@@ -1,0 +1,60 @@
+# Two commands for everybody: `make demo` and `make test`. Each sets up what it needs in .venv; `make build` does just that.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+PYTHON ?= python3
+BIN := .venv/bin
+RUST := $(shell find broker/engine bench/loadgen srtm/native -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
+PACKAGES := srtm broker distributor adaptor bench
+PEERS := .peers/nsqd .peers/nsqlookupd
+
+.PHONY: build demo test lint peers bench-nsqd bench-reach clean
+
+build: .venv/built
+
+.venv/installed: requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "missing: Python 3.11 or newer (as $(PYTHON); name another with PYTHON=...)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "missing: Python's venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv
+	@echo "installing the pinned Python packages into .venv"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.venv/built: .venv/installed pyproject.toml $(RUST)
+	@command -v cargo >/dev/null || { echo "missing: cargo (the Rust toolchain, 1.85 or newer)" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "missing: a C compiler as cc (Debian: apt-get install gcc libc6-dev)" >&2; exit 1; }
+	@echo "building the extension in release mode"
+	@source $(BIN)/activate && maturin develop --quiet --release --locked --skip-install
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --config-settings=build-args="--release --locked"
+	@touch $@
+
+demo: build
+	@$(BIN)/srtm demo
+
+lint: build
+	cargo fmt --all --check
+	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest srtm._native --ignore-disjoint-bases
+
+test: lint
+	cargo test --quiet --locked --workspace
+	$(BIN)/pytest
+
+peers: $(PEERS)
+
+$(PEERS):
+	@command -v go >/dev/null || { echo "missing: go (the Go toolchain, to build the real nsqd)" >&2; exit 1; }
+	GOBIN=$(CURDIR)/.peers go install github.com/nsqio/nsq/apps/nsqd@v1.3.0 github.com/nsqio/nsq/apps/nsqlookupd@v1.3.0
+
+bench-nsqd: build $(PEERS)
+	$(BIN)/srtm bench nsqd
+
+bench-reach: build
+	$(BIN)/srtm bench reach
+
+clean:
+	rm -rf .venv target build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,160 @@
+//! One channel: its queue, what is in flight, what is deferred, and the ring of consumers that are ready.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::bucket::Nanos;
+use crate::engine::{ConnKey, TopicKey};
+use crate::id::MessageId;
+use crate::message::Message;
+use crate::timer::Armed;
+
+/// Ids are unique by construction and nobody can choose them: one multiplication spreads them well enough.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte) ^ self.0.rotate_left(8));
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[derive(Debug)]
+pub struct InFlight {
+    pub message: Message,
+    pub owner: ConnKey,
+    pub delivered: Nanos,
+    pub deadline: Nanos,
+}
+
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub messages: u64,
+    pub requeued: u64,
+    pub timed_out: u64,
+}
+
+#[derive(Debug)]
+pub struct Channel {
+    pub name: Box<str>,
+    pub topic: TopicKey,
+    pub queue: VecDeque<Message>,
+    pub in_flight: HashMap<MessageId, InFlight, BuildHasherDefault<IdHasher>>,
+    pub deferred: BTreeMap<(Nanos, MessageId), Message>,
+    pub consumers: Vec<ConnKey>,
+    pub ready: VecDeque<ConnKey>, // each consumer at most once (`Subscription::listed`); some may have lost their credit since
+    pub paused: bool,
+    pub dirty: bool, // in the engine's list of channels to deliver from
+    pub armed: Armed,
+    pub counters: Counters,
+}
+
+/// Why an answer of a consumer does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotYours {
+    NotInFlight,
+    OtherOwner,
+}
+
+impl NotYours {
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NotInFlight => "ID not in flight",
+            Self::OtherOwner => "client does not own message",
+        }
+    }
+}
+
+impl Channel {
+    pub fn new(name: &str, topic: TopicKey) -> Self {
+        Self {
+            name: name.into(),
+            topic,
+            queue: VecDeque::new(),
+            in_flight: HashMap::default(),
+            deferred: BTreeMap::new(),
+            consumers: Vec::new(),
+            ready: VecDeque::new(),
+            paused: false,
+            dirty: false,
+            armed: Armed::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Take a message from the topic: to the tail of the queue, or among the deferred. Gives the instant at which it is due then.
+    pub fn put(&mut self, mut message: Message, now: Nanos) -> Option<Nanos> {
+        self.counters.messages += 1;
+        let defer_ns = Nanos::from(message.defer_ms) * 1_000_000;
+        message.times.queued = now + defer_ns;
+        if defer_ns == 0 {
+            self.queue.push_back(message);
+            return None;
+        }
+        Some(self.defer(message, now + defer_ns))
+    }
+
+    pub fn defer(&mut self, message: Message, due: Nanos) -> Nanos {
+        self.deferred.insert((due, message.id), message);
+        due
+    }
+
+    pub fn next_deferred(&self) -> Option<Nanos> {
+        self.deferred.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Move what is due to the tail of the queue; true if anything moved.
+    pub fn undefer(&mut self, now: Nanos) -> bool {
+        let before = self.queue.len();
+        while self.next_deferred().is_some_and(|due| due <= now) {
+            if let Some((_, message)) = self.deferred.pop_first() {
+                self.queue.push_back(message);
+            }
+        }
+        self.queue.len() > before
+    }
+
+    /// Take an answered message out of flight.
+    pub fn answered(&mut self, id: Option<MessageId>, by: ConnKey) -> Result<InFlight, NotYours> {
+        let id = id.ok_or(NotYours::NotInFlight)?;
+        match self.in_flight.get(&id) {
+            None => Err(NotYours::NotInFlight),
+            Some(in_flight) if in_flight.owner != by => Err(NotYours::OtherOwner),
+            Some(_) => self.in_flight.remove(&id).ok_or(NotYours::NotInFlight),
+        }
+    }
+
+    /// A consumer is gone: what it had in flight goes back to the head of the queue, oldest first, at once.
+    pub fn requeue_of(&mut self, owner: ConnKey) {
+        let mut ids: Vec<MessageId> = self.in_flight.iter().filter(|(_, entry)| entry.owner == owner).map(|(id, _)| *id).collect();
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        for id in ids {
+            if let Some(entry) = self.in_flight.remove(&id) {
+                self.counters.requeued += 1;
+                self.queue.push_front(entry.message);
+            }
+        }
+    }
+
+    pub fn remove_consumer(&mut self, consumer: ConnKey) {
+        self.consumers.retain(|other| *other != consumer);
+        self.ready.retain(|other| *other != consumer);
+    }
+
+    /// Drop everything: queued, in flight, deferred.
+    pub fn empty(&mut self) {
+        self.queue = VecDeque::new();
+        self.in_flight.clear();
+        self.deferred.clear();
+    }
+}

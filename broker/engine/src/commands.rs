@@ -1,0 +1,249 @@
+//! What Python asks of an engine: topics and channels, buckets and publishers, messages that came by HTTP.
+
+use crate::bucket::Nanos;
+use crate::channel::Channel;
+use crate::engine::{ChannelKey, Engine, TopicKey};
+use crate::event::Event;
+use crate::publish::{Outcome, Publish, Source, Verb};
+use crate::topic::{Limit, Limiter, Topic};
+use crate::trace::Columns;
+use crate::wire;
+
+/// The answer to a message that came by HTTP.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Accepted {
+    Ok { wait_ms: f64 },
+    RateLimited { retry_after_ms: f64 },
+    Failed(String),
+}
+
+impl Engine {
+    pub fn create_topic(&mut self, name: &str) {
+        self.topic_of(name, false);
+    }
+
+    /// The topic of that name, made if missing; `held`: its messages wait until `release_topic`.
+    pub(crate) fn topic_of(&mut self, name: &str, held: bool) -> TopicKey {
+        if let Some(key) = self.topic_names.get(name) {
+            return *key;
+        }
+        let key = self.topics.insert(Topic::new(name, held));
+        self.topic_names.insert(name.into(), key);
+        self.events.push(Event::TopicCreated { topic: name.into() });
+        key
+    }
+
+    /// The channel of that name, made if missing. A topic's first channel takes the whole backlog.
+    pub(crate) fn channel_of(&mut self, topic_key: TopicKey, name: &str, now: Nanos) -> ChannelKey {
+        if let Some(key) = self.find_channel(topic_key, name) {
+            return key;
+        }
+        let key = self.channels.insert(Channel::new(name, topic_key));
+        if let Some(topic) = self.topics.get_mut(topic_key) {
+            topic.channels.push(key);
+            self.events.push(Event::ChannelCreated { topic: topic.name.to_string(), channel: name.into() });
+        }
+        self.pump(topic_key, now);
+        key
+    }
+
+    fn find_channel(&self, topic_key: TopicKey, name: &str) -> Option<ChannelKey> {
+        let topic = self.topics.get(topic_key)?;
+        topic.channels.iter().copied().find(|key| self.channels.get(*key).is_some_and(|channel| &*channel.name == name))
+    }
+
+    fn topic_key(&self, name: &str) -> Option<TopicKey> {
+        self.topic_names.get(name).copied()
+    }
+
+    fn channel_key(&self, topic: &str, channel: &str) -> Option<ChannelKey> {
+        self.find_channel(self.topic_key(topic)?, channel)
+    }
+
+    /// Remove a topic with all that it holds; its consumers are disconnected.
+    pub fn delete_topic(&mut self, name: &str) -> bool {
+        let Some(key) = self.topic_names.remove(name) else { return false };
+        let channels = self.topics.get(key).map(|topic| topic.channels.clone()).unwrap_or_default();
+        self.topics.remove(key);
+        for channel in channels {
+            self.drop_channel(channel, name);
+        }
+        self.events.push(Event::TopicDeleted { topic: name.into() });
+        true
+    }
+
+    pub fn empty_topic(&mut self, name: &str) -> bool {
+        let Some(topic) = self.topic_key(name).and_then(|key| self.topics.get_mut(key)) else { return false };
+        topic.queue.clear();
+        true
+    }
+
+    pub fn pause_topic(&mut self, name: &str, paused: bool, now: Nanos) -> bool {
+        let Some(key) = self.topic_key(name) else { return false };
+        self.topics[key].paused = paused;
+        self.pump(key, now);
+        true
+    }
+
+    pub fn release_topic(&mut self, name: &str, now: Nanos) -> bool {
+        let Some(key) = self.topic_key(name) else { return false };
+        self.topics[key].held = false;
+        self.pump(key, now);
+        true
+    }
+
+    pub fn create_channel(&mut self, topic: &str, channel: &str, now: Nanos) -> bool {
+        let Some(key) = self.topic_key(topic) else { return false };
+        self.channel_of(key, channel, now);
+        true
+    }
+
+    pub fn delete_channel(&mut self, topic: &str, channel: &str) -> bool {
+        let Some(key) = self.channel_key(topic, channel) else { return false };
+        self.remove_channel(key);
+        true
+    }
+
+    /// Remove a channel; an ephemeral topic goes with its last one.
+    pub(crate) fn remove_channel(&mut self, key: ChannelKey) {
+        let Some(topic_key) = self.channels.get(key).map(|channel| channel.topic) else { return };
+        let Some(topic) = self.topics.get_mut(topic_key) else { return };
+        topic.channels.retain(|other| *other != key);
+        let name = topic.name.clone();
+        let last = topic.channels.is_empty() && wire::is_ephemeral(&name);
+        self.drop_channel(key, &name);
+        if last {
+            self.delete_topic(&name);
+        }
+    }
+
+    fn drop_channel(&mut self, key: ChannelKey, topic: &str) {
+        let Some(channel) = self.channels.remove(key) else { return };
+        self.events.push(Event::ChannelDeleted { topic: topic.into(), channel: channel.name.into() });
+        for consumer in channel.consumers {
+            self.close(consumer);
+        }
+    }
+
+    /// Drop a channel's messages, also those in flight; its consumers go on.
+    pub fn empty_channel(&mut self, topic: &str, channel: &str) -> bool {
+        let Some(key) = self.channel_key(topic, channel) else { return false };
+        let channel = &mut self.channels[key];
+        channel.empty();
+        for consumer in channel.consumers.clone() {
+            if let Some(sub) = self.conns.get_mut(consumer).and_then(|conn| conn.subscription.as_mut()) {
+                sub.in_flight = 0;
+                sub.deadlines.clear();
+            }
+            self.list_if_ready(consumer);
+        }
+        true
+    }
+
+    pub fn pause_channel(&mut self, topic: &str, channel: &str, paused: bool) -> bool {
+        let Some(key) = self.channel_key(topic, channel) else { return false };
+        self.channels[key].paused = paused;
+        self.mark_channel(key);
+        true
+    }
+
+    /// Give a topic a bucket or change the one it has. False: `limit.version` is older than the one in force.
+    pub fn set_bucket(&mut self, name: &str, limit: Limit, now: Nanos) -> bool {
+        let key = self.topic_of(name, false);
+        self.release_due(key, now);
+        let Some(topic) = self.topics.get_mut(key) else { return false };
+        match &mut topic.limiter {
+            Some(limiter) if limit.version < limiter.limit.version => return false,
+            Some(limiter) => limiter.set(limit, now),
+            none => *none = Some(Box::new(Limiter::new(limit, self.config.trace_entries, now))),
+        }
+        let waiting = topic.waiting();
+        if let Some(limiter) = topic.limiter.as_mut().filter(|limiter| waiting > 0 && limiter.backlog.next_due().is_none()) {
+            limiter.starved_told = true;
+            self.events.push(Event::Starved { topic: name.into(), waiting });
+        }
+        self.release_due(key, now);
+        true
+    }
+
+    /// Remove a topic's limit and its list of publishers: what waits is released at once.
+    pub fn clear_bucket(&mut self, name: &str, now: Nanos) -> bool {
+        let Some(key) = self.topic_key(name) else { return false };
+        let Some(topic) = self.topics.get_mut(key) else { return false };
+        topic.publishers = None;
+        topic.assignment_version += 1;
+        let Some(limiter) = topic.limiter.take() else { return false };
+        for mut message in limiter.backlog.into_waiting() {
+            message.times.due = now;
+            self.release(key, message, now);
+        }
+        true
+    }
+
+    /// The publishers that are assigned to this broker: others become strangers at their next message.
+    pub fn set_publishers(&mut self, name: &str, publishers: Vec<String>, version: u64) {
+        let key = self.topic_of(name, false);
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        let unchanged = topic.publishers.is_some() && topic.assignment_version == version;
+        if unchanged {
+            return;
+        }
+        topic.publishers = Some(publishers.into_iter().map(String::into_boxed_str).collect());
+        topic.assignment_version = version;
+        topic.strangers.clear();
+    }
+
+    /// Tell the aware connections on which a publisher serves a topic where it belongs; gives how many were told.
+    pub fn move_publisher(&mut self, topic: &str, publisher_id: &str, address: &str, version: u64) -> usize {
+        let mut told = 0;
+        for key in self.aware.get(publisher_id).cloned().unwrap_or_default() {
+            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.published_index(topic).is_some()) else { continue };
+            conn.respond(format!("_move_ {address} {version}").as_bytes());
+            self.mark_dirty(key);
+            told += 1;
+        }
+        told
+    }
+
+    pub fn set_accepting(&mut self, accepting: bool, reason: &str) {
+        self.refusal = (!accepting).then(|| reason.into());
+    }
+
+    /// A message that came by HTTP: its arrival is the read time, and counted as such.
+    pub fn publish(&mut self, topic: &str, bodies: &[Vec<u8>], defer_ms: u32, now: Nanos) -> Accepted {
+        if let Some(reason) = &self.refusal {
+            return Accepted::Failed(reason.clone());
+        }
+        self.timestamp_fallbacks += 1;
+        let key = self.topic_of(topic, self.config.hold_new_topics);
+        let Some(topic) = self.topics.get_mut(key) else { return Accepted::Failed("exiting".into()) };
+        let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher("http"));
+        let source = Source { declared: topic.publishers.is_none(), trace_index, conn: None };
+        let verb = if bodies.len() == 1 { Verb::Pub } else { Verb::Mpub };
+        self.collect(verb, key, source, bodies.iter().map(Vec::as_slice), defer_ms, now);
+        self.decide_publishes(now);
+        let publish = self.turn.publishes.pop();
+        self.turn.messages.clear();
+        publish.map_or(Accepted::Failed("exiting".into()), |publish| accepted(&publish, now))
+    }
+
+    /// The recorded decisions of a limited topic.
+    pub fn trace(&self, topic: &str) -> Option<Columns> {
+        let limiter = self.topics.get(self.topic_key(topic)?)?.limiter.as_ref()?;
+        Some(limiter.trace.columns())
+    }
+
+    /// A topic's latency as HDR V2 in base64; `None`: no such topic, kind or window, or nothing delivered yet.
+    pub fn histogram(&self, topic: &str, kind: &str, window: &str, now: Nanos) -> Option<String> {
+        self.topics.get(self.topic_key(topic)?)?.latency.as_ref()?.raw(kind, window, now)
+    }
+}
+
+fn accepted(publish: &Publish, now: Nanos) -> Accepted {
+    match &publish.outcome {
+        Outcome::Done { wait_ns, .. } => Accepted::Ok { wait_ms: *wait_ns as f64 / 1e6 },
+        Outcome::Limited { retry_at } => Accepted::RateLimited { retry_after_ms: Outcome::retry_ms(*retry_at, now) as f64 },
+        Outcome::Failed(reason) => Accepted::Failed(reason.clone()),
+        refused => Accepted::Failed(refused.error(publish, now).text.into()),
+    }
+}

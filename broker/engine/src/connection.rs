@@ -1,0 +1,232 @@
+//! One client: where it stands, its settings, its credit, and its two byte streams. Knows nothing of topics but their keys, and nothing of sockets.
+
+use std::collections::VecDeque;
+
+use crate::bucket::Nanos;
+use crate::engine::{ChannelKey, TopicKey};
+use crate::id::MessageId;
+use crate::identify::Identity;
+use crate::message::Message;
+use crate::timer::Armed;
+use crate::wire::{self, State};
+
+/// Beyond this much unsent output a consumer gets no further messages until it has read some.
+const HIGH_WATER: usize = 1 << 20;
+
+/// How long a connection that got a fatal error may take to read it.
+pub const LINGER_NS: Nanos = 1_000_000_000;
+
+/// An idle connection's buffers are given back beyond this capacity.
+const KEEP_BUFFER: usize = 16 << 10;
+
+/// Topics that a connection's publish cache remembers.
+const PUBLISHED_TOPICS: usize = 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The first four bytes are not there yet.
+    Magic,
+    Open,
+    /// Nothing is read any more; what is in the out buffer still goes, then the stream ends.
+    Flushing,
+    /// Our side has ended; waiting for the peer to read that and close.
+    Lingering,
+}
+
+/// A delivery on its way out: when the stream has got as far as `end`, it has been sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    pub end: u64, // offset in the connection's output stream
+    pub topic: TopicKey,
+    pub arrival: Nanos,
+    pub due: Nanos,
+    pub consumer_wait: Nanos,
+    pub trace: u64,
+}
+
+/// What a connection's publishes to one topic have in common, looked up once.
+#[derive(Debug)]
+pub struct Published {
+    pub topic: TopicKey,
+    pub name: Box<str>,
+    pub count: u64,
+    pub version: u64, // of the topic's publisher list that `declared` was read from
+    pub declared: bool,
+    pub trace_index: Option<u32>,
+}
+
+#[derive(Debug)]
+pub struct Subscription {
+    pub channel: ChannelKey,
+    pub ready: u32,
+    pub in_flight: u32,
+    pub listed: bool,                            // in the channel's ring of ready consumers
+    pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
+    pub armed: Armed,
+    pub messages: u64,
+    pub finished: u64,
+    pub requeued: u64,
+}
+
+#[derive(Debug)]
+pub struct Connection {
+    pub phase: Phase,
+    pub eof: bool,           // the peer has ended its stream
+    pub linger_until: Nanos, // while lingering
+    pub state: State,
+    pub identity: Box<Identity>,
+    pub remote: Box<str>,
+    pub connected_wall_ns: i64,
+    pub subscription: Option<Box<Subscription>>,
+    pub published: Vec<Published>,
+    pub input: Vec<u8>, // the unfinished command; empty nearly always
+    output: Vec<u8>,
+    output_at: usize,   // bytes of `output` that have been written
+    stream_offset: u64, // of output[0]
+    pub marks: VecDeque<Mark>,
+    pub dirty: bool, // in the engine's list of connections with something to write
+    pub last_command: Nanos,
+    pub next_heartbeat: Nanos,
+    pub blocked_since: Option<Nanos>, // the socket takes nothing
+    pub armed: Armed,
+}
+
+impl Connection {
+    pub fn new(identity: Identity, remote: &str, wall_ns: i64, now: Nanos) -> Self {
+        Self {
+            phase: Phase::Magic,
+            eof: false,
+            linger_until: Nanos::MAX,
+            state: State::Init,
+            identity: Box::new(identity),
+            remote: remote.into(),
+            connected_wall_ns: wall_ns,
+            subscription: None,
+            published: Vec::new(),
+            input: Vec::new(),
+            output: Vec::new(),
+            output_at: 0,
+            stream_offset: 0,
+            marks: VecDeque::new(),
+            dirty: false,
+            last_command: now,
+            next_heartbeat: Nanos::MAX,
+            blocked_since: None,
+            armed: Armed::default(),
+        }
+    }
+
+    /// The id that the client gave itself in IDENTIFY; otherwise its address stands for it, in statistics only.
+    pub fn client_id(&self) -> &str {
+        self.identity.client_id.as_deref().unwrap_or_else(|| self.remote_host())
+    }
+
+    pub fn hostname(&self) -> &str {
+        self.identity.hostname.as_deref().unwrap_or_else(|| self.remote_host())
+    }
+
+    fn remote_host(&self) -> &str {
+        self.remote.rsplit_once(':').map_or(&self.remote, |(host, _)| host)
+    }
+
+    pub fn reads(&self) -> bool {
+        matches!(self.phase, Phase::Magic | Phase::Open)
+    }
+
+    /// Whether it wants another message now. RDY is a level: messages in flight count against it.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Open
+            && self.state == State::Subscribed
+            && self.unsent().len() < HIGH_WATER
+            && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready)
+    }
+
+    pub fn respond(&mut self, data: &[u8]) {
+        wire::encode_frame(&mut self.output, wire::FRAME_RESPONSE, data);
+    }
+
+    pub fn fail(&mut self, text: &str) {
+        wire::encode_frame(&mut self.output, wire::FRAME_ERROR, text.as_bytes());
+    }
+
+    /// Put a delivery into the out buffer; `mark` (first deliveries only) gets its end.
+    pub fn deliver(&mut self, message: &Message, mark: Option<Mark>) {
+        wire::encode_message(&mut self.output, &message.frame, message.attempts);
+        if let Some(mark) = mark {
+            let end = self.stream_offset + self.output.len() as u64;
+            self.marks.push_back(Mark { end, ..mark });
+        }
+    }
+
+    pub fn unsent(&self) -> &[u8] {
+        &self.output[self.output_at..]
+    }
+
+    /// The socket took `len` bytes. Gives the offset up to which the stream has been sent, for `marks`.
+    pub fn advance(&mut self, len: usize) -> u64 {
+        self.output_at += len;
+        let sent = self.stream_offset + self.output_at as u64;
+        if self.output_at == self.output.len() {
+            self.output.clear();
+            self.output.shrink_to(KEEP_BUFFER);
+            self.stream_offset = sent;
+            self.output_at = 0;
+        } else if self.output_at > HIGH_WATER {
+            self.output.drain(..self.output_at);
+            self.stream_offset = sent;
+            self.output_at = 0;
+        }
+        sent
+    }
+
+    /// The cached entry for a topic's name, and whether it must be looked up afresh.
+    pub fn published_index(&self, name: &str) -> Option<usize> {
+        self.published.iter().position(|published| &*published.name == name)
+    }
+
+    pub fn remember(&mut self, published: Published) -> usize {
+        if self.published.len() == PUBLISHED_TOPICS {
+            self.published.remove(0);
+        }
+        self.published.push(published);
+        self.published.len() - 1
+    }
+
+    pub fn heartbeat_ns(&self) -> Option<Nanos> {
+        self.identity.heartbeat_ms.map(|ms| ms as Nanos * 1_000_000)
+    }
+
+    /// When it counts as gone: no whole command for two intervals, or a write blocked for one.
+    pub fn silence_deadline(&self) -> Option<Nanos> {
+        let interval = self.heartbeat_ns()?;
+        let silent = self.last_command + 2 * interval;
+        Some(self.blocked_since.map_or(silent, |since| silent.min(since + interval)))
+    }
+}
+
+impl Subscription {
+    pub fn new(channel: ChannelKey) -> Self {
+        Self {
+            channel,
+            ready: 0,
+            in_flight: 0,
+            listed: false,
+            deadlines: VecDeque::new(),
+            armed: Armed::default(),
+            messages: 0,
+            finished: 0,
+            requeued: 0,
+        }
+    }
+
+    /// Keep ascending order: a new deadline is the latest one, but for a TOUCH that met its limit.
+    pub fn push_deadline(&mut self, deadline: Nanos, id: MessageId) {
+        let at = self.deadlines.iter().rposition(|(other, _)| *other <= deadline).map_or(0, |i| i + 1);
+        self.deadlines.insert(at, (deadline, id));
+    }
+
+    /// Answered messages leave their deadlines behind: time to drop them all?
+    pub fn is_stale_heavy(&self) -> bool {
+        self.deadlines.len() > 64 + 2 * self.in_flight as usize
+    }
+}

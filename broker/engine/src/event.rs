@@ -1,0 +1,36 @@
+//! What happened that Python must know of; pulled by `drain_events`.
+
+use serde::Serialize;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    TopicCreated {
+        topic: String,
+    },
+    TopicDeleted {
+        topic: String,
+    },
+    ChannelCreated {
+        topic: String,
+        channel: String,
+    },
+    ChannelDeleted {
+        topic: String,
+        channel: String,
+    },
+    /// Publishes here but is not assigned here; once per publisher and `set_publishers`.
+    Stranger {
+        topic: String,
+        publisher_id: String,
+    },
+    /// Messages wait under a share of nothing; once per share.
+    Starved {
+        topic: String,
+        waiting: usize,
+    },
+    /// The reactor cannot go on.
+    Failed {
+        reason: String,
+    },
+}

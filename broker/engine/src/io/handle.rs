@@ -1,0 +1,157 @@
+//! An engine from outside its thread: start and stop, commands that run between two turns, events. No lock of this file is on the message path.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::bucket::Nanos;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::io::reactor::{self, Reactor};
+use crate::io::socket;
+use crate::io::wake::Wake;
+
+type Command = Box<dyn FnOnce(&mut Engine, Nanos) + Send>;
+
+/// What the reactor's thread shares with the others.
+pub struct Shared {
+    pub(crate) wake: Wake,
+    told: Wake, // readable while there are events
+    stop: AtomicBool,
+    commands: Mutex<Inbox>,
+    events: Mutex<Vec<Event>>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    commands: Vec<Command>,
+    ended: bool, // the reactor is gone: nobody would run them
+}
+
+/// The data is a plain list: a panic in another thread cannot have left it half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            wake: Wake::new()?,
+            told: Wake::new()?,
+            stop: AtomicBool::new(false),
+            commands: Mutex::default(),
+            events: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn run_commands(&self, engine: &mut Engine, now: Nanos) {
+        let commands = std::mem::take(&mut lock(&self.commands).commands);
+        for command in commands {
+            command(engine, now);
+        }
+    }
+
+    pub(crate) fn push_events(&self, events: Vec<Event>) {
+        lock(&self.events).extend(events);
+        self.told.wake();
+    }
+
+    /// Whoever waits for an answer gets none any more (its sender is dropped here).
+    pub(crate) fn ended(&self) {
+        let mut inbox = lock(&self.commands);
+        inbox.ended = true;
+        inbox.commands.clear();
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the engine is not running")]
+pub struct NotRunning;
+
+/// A broker's data plane.
+pub struct Handle {
+    config: Config,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Handle {
+    pub fn new(config: Config) -> std::io::Result<Self> {
+        Ok(Self { config, shared: Arc::new(Shared::new()?), thread: Mutex::new(None) })
+    }
+
+    /// Bind and start; gives the bound port. Once.
+    pub fn start(&self) -> std::io::Result<u16> {
+        socket::raise_descriptor_limit();
+        let listener = socket::listen(&self.config.tcp_address)?;
+        let port = listener.local_addr()?.port();
+        let (config, shared) = (self.config.clone(), Arc::clone(&self.shared));
+        // The engine is made on its own thread: its messages are counted without atomics and never leave it.
+        let (ready, started) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name("srtm-engine".into()).spawn(move || {
+            match Reactor::new(Engine::new(config), listener, Arc::clone(&shared)) {
+                Ok(reactor) => {
+                    let _ = ready.send(Ok(()));
+                    reactor::run(reactor, &shared);
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                }
+            }
+        })?;
+        *lock(&self.thread) = Some(thread);
+        started.recv().map_err(std::io::Error::other)??;
+        Ok(port)
+    }
+
+    /// Stop the reactor and wait for its end; false if it did not end in time. Idempotent.
+    pub fn stop(&self, timeout: Duration) -> bool {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake.wake();
+        let Some(thread) = lock(&self.thread).take() else { return true };
+        let deadline = Instant::now() + timeout;
+        while !thread.is_finished() {
+            if Instant::now() >= deadline {
+                *lock(&self.thread) = Some(thread);
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        thread.join().is_ok()
+    }
+
+    /// Run `command` between two turns and wait for what it gives.
+    pub fn call<T: Send + 'static>(&self, command: impl FnOnce(&mut Engine, Nanos) -> T + Send + 'static) -> Result<T, NotRunning> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        {
+            let mut inbox = lock(&self.shared.commands);
+            if inbox.ended || lock(&self.thread).is_none() {
+                return Err(NotRunning);
+            }
+            inbox.commands.push(Box::new(move |engine, now| {
+                // The receiver waits below and cannot be gone.
+                let _ = sender.send(command(engine, now));
+            }));
+        }
+        self.shared.wake.wake();
+        receiver.recv().map_err(|_| NotRunning)
+    }
+
+    pub fn drain_events(&self) -> Vec<Event> {
+        self.shared.told.clear();
+        std::mem::take(&mut *lock(&self.shared.events))
+    }
+
+    /// The descriptor that is readable while `drain_events` has something.
+    pub fn event_fd(&self) -> std::os::fd::RawFd {
+        use std::os::fd::AsRawFd;
+        self.shared.told.as_raw_fd()
+    }
+}

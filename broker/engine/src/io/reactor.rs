@@ -1,0 +1,257 @@
+//! The loop: wait, read everything that is ready, let the engine finish its turn, write. One thread carries a message from end to end.
+//!
+//! System calls a message: a share of one `epoll_pwait2`, one `recvmsg`, one `send` for the acknowledgement, a share of one `send` to the subscriber and
+//! of one `recvmsg` of its FINs. Decisions are held back while the kernel may have older messages on connections not yet read: as long as a
+//! wait fills the event buffer (the watermark of design section 4).
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use slotmap::{Key, KeyData, SecondaryMap};
+
+use crate::bucket::Nanos;
+use crate::engine::{ConnKey, Engine};
+use crate::event::Event;
+use crate::io::clock::{self, ClockMap};
+use crate::io::handle::Shared;
+use crate::io::socket::{self, Epoll, Received};
+
+const LISTENER: u64 = u64::MAX;
+const WAKE: u64 = u64::MAX - 1;
+
+/// Events of one wait, and so reads before anything is answered: 256 reads take about a millisecond.
+const EVENTS: usize = 256;
+
+/// How often a full event buffer may hold decisions back: beyond 16 x 256 connections ready at once the promise is lost anyway.
+const MAX_HOLDS: usize = 16;
+
+/// What one read may bring. A longer command takes several reads.
+const READ_BUFFER: usize = 256 << 10;
+
+/// Connections accepted in one turn, so that a storm of them does not stop the flow.
+const ACCEPTS: usize = 64;
+
+/// How long accepting rests after the process ran out of descriptors or memory.
+const ACCEPT_REST_NS: Nanos = 100_000_000;
+
+struct Socket {
+    stream: TcpStream,
+    writes: bool, // EPOLLOUT is asked for
+    reads: bool,  // EPOLLIN is asked for
+}
+
+pub struct Reactor {
+    engine: Engine,
+    epoll: Epoll,
+    listener: TcpListener,
+    sockets: SecondaryMap<ConnKey, Socket>,
+    shared: Arc<Shared>,
+    clock: ClockMap,
+    buffer: Vec<u8>,
+    dirty: Vec<ConnKey>,
+    accept_rests_until: Option<Nanos>,
+}
+
+impl Reactor {
+    pub fn new(engine: Engine, listener: TcpListener, shared: Arc<Shared>) -> std::io::Result<Self> {
+        let epoll = Epoll::new(EVENTS)?;
+        epoll.add(listener.as_raw_fd(), LISTENER)?;
+        epoll.add(shared.wake.as_raw_fd(), WAKE)?;
+        Ok(Self {
+            engine,
+            epoll,
+            listener,
+            sockets: SecondaryMap::new(),
+            shared,
+            clock: ClockMap::sample(),
+            buffer: vec![0; READ_BUFFER],
+            dirty: Vec::new(),
+            accept_rests_until: None,
+        })
+    }
+
+    /// Until the handle says stop. This is the heart of the broker, and meant to be read in one piece.
+    pub fn run(mut self) -> std::io::Result<()> {
+        socket::sharpen_timers();
+        self.engine.wall_offset = self.clock.offset();
+        let mut now = self.clock.resample();
+        while !self.shared.stopping() {
+            let timeout = self.engine.poll_timeout().into_iter().chain(self.accept_rests_until).min().map(|at| at - now);
+            let mut ready = self.epoll.wait(timeout)?;
+            now = self.clock.resample();
+            self.engine.wall_offset = self.clock.offset();
+            let mut commands = false;
+            for hold in 0.. {
+                for index in 0..ready {
+                    let (token, readiness) = self.epoll.event(index);
+                    match token {
+                        LISTENER => self.accept(now),
+                        WAKE => commands = true,
+                        _ => self.handle_ready(ConnKey::from(KeyData::from_ffi(token)), readiness, now),
+                    }
+                }
+                if ready < self.epoll.capacity() || hold == MAX_HOLDS {
+                    break;
+                }
+                ready = self.epoll.wait(Some(0))?;
+            }
+            now = clock::monotonic(); // nothing that was read arrived after this
+            if commands {
+                self.shared.wake.clear();
+                self.shared.run_commands(&mut self.engine, now);
+            }
+            self.rest_is_over(now)?;
+            self.engine.finish_turn(now);
+            self.write_all();
+            self.close_all();
+            self.publish_events();
+            now = clock::monotonic();
+        }
+        Ok(())
+    }
+
+    fn handle_ready(&mut self, key: ConnKey, readiness: u32, now: Nanos) {
+        if readiness & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0 {
+            self.read(key, now);
+        }
+        if readiness & libc::EPOLLOUT as u32 != 0 {
+            self.engine.handle_writable(key);
+        }
+    }
+
+    /// One read; what it brought goes to the engine with the arrival of its last byte.
+    fn read(&mut self, key: ConnKey, now: Nanos) {
+        let Some(socket) = self.sockets.get(key) else { return };
+        match socket::receive(socket.stream.as_raw_fd(), &mut self.buffer) {
+            Received::Bytes(len, stamp) => {
+                let stamp = match stamp {
+                    Some(stamp) => self.clock.monotonic_of(stamp, clock::monotonic()),
+                    None => {
+                        self.engine.timestamp_fallbacks += 1;
+                        clock::monotonic()
+                    }
+                };
+                self.engine.handle_bytes(key, &self.buffer[..len], stamp, now);
+            }
+            Received::Nothing => {}
+            Received::End => {
+                self.engine.handle_eof(key);
+                self.set_interest(key, |socket| socket.reads = false);
+            }
+            Received::Broken => self.engine.handle_broken(key),
+        }
+    }
+
+    fn accept(&mut self, now: Nanos) {
+        for _ in 0..ACCEPTS {
+            match socket::accept(&self.listener) {
+                Ok(Some((stream, address))) => {
+                    let key = self.engine.handle_accept(&address.to_string(), now);
+                    if self.epoll.add(stream.as_raw_fd(), key.data().as_ffi()).is_err() {
+                        self.engine.handle_broken(key);
+                        continue;
+                    }
+                    self.sockets.insert(key, Socket { stream, writes: false, reads: true });
+                }
+                Ok(None) => return,
+                Err(error) if is_exhaustion(&error) => {
+                    // Level-triggered, the waiting connection would wake us for ever: look again a little later.
+                    if self.epoll.set_interest(self.listener.as_raw_fd(), LISTENER, false, false).is_ok() {
+                        self.accept_rests_until = Some(now + ACCEPT_REST_NS);
+                    }
+                    return;
+                }
+                Err(_) => {} // that connection was gone before we took it
+            }
+        }
+    }
+
+    fn rest_is_over(&mut self, now: Nanos) -> std::io::Result<()> {
+        if self.accept_rests_until.is_some_and(|until| until <= now) {
+            self.accept_rests_until = None;
+            self.epoll.set_interest(self.listener.as_raw_fd(), LISTENER, true, false)?;
+        }
+        Ok(())
+    }
+
+    fn write_all(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        loop {
+            self.engine.poll_dirty(&mut dirty);
+            if dirty.is_empty() {
+                break;
+            }
+            for &key in &dirty {
+                self.write(key);
+            }
+        }
+        self.dirty = dirty;
+    }
+
+    /// Write what the connection has, until it is out or the socket is full.
+    fn write(&mut self, key: ConnKey) {
+        let Some(socket) = self.sockets.get(key) else { return };
+        let fd = socket.stream.as_raw_fd();
+        let blocked = loop {
+            let unsent = self.engine.unsent(key);
+            if unsent.is_empty() {
+                break false;
+            }
+            match socket::send(fd, unsent) {
+                Ok(0) => break true,
+                Ok(len) => self.engine.handle_sent(key, len, clock::monotonic()),
+                Err(_) => return self.engine.handle_broken(key),
+            }
+        };
+        self.set_interest(key, |socket| socket.writes = blocked);
+        let now = clock::monotonic();
+        if blocked {
+            self.engine.handle_blocked(key, now);
+        } else if self.engine.handle_flushed(key, now)
+            && let Some(socket) = self.sockets.get(key)
+            && socket.stream.shutdown(std::net::Shutdown::Write).is_err()
+        {
+            self.engine.handle_broken(key);
+        }
+    }
+
+    fn set_interest(&mut self, key: ConnKey, change: impl FnOnce(&mut Socket)) {
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        let before = (socket.reads, socket.writes);
+        change(socket);
+        if before == (socket.reads, socket.writes) {
+            return;
+        }
+        let (fd, reads, writes) = (socket.stream.as_raw_fd(), socket.reads, socket.writes);
+        if self.epoll.set_interest(fd, key.data().as_ffi(), reads, writes).is_err() {
+            self.engine.handle_broken(key);
+        }
+    }
+
+    /// Dropping a socket closes it and takes it out of the epoll set.
+    fn close_all(&mut self) {
+        for key in self.engine.poll_closed() {
+            self.sockets.remove(key);
+        }
+    }
+
+    fn publish_events(&mut self) {
+        if self.engine.has_events() {
+            self.shared.push_events(self.engine.poll_events());
+        }
+    }
+}
+
+/// The accept errors that pass: out of descriptors or memory.
+fn is_exhaustion(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// Run a reactor on this thread; its failure becomes an event.
+pub fn run(reactor: Reactor, shared: &Shared) {
+    if let Err(error) = reactor.run() {
+        shared.push_events(vec![Event::Failed { reason: format!("the event loop failed: {error}") }]);
+    }
+    shared.ended();
+}

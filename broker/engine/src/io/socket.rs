@@ -1,0 +1,231 @@
+//! System calls on sockets and epoll: listen, accept, receive with the kernel's arrival stamp, send. All the `unsafe` of the data path is here.
+
+use std::io;
+use std::mem;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use crate::bucket::Nanos;
+
+/// Connections that may wait to be accepted: a fleet that reconnects at once must not meet a full queue.
+const BACKLOG: libc::c_int = 4_096;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn set_option<T>(fd: RawFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+    // SAFETY: `value` lives through the call and its size is given.
+    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), mem::size_of::<T>() as libc::socklen_t) })?;
+    Ok(())
+}
+
+/// Listen at `HOST:PORT`. Stamps are asked for here: accepted sockets inherit them, so that no first segment goes without.
+pub fn listen(address: &str) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, format!("{address}: no such address"));
+    for address in address.to_socket_addrs()? {
+        match listen_at(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers; the result is checked before it is owned.
+    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: `fd` was just opened and nobody else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE)?;
+    bind(fd, address)?;
+    // SAFETY: no pointers.
+    check(unsafe { libc::listen(fd, BACKLOG) })?;
+    Ok(TcpListener::from(socket))
+}
+
+fn bind(fd: RawFd, address: SocketAddr) -> io::Result<()> {
+    match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: `raw` is a valid sockaddr_in of the size given.
+            check(unsafe { libc::bind(fd, (&raw const raw).cast(), mem::size_of_val(&raw) as libc::socklen_t) })?;
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: `raw` is a valid sockaddr_in6 of the size given.
+            check(unsafe { libc::bind(fd, (&raw const raw).cast(), mem::size_of_val(&raw) as libc::socklen_t) })?;
+        }
+    }
+    Ok(())
+}
+
+/// The next waiting connection, ready for use; `None`: none waits.
+pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    match listener.accept() {
+        Ok((stream, address)) => {
+            stream.set_nonblocking(true)?;
+            Ok(Some((stream, address)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What one read brought.
+#[derive(Debug)]
+pub enum Received {
+    /// That many bytes, and when the last of them arrived (CLOCK_REALTIME), if the kernel told.
+    Bytes(usize, Option<Nanos>),
+    Nothing,
+    End,
+    Broken,
+}
+
+#[repr(C, align(8))]
+struct ControlBuffer([u8; 128]);
+
+/// One `recvmsg` into `buffer`.
+pub fn receive(fd: RawFd, buffer: &mut [u8]) -> Received {
+    let mut control = mem::MaybeUninit::<ControlBuffer>::uninit();
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all-zero is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = mem::size_of::<ControlBuffer>() as _;
+    // SAFETY: `message` points to a buffer and a control buffer of the sizes given, which outlive the call.
+    let len = unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) };
+    match len {
+        0 => Received::End,
+        1.. => Received::Bytes(len as usize, stamp(&message)),
+        _ => match io::Error::last_os_error().kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Received::Nothing,
+            _ => Received::Broken,
+        },
+    }
+}
+
+/// The software receive stamp among the control messages: the first of three timespecs.
+fn stamp(message: &libc::msghdr) -> Option<Nanos> {
+    // SAFETY: `message` was filled by recvmsg; the CMSG macros walk only the control bytes that it says are there.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_TIMESTAMPING {
+                let at: libc::timespec = ptr::read_unaligned(libc::CMSG_DATA(header).cast());
+                let ns = at.tv_sec * 1_000_000_000 + at.tv_nsec;
+                return (ns != 0).then_some(ns);
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+    None
+}
+
+/// Send what the socket takes now; `Ok(0)`: nothing.
+pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: `bytes` is valid for its length.
+    let len = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    if len >= 0 {
+        return Ok(len as usize);
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+        _ => Err(error),
+    }
+}
+
+/// Make timers of this thread fire on time: by default the kernel may batch them by 50 us.
+pub fn sharpen_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
+}
+
+/// As many descriptors as the hard limit allows: each connection needs one.
+pub fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit; a failure leaves the limit as it is.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+    events: Vec<libc::epoll_event>,
+}
+
+impl Epoll {
+    pub fn new(capacity: usize) -> io::Result<Self> {
+        // SAFETY: no pointers; the result is checked before it is owned.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: `fd` was just opened and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; capacity] })
+    }
+
+    pub fn add(&self, fd: RawFd, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN, token)
+    }
+
+    /// Level-triggered interest: reading, and writing too where output waits.
+    pub fn set_interest(&self, fd: RawFd, token: u64, read: bool, write: bool) -> io::Result<()> {
+        let bits = if read { libc::EPOLLIN } else { 0 } | if write { libc::EPOLLOUT } else { 0 };
+        self.control(libc::EPOLL_CTL_MOD, fd, bits, token)
+    }
+
+    fn control(&self, operation: libc::c_int, fd: RawFd, bits: libc::c_int, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: bits as u32, u64: token };
+        // SAFETY: `event` is valid through the call.
+        check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &raw mut event) })?;
+        Ok(())
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Wait until something is ready or `timeout_ns` is over (`None`: for ever); gives how many `event`s there are.
+    pub fn wait(&mut self, timeout_ns: Option<Nanos>) -> io::Result<usize> {
+        let timeout = timeout_ns.map(|ns| ns.max(0)).map(|ns| libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 });
+        let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let (fd, events, len) = (self.fd.as_raw_fd(), self.events.as_mut_ptr(), self.events.len());
+        // SAFETY: `events` has room for `len` entries; `timeout` is null or valid through the call; no signal mask.
+        let count = unsafe {
+            libc::syscall(libc::SYS_epoll_pwait2, fd, events, len as libc::c_int, timeout, ptr::null::<libc::sigset_t>(), 0usize)
+        };
+        if count >= 0 {
+            return Ok(count as usize);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) }
+    }
+
+    /// Token and readiness of event `index` of the last wait.
+    pub fn event(&self, index: usize) -> (u64, u32) {
+        let event = self.events[index];
+        (event.u64, event.events)
+    }
+}

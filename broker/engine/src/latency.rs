@@ -1,0 +1,183 @@
+//! The four latency histograms of a topic (nanoseconds, HDR): since start with three digits, and over the last 60 s in slots with two.
+
+use std::collections::VecDeque;
+
+use base64::Engine as _;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use serde::Serialize;
+
+use crate::bucket::Nanos;
+
+/// One delivery, cut into its parts: `total = access + consumer_wait + processing`.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    pub access: Nanos,        // arrival to due: the bucket
+    pub consumer_wait: Nanos, // no subscriber was ready for it
+    pub total: Nanos,         // arrival to the last byte written
+}
+
+pub const KINDS: [&str; 4] = ["access", "processing", "consumer_wait", "total"];
+
+impl Sample {
+    fn values(self) -> [u64; 4] {
+        let processing = self.total - self.access - self.consumer_wait;
+        [self.access, processing, self.consumer_wait, self.total].map(|value| value.max(0) as u64)
+    }
+}
+
+const SLOT_NS: Nanos = 5_000_000_000;
+const SLOTS: i64 = 12;
+
+#[derive(Debug)]
+struct Slot {
+    number: i64, // now / SLOT_NS
+    histograms: [Histogram<u32>; 4],
+}
+
+#[derive(Debug)]
+pub struct Latency {
+    since_start: [Histogram<u64>; 4],
+    slots: VecDeque<Slot>, // ascending numbers; those without a sample are missing
+}
+
+fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
+    // safe: one to five digits are allowed, and both callers give a constant
+    Histogram::new(digits).expect("valid number of digits")
+}
+
+/// Longer waits count as this, so that one message that nobody wanted does not make the histogram grow.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value: u64) {
+    // safe: an auto-resizing histogram takes every value
+    histogram.record(value.min(LONGEST_NS)).expect("auto-resizing");
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { since_start: std::array::from_fn(|_| histogram(3)), slots: VecDeque::new() }
+    }
+}
+
+impl Latency {
+    pub fn record(&mut self, sample: Sample, now: Nanos) {
+        let number = now / SLOT_NS;
+        if self.slots.back().is_none_or(|slot| slot.number != number) {
+            self.open_slot(number);
+        }
+        let slot = self.slots.back_mut();
+        for (kind, value) in sample.values().into_iter().enumerate() {
+            note(&mut self.since_start[kind], value);
+        }
+        if let Some(slot) = slot {
+            for (kind, value) in sample.values().into_iter().enumerate() {
+                note(&mut slot.histograms[kind], value);
+            }
+        }
+    }
+
+    #[cold]
+    fn open_slot(&mut self, number: i64) {
+        self.expire(number);
+        self.slots.push_back(Slot { number, histograms: std::array::from_fn(|_| histogram(2)) });
+    }
+
+    fn expire(&mut self, number: i64) {
+        while self.slots.front().is_some_and(|slot| slot.number <= number - SLOTS) {
+            self.slots.pop_front();
+        }
+    }
+
+    fn last_60s(&self, kind: usize, now: Nanos) -> Histogram<u32> {
+        let mut sum = histogram(2);
+        for slot in self.slots.iter().filter(|slot| slot.number > now / SLOT_NS - SLOTS) {
+            // safe: an auto-resizing histogram takes every value that another one holds
+            sum.add(&slot.histograms[kind]).expect("auto-resizing");
+        }
+        sum
+    }
+
+    pub fn summaries(&mut self, now: Nanos) -> Summaries {
+        self.expire(now / SLOT_NS);
+        Summaries {
+            since_start: Summary::of_all(|kind| Summary::of(&self.since_start[kind])),
+            last_60s: Summary::of_all(|kind| Summary::of(&self.last_60s(kind, now))),
+        }
+    }
+
+    /// HDR V2, deflated, in base64: a payload of an `.hlog` line. `None`: no such kind or window.
+    pub fn raw(&self, kind: &str, window: &str, now: Nanos) -> Option<String> {
+        let kind = KINDS.iter().position(|k| *k == kind)?;
+        let mut bytes = Vec::new();
+        let mut serializer = V2DeflateSerializer::new();
+        match window {
+            "since_start" => serializer.serialize(&self.since_start[kind], &mut bytes),
+            "last_60s" => serializer.serialize(&self.last_60s(kind, now), &mut bytes),
+            _ => return None,
+        }
+        .ok()?;
+        Some(base64::engine::general_purpose::STANDARD.encode(bytes))
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Summaries {
+    pub since_start: Kinds,
+    pub last_60s: Kinds,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Kinds {
+    pub access: Summary,
+    pub processing: Summary,
+    pub consumer_wait: Summary,
+    pub total: Summary,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    pub count: u64,
+    pub p50_ns: u64,
+    pub p95_ns: u64,
+    pub p99_ns: u64,
+    pub p999_ns: u64,
+    pub max_ns: u64,
+}
+
+impl Summary {
+    fn of<C: hdrhistogram::Counter>(histogram: &Histogram<C>) -> Self {
+        let at = |percentile| histogram.value_at_percentile(percentile);
+        Self { count: histogram.len(), p50_ns: at(50.0), p95_ns: at(95.0), p99_ns: at(99.0), p999_ns: at(99.9), max_ns: histogram.max() }
+    }
+
+    fn of_all(of: impl Fn(usize) -> Summary) -> Kinds {
+        Kinds { access: of(0), processing: of(1), consumer_wait: of(2), total: of(3) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_sample_add_up_and_old_ones_leave_the_window() {
+        let mut latency = Latency::default();
+        latency.record(Sample { access: 1_000, consumer_wait: 2_000, total: 10_000 }, 0);
+        let now = latency.summaries(0);
+        assert_eq!(now.since_start.access.max_ns, 1_000);
+        assert!(now.since_start.processing.max_ns.abs_diff(7_000) <= 7);
+        assert_eq!(now.last_60s.total.count, 1);
+        let later = latency.summaries(61_000_000_000);
+        assert_eq!(later.last_60s.total.count, 0);
+        assert_eq!(later.since_start.total.count, 1);
+    }
+
+    #[test]
+    fn raw_histograms_are_named_by_kind_and_window() {
+        let latency = Latency::default();
+        assert!(latency.raw("access", "since_start", 0).is_some_and(|text| text.starts_with("HISTFAAA")));
+        assert!(latency.raw("access", "yesterday", 0).is_none());
+        assert!(latency.raw("speed", "last_60s", 0).is_none());
+    }
+}

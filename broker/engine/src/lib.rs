@@ -1,0 +1,28 @@
+//! The data plane of an SRTM broker: NSQ protocol V2, an exact token bucket per topic, four latency histograms, one epoll reactor.
+//!
+//! Everything outside `io` is sans-I/O: bytes, keys and `now` come in, values go out, no clock is read. A message meets the modules in this order:
+//! `io::reactor` (one `recvmsg` with the kernel's stamp) -> `wire` (a command) -> `publish` (collected; at the end of the turn decided in order of
+//! arrival) -> `topic` / `backlog` / `bucket` (released now, at an exact instant, or refused) -> `channel` (a queue) -> `engine` (a ready consumer) ->
+//! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
+//! It costs one allocation: the frame that all channels and consumers share.
+
+pub mod backlog;
+pub mod bucket;
+pub mod channel;
+pub mod commands;
+pub mod config;
+pub mod connection;
+pub mod engine;
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod identify;
+pub mod io;
+pub mod latency;
+pub mod message;
+pub mod publish;
+pub mod snapshot;
+pub mod timer;
+pub mod topic;
+pub mod trace;
+pub mod wire;

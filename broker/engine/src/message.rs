@@ -1,0 +1,106 @@
+//! A message on its way: one allocation for the frame that every channel and consumer shares, and what each queue entry knows besides.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::bucket::Nanos;
+use crate::id::MessageId;
+use crate::wire;
+
+/// Bytes charged for a queue entry besides its frame: the entry, its share of the queue, the allocator's overhead.
+const ENTRY_OVERHEAD: u64 = 128;
+
+/// Bytes held by all messages of an engine. Charged by entries, released when they are dropped, wherever that is: it cannot leak.
+#[derive(Debug, Clone, Default)]
+pub struct Meter(Rc<Cell<u64>>);
+
+impl Meter {
+    pub fn used(&self) -> u64 {
+        self.0.get()
+    }
+
+    /// What an entry with a body of `len` bytes will be charged.
+    pub fn cost_of(len: usize) -> u64 {
+        ENTRY_OVERHEAD + (wire::MESSAGE_HEADER + len) as u64
+    }
+
+    fn charge(&self, bytes: u64) -> Charge {
+        self.0.set(self.0.get() + bytes);
+        Charge { meter: self.clone(), bytes }
+    }
+}
+
+#[derive(Debug)]
+struct Charge {
+    meter: Meter,
+    bytes: u64,
+}
+
+impl Clone for Charge {
+    fn clone(&self) -> Self {
+        self.meter.charge(self.bytes)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.meter.0.set(self.meter.0.get() - self.bytes);
+    }
+}
+
+/// When things happened to a message. Channels copy it; the first three are the topic's and never change once it is released.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    pub arrival: Nanos, // effective: what the bucket counted
+    pub due: Nanos,     // release instant of the bucket
+    pub queued: Nanos,  // put into the channel (first time)
+    pub trace: u64,     // sequence number in the topic's trace
+}
+
+pub const NO_TRACE: u64 = u64::MAX;
+
+/// An entry of a queue: the shared frame, and this channel's count of attempts.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub id: MessageId,
+    pub frame: Rc<[u8]>, // as `wire::build_message` made it
+    pub attempts: u16,
+    pub defer_ms: u32, // DPUB: deferred in each channel from the moment it gets there
+    pub times: Times,
+    _charge: Charge,
+}
+
+impl Message {
+    /// `scratch` is reused between calls: the frame is the only allocation.
+    pub fn new(scratch: &mut Vec<u8>, meter: &Meter, id: MessageId, wall_ns: i64, body: &[u8], arrival: Nanos, defer_ms: u32) -> Self {
+        wire::build_message(scratch, wall_ns, id, body);
+        Self {
+            id,
+            frame: Rc::from(scratch.as_slice()),
+            attempts: 0,
+            defer_ms,
+            times: Times { arrival, due: arrival, queued: arrival, trace: NO_TRACE },
+            _charge: meter.charge(Meter::cost_of(body.len())),
+        }
+    }
+
+    pub fn body_len(&self) -> usize {
+        self.frame.len() - wire::MESSAGE_HEADER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_meter_is_back_at_zero_when_every_copy_is_gone() {
+        let meter = Meter::default();
+        let message = Message::new(&mut Vec::new(), &meter, MessageId(1), 0, b"body", 0, 0);
+        assert_eq!(meter.used(), Meter::cost_of(4));
+        let copy = message.clone();
+        assert_eq!(meter.used(), 2 * Meter::cost_of(4));
+        drop((message, copy));
+        assert_eq!(meter.used(), 0);
+    }
+}

@@ -1,0 +1,195 @@
+//! The publishes of one turn, and what the topic's bucket makes of each: decided together, in order of arrival.
+
+use crate::bucket::Nanos;
+use crate::engine::{ConnKey, Engine, Reply, TopicKey};
+use crate::error::{self, WireError};
+use crate::event::Event;
+use crate::message::{Message, Meter};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Pub,
+    Mpub,
+    Dpub,
+}
+
+impl Verb {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pub => "PUB",
+            Self::Mpub => "MPUB",
+            Self::Dpub => "DPUB",
+        }
+    }
+
+    pub fn failed(self) -> &'static str {
+        match self {
+            Self::Pub => error::E_PUB_FAILED,
+            Self::Mpub => error::E_MPUB_FAILED,
+            Self::Dpub => error::E_DPUB_FAILED,
+        }
+    }
+}
+
+/// Where a publish came from.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    pub declared: bool,
+    pub trace_index: Option<u32>,
+    pub conn: Option<(ConnKey, usize)>, // and its cache entry; None: by HTTP
+}
+
+#[derive(Debug)]
+pub struct Publish {
+    pub verb: Verb,
+    pub topic: TopicKey,
+    pub source: Source,
+    pub stamp: Nanos,
+    pub first: usize, // its messages are Turn::messages[first..first + count]
+    pub count: u32,
+    pub bytes: u64,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Outcome {
+    Undecided,
+    /// Accepted; the last of its messages waits this long for tokens, as things stand.
+    Done {
+        wait_ns: Nanos,
+        fill: f64,
+    },
+    /// Refused by the bucket; `None`: no instant can be told.
+    Limited {
+        retry_at: Option<Nanos>,
+    },
+    /// More messages than the bucket ever holds.
+    TooLarge {
+        burst: f64,
+    },
+    Failed(String),
+}
+
+impl Outcome {
+    /// How long until trying again makes sense, in whole ms. Where nobody can tell (a share of nothing), a second.
+    pub fn retry_ms(retry_at: Option<Nanos>, now: Nanos) -> i64 {
+        retry_at.map_or(1_000, |at| ((at - now).max(0) as u64).div_ceil(1_000_000).max(1) as i64)
+    }
+
+    /// The error frame of a refusal.
+    #[cold]
+    pub fn error(&self, publish: &Publish, now: Nanos) -> WireError {
+        let verb = publish.verb;
+        match self {
+            Self::Limited { retry_at } => {
+                let text = format!("{} retry after {} ms", verb.name(), Self::retry_ms(*retry_at, now));
+                WireError::new(error::E_RATE_LIMITED, text)
+            }
+            Self::TooLarge { burst } => {
+                let text = format!("{} of {} messages can never pass a burst of {burst}: send fewer at once", verb.name(), publish.count);
+                WireError::new(error::E_RATE_LIMITED, text)
+            }
+            Self::Failed(reason) => WireError::new(verb.failed(), format!("{} failed {reason}", verb.name())),
+            Self::Undecided | Self::Done { .. } => WireError::new(verb.failed(), format!("{} failed", verb.name())),
+        }
+    }
+}
+
+/// Buffers of a turn, used again from turn to turn.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub publishes: Vec<Publish>,
+    pub messages: Vec<Option<Message>>,
+    pub replies: Vec<(ConnKey, Reply)>,
+    order: Vec<usize>,
+}
+
+impl Engine {
+    /// Decide all publishes of the turn in order of arrival; those that came together stay in order of reading.
+    pub(crate) fn decide_publishes(&mut self, now: Nanos) {
+        let mut order = std::mem::take(&mut self.turn.order);
+        order.clear();
+        order.extend(0..self.turn.publishes.len());
+        order.sort_by_key(|&index| self.turn.publishes[index].stamp);
+        for &index in &order {
+            let outcome = self.decide(index, now);
+            self.turn.publishes[index].outcome = outcome;
+        }
+        self.turn.order = order;
+    }
+
+    fn decide(&mut self, index: usize, now: Nanos) -> Outcome {
+        let publish = &self.turn.publishes[index];
+        let (key, count, bytes, source) = (publish.topic, publish.count, publish.bytes, publish.source);
+        let (first, stamp) = (publish.first, publish.stamp.min(now));
+        let effective =
+            self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
+        self.release_until(key, effective, now);
+        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
+        topic.counters.received += u64::from(count);
+        let undeclared = u64::from(count) * u64::from(!source.declared);
+        topic.counters.undeclared += undeclared;
+        // The frames are charged already; copies for further channels are not.
+        let copies = topic.channels.len().saturating_sub(1) as u64;
+        let more = copies * (u64::from(count) * Meter::cost_of(0) + bytes);
+        if self.meter.used() + more > self.config.max_memory_bytes {
+            topic.counters.rejected += u64::from(count);
+            return Outcome::Failed(format!(
+                "memory limit of {} bytes reached: nobody drains what is queued",
+                self.config.max_memory_bytes
+            ));
+        }
+        if let Some(limiter) = &topic.limiter
+            && let Err(excess) = limiter.admit(count, bytes, effective)
+        {
+            topic.counters.rejected += u64::from(count);
+            let burst = limiter.limit.burst_micro as f64 / 1e6;
+            return if limiter.limit.reject && burst > 0.0 && f64::from(count) > burst {
+                Outcome::TooLarge { burst }
+            } else {
+                Outcome::Limited { retry_at: excess.retry_at }
+            };
+        }
+        topic.counters.messages += u64::from(count);
+        topic.counters.bytes += bytes;
+        if let Some((conn, index)) = source.conn
+            && let Some(published) = self.conns.get_mut(conn).and_then(|conn| conn.published.get_mut(index))
+        {
+            published.count += u64::from(count);
+        }
+        if topic.limiter.is_some() {
+            return self.charge(key, first..first + count as usize, source, stamp, now);
+        }
+        for index in first..first + count as usize {
+            if let Some(message) = self.turn.messages[index].take() {
+                self.release(key, message, now);
+            }
+        }
+        Outcome::Done { wait_ns: 0, fill: 1.0 }
+    }
+
+    /// Pass admitted messages through the topic's bucket, one token each.
+    fn charge(&mut self, key: TopicKey, messages: std::ops::Range<usize>, source: Source, stamp: Nanos, now: Nanos) -> Outcome {
+        let mut last_due = Some(stamp);
+        for index in messages {
+            let Some(message) = self.turn.messages[index].take() else { continue };
+            let Some(topic) = self.topics.get_mut(key) else { continue };
+            let Some(limiter) = topic.limiter.as_mut() else { continue };
+            let (released, due) = limiter.decide(message, source.trace_index.unwrap_or(0), stamp, now);
+            last_due = due;
+            match released {
+                Some(message) => self.release(key, message, now),
+                None => topic.counters.delayed += 1,
+            }
+        }
+        self.arm_release(key);
+        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
+        let Some(limiter) = topic.limiter.as_mut() else { return Outcome::Failed("exiting".into()) };
+        if last_due.is_none() && !limiter.starved_told {
+            limiter.starved_told = true;
+            self.events.push(Event::Starved { topic: topic.name.to_string(), waiting: limiter.backlog.len() });
+        }
+        let wait_ns = last_due.map_or(Nanos::MAX, |due| (due - stamp).max(0));
+        Outcome::Done { wait_ns, fill: limiter.fill_ratio(now).max(0.0) }
+    }
+}

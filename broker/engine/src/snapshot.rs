@@ -1,0 +1,207 @@
+//! What Python may see of an engine, taken between two turns (the shapes of docs/architecture.md).
+
+use serde::Serialize;
+
+use crate::bucket::Nanos;
+use crate::channel::Channel;
+use crate::connection::Connection;
+use crate::engine::{Engine, TopicKey};
+use crate::latency::{Latency, Summaries};
+use crate::topic::{Limiter, Topic};
+
+#[derive(Debug, Serialize)]
+pub struct Snapshot {
+    now_ns: Nanos,
+    wall_ns: i64,
+    memory_bytes: u64,
+    max_memory_bytes: u64,
+    connections: usize,
+    accepted: u64,
+    timestamp_fallbacks: u64,
+    accepting: bool,
+    topics: Vec<TopicView>,
+    producers: Vec<ClientView>,
+}
+
+#[derive(Debug, Serialize)]
+struct TopicView {
+    topic_name: String,
+    paused: bool,
+    held: bool,
+    depth: usize,
+    message_count: u64,
+    message_bytes: u64,
+    received: u64,
+    released: u64,
+    rejected: u64,
+    channels: Vec<ChannelView>,
+    bucket: Option<BucketView>,
+    latency: Summaries,
+}
+
+#[derive(Debug, Serialize)]
+struct ChannelView {
+    channel_name: String,
+    paused: bool,
+    depth: usize,
+    in_flight_count: usize,
+    deferred_count: usize,
+    message_count: u64,
+    requeue_count: u64,
+    timeout_count: u64,
+    client_count: usize,
+    clients: Vec<ClientView>,
+}
+
+#[derive(Debug, Serialize)]
+struct BucketView {
+    rate_micro: u64,
+    burst_micro: u64,
+    reject: bool,
+    max_backlog: u64,
+    max_backlog_bytes: u64,
+    version: u64,
+    fill: f64,
+    received: u64,
+    released: u64,
+    delayed: u64,
+    rejected: u64,
+    undeclared: u64,
+    backlog: usize,
+    backlog_bytes: u64,
+    largest_backlog: f64,
+    lateness_max_ns: Nanos,
+    timestamp_source: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct ClientView {
+    client_id: String,
+    hostname: String,
+    user_agent: String,
+    remote_address: String,
+    state: u8,
+    ready_count: u32,
+    in_flight_count: u32,
+    message_count: u64,
+    finish_count: u64,
+    requeue_count: u64,
+    connect_ts: i64,
+    sample_rate: u8,
+    aware: bool,
+    pub_counts: Vec<PubCount>,
+}
+
+#[derive(Debug, Serialize)]
+struct PubCount {
+    topic: String,
+    count: u64,
+}
+
+impl Engine {
+    /// `topic` and `channel`: only that one ("" = all). `clients`: list connections too.
+    pub fn snapshot(&mut self, topic: &str, channel: &str, clients: bool, now: Nanos) -> Snapshot {
+        let mut keys: Vec<TopicKey> =
+            self.topics.iter().filter(|(_, t)| topic.is_empty() || &*t.name == topic).map(|(key, _)| key).collect();
+        keys.sort_by(|a, b| self.topics[*a].name.cmp(&self.topics[*b].name));
+        Snapshot {
+            now_ns: now,
+            wall_ns: now + self.wall_offset,
+            memory_bytes: self.meter.used(),
+            max_memory_bytes: self.config.max_memory_bytes,
+            connections: self.conns.len(),
+            accepted: self.accepted,
+            timestamp_fallbacks: self.timestamp_fallbacks,
+            accepting: self.refusal.is_none(),
+            topics: keys.into_iter().map(|key| self.topic_view(key, channel, clients, now)).collect(),
+            producers: if clients {
+                self.conns.values().filter(|conn| !conn.published.is_empty()).map(client_view).collect()
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    fn topic_view(&mut self, key: TopicKey, channel: &str, clients: bool, now: Nanos) -> TopicView {
+        let source = if self.timestamp_fallbacks == 0 { "kernel" } else { "read" };
+        let topic = &mut self.topics[key];
+        let latency = topic.latency.as_mut().map_or_else(|| Latency::default().summaries(now), |latency| latency.summaries(now));
+        let topic = &self.topics[key];
+        let mut channels: Vec<&Channel> = topic.channels.iter().filter_map(|key| self.channels.get(*key)).collect();
+        channels.retain(|c| channel.is_empty() || &*c.name == channel);
+        channels.sort_by(|a, b| a.name.cmp(&b.name));
+        TopicView {
+            topic_name: topic.name.to_string(),
+            paused: topic.paused,
+            held: topic.held,
+            depth: topic.queue.len() + topic.waiting(),
+            message_count: topic.counters.messages,
+            message_bytes: topic.counters.bytes,
+            received: topic.counters.received,
+            released: topic.counters.released,
+            rejected: topic.counters.rejected,
+            channels: channels.into_iter().map(|channel| self.channel_view(channel, clients)).collect(),
+            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, now)),
+            latency,
+        }
+    }
+
+    fn channel_view(&self, channel: &Channel, clients: bool) -> ChannelView {
+        let consumers = channel.consumers.iter().filter_map(|key| self.conns.get(*key));
+        ChannelView {
+            channel_name: channel.name.to_string(),
+            paused: channel.paused,
+            depth: channel.queue.len(),
+            in_flight_count: channel.in_flight.len(),
+            deferred_count: channel.deferred.len(),
+            message_count: channel.counters.messages,
+            requeue_count: channel.counters.requeued,
+            timeout_count: channel.counters.timed_out,
+            client_count: channel.consumers.len(),
+            clients: if clients { consumers.map(client_view).collect() } else { Vec::new() },
+        }
+    }
+}
+
+fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str, now: Nanos) -> BucketView {
+    let (limit, counters) = (limiter.limit, &topic.counters);
+    BucketView {
+        rate_micro: limit.rate_micro,
+        burst_micro: limit.burst_micro,
+        reject: limit.reject,
+        max_backlog: limit.max_backlog,
+        max_backlog_bytes: limit.max_backlog_bytes,
+        version: limit.version,
+        fill: limiter.fill_tokens(now),
+        received: counters.received,
+        released: counters.released,
+        delayed: counters.delayed,
+        rejected: counters.rejected,
+        undeclared: counters.undeclared,
+        backlog: limiter.backlog.len(),
+        backlog_bytes: limiter.backlog_bytes,
+        largest_backlog: limiter.largest_backlog(now),
+        lateness_max_ns: limiter.lateness_max,
+        timestamp_source,
+    }
+}
+
+fn client_view(conn: &Connection) -> ClientView {
+    let sub = conn.subscription.as_deref();
+    ClientView {
+        client_id: conn.client_id().into(),
+        hostname: conn.hostname().into(),
+        user_agent: conn.identity.user_agent.to_string(),
+        remote_address: conn.remote.to_string(),
+        state: conn.state as u8,
+        ready_count: sub.map_or(0, |sub| sub.ready),
+        in_flight_count: sub.map_or(0, |sub| sub.in_flight),
+        message_count: sub.map_or(0, |sub| sub.messages),
+        finish_count: sub.map_or(0, |sub| sub.finished),
+        requeue_count: sub.map_or(0, |sub| sub.requeued),
+        connect_ts: conn.connected_wall_ns / 1_000_000_000,
+        sample_rate: conn.identity.sample_rate,
+        aware: conn.identity.aware,
+        pub_counts: conn.published.iter().map(|p| PubCount { topic: p.name.to_string(), count: p.count }).collect(),
+    }
+}

@@ -1,0 +1,65 @@
+//! All timers of an engine in one table. An owner remembers the instant that it is armed for; an entry that fires at another instant is stale.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::bucket::Nanos;
+use crate::engine::{ChannelKey, ConnKey, TopicKey};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// When the head of a topic's backlog is due.
+    Release(TopicKey),
+    /// When the first deferred message of a channel is due.
+    Deferred(ChannelKey),
+    /// When the first message in flight to a consumer times out.
+    MessageTimeout(ConnKey),
+    /// When a connection is to get a heartbeat, or has been silent for too long, or has lingered long enough.
+    Connection(ConnKey),
+}
+
+/// The instant that an owner is armed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Armed(Nanos);
+
+impl Default for Armed {
+    fn default() -> Self {
+        Self(Nanos::MAX)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Timers {
+    heap: BinaryHeap<Reverse<(Nanos, Timer)>>,
+}
+
+impl Timers {
+    /// Fire at `at`, unless the owner is armed for an earlier instant already (it will arm itself again then).
+    pub fn arm(&mut self, armed: &mut Armed, at: Nanos, timer: Timer) {
+        if at < armed.0 {
+            armed.0 = at;
+            self.heap.push(Reverse((at, timer)));
+        }
+    }
+
+    pub fn next(&self) -> Option<Nanos> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    pub fn pop(&mut self, now: Nanos) -> Option<(Nanos, Timer)> {
+        let Reverse((at, timer)) = *self.heap.peek().filter(|Reverse((at, _))| *at <= now)?;
+        self.heap.pop();
+        Some((at, timer))
+    }
+}
+
+impl Armed {
+    /// Whether the entry for `at` is the live one; disarms if so.
+    pub fn fire(&mut self, at: Nanos) -> bool {
+        let live = self.0 == at;
+        if live {
+            *self = Self::default();
+        }
+        live
+    }
+}

@@ -1,0 +1,114 @@
+//! The last decisions of a limited topic: who, arrival, due, released, sent. In order of decision, bounded; it feeds checker, replay, sizing and penalty.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::bucket::Nanos;
+use crate::message::NO_TRACE;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub publisher: u32, // index into `publishers`
+    pub arrival: Nanos,
+    pub due: Nanos,      // while it waits: as things stood when it came
+    pub released: Nanos, // let go by the bucket; 0: not yet
+    pub sent: Nanos,     // last byte of the first delivery written; 0: not yet
+    pub version: u64,    // share in force at the release
+}
+
+#[derive(Debug, Default)]
+pub struct Trace {
+    capacity: usize,
+    first: u64, // sequence number of entries[0]
+    entries: VecDeque<Entry>,
+    publishers: Vec<Box<str>>,
+    index: HashMap<Box<str>, u32>,
+}
+
+impl Trace {
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, ..Self::default() }
+    }
+
+    /// The index of a publisher's name, made at its first message.
+    pub fn publisher(&mut self, name: &str) -> u32 {
+        if let Some(index) = self.index.get(name) {
+            return *index;
+        }
+        let index = self.publishers.len() as u32;
+        self.publishers.push(name.into());
+        self.index.insert(name.into(), index);
+        index
+    }
+
+    pub fn push(&mut self, entry: Entry) -> u64 {
+        if self.capacity == 0 {
+            return NO_TRACE;
+        }
+        if self.entries.len() == self.capacity {
+            self.entries.pop_front();
+            self.first += 1;
+        }
+        self.entries.push_back(entry);
+        self.first + self.entries.len() as u64 - 1
+    }
+
+    pub fn released(&mut self, sequence: u64, due: Nanos, released: Nanos, version: u64) {
+        if let Some(entry) = self.at(sequence) {
+            (entry.due, entry.released, entry.version) = (due, released, version);
+        }
+    }
+
+    /// Only the first delivery counts.
+    pub fn sent(&mut self, sequence: u64, sent: Nanos) {
+        if let Some(entry) = self.at(sequence).filter(|entry| entry.sent == 0) {
+            entry.sent = sent;
+        }
+    }
+
+    fn at(&mut self, sequence: u64) -> Option<&mut Entry> {
+        let index = sequence.checked_sub(self.first)?;
+        self.entries.get_mut(usize::try_from(index).ok()?)
+    }
+
+    pub fn columns(&self) -> Columns {
+        let mut columns = Columns { publishers: self.publishers.iter().map(|name| name.to_string()).collect(), ..Columns::default() };
+        for entry in &self.entries {
+            columns.publisher.extend_from_slice(&entry.publisher.to_le_bytes());
+            columns.arrival_ns.extend_from_slice(&entry.arrival.to_le_bytes());
+            columns.due_ns.extend_from_slice(&entry.due.to_le_bytes());
+            columns.released_ns.extend_from_slice(&entry.released.to_le_bytes());
+            columns.sent_ns.extend_from_slice(&entry.sent.to_le_bytes());
+            columns.share_version.extend_from_slice(&entry.version.to_le_bytes());
+        }
+        columns
+    }
+}
+
+/// Little-endian columns: u32, then 64-bit ones.
+#[derive(Debug, Default)]
+pub struct Columns {
+    pub publishers: Vec<String>,
+    pub publisher: Vec<u8>,
+    pub arrival_ns: Vec<u8>,
+    pub due_ns: Vec<u8>,
+    pub released_ns: Vec<u8>,
+    pub sent_ns: Vec<u8>,
+    pub share_version: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_entries_go_and_late_news_of_them_is_dropped() {
+        let mut trace = Trace::new(2);
+        let entry = Entry { publisher: 0, arrival: 1, due: 1, released: 0, sent: 0, version: 0 };
+        let sequences: Vec<u64> = (0..3).map(|_| trace.push(entry)).collect();
+        trace.sent(sequences[0], 9);
+        trace.sent(sequences[2], 7);
+        trace.sent(sequences[2], 8);
+        let columns = trace.columns();
+        assert_eq!(columns.sent_ns, [0i64.to_le_bytes(), 7i64.to_le_bytes()].concat());
+    }
+}

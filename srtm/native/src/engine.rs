@@ -1,0 +1,164 @@
+//! `srtm._native.Engine`: a broker's data plane, as Python holds it.
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use srtm_engine::bucket::Nanos;
+use srtm_engine::commands::Accepted;
+use srtm_engine::engine;
+use srtm_engine::io::handle::Handle;
+use srtm_engine::topic::Limit;
+use srtm_engine::wire;
+
+use crate::errors::{bad_value, not_running};
+
+/// Publisher names, then the columns of a trace.
+type Trace<'py> = (Vec<String>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+#[pyclass(frozen, module = "srtm._native")]
+pub struct Engine(Handle);
+
+impl Engine {
+    fn call<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        command: impl FnOnce(&mut engine::Engine, Nanos) -> T + Send + 'static,
+    ) -> PyResult<T> {
+        py.detach(|| self.0.call(command)).map_err(not_running)
+    }
+}
+
+/// A valid topic or channel name, owned.
+fn name(kind: &str, text: &str) -> PyResult<String> {
+    wire::name(text.as_bytes()).map(str::to_owned).ok_or_else(|| bad_value(format!("{kind} name {text:?} is not valid")))
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    fn new(config: &[u8]) -> PyResult<Self> {
+        let config = serde_json::from_slice(config).map_err(bad_value)?;
+        Ok(Self(Handle::new(config)?))
+    }
+
+    fn start(&self, py: Python<'_>) -> PyResult<u16> {
+        Ok(py.detach(|| self.0.start())?)
+    }
+
+    fn stop(&self, py: Python<'_>, timeout_ms: u64) -> bool {
+        py.detach(|| self.0.stop(Duration::from_millis(timeout_ms)))
+    }
+
+    fn fileno(&self) -> i32 {
+        self.0.event_fd()
+    }
+
+    fn drain_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let events = serde_json::to_vec(&self.0.drain_events()).map_err(bad_value)?;
+        Ok(PyBytes::new(py, &events))
+    }
+
+    fn snapshot<'py>(&self, py: Python<'py>, topic: String, channel: String, clients: bool) -> PyResult<Bound<'py, PyBytes>> {
+        let snapshot = self.call(py, move |engine, now| engine.snapshot(&topic, &channel, clients, now))?;
+        let json = py.detach(|| serde_json::to_vec(&snapshot)).map_err(bad_value)?;
+        Ok(PyBytes::new(py, &json))
+    }
+
+    fn create_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
+        let topic = name("topic", topic)?;
+        self.call(py, move |engine, _| engine.create_topic(&topic))
+    }
+
+    fn delete_topic(&self, py: Python<'_>, topic: String) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.delete_topic(&topic))
+    }
+
+    fn empty_topic(&self, py: Python<'_>, topic: String) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.empty_topic(&topic))
+    }
+
+    fn pause_topic(&self, py: Python<'_>, topic: String, paused: bool) -> PyResult<bool> {
+        self.call(py, move |engine, now| engine.pause_topic(&topic, paused, now))
+    }
+
+    fn release_topic(&self, py: Python<'_>, topic: String) -> PyResult<bool> {
+        self.call(py, move |engine, now| engine.release_topic(&topic, now))
+    }
+
+    fn create_channel(&self, py: Python<'_>, topic: String, channel: &str) -> PyResult<bool> {
+        let channel = name("channel", channel)?;
+        self.call(py, move |engine, now| engine.create_channel(&topic, &channel, now))
+    }
+
+    fn delete_channel(&self, py: Python<'_>, topic: String, channel: String) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.delete_channel(&topic, &channel))
+    }
+
+    fn empty_channel(&self, py: Python<'_>, topic: String, channel: String) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.empty_channel(&topic, &channel))
+    }
+
+    fn pause_channel(&self, py: Python<'_>, topic: String, channel: String, paused: bool) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.pause_channel(&topic, &channel, paused))
+    }
+
+    #[allow(clippy::too_many_arguments)] // the keyword arguments of one Python call
+    fn set_bucket(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        rate_micro: u64,
+        burst_micro: u64,
+        reject: bool,
+        max_backlog: u64,
+        max_backlog_bytes: u64,
+        version: u64,
+        full: bool,
+    ) -> PyResult<bool> {
+        let topic = name("topic", topic)?;
+        let limit = Limit { rate_micro, burst_micro, reject, max_backlog, max_backlog_bytes, version, full };
+        self.call(py, move |engine, now| engine.set_bucket(&topic, limit, now))
+    }
+
+    fn clear_bucket(&self, py: Python<'_>, topic: String) -> PyResult<bool> {
+        self.call(py, move |engine, now| engine.clear_bucket(&topic, now))
+    }
+
+    fn set_publishers(&self, py: Python<'_>, topic: &str, publishers: Vec<String>, version: u64) -> PyResult<()> {
+        let topic = name("topic", topic)?;
+        self.call(py, move |engine, _| engine.set_publishers(&topic, publishers, version))
+    }
+
+    fn move_publisher(&self, py: Python<'_>, topic: String, publisher_id: String, address: String, version: u64) -> PyResult<usize> {
+        self.call(py, move |engine, _| engine.move_publisher(&topic, &publisher_id, &address, version))
+    }
+
+    fn set_accepting(&self, py: Python<'_>, accepting: bool, reason: String) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.set_accepting(accepting, &reason))
+    }
+
+    fn publish(&self, py: Python<'_>, topic: &str, bodies: Vec<Vec<u8>>, defer_ms: u32) -> PyResult<(String, f64)> {
+        let topic = name("topic", topic)?;
+        let accepted = self.call(py, move |engine, now| engine.publish(&topic, &bodies, defer_ms, now))?;
+        Ok(match accepted {
+            Accepted::Ok { wait_ms } => ("ok".into(), wait_ms),
+            Accepted::RateLimited { retry_after_ms } => ("rate_limited".into(), retry_after_ms),
+            Accepted::Failed(reason) => (reason, 0.0),
+        })
+    }
+
+    fn trace<'py>(&self, py: Python<'py>, topic: String) -> PyResult<Option<Trace<'py>>> {
+        let columns = self.call(py, move |engine, _| engine.trace(&topic))?;
+        let bytes = |column: &[u8]| PyBytes::new(py, column);
+        Ok(columns.map(|c| {
+            let columns = (bytes(&c.publisher), bytes(&c.arrival_ns), bytes(&c.due_ns), bytes(&c.released_ns), bytes(&c.sent_ns), bytes(&c.share_version));
+            (c.publishers, columns.0, columns.1, columns.2, columns.3, columns.4, columns.5)
+        }))
+    }
+
+    fn histogram<'py>(&self, py: Python<'py>, topic: String, kind: String, window: String) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let text = self.call(py, move |engine, now| engine.histogram(&topic, &kind, &window, now))?;
+        Ok(text.map(|text| PyBytes::new(py, text.as_bytes())))
+    }
+}

@@ -1,0 +1,22 @@
+//! The extension `srtm._native`: the whole boundary between Python and Rust, on one page. `srtm/_native.pyi` documents it for Python.
+//!
+//! Configuration goes down once; snapshots and events are pulled up. Rust never calls Python, and calls that may wait release the GIL.
+
+mod bucket;
+mod engine;
+mod errors;
+mod loadgen;
+
+#[pyo3::pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use super::bucket::Bucket;
+    #[pymodule_export]
+    use super::engine::Engine;
+    #[pymodule_export]
+    use super::loadgen::LoadGen;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}
