@@ -9,4 +9,21 @@ Where things are (docs/architecture.md has the flows and contracts):
 * ``bench``: load generator, experiments, the demo.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from srtm.publisher import Publisher
+    from srtm.subscriber import Subscriber
+
+__all__ = ["Publisher", "Subscriber", "__version__"]
 __version__ = "0.1.0"
+
+_HOMES = {"Publisher": "srtm.publisher", "Subscriber": "srtm.subscriber"}
+
+
+def __getattr__(name: str) -> object:
+    """The client library is imported when it is asked for: a broker, which starts within 0.3 s, never does."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

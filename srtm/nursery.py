@@ -25,9 +25,10 @@ async def background_nursery() -> AsyncIterator[trio.Nursery]:
 
 
 def only_failure(group: BaseException) -> BaseException:
-    """The one exception in ``group`` that is no cancellation; ``group`` itself where there are several or none."""
-    failures = [leaf for leaf in _leaves(group) if not isinstance(leaf, trio.Cancelled)]
-    return failures[0] if len(failures) == 1 else group
+    """The one exception in ``group`` that is no cancellation (several tasks may have been handed the same one);
+    ``group`` itself where there are several or none."""
+    failures = {id(leaf): leaf for leaf in _leaves(group) if not isinstance(leaf, trio.Cancelled)}
+    return failures.popitem()[1] if len(failures) == 1 else group
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

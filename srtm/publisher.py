@@ -48,8 +48,8 @@ class _Pending:
 
 
 class Publisher:
-    """An async context manager. ``brokers``: plain NSQ brokers (HOST:PORT), tried in turn, instead of asking a
-    distributor.
+    """An async context manager. ``distributor``: URLs, or a client that several publishers share. ``brokers``: plain
+    NSQ brokers (HOST:PORT), tried in turn, instead of asking a distributor.
 
     Entering raises NotFound (no such topic), BadInput, or Unavailable if there is no broker within
     ``connect_timeout_s``. Later trouble with brokers and distributors is waited out, with a growing pause between
@@ -61,7 +61,7 @@ class Publisher:
         topic: str,
         publisher_id: str,
         *,
-        distributor: str | Sequence[str] | None = None,
+        distributor: str | Sequence[str] | DistributorClient | None = None,
         brokers: Sequence[str] = (),
         token: str | None = None,
         max_outstanding: int = 1000,
@@ -71,7 +71,12 @@ class Publisher:
         self.topic = wire.checked_name("topic", topic)
         self.publisher_id = publisher_id
         self._brokers = list(brokers)
-        self._client = None if brokers else DistributorClient(distributor, token=token, timeout_s=_ASK_TIMEOUT_S)
+        self._shared_client = isinstance(distributor, DistributorClient)
+        self._client: DistributorClient | None = None
+        if isinstance(distributor, DistributorClient):
+            self._client = distributor
+        elif not brokers:
+            self._client = DistributorClient(distributor, token=token, timeout_s=_ASK_TIMEOUT_S)
         self._connect = connect
         self._connect_timeout_s = connect_timeout_s
         self._slots = trio.Semaphore(max_outstanding)
@@ -103,7 +108,7 @@ class Publisher:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as entering:
-            if self._client is not None:
+            if self._client is not None and not self._shared_client:
                 await entering.enter_async_context(self._client)
             self._nursery = await entering.enter_async_context(background_nursery())
             await self._nursery.start(self._run)
@@ -139,14 +144,19 @@ class Publisher:
                     link = await self._work(link)
                 except (LinkLost, PeerError):
                     link = await self._next_link()
+        except SrtmError as error:
+            self._close(error)
+            raise
         finally:
-            self._close()
+            self._close(None)
 
-    def _close(self) -> None:
+    def _close(self, error: SrtmError | None) -> None:
         self._closed = True
         self._link = None
         for pending in (*self._outstanding, *self._waiting):
-            pending.settle(None)
+            pending.settle(None, error)
+        self._outstanding.clear()
+        self._waiting.clear()
 
     async def _work(self, link: Link) -> Link:
         """Serves ``link`` until the publisher is moved; returns the new link. Raises LinkLost, PeerError."""

@@ -75,7 +75,7 @@ class Subscriber:
         topic: str,
         channel: str,
         *,
-        distributor: str | Sequence[str] | None = None,
+        distributor: str | Sequence[str] | DistributorClient | None = None,
         lookupds: Sequence[str] = (),
         brokers: Sequence[str] = (),
         token: str | None = None,
@@ -90,7 +90,12 @@ class Subscriber:
         self.topic = wire.checked_name("topic", topic)
         self.channel = wire.checked_name("channel", channel)
         self._fixed = frozenset(brokers)
-        self._client = None if brokers else DistributorClient(list(lookupds) or distributor, token=token)
+        self._shared_client = isinstance(distributor, DistributorClient)
+        self._client: DistributorClient | None = None
+        if isinstance(distributor, DistributorClient):
+            self._client = distributor
+        elif not brokers:
+            self._client = DistributorClient(list(lookupds) or distributor, token=token)
         self._max_in_flight = max_in_flight
         self._auto_finish = auto_finish
         self._client_id = client_id
@@ -114,7 +119,7 @@ class Subscriber:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as entering:
-            if self._client is not None:
+            if self._client is not None and not self._shared_client:
                 await entering.enter_async_context(self._client)
             self._nursery = await entering.enter_async_context(background_nursery())
             with trio.move_on_after(self._connect_timeout_s) as patience:

@@ -213,7 +213,7 @@ def _plan(data: Path, brokers: int, mcap: float, http_address: str | None, optio
         BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
         for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)
     ]
-    return Cluster(data, distributor, places, ["--mcap", f"{mcap:g}", *options])
+    return Cluster(data, distributor, places, ["--mcap", str(mcap), *options])
 
 
 def _kept_addresses(last: ClusterFile) -> dict[int, str]:

@@ -1,0 +1,338 @@
+"""``srtm.Publisher`` against a broker that the test plays, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+import trio
+import trio.testing
+
+from srtm.distributor_client import DistributorClient
+from srtm.errors import BadInput, NotFound, PublishRefused, Unavailable
+from srtm.publisher import Publisher
+from srtm.wire import Receipt
+from tests.srtm.scripted_broker import Network, Session
+
+HERE, THERE = "127.0.0.1:1001", "127.0.0.1:1002"
+
+
+class Distributor:
+    """Answers where the publisher belongs; the test changes ``address`` and ``status``."""
+
+    def __init__(self) -> None:
+        self.address = HERE
+        self.status = 200
+        self.away = False
+        self.client = DistributorClient("http://d", transport=httpx.MockTransport(self._answer))
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/v1/topics/t/publishers/p"
+        if self.away:
+            raise httpx.ConnectError("connection refused")
+        if self.status != 200:
+            detail = {"title": "no", "status": self.status, "detail": "no such topic", "field": "topic", "value": "t"}
+            return httpx.Response(self.status, json=detail)
+        found = {"topic": "t", "publisher_id": "p", "declared": True, "broker": "b", "version": 1}
+        return httpx.Response(200, json=found | {"address": self.address})
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+def distributor() -> Distributor:
+    return Distributor()
+
+
+@asynccontextmanager
+async def running(network: Network, distributor: Distributor) -> AsyncIterator[tuple[Publisher, Session]]:
+    """A connected publisher, and the broker's end of its connection."""
+    publisher = Publisher("t", "p", distributor=distributor.client, connect=network.connect)
+    sessions = []
+
+    async def accept() -> None:
+        sessions.append(await network.accepted())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(accept)
+        async with publisher:
+            yield publisher, sessions[0]
+
+
+class Outcomes:
+    """Publishes, each in a task of its own, started in order; what became of them."""
+
+    def __init__(self, publisher: Publisher, nursery: trio.Nursery) -> None:
+        self._publisher = publisher
+        self._nursery = nursery
+        self.ended: dict[bytes, Receipt | Exception] = {}
+
+    async def start(self, *bodies: bytes) -> None:
+        for body in bodies:
+            self._nursery.start_soon(self._one, body)
+            await trio.testing.wait_all_tasks_blocked()
+
+    async def _one(self, body: bytes) -> None:
+        try:
+            self.ended[body] = await self._publisher.publish(body)
+        except (PublishRefused, trio.ClosedResourceError) as error:
+            self.ended[body] = error
+
+
+async def expect_bodies(session: Session, *bodies: bytes) -> None:
+    assert [await session.command() for _ in bodies] == [(b"PUB t", body) for body in bodies]
+
+
+async def test_it_introduces_itself_with_its_id_and_asks_for_receipts(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def enter() -> None:
+        async with Publisher("t", "p", distributor=distributor.client, connect=network.connect):
+            await trio.sleep_forever()
+
+    nursery.start_soon(enter)
+    said = await (await network.dialled_by()).greet()
+    assert said["client_id"] == "p"
+    assert said["feature_negotiation"] is True
+    assert said["srtm"] == {"v": 1, "receipts": True}
+    nursery.cancel_scope.cancel()
+
+
+async def test_publish_returns_the_brokers_receipt(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two")
+        await expect_bodies(session, b"one", b"two")
+        await session.respond(b"OK wait_ns=2000000 fill=0.5")
+        await session.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes.ended == {b"one": Receipt(2.0, 0.5), b"two": Receipt(None, None)}
+
+
+async def test_many_go_as_one_command(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        nursery.start_soon(publisher.publish_many, [b"a", b"b"])
+        assert await session.command() == (b"MPUB t", b"\0\0\0\2\0\0\0\1a\0\0\0\1b")
+        await session.respond(b"OK")
+
+
+async def test_answers_belong_to_publishes_in_order_and_a_rate_limit_ends_nothing(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two", b"three")
+        await expect_bodies(session, b"one", b"two", b"three")
+        await session.respond(b"OK")
+        await session.refuse(b"E_RATE_LIMITED PUB retry after 30 ms")
+        await session.respond(b"_heartbeat_")
+        await session.respond(b"OK")
+        assert await session.command() == (b"NOP", b"")
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes.ended[b"one"] == outcomes.ended[b"three"] == Receipt()
+        refused = outcomes.ended[b"two"]
+        assert isinstance(refused, PublishRefused)
+        assert refused.retry_after_ms == 30
+        assert network.dialled == [HERE]
+
+
+async def test_what_was_not_answered_is_sent_again_in_order_after_a_broken_connection(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two")
+        await expect_bodies(session, b"one", b"two")
+        await session.respond(b"OK")
+        await session.stream.aclose()
+        distributor.address = THERE
+        await outcomes.start(b"three")
+        again = await network.accepted()
+        assert again.address == THERE
+        await expect_bodies(again, b"two", b"three")
+        await again.respond(b"OK")
+        await again.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert all(outcomes.ended[body] == Receipt() for body in (b"one", b"two", b"three"))
+
+
+async def test_a_fatal_refusal_fails_one_publish_and_the_rest_go_on_over_a_new_connection(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"big", b"small")
+        await session.refuse(b"E_BAD_MESSAGE PUB message too big 3 > 2")
+        again = await network.accepted()
+        await expect_bodies(again, b"small")
+        await again.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes.ended[b"small"] == Receipt()
+        refused = outcomes.ended[b"big"]
+        assert isinstance(refused, PublishRefused)
+        assert "too big 3 > 2" in str(refused)
+        assert refused.retry_after_ms is None
+
+
+async def test_a_silent_broker_is_given_up_after_two_and_a_half_heartbeats(
+    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor):
+        before = trio.current_time()
+        await network.accepted()
+        assert 25.0 <= trio.current_time() - before < 25.1
+
+
+async def test_a_move_waits_for_what_is_outstanding_then_goes_on_there_in_order(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two")
+        await expect_bodies(session, b"one", b"two")
+        await session.respond(f"_move_ {THERE} 2".encode())
+        await session.respond(b"OK")
+        await outcomes.start(b"three")
+        assert network.dialled == [HERE]  # "two" is still outstanding
+        await session.respond(b"OK")
+        there = await network.accepted()
+        assert there.address == THERE
+        await expect_bodies(there, b"three")
+        await there.respond(b"OK")
+        assert await session.ended()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [outcomes.ended[body] for body in (b"one", b"two", b"three")] == [Receipt()] * 3
+        assert publisher.address == THERE
+
+
+async def test_a_move_to_a_broker_that_cannot_be_reached_leaves_it_where_it_is(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    network.refusing.add(THERE)
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await session.respond(f"_move_ {THERE} 2".encode())
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await session.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert network.dialled == [HERE, THERE]
+        assert outcomes.ended[b"one"] == Receipt()
+
+
+async def test_an_older_move_is_not_followed(
+    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        await session.respond(f"_move_ {THERE} 0".encode())
+        await trio.testing.wait_all_tasks_blocked()
+        assert network.dialled == [HERE]
+        assert publisher.address == HERE
+
+
+async def test_while_the_distributor_is_away_it_goes_back_to_the_broker_that_it_knows(
+    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (_, session):
+        distributor.away = True
+        await session.stream.aclose()
+        assert (await network.accepted()).address == HERE
+
+
+async def test_a_cancelled_publish_is_not_sent_again_and_its_answer_goes_to_nobody(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        with trio.move_on_after(1):
+            await publisher.publish(b"given up")
+        await outcomes.start(b"kept")
+        await expect_bodies(session, b"given up", b"kept")
+        await session.stream.aclose()
+        again = await network.accepted()
+        await expect_bodies(again, b"kept")
+        await again.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes.ended == {b"kept": Receipt()}
+
+
+async def test_an_answer_to_nothing_makes_it_leave_that_connection(
+    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (_, session):
+        await session.respond(b"OK")
+        await network.accepted()
+        assert network.dialled == [HERE, HERE]
+
+
+async def test_an_unknown_topic_is_refused_at_once(network: Network, distributor: Distributor) -> None:
+    distributor.status = 404
+    with pytest.raises(NotFound, match="topic 't' is not known here"):
+        async with Publisher("t", "p", distributor=distributor.client, connect=network.connect):
+            pytest.fail("it was entered")
+
+
+async def test_without_any_broker_entering_says_so_after_its_patience(
+    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+) -> None:
+    network.refusing.add(HERE)
+    with pytest.raises(Unavailable, match=r"no broker for topic 't' within 3 s: 127.0.0.1:1001 cannot be reached"):
+        async with Publisher("t", "p", distributor=distributor.client, connect_timeout_s=3, connect=network.connect):
+            pytest.fail("it was entered")
+
+
+async def test_a_topic_that_goes_away_ends_the_block_with_that_error(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def lose_the_topic() -> None:
+        session = await network.accepted()
+        distributor.status = 404
+        await session.stream.aclose()
+
+    nursery.start_soon(lose_the_topic)
+    with pytest.raises(NotFound):
+        async with Publisher("t", "p", distributor=distributor.client, connect=network.connect) as publisher:
+            await publisher.publish(b"never answered")
+
+
+async def test_named_plain_brokers_are_tried_in_turn(
+    network: Network, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    network.refusing.add(HERE)
+
+    async def plain_nsqd() -> None:
+        session = await network.accepted(aware=False)
+        await expect_bodies(session, b"one")
+        await session.respond(b"OK")
+
+    nursery.start_soon(plain_nsqd)
+    async with Publisher("t", "p", brokers=[HERE, THERE], connect=network.connect) as publisher:
+        assert await publisher.publish(b"one") == Receipt(None, None)
+        assert publisher.address == THERE
+
+
+async def test_publishing_after_the_end_is_refused_and_what_waits_is_let_go(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, _):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"never answered")
+    await trio.testing.wait_all_tasks_blocked()
+    assert isinstance(outcomes.ended[b"never answered"], trio.ClosedResourceError)
+    with pytest.raises(trio.ClosedResourceError):
+        await publisher.publish(b"late")
+
+
+def test_a_bad_topic_name_is_refused_before_anything_is_dialled(network: Network) -> None:
+    with pytest.raises(BadInput, match="topic: 'a b'"):
+        Publisher("a b", "p", connect=network.connect)
+    assert network.dialled == []

@@ -1,0 +1,279 @@
+"""``srtm.Subscriber`` against brokers that the test plays, in simulated time."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import trio
+import trio.testing
+
+from srtm.distributor_client import DistributorClient
+from srtm.errors import BadInput, Unavailable
+from srtm.subscriber import Delivery, Subscriber
+from tests.srtm.scripted_broker import Network, Session
+
+ONE, TWO = "127.0.0.1:1001", "127.0.0.1:1002"
+ID = b"0123456789abcdef"
+
+
+class Lookup:
+    """nsqlookupd's answer; the test changes ``addresses``."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = list(addresses)
+        self.away = False
+        self.asked_at: list[float] = []
+        self.client = DistributorClient("http://d", transport=httpx.MockTransport(self._answer))
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        assert (request.url.path, request.url.params["topic"]) == ("/lookup", "t")
+        self.asked_at.append(trio.current_time())
+        if self.away:
+            raise httpx.ConnectError("connection refused")
+        if not self.addresses:
+            return httpx.Response(404, json={"message": "TOPIC_NOT_FOUND"})
+        return httpx.Response(200, json={"channels": [], "producers": [_producer(one) for one in self.addresses]})
+
+
+def _producer(address: str) -> dict[str, object]:
+    host, port = address.split(":")
+    rest = {"remote_address": address, "hostname": "h", "http_port": 1, "version": "1.3.0"}
+    return rest | {"broadcast_address": host, "tcp_port": int(port)}
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+async def subscribed(network: Network) -> Session:
+    session = await network.accepted()
+    assert await session.command() == (b"SUB t c", b"")
+    await session.respond(b"OK")
+    return session
+
+
+async def rdy_of(session: Session) -> int:
+    line, _ = await session.command()
+    word, count = line.split()
+    assert word == b"RDY"
+    return int(count)
+
+
+class Caller:
+    """Takes deliveries in a task, as a program would."""
+
+    def __init__(self) -> None:
+        self.subscriber: Subscriber | None = None
+        self.taken: list[Delivery] = []
+
+    async def run(self, subscriber: Subscriber) -> None:
+        async with subscriber:
+            self.subscriber = subscriber
+            async for delivery in subscriber:
+                self.taken.append(delivery)
+
+
+@pytest.fixture
+def caller() -> Caller:
+    return Caller()
+
+
+async def test_it_subscribes_where_the_lookup_says_and_answers_go_back_the_way_the_message_came(
+    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
+    session = await subscribed(network)
+    assert await rdy_of(session) == 200
+    await session.deliver(ID, b"hello", attempts=2)
+    await trio.testing.wait_all_tasks_blocked()
+    (delivery,) = caller.taken
+    assert (delivery.body, delivery.attempts, delivery.broker) == (b"hello", 2, ONE)
+    assert await delivery.touch()
+    assert await delivery.requeue(50)
+    assert await delivery.finish()
+    assert [(await session.command())[0] for _ in range(3)] == [b"TOUCH " + ID, b"REQ " + ID + b" 50", b"FIN " + ID]
+    nursery.cancel_scope.cancel()
+
+
+async def test_ready_counts_are_split_over_the_brokers_and_split_again_when_one_joins_or_leaves(
+    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    lookup = Lookup(ONE)
+    subscriber = Subscriber("t", "c", distributor=lookup.client, max_in_flight=5, connect=network.connect)
+    nursery.start_soon(caller.run, subscriber)
+    one = await subscribed(network)
+    assert await rdy_of(one) == 5
+    lookup.addresses.append(TWO)
+    two = await subscribed(network)
+    assert [await rdy_of(one), await rdy_of(two)] == [3, 2]
+    await one.stream.aclose()
+    assert await rdy_of(two) == 5
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_newly_takes_the_topic_is_connected_within_a_second(
+    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    lookup = Lookup()
+    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
+    for address in (ONE, TWO):
+        await trio.sleep(20.1)  # long after the start, and not in step with the lookups
+        lookup.addresses.append(address)
+        before = trio.current_time()
+        await subscribed(network)
+        assert trio.current_time() - before < 1.0
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_broken_connection_is_made_again_and_its_undelivered_messages_are_left_to_the_broker(
+    network: Network, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    taken: list[bytes] = []
+
+    async def slow_caller(subscriber: Subscriber) -> None:
+        async with subscriber:
+            await trio.sleep(1)  # both connections have delivered by now, the first one is lost
+            async for delivery in subscriber:
+                taken.append(delivery.body)
+
+    nursery.start_soon(slow_caller, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
+    first = await subscribed(network)
+    await first.deliver(ID, b"came with the first")
+    await first.stream.aclose()
+    again = await subscribed(network)
+    await again.deliver(ID, b"came again", attempts=2)
+    await trio.sleep(2)
+    assert taken == [b"came again"]
+    nursery.cancel_scope.cancel()
+
+
+async def test_finishing_a_message_whose_connection_is_gone_says_so(
+    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
+    session = await subscribed(network)
+    await session.deliver(ID, b"hello")
+    await trio.testing.wait_all_tasks_blocked()
+    await session.stream.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    assert not await caller.taken[0].finish()
+    nursery.cancel_scope.cancel()
+
+
+async def test_with_auto_finish_each_message_is_finished_as_it_is_handed_over(
+    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    subscriber = Subscriber("t", "c", distributor=Lookup(ONE).client, auto_finish=True, connect=network.connect)
+    nursery.start_soon(caller.run, subscriber)
+    session = await subscribed(network)
+    await rdy_of(session)
+    await session.deliver(ID, b"hello")
+    assert await session.command() == (b"FIN " + ID, b"")
+    nursery.cancel_scope.cancel()
+
+
+async def test_heartbeats_are_answered_while_the_caller_takes_nothing(
+    network: Network, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def busy_caller() -> None:
+        async with Subscriber("t", "c", brokers=[ONE], connect=network.connect):
+            await trio.sleep_forever()
+
+    nursery.start_soon(busy_caller)
+    session = await subscribed(network)
+    await rdy_of(session)
+    await session.deliver(ID, b"nobody takes this")
+    await session.respond(b"_heartbeat_")
+    assert await session.command() == (b"NOP", b"")
+    nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_that_came_too_late_ends_nothing(
+    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    nursery.start_soon(caller.run, Subscriber("t", "c", brokers=[ONE], connect=network.connect))
+    session = await subscribed(network)
+    await session.refuse(b"E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight")
+    await session.deliver(ID, b"still here")
+    await trio.testing.wait_all_tasks_blocked()
+    assert [delivery.body for delivery in caller.taken] == [b"still here"]
+    nursery.cancel_scope.cancel()
+
+
+async def test_leaving_waits_until_the_broker_has_taken_every_answer(
+    network: Network, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    left = trio.Event()
+
+    async def take_one() -> None:
+        async with Subscriber("t", "c", brokers=[ONE], connect=network.connect) as subscriber:
+            delivery = await anext(subscriber)
+            await delivery.finish()
+        left.set()
+
+    nursery.start_soon(take_one)
+    session = await subscribed(network)
+    await rdy_of(session)
+    await session.deliver(ID, b"one")
+    assert [(await session.command())[0] for _ in range(2)] == [b"FIN " + ID, b"CLS"]
+    assert not left.is_set()
+    await session.respond(b"CLOSE_WAIT")
+    await left.wait()
+    assert await session.ended()
+
+
+async def test_while_the_lookup_is_away_the_brokers_go_on(
+    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    lookup = Lookup(ONE)
+    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
+    session = await subscribed(network)
+    lookup.away = True
+    await trio.sleep(10)
+    await session.stream.aclose()
+    again = await subscribed(network)
+    await again.deliver(ID, b"hello")
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(caller.taken) == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_the_lookup_no_longer_names_is_not_dialled_again(
+    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    lookup = Lookup(ONE)
+    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
+    session = await subscribed(network)
+    lookup.addresses.clear()
+    await trio.sleep(2)
+    await session.stream.aclose()
+    await trio.sleep(10)
+    assert network.dialled == [ONE]
+    nursery.cancel_scope.cancel()
+
+
+async def test_no_lookup_at_all_is_said_after_the_patience_given(
+    network: Network, autojump_clock: trio.testing.MockClock
+) -> None:
+    lookup = Lookup()
+    lookup.away = True
+    with pytest.raises(Unavailable, match=r"nobody to subscribe to for 't' within 3 s: http://d cannot be reached"):
+        async with Subscriber("t", "c", distributor=lookup.client, connect_timeout_s=3, connect=network.connect):
+            pytest.fail("it was entered")
+
+
+async def test_named_brokers_that_refuse_are_said_after_the_patience_given(
+    network: Network, autojump_clock: trio.testing.MockClock
+) -> None:
+    network.refusing.add(ONE)
+    with pytest.raises(Unavailable, match=r"within 3 s: 127.0.0.1:1001 cannot be reached: connection refused"):
+        async with Subscriber("t", "c", brokers=[ONE], connect_timeout_s=3, connect=network.connect):
+            pytest.fail("it was entered")
+
+
+def test_bad_names_and_counts_are_refused_before_anything_is_dialled(network: Network) -> None:
+    with pytest.raises(BadInput, match="channel: 'c d'"):
+        Subscriber("t", "c d", connect=network.connect)
+    with pytest.raises(BadInput, match="max_in_flight: 0: must be at least 1"):
+        Subscriber("t", "c", max_in_flight=0, connect=network.connect)
