@@ -1,0 +1,33 @@
+//! Open-loop load generator for NSQ brokers.
+//!
+//! Two threads. One owns every publisher connection and does nothing but send at the intended instants; the other owns the subscribers. One
+//! thread for both would stamp each receipt late by the burst of sends in progress (25 members of a group: 0.3 ms), and send late by the
+//! receipts in progress; both errors would be booked on the broker. More than two would compete with the broker for the cores.
+//! The sending thread is woken by its timer only: answers to publishes are left in the sockets, with the kernel's time of arrival, and read before the
+//! next send on that connection or by a sweep, because each wake-up would cost the broker, which does the waking, an interrupt of the other core.
+//!
+//! Latency counts from the intended instant, drawn from the seed before anything is sent: a late generator, a full socket and a broken
+//! connection all count (no coordinated omission). The generator's own share of it, `lateness`, is measured and decides whether a run is valid.
+//!
+//! Reading order: `plan` (what is asked), `schedule` (when), `codec` and `body` (bytes), `publisher`, `subscriber`, `ledger` (who got what), `report`
+//! (the result and its verdict), `run` (threads). Only `sys` makes unsafe calls.
+
+mod answers;
+mod body;
+mod codec;
+mod histogram;
+mod ledger;
+mod link;
+mod outbox;
+mod plan;
+mod publisher;
+mod report;
+mod run;
+mod schedule;
+mod shared;
+mod subscriber;
+mod sys;
+
+pub use plan::{BadPlan, Plan};
+pub use report::RunReport;
+pub use run::{LoadGen, RunError};

@@ -1,0 +1,317 @@
+//! What is asked for: the fields of `bench.workload.Plan`. A `Plan` that `Plan::parse` returned is valid.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+
+use crate::body;
+
+/// What the plan says wrong: the field, its value, the rule.
+#[derive(Debug, thiserror::Error)]
+#[error("{field}: {value}: {rule}")]
+pub struct BadPlan {
+    pub field: String,
+    pub value: String,
+    pub rule: String,
+}
+
+fn bad(field: impl Into<String>, value: impl std::fmt::Display, rule: &str) -> BadPlan {
+    BadPlan { field: field.into(), value: value.to_string(), rule: rule.to_owned() }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Process {
+    Poisson,
+    Periodic,
+}
+
+/// Columns of equal length, one entry a publisher.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Publishers {
+    pub ids: Vec<String>,
+    pub target: Vec<usize>,
+    pub rate: Vec<f64>,
+    pub batch: Vec<u32>,
+    pub group: Vec<i64>,
+    pub process: Vec<Process>,
+}
+
+impl Publishers {
+    /// How often publisher `i` sends, per second: a batch goes at once.
+    pub fn firing_rate(&self, i: usize) -> f64 {
+        self.rate[i] / f64::from(self.batch[i])
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscriber {
+    pub target: usize,
+    #[serde(default = "default_channel")]
+    pub channel: String,
+    #[serde(default = "default_rdy")]
+    pub rdy: u32,
+}
+
+fn default_channel() -> String {
+    "bench".to_owned()
+}
+
+fn default_rdy() -> u32 {
+    2500
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub topic: String,
+    pub targets: Vec<String>,
+    pub publishers: Publishers,
+    pub subscribers: Vec<Subscriber>,
+    pub duration_s: f64,
+    #[serde(default = "default_warmup_s")]
+    pub warmup_s: f64,
+    #[serde(default = "default_drain_s")]
+    pub drain_s: f64,
+    #[serde(default = "default_message_size")]
+    pub message_size: usize,
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    #[serde(default = "default_slo_ms")]
+    pub slo_ms: f64,
+    #[serde(default = "default_percentile")]
+    pub percentile: f64,
+    #[serde(default = "default_mpub")]
+    pub mpub: bool,
+}
+
+fn default_warmup_s() -> f64 {
+    1.0
+}
+fn default_drain_s() -> f64 {
+    5.0
+}
+fn default_message_size() -> usize {
+    100
+}
+fn default_seed() -> u64 {
+    1
+}
+fn default_slo_ms() -> f64 {
+    1.0
+}
+fn default_percentile() -> f64 {
+    99.0
+}
+fn default_mpub() -> bool {
+    true
+}
+
+/// A day: what the histograms and the 64-bit instants hold many times over.
+const LONGEST_S: f64 = 86_400.0;
+/// nsqd's default limits of one message and of one MPUB.
+const LARGEST_MESSAGE: usize = 1 << 20;
+const LARGEST_BATCH_BYTES: usize = 5 << 20;
+/// One sender thread reaches about 100,000 sends a second; a rate beyond this is a slip of the pen.
+const HIGHEST_RATE: f64 = 1e6;
+
+impl Plan {
+    /// The plan in `json`, checked; unknown fields are refused.
+    pub fn parse(json: &[u8]) -> Result<Plan, BadPlan> {
+        let plan: Plan = serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.workload.Plan"))?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    pub fn warmup_ns(&self) -> u64 {
+        nanos(self.warmup_s)
+    }
+
+    /// Where the last intended instant may lie, from the start of the run.
+    pub fn end_ns(&self) -> u64 {
+        nanos(self.warmup_s) + nanos(self.duration_s)
+    }
+
+    pub fn drain_ns(&self) -> u64 {
+        nanos(self.drain_s)
+    }
+
+    /// The channels of the plan, each once, in order of first appearance.
+    pub fn channels(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for subscriber in &self.subscribers {
+            if !names.contains(&subscriber.channel.as_str()) {
+                names.push(&subscriber.channel);
+            }
+        }
+        names
+    }
+
+    /// Per target, the indices (into `channels`) of those that get a copy of each message there.
+    pub fn channels_at(&self) -> Vec<Vec<usize>> {
+        let names = self.channels();
+        let heard = |target, name: &str| self.subscribers.iter().any(|s| s.target == target && s.channel == name);
+        let at = |target| (0..names.len()).filter(|i| heard(target, names[*i])).collect();
+        (0..self.targets.len()).map(at).collect()
+    }
+
+    fn check(&self) -> Result<(), BadPlan> {
+        name("topic", &self.topic)?;
+        within("duration_s", self.duration_s, 1e-3, LONGEST_S)?;
+        within("warmup_s", self.warmup_s, 0.0, LONGEST_S)?;
+        within("drain_s", self.drain_s, 0.0, LONGEST_S)?;
+        within("slo_ms", self.slo_ms, 0.0, LONGEST_S * 1e3)?;
+        within("percentile", self.percentile, 0.0, 100.0)?;
+        if !(body::HEADER..=LARGEST_MESSAGE).contains(&self.message_size) {
+            return Err(bad("message_size", self.message_size, "must lie within 32 bytes and 1 MiB"));
+        }
+        self.check_subscribers()?;
+        self.check_columns()?;
+        for i in 0..self.publishers.ids.len() {
+            self.check_publisher(i)?;
+        }
+        self.check_ids()?;
+        self.check_groups()
+    }
+
+    fn check_subscribers(&self) -> Result<(), BadPlan> {
+        for (i, subscriber) in self.subscribers.iter().enumerate() {
+            let field = |column: &str| format!("subscribers[{i}].{column}");
+            name(&field("channel"), &subscriber.channel)?;
+            if subscriber.target >= self.targets.len() {
+                return Err(bad(field("target"), subscriber.target, "must be an index into targets"));
+            }
+            if subscriber.rdy == 0 {
+                return Err(bad(field("rdy"), 0, "must be at least 1"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_columns(&self) -> Result<(), BadPlan> {
+        let p = &self.publishers;
+        let columns = [
+            ("target", p.target.len()),
+            ("rate", p.rate.len()),
+            ("batch", p.batch.len()),
+            ("group", p.group.len()),
+            ("process", p.process.len()),
+        ];
+        if p.ids.is_empty() {
+            return Err(bad("publishers.ids", "[]", "must name at least one publisher"));
+        }
+        match columns.iter().find(|(_, len)| *len != p.ids.len()) {
+            Some((column, len)) => Err(bad(format!("publishers.{column}"), format!("{len} entries"), "must be as long as publishers.ids")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_publisher(&self, i: usize) -> Result<(), BadPlan> {
+        let p = &self.publishers;
+        let field = |column: &str| format!("publishers.{column}[{i}]");
+        if p.target[i] >= self.targets.len() {
+            return Err(bad(field("target"), p.target[i], "must be an index into targets"));
+        }
+        if !(p.rate[i] > 0.0 && p.rate[i] <= HIGHEST_RATE) {
+            return Err(bad(field("rate"), p.rate[i], "must be above 0 and at most 1,000,000 msg/s"));
+        }
+        if p.batch[i] == 0 || p.batch[i] as usize * (self.message_size + 4) > LARGEST_BATCH_BYTES {
+            return Err(bad(field("batch"), p.batch[i], "must be at least 1 and hold at most 5 MiB"));
+        }
+        if !self.subscribers.iter().any(|s| s.target == p.target[i]) {
+            return Err(bad(field("target"), p.target[i], "must have a subscriber, or its messages count as lost"));
+        }
+        Ok(())
+    }
+
+    fn check_ids(&self) -> Result<(), BadPlan> {
+        let mut seen = HashSet::new();
+        for (i, id) in self.publishers.ids.iter().enumerate() {
+            if !seen.insert(id) {
+                return Err(bad(format!("publishers.ids[{i}]"), id, "must not be listed twice"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Members of a group share their instants, so they must fire alike.
+    fn check_groups(&self) -> Result<(), BadPlan> {
+        let p = &self.publishers;
+        let mut first = std::collections::HashMap::new();
+        for (i, group) in p.group.iter().enumerate().filter(|(_, group)| **group >= 0) {
+            let k: usize = *first.entry(*group).or_insert(i);
+            if p.firing_rate(k) != p.firing_rate(i) || p.process[k] != p.process[i] {
+                let rule = "must have one process and one rate / batch for all its members, which fire together";
+                return Err(bad(format!("publishers.group[{i}]"), group, rule));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(), BadPlan> {
+    // written so that NaN is refused
+    if value >= low && value <= high { Ok(()) } else { Err(bad(field, value, &format!("must lie within {low} and {high}"))) }
+}
+
+/// Topic and channel names as nsqd takes them.
+fn name(field: &str, value: &str) -> Result<(), BadPlan> {
+    let stem = value.strip_suffix("#ephemeral").unwrap_or(value);
+    let legal = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    if stem.is_empty() || value.len() > 64 || !stem.chars().all(legal) {
+        return Err(bad(field, format!("{value:?}"), "must be 1 to 64 of [.a-zA-Z0-9_-], then perhaps #ephemeral"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const PLAN: &str = r#"{"topic": "t", "targets": ["127.0.0.1:1"], "publishers": {"ids": ["a", "b"], "target": [0, 0],
+        "rate": [10, 10], "batch": [1, 1], "group": [-1, -1], "process": ["poisson", "periodic"]},
+        "subscribers": [{"target": 0}], "duration_s": 1}"#;
+
+    fn refused(from: &str, to: &str) -> String {
+        assert!(PLAN.contains(from), "{from} is not in the plan");
+        Plan::parse(PLAN.replacen(from, to, 1).as_bytes()).expect_err(to).to_string()
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_python_plan() {
+        let plan = Plan::parse(PLAN.as_bytes()).expect("the plan is valid");
+        assert_eq!((plan.warmup_s, plan.drain_s, plan.message_size, plan.seed), (1.0, 5.0, 100, 1));
+        assert_eq!((plan.slo_ms, plan.percentile, plan.mpub), (1.0, 99.0, true));
+        assert_eq!((plan.subscribers[0].channel.as_str(), plan.subscribers[0].rdy), ("bench", 2500));
+    }
+
+    #[test]
+    fn refusals_name_field_value_and_rule() {
+        let cases = [
+            (r#""duration_s": 1"#, r#""duration_s": 0"#, "duration_s: 0: must"),
+            (r#""duration_s": 1"#, r#""duration_s": 1, "colour": 2"#, "unknown field `colour`"),
+            (r#""duration_s": 1"#, r#""duration_s": 1, "message_size": 31"#, "message_size: 31: must"),
+            (r#""duration_s": 1"#, r#""duration_s": 1, "percentile": 101"#, "percentile: 101: must"),
+            (r#""rate": [10, 10]"#, r#""rate": [10, -1]"#, "publishers.rate[1]: -1: must"),
+            (r#""rate": [10, 10]"#, r#""rate": [10]"#, "publishers.rate: 1 entries: must"),
+            (r#""batch": [1, 1]"#, r#""batch": [0, 1]"#, "publishers.batch[0]: 0: must"),
+            (r#""target": [0, 0]"#, r#""target": [0, 1]"#, "publishers.target[1]: 1: must"),
+            (r#""ids": ["a", "b"]"#, r#""ids": ["a", "a"]"#, "publishers.ids[1]: a: must not be listed twice"),
+            (r#""group": [-1, -1]"#, r#""group": [0, 0]"#, "publishers.group[1]: 0: must have one process"),
+            (r#""topic": "t""#, r#""topic": "a b""#, r#"topic: "a b": must"#),
+            (r#"[{"target": 0}]"#, r#"[]"#, "must have a subscriber"),
+            (r#"[{"target": 0}]"#, r#"[{"target": 0, "rdy": 0}]"#, "subscribers[0].rdy: 0: must"),
+            (r#""poisson""#, r#""pareto""#, "unknown variant `pareto`"),
+        ];
+        for (from, to, expected) in cases {
+            let error = refused(from, to);
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The receiving thread: every subscriber connection. Acknowledges what came in one read with one write, and notes what arrived and when.
+//!
+//! A message's latency runs from its intended instant to the instant at which the read that brought it returned; only its first receipt counts.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender as Channel;
+
+use crate::answers::{CONNECTION, ErrorLog};
+use crate::body::{BodyFormat, Stamp};
+use crate::codec::{self, Frame};
+use crate::histogram::Latencies;
+use crate::ledger::{Ledger, Receipt};
+use crate::link::{Link, State};
+use crate::plan::Plan;
+use crate::run::RunError;
+use crate::shared::Shared;
+use crate::sys::{self, Poller};
+
+const CONNECT_NS: i64 = 10_000_000_000;
+const RECONNECT_NS: i64 = 200_000_000;
+const PROGRESS_NS: i64 = 250_000_000;
+const WAKE: u64 = u64::MAX;
+
+struct Consumer {
+    link: Link,
+    target: usize,
+    /// Index into the ledgers.
+    channel: usize,
+    /// Commands that the socket has not taken.
+    out: Vec<u8>,
+    /// SUB was answered.
+    subscribed: bool,
+}
+
+pub struct ReceiverReport {
+    /// By channel, in the order of `Plan::channels`.
+    pub ledgers: Vec<Ledger>,
+    /// By target.
+    pub latencies: Vec<Latencies>,
+    /// Messages that are not of this run, or not as they were sent.
+    pub foreign: u64,
+    pub errors: ErrorLog,
+    pub reconnects: u64,
+    pub cpu_ns: i64,
+}
+
+/// Where receipts go, apart from the connections so that both can be borrowed at once.
+struct Books<'a> {
+    plan: &'a Plan,
+    shared: &'a Shared,
+    format: &'a BodyFormat,
+    report: ReceiverReport,
+}
+
+pub struct Receiver<'a> {
+    poller: Poller,
+    consumers: Vec<Consumer>,
+    retries: VecDeque<(i64, usize)>,
+    buffer: Vec<u8>,
+    books: Books<'a>,
+}
+
+impl<'a> Receiver<'a> {
+    pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Receiver<'a>> {
+        let poller = Poller::new()?;
+        poller.add(&shared.wake_receiver, WAKE, sys::READABLE)?;
+        let channels = plan.channels();
+        let consumer = |(i, s): (usize, &crate::plan::Subscriber)| Consumer {
+            link: Link::new(addresses[s.target], i as u64),
+            target: s.target,
+            channel: channels.iter().position(|name| *name == s.channel).unwrap_or(0),
+            out: Vec::new(),
+            subscribed: false,
+        };
+        let report = ReceiverReport {
+            ledgers: channels.iter().map(|_| Ledger::new(plan.publishers.ids.len())).collect(),
+            latencies: plan.targets.iter().map(|_| Latencies::new()).collect(),
+            foreign: 0,
+            errors: ErrorLog::default(),
+            reconnects: 0,
+            cpu_ns: 0,
+        };
+        Ok(Receiver {
+            poller,
+            consumers: plan.subscribers.iter().enumerate().map(consumer).collect(),
+            retries: VecDeque::new(),
+            buffer: vec![0; 1 << 18],
+            books: Books { plan, shared, format, report },
+        })
+    }
+
+    /// Subscribe, say so on `ready`, receive until the run is over or stopped.
+    pub fn run(mut self, ready: &Channel<Result<(), RunError>>) -> Result<ReceiverReport, RunError> {
+        sys::make_timers_exact()?;
+        let outcome = self.subscribe_all();
+        let failed = outcome.is_err();
+        // The sender waits for this word; where it is gone already there is nobody to tell.
+        let _ = ready.send(outcome);
+        if failed {
+            return Ok(self.books.report);
+        }
+        let cpu_before_ns = sys::thread_cpu_ns();
+        self.receive_all()?;
+        self.books.report.cpu_ns = sys::thread_cpu_ns() - cpu_before_ns;
+        Ok(self.books.report)
+    }
+
+    fn subscribe_all(&mut self) -> Result<(), RunError> {
+        let deadline_ns = sys::now_ns() + CONNECT_NS;
+        for i in 0..self.consumers.len() {
+            let opening = self.consumers[i].link.open(&self.poller);
+            opening.map_err(|error| self.no_subscription(i, error))?;
+        }
+        while !self.books.shared.stopped() {
+            let Some(late) = self.consumers.iter().position(|c| !c.subscribed) else { break };
+            if sys::now_ns() > deadline_ns {
+                return Err(self.no_subscription(late, io::ErrorKind::TimedOut.into()));
+            }
+            for (token, readiness) in self.wait(deadline_ns - sys::now_ns())? {
+                let i = token as usize;
+                self.step(i, readiness).map_err(|error| self.no_subscription(i, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn no_subscription(&self, i: usize, source: io::Error) -> RunError {
+        RunError::Connect { target: self.books.plan.targets[self.consumers[i].target].clone(), source }
+    }
+
+    fn receive_all(&mut self) -> io::Result<()> {
+        let mut progress_at_ns = 0;
+        while !self.books.shared.over() && !self.books.shared.stopped() {
+            let ready = self.wait(if self.retries.is_empty() { PROGRESS_NS } else { RECONNECT_NS / 4 })?;
+            for (token, readiness) in ready {
+                let i = token as usize;
+                if let Err(error) = self.step(i, readiness) {
+                    self.drop_link(i, &error);
+                }
+            }
+            let now_ns = sys::now_ns();
+            self.reconnect(now_ns);
+            if now_ns >= progress_at_ns {
+                self.books.publish_progress();
+                progress_at_ns = now_ns + PROGRESS_NS;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout_ns: i64) -> io::Result<Vec<(u64, u32)>> {
+        let mut ready: Vec<(u64, u32)> = self.poller.wait(timeout_ns)?.collect();
+        ready.retain(|(token, _)| {
+            if *token == WAKE {
+                self.books.shared.wake_receiver.reset();
+            }
+            *token != WAKE
+        });
+        Ok(ready)
+    }
+
+    /// Something happened on connection `i`: greet, read, acknowledge.
+    fn step(&mut self, i: usize, readiness: u32) -> io::Result<()> {
+        let Consumer { link, target, channel, out, subscribed } = &mut self.consumers[i];
+        if link.state == State::Connecting {
+            let hello = codec::hello(&format!("srtm-loadgen-subscriber-{i}"), true);
+            return link.established(&self.poller, &hello);
+        }
+        if readiness & (sys::READABLE | sys::CLOSED | sys::BROKEN) != 0 {
+            let (plan, books) = (self.books.plan, &mut self.books);
+            let spec = &plan.subscribers[i];
+            let mut state = link.state;
+            link.receive(&mut self.buffer, |frame, arrival| {
+                match frame {
+                    Frame::Message { id, body } => {
+                        books.receive(body, *target, *channel, arrival.read_ns);
+                        codec::finish(id, out);
+                    }
+                    Frame::Response(b"_heartbeat_") => out.extend_from_slice(codec::NOP),
+                    Frame::Response(answer) if state == State::Greeting => {
+                        codec::check_ready_count(answer, spec.rdy)?;
+                        codec::subscribe(&plan.topic, &spec.channel, out);
+                        state = State::Ready;
+                    }
+                    Frame::Response(_) => {
+                        *subscribed = true;
+                        codec::ready(spec.rdy, out);
+                    }
+                    Frame::Error(text) if *subscribed => books.report.errors.note_frame(text),
+                    Frame::Error(text) => return Err(io::Error::other(String::from_utf8_lossy(text).into_owned())),
+                }
+                Ok(())
+            })?;
+            link.state = state;
+        }
+        let written = if out.is_empty() { 0 } else { link.send(out)? };
+        out.drain(..written);
+        link.watch(&self.poller, if out.is_empty() { sys::READABLE } else { sys::READABLE | sys::WRITABLE })
+    }
+
+    fn drop_link(&mut self, i: usize, error: &io::Error) {
+        let consumer = &mut self.consumers[i];
+        consumer.link.close();
+        consumer.out.clear();
+        consumer.subscribed = false;
+        let target = &self.books.plan.targets[consumer.target];
+        self.books.report.errors.note(CONNECTION, format!("{CONNECTION} subscriber at {target}: {error}"));
+        self.books.report.reconnects += 1;
+        self.retries.push_back((sys::now_ns() + RECONNECT_NS, i));
+    }
+
+    fn reconnect(&mut self, now_ns: i64) {
+        while let Some((_, i)) = self.retries.front().copied().filter(|(at_ns, _)| *at_ns <= now_ns) {
+            self.retries.pop_front();
+            if let Err(error) = self.consumers[i].link.open(&self.poller) {
+                self.drop_link(i, &error);
+            }
+        }
+    }
+}
+
+impl Books<'_> {
+    fn receive(&mut self, body: &[u8], target: usize, channel: usize, read_ns: i64) {
+        let receipt = match self.format.read(body) {
+            Some(stamp) if self.published_at(&stamp) == Some(&target) => {
+                let receipt = self.report.ledgers[channel].note(&stamp, self.shared.sequence(stamp.publisher));
+                if receipt == Receipt::First && stamp.measured {
+                    self.report.latencies[target].record(read_ns - stamp.intended_ns);
+                    self.shared.received.fetch_add(1, Ordering::Release);
+                }
+                receipt
+            }
+            _ => Receipt::Unknown,
+        };
+        self.report.foreign += u64::from(receipt == Receipt::Unknown);
+    }
+
+    fn published_at(&self, stamp: &Stamp) -> Option<&usize> {
+        self.plan.publishers.target.get(stamp.publisher as usize)
+    }
+
+    fn publish_progress(&self) {
+        let mut all = Latencies::new();
+        self.report.latencies.iter().for_each(|latencies| all.add(latencies));
+        self.shared.latency_p99_ns.store((all.at_percentile_ms(99.0) * 1e6) as u64, Ordering::Relaxed);
+    }
+}
