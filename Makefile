@@ -25,8 +25,7 @@ build: .venv/built
 	@command -v cargo >/dev/null || { echo "missing: cargo (the Rust toolchain, 1.85 or newer)" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "missing: a C compiler as cc (Debian: apt-get install gcc libc6-dev)" >&2; exit 1; }
 	@echo "building the extension in release mode"
-	@source $(BIN)/activate && maturin develop --quiet --release --locked --skip-install
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --config-settings=build-args="--release --locked"
+	@source $(BIN)/activate && PIP_DISABLE_PIP_VERSION_CHECK=1 maturin develop --quiet --release --locked
 	@touch $@
 
 demo: build
