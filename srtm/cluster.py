@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
-from srtm.errors import BadInput
+from srtm.errors import BadInput, Unavailable
 
 FILE_NAME = "cluster.json"
 _LOWEST_PORT = 10_000
+_TRIES = 100
 
 
 class BrokerPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,16 +75,14 @@ def split_address(field: str, address: str) -> tuple[str, int]:
 def _pick(held: ExitStack, kept: str | None) -> str:
     if kept is not None and _hold(held, kept):
         return kept
-    return next(address for address in _candidates() if _hold(held, address))
-
-
-def _candidates() -> Iterator[str]:
-    """Below the ephemeral range: a port from inside it may become some connection's own while its broker restarts, and
-    a client that dials such a port on loopback can even end up connected to itself."""
+    # Below the ephemeral range: a port from inside it may become some connection's own while its broker restarts, and a
+    # client that dials such a port on loopback can even end up connected to itself.
     lowest_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    ports = range(_LOWEST_PORT, max(lowest_ephemeral, _LOWEST_PORT + 1000))
-    for port in random.SystemRandom().sample(ports, k=len(ports)):
-        yield f"127.0.0.1:{port}"
+    ports = range(_LOWEST_PORT, max(lowest_ephemeral, _LOWEST_PORT + _TRIES))
+    for port in random.SystemRandom().sample(ports, k=_TRIES):
+        if _hold(held, f"127.0.0.1:{port}"):
+            return f"127.0.0.1:{port}"
+    raise Unavailable(f"no free port found on 127.0.0.1 in {ports.start} to {ports.stop - 1}")
 
 
 def _hold(held: ExitStack, address: str) -> bool:

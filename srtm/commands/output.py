@@ -17,6 +17,7 @@ from srtm import __version__
 from srtm.errors import BadInput
 
 SCHEMA = 1  # of the envelope and of every result in it; grows with an incompatible change
+_PIPE_COLUMNS = 240
 
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON to FILE (-: standard output).")
@@ -34,7 +35,8 @@ def show(command: str, result: object, json_file: str | None, display: Callable[
     if json_file is not None:
         write_json(command, result, json_file)
     if json_file != "-":
-        display(Console(highlight=False))
+        # A pipe has no width to keep to: a cell cut there would be a value lost.
+        display(Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS))
 
 
 def write_json(command: str, result: object, json_file: str) -> None:

@@ -1,0 +1,273 @@
+"""The ``srtm`` command in this process, with a distributor that the test plays: what it asks, shows, refuses, and its
+exit status."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+import srtm
+from srtm.cli import main
+from srtm.distributor_client import DistributorClient
+
+TOPIC = 'name = "roads"\nrate = 100\nburst = 5\n[slo]\npercentile = 99\nlatency_ms = 1\n'
+REPORT = {
+    "received": 12_345,
+    "last_60s": {"access": {"count": 5, "p99_ms": 0.25}, "processing": {"count": 0, "p99_ms": 0.0}},
+}
+VIEW = {
+    "name": "roads",
+    "version": 3,
+    "rate": 100.0,
+    "burst": 5.0,
+    "slo": {"percentile": 99.0, "latency_ms": 1.0},
+    "publishers": 7,
+    "publishers_rate": 90.0,
+    "state": "placed",
+    "reason": "",
+    "channels": [],
+    "brokers": [
+        {
+            "broker": "broker-1",
+            "address": "127.0.0.1:4150",
+            "publishers": 7,
+            "rate_assigned": 90.0,
+            "rate": 100.0,
+            "burst": 5.0,
+            "share_version": 1,
+            "applied_version": 1,
+            "report": REPORT,
+        }
+    ],
+}
+BROKER = {"name": "broker-1", "tcp_address": "127.0.0.1:4150", "alive": True, "mcap": 500.0, "allocated": 100.0}
+
+
+class Distributor:
+    """Answers from ``answers``, {(method, path): (status, body)}; notes what was asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str], tuple[int, object]] = {
+            ("GET", "/v1/topics"): (200, [VIEW]),
+            ("GET", "/v1/topics/roads"): (200, VIEW),
+            ("PUT", "/v1/topics/roads"): (200, VIEW),
+            ("DELETE", "/v1/topics/roads"): (204, None),
+            ("POST", "/v1/plan"): (200, {"brokers": ["broker-1"]}),
+            ("GET", "/v1/brokers"): (200, [BROKER]),
+        }
+        self.asked: list[tuple[str, str]] = []
+        self.bodies: list[dict[str, object]] = []
+        self.headers: list[httpx.Headers] = []
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append((request.method, request.url.path))
+        self.headers.append(request.headers)
+        if request.content:
+            self.bodies.append(json.loads(request.content))
+        missing = {"title": "not found", "status": 404, "detail": "-", "field": "topic", "value": "nowhere"}
+        status, body = self.answers.get((request.method, request.url.path), (404, missing))
+        return httpx.Response(status) if body is None else httpx.Response(status, json=body)
+
+    def changed(self) -> list[tuple[str, str]]:
+        return [(method, path) for method, path in self.asked if method != "GET"]
+
+
+@pytest.fixture
+def distributor(monkeypatch: pytest.MonkeyPatch) -> Distributor:
+    played = Distributor()
+    client = partial(DistributorClient, transport=httpx.MockTransport(played.answer))
+    monkeypatch.setattr("srtm.commands.topics.DistributorClient", client)
+    monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
+    monkeypatch.delenv("SRTM_TOKEN", raising=False)
+    return played
+
+
+@pytest.fixture
+def topic_file(tmp_path: Path) -> Path:
+    (tmp_path / "ids.csv").write_text("id,rate,correlation_group\na,90,\n")
+    file = tmp_path / "roads.toml"
+    file.write_text(
+        TOPIC + '[[publishers]]\ncsv = "ids.csv"\nprocess = "periodic"\n[[publishers]]\ncount = 2\nrate = 5\n'
+    )
+    return file
+
+
+def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"srtm {srtm.__version__}\n"
+
+
+def test_submit_sends_the_file_with_its_csv_inside(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topic", "submit", str(topic_file)]) == 0
+    assert distributor.asked == [("PUT", "/v1/topics/roads")]
+    (document,) = distributor.bodies
+    assert document["rate"] == 100
+    assert document["publishers"] == [
+        {"process": "periodic", "csv_text": "id,rate,correlation_group\na,90,\n"},
+        {"count": 2, "rate": 5},
+    ]
+    shown = capsys.readouterr().out
+    assert "roads: placed" in shown
+    assert "broker-1" in shown
+
+
+def test_a_topic_that_found_no_place_is_a_failure(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting = VIEW | {"state": "waiting", "reason": "3 brokers of 500 msg/s are needed", "brokers": []}
+    distributor.answers["PUT", "/v1/topics/roads"] = (200, waiting)
+    assert main(["topic", "submit", str(topic_file)]) == 1
+    assert "3 brokers of 500 msg/s are needed" in capsys.readouterr().out
+
+
+def test_plan_shows_and_changes_nothing(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topic", "plan", str(topic_file)]) == 0
+    assert distributor.asked == [("POST", "/v1/plan")]
+    assert "broker-1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "result"),
+    [
+        (["topic", "list"], "topic list", [VIEW]),
+        (["topic", "show", "roads"], "topic show", VIEW),
+        (["topic", "remove", "roads", "--purge"], "topic remove", {"removed": "roads", "purged": True}),
+        (["status"], "status", {"brokers": [BROKER], "topics": [VIEW]}),
+    ],
+)
+def test_json_on_standard_output_is_the_whole_output(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str], command: list[str], name: str, result: object
+) -> None:
+    assert main([*command, "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert distributor.asked
+    assert document == {"schema": 1, "command": name, "version": srtm.__version__, "result": result}
+
+
+def test_json_in_a_file_leaves_the_table_for_people(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["status", "--json", str(tmp_path / "status.json")]) == 0
+    assert distributor.asked == [("GET", "/v1/brokers"), ("GET", "/v1/topics")]
+    assert json.loads((tmp_path / "status.json").read_text())["result"]["topics"] == [VIEW]
+    shown = capsys.readouterr().out
+    assert "broker-1" in shown
+    assert "roads" in shown
+
+
+def test_remove_says_whether_to_purge(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topic", "remove", "roads"]) == 0
+    assert distributor.asked == [("DELETE", "/v1/topics/roads")]
+    assert capsys.readouterr().out == "removed roads\n"
+
+
+def test_the_token_goes_along_as_a_bearer(distributor: Distributor) -> None:
+    assert main(["topic", "list", "--token", "secret"]) == 0
+    assert distributor.headers[0]["authorization"] == "Bearer secret"
+
+
+BAD_RATE = {"title": "bad input", "status": 400, "detail": "-", "field": "rate", "value": -1, "rule": "must be above 0"}
+STALE = {"title": "conflict", "status": 409, "detail": "-", "field": "version", "value": 2, "rule": "must be 3"}
+AWAY = {"title": "unavailable", "status": 503, "detail": "the store cannot be reached"}
+
+
+@pytest.mark.parametrize(
+    ("problem", "message", "status"),
+    [
+        (BAD_RATE, "srtm: rate: -1: must be above 0\n", 2),
+        (STALE, "srtm: version: 2: must be 3\n", 1),
+        (AWAY, "srtm: the store cannot be reached\n", 1),
+    ],
+)
+def test_a_refusal_is_one_line_with_field_value_and_rule(
+    distributor: Distributor,
+    topic_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    problem: dict[str, object],
+    message: str,
+    status: int,
+) -> None:
+    distributor.answers["PUT", "/v1/topics/roads"] = (int(str(problem["status"])), problem)
+    assert main(["topic", "submit", str(topic_file)]) == status
+    captured = capsys.readouterr()
+    assert (captured.err, captured.out) == (message, "")
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ("name = ", "file: .*: must be TOML: "),
+        ("rate = 5\n", "name: None: must be the topic's name"),
+        ("name = 7\n", "name: 7: must be the topic's name"),
+        (
+            TOPIC + '[[publishers]]\ncsv = "none.csv"\n',
+            r"publishers\[0\].csv: .*none.csv': must be a file that can be read",
+        ),
+    ],
+)
+def test_a_topic_file_that_cannot_be_sent_changes_nothing(
+    distributor: Distributor, tmp_path: Path, capsys: pytest.CaptureFixture[str], contents: str, message: str
+) -> None:
+    (tmp_path / "bad.toml").write_text(contents)
+    assert main(["topic", "submit", str(tmp_path / "bad.toml")]) == 2
+    assert re.match("srtm: " + message, capsys.readouterr().err)
+    assert distributor.asked == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "No such command 'nosuch'"),
+        (["topic", "submit"], "Missing argument 'FILE.toml'"),
+        (["topic", "submit", "/nowhere.toml"], "file: '/nowhere.toml': must be a file that can be read"),
+        (["topic", "show", "nowhere"], "topic 'nowhere' is not known here"),
+        (["topic", "list", "--distributor", "localhost"], "distributor: 'localhost': must be a URL"),
+        (["topic", "list", "--json", "/nowhere/x.json"], "json: '/nowhere/x.json': must be a file that can be written"),
+        (["up", "--brokers", "0", "--mcap", "5", "--data", "/nowhere"], "brokers: 0: must be 1 to 1024"),
+        (["up", "--brokers", "1", "--mcap", "-5", "--data", "/nowhere"], "mcap: -5.0: must be a rate above 0 msg/s"),
+        (["up", "--brokers", "one", "--mcap", "5", "--data", "/nowhere"], "Invalid value for '--brokers'"),
+        (["up", "--brokers", "1", "--mcap", "5", "--data", "/proc/x"], "data: '/proc/x': must be a directory that can"),
+        (["subscribe", "a b", "c"], "topic: 'a b': must be 1 to 64 of the characters"),
+        (["subscribe", "t", "c", "--count", "0"], "count: 0: must be at least 1"),
+        (["subscribe", "t", "c", "--json", "-"], "json: '-': must be a file"),
+        (["publish", "t"], "Missing option '--id'"),
+        (["publish", "t", "--id", "p", "--broker", "nohost"], "address: 'nohost': must be HOST:PORT"),
+    ],
+)
+def test_bad_input_is_said_in_one_line_with_status_2_and_nothing_is_changed(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"srtm: {message}")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert distributor.changed() == []
+
+
+def test_a_distributor_that_cannot_be_reached_is_a_failure_not_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topic", "list", "--distributor", "http://127.0.0.1:1"]) == 1  # nobody listens on tcpmux here
+    assert capsys.readouterr().err.startswith("srtm: http://127.0.0.1:1 cannot be reached: ")
+
+
+def test_the_brokers_door_imports_neither_the_command_line_nor_the_http_client() -> None:
+    """In a process of its own, where nothing is imported yet."""
+    program = (
+        "import sys, srtm.cli\n"
+        "try: srtm.cli.main(['broker', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'typer', 'rich', 'httpx', 'numpy', 'fastapi'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert ended.stdout.endswith("\n[]\n")

@@ -1,0 +1,171 @@
+"""The supervisor's parts that need no cluster: ports, the cluster file, the lock, one child's life. Whole clusters:
+tests/system."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from srtm.cluster import BrokerPlace, ClusterFile, pick_addresses, read_cluster, split_address, write_cluster
+from srtm.errors import BadInput, Conflict
+from srtm.supervisor import Child, cluster
+
+PLACE = BrokerPlace(name="broker-1", tcp_address="127.0.0.1:1", http_address="127.0.0.1:2", pid=5)
+
+
+def test_picked_addresses_differ_and_lie_below_the_ephemeral_ports() -> None:
+    lowest_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    picked = pick_addresses(20, {})
+    assert len(set(picked)) == 20
+    assert all(split_address("address", address)[1] < max(lowest_ephemeral, 11_000) for address in picked)
+
+
+def test_kept_addresses_are_used_again_unless_something_listens_there() -> None:
+    first, second = pick_addresses(2, {})
+    with socket.create_server(split_address("address", second)):
+        again = pick_addresses(2, {0: first, 1: second})
+    assert again[0] == first
+    assert again[1] != second
+    assert pick_addresses(2, {0: first, 1: second}) == [first, second]
+
+
+def test_the_cluster_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    assert read_cluster(tmp_path) is None
+    written = ClusterFile(distributor="http://127.0.0.1:3", brokers=[PLACE], pid=7, distributor_pid=6)
+    write_cluster(tmp_path, written)
+    assert read_cluster(tmp_path) == written
+
+
+def test_a_file_that_is_no_cluster_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("[]")
+    with pytest.raises(BadInput, match=r"data: '.*cluster.json': must be a cluster file"):
+        read_cluster(tmp_path)
+    assert (tmp_path / "cluster.json").read_text() == "[]"
+
+
+@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1", "host:²"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(BadInput, match="tcp-address: "):
+        split_address("tcp-address", address)
+
+
+@pytest.fixture
+def held_directory(tmp_path: Path) -> Iterator[Path]:
+    """Locked by a process that is not this one."""
+    program = (
+        "import fcntl, sys; lock = open(sys.argv[1], 'w'); fcntl.flock(lock, fcntl.LOCK_EX)\n"
+        "print('held', flush=True); input()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield tmp_path
+        holder.kill()
+
+
+async def test_a_directory_that_another_supervisor_holds_is_refused_and_left_alone(held_directory: Path) -> None:
+    with pytest.raises(Conflict, match="is in use by another srtm up"):
+        async with cluster(brokers=1, mcap=100, data=held_directory):
+            pytest.fail("it was entered")
+    assert os.listdir(held_directory) == ["lock"]  # noqa: PTH208 - a directory of this test, no reason for a thread
+
+
+async def test_a_port_in_use_is_refused_by_name(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(Conflict, match=f"http-address: '{address}': must be free"):
+            async with cluster(brokers=1, mcap=100, data=tmp_path, http_address=address):
+                pytest.fail("it was entered")
+
+
+def child_running(program: str, data: Path) -> Child:
+    child = Child("child", [], data)
+    child._command = [sys.executable, "-c", program]
+    return child
+
+
+@pytest.mark.slow
+async def test_a_child_that_ends_by_itself_is_noticed_with_its_status_and_last_words(tmp_path: Path) -> None:
+    child = child_running("print('port in use'); raise SystemExit(3)", tmp_path)
+    with trio.fail_after(20):
+        await child.run(child.start())
+    assert (child.ended, child.last_words(), child.pid) == ("ended with status 3", "port in use", None)
+
+
+@pytest.mark.slow
+async def test_cancelling_ends_the_child_with_sigterm(tmp_path: Path) -> None:
+    child = child_running("import time; print('up', flush=True); time.sleep(60)", tmp_path)
+    process = child.start()
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(child.run, process)
+            assert _first_line(child.log) == "up\n"
+            nursery.cancel_scope.cancel()
+    assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.slow
+async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srtm.supervisor.STOP_GRACE_S", 0.1)
+    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    child = child_running(program, tmp_path)
+    process = child.start()
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(child.run, process)
+            assert _first_line(child.log) == "up\n"
+            nursery.cancel_scope.cancel()
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_a_child_dies_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    """The supervisor here is a process that starts a child and hangs; the child says its id once its lifeline holds."""
+    child = (
+        "import os, time; from srtm import lifeline; lifeline.hold(); print(os.getpid(), flush=True); time.sleep(60)"
+    )
+    supervisor = (
+        "import sys, time\nfrom pathlib import Path\nfrom srtm.supervisor import Child\n"
+        f"child = Child('child', [], Path({str(tmp_path)!r}))\nchild._command = [sys.executable, '-c', {child!r}]\n"
+        "child.start()\ntime.sleep(60)\n"
+    )
+    started = subprocess.Popen([sys.executable, "-c", supervisor])
+    with started:
+        descriptor = os.pidfd_open(int(_first_line(tmp_path / "child.log")))
+        started.kill()
+        ended, _, _ = select.select([descriptor], [], [], 20)
+    os.close(descriptor)
+    assert ended
+
+
+def _first_line(log: Path) -> str:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if log.exists() and (line := log.read_text()).endswith("\n"):
+            return line
+        time.sleep(0.01)
+    pytest.fail(f"nothing came into {log}")
+
+
+def test_a_child_whose_supervisor_is_already_gone_does_not_stay() -> None:
+    program = "from srtm import lifeline; lifeline.hold(); print('stayed')"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "SRTM_SUPERVISOR_PID": "1"},
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, b"")
