@@ -1,0 +1,102 @@
+"""The layers are a test, not a wish: who may import whom, and which modules stay pure."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("srtm", "broker", "distributor", "adaptor", "bench")
+
+# {package: what of ours it may import}
+ALLOWED = {
+    "srtm": {"srtm"},
+    "broker": {"broker", "srtm"},
+    "distributor": {"distributor", "srtm"},
+    "adaptor": {"adaptor", "srtm"},
+    "bench": set(PACKAGES),
+}
+
+# The command starts services, benches and the demo by late imports.
+LATE_IMPORTERS = ("srtm/cli.py", "srtm/commands/", "srtm/__main__.py")
+
+# Numbers or bytes in, values out: no event loop, no sockets, no HTTP, no store, no clock.
+PURE = (
+    "srtm/bucket.py",
+    "srtm/splitting.py",
+    "srtm/replay.py",
+    "srtm/sizing.py",
+    "srtm/topic.py",
+    "srtm/wire.py",
+    "srtm/control.py",
+    "srtm/errors.py",
+    "distributor/allocation.py",
+    "distributor/leases.py",
+    "broker/reports.py",
+    "broker/snapshot.py",
+    "broker/events.py",
+    "bench/workload.py",
+)
+IMPURE_MODULES = {"trio", "socket", "httpx", "h11", "fastapi", "hypercorn", "sqlalchemy", "sqlite3", "time", "subprocess", "threading", "asyncio"}
+
+# The broker answers within 0.3 s of its start: none of these may come in with it.
+HEAVY = ("numpy", "scipy", "matplotlib", "fastapi", "hypercorn", "sqlalchemy", "pydantic", "typer", "rich", "httpx")
+
+
+def sources(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imports(path: Path, *, top_level_only: bool = False) -> set[str]:
+    """Names of the modules that a file imports, in full."""
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_level_only else list(ast.walk(tree))
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_go_one_way_through_the_folders(package: str) -> None:
+    wrong = []
+    for path in sources(package):
+        name = path.relative_to(ROOT).as_posix()
+        late = name.startswith(LATE_IMPORTERS)
+        for module in imports(path, top_level_only=late):
+            top = module.split(".")[0]
+            if top in PACKAGES and top not in ALLOWED[package]:
+                wrong.append(f"{name} imports {module}")
+            if top == "tests":
+                wrong.append(f"{name} imports {module}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_a_pure_module_imports_no_loop_no_socket_no_store_and_no_clock(name: str) -> None:
+    tops = {module.split(".")[0] for module in imports(ROOT / name)}
+    assert tops & IMPURE_MODULES == set()
+
+
+def test_nothing_imports_asyncio() -> None:
+    users = [path for package in PACKAGES for path in sources(package) if "asyncio" in imports(path)]
+    assert users == []
+
+
+@pytest.mark.slow
+def test_a_broker_starts_without_the_distributors_libraries() -> None:
+    code = f"import sys, broker.__main__, broker.service; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_only_the_extension_crate_knows_python() -> None:
+    for crate in ("broker/engine", "bench/loadgen"):
+        assert "pyo3" not in (ROOT / crate / "Cargo.toml").read_text()
