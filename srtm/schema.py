@@ -1,0 +1,74 @@
+"""The operator's edge: strict pydantic models, and their errors turned into one ``BadInput`` that names field, value
+and rule.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from srtm.errors import BadInput
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+
+class Schema(BaseModel):
+    """No unknown keys, no text where a number belongs, no change afterwards."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+Model = TypeVar("Model", bound=Schema)
+
+
+def parsed(model: type[Model], value: object, place: str = "") -> Model:
+    """``value`` as a ``model``. Raises BadInput for the first rule broken; ``place`` says where ``value`` stands, ""
+    at the top.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise _refusal(model, error.errors(include_url=False)[0], place) from None
+
+
+def _refusal(model: type[Schema], error: ErrorDetails, place: str) -> BadInput:
+    field = ", ".join(part for part in (place, _dotted(error["loc"])) if part) or "document"
+    if error["type"] == "missing":
+        return BadInput(field, None, "is required")
+    if error["type"] == "extra_forbidden":
+        return BadInput(field, error["input"], _nearest(str(error["loc"][-1]), _keys(model, error["loc"][:-1])))
+    return BadInput(field, error["input"], _rule(error["msg"]))
+
+
+def _dotted(location: tuple[int | str, ...]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+
+
+def _rule(message: str) -> str:
+    """Pydantic's words as a rule: "Input should be greater than 0" -> "must be greater than 0"."""
+    for prefix, word in (
+        ("Input should", "must"),
+        ("Value error, ", ""),
+        ("List should", "must"),
+        ("String should", "must"),
+    ):
+        if message.startswith(prefix):
+            return word + message.removeprefix(prefix)
+    return message
+
+
+def _keys(model: type[Schema], location: tuple[int | str, ...]) -> list[str]:
+    """Keys that are known at ``location`` inside ``model``."""
+    for part in location:
+        inner = model.model_fields[part].annotation if isinstance(part, str) else model
+        if isinstance(inner, type) and issubclass(inner, Schema):
+            model = inner
+    return list(model.model_fields)
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    close = get_close_matches(key, known, n=1)
+    return f"no such key; did you mean {close[0]!r}?" if close else f"no such key; there are {', '.join(known)}"

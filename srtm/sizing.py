@@ -1,0 +1,136 @@
+"""``burst = "auto"``: the smallest whole b with zero access delay at a percentile, in a seeded simulation of the
+publishers (design section 11).
+
+The unfinished work U that a message finds does not depend on b (appendix A), and it is not delayed if and only if U +
+1 <= b (Eq. 2). So b is the percentile of U + 1 over the messages, rounded up: no search, one pass. Arrivals are drawn
+and worked in slices, so memory stays small; work is exact (``srtm.replay``), drawing is in floats and its instants
+are whole nanoseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from srtm.bucket import TOKEN
+from srtm.publishers import ALONE, Floats, Ints, Publishers
+from srtm.replay import Server
+from srtm.splitting import MICRO
+
+LONGEST_S = 600.0
+MOST_ARRIVALS = 10_000_000
+_SLICE = 1_000_000  # expected arrivals drawn at once: a few tens of megabytes
+
+
+def smallest_burst(publishers: Publishers, rate: float, percentile: float = 99.0, seed: int = 1) -> int:
+    """b in messages for token rate ``rate`` (msg/s, at least the publishers' load). Never below the largest batch,
+    which could not pass in one go.
+    """
+    counts = np.zeros(1, dtype=np.int64)
+    for needed in _needed_bursts(publishers, round(rate * MICRO), seed):
+        more = np.bincount(needed)
+        counts = _added(counts, more)
+    enough = math.ceil(int(counts.sum()) * percentile / 100)
+    return max(publishers.largest_batch, int(np.searchsorted(np.cumsum(counts), enough)))
+
+
+def _added(left: Ints, right: Ints) -> Ints:
+    total = np.zeros(max(len(left), len(right)), dtype=np.int64)
+    total[: len(left)] += left
+    total[: len(right)] += right
+    return total
+
+
+def _needed_bursts(publishers: Publishers, rate_micro: int, seed: int) -> Iterator[Ints]:
+    """For each simulated message the smallest whole b under which it is not delayed."""
+    server = Server(rate_micro, 0)
+    for arrival_ns in arrivals(publishers, seed):
+        whole, rest = server.found(arrival_ns)
+        yield 1 + _tokens_up(whole, rest, rate_micro)
+
+
+def _tokens_up(whole_ns: Ints, rest: Ints, rate_micro: int) -> Ints:
+    """Work in tokens, rounded up: n tokens take n * TOKEN / r ns, so compare with those instants instead of
+    multiplying.
+    """
+    most = int(whole_ns.max(initial=0)) * rate_micro // TOKEN + 2
+    steps = [divmod(tokens * TOKEN, rate_micro) for tokens in range(most)]
+    step_ns = np.array([step for step, _ in steps], dtype=np.int64)
+    step_rest = np.array([rest for _, rest in steps], dtype=np.int64)
+    tokens: Ints = np.searchsorted(step_ns, whole_ns, side="left").astype(np.int64)
+    tokens[(step_ns[tokens] == whole_ns) & (rest > step_rest[tokens])] += 1
+    return tokens
+
+
+@dataclass(frozen=True)
+class _Firings:
+    """Sources that fire on their own: Poisson streams by size, periodic ones by phase."""
+
+    poisson_rates: Floats  # firings/s of all streams with ...
+    poisson_sizes: Ints  # ... so many messages at once
+    periods_s: Floats
+    phases_s: Floats  # in [0, period)
+    periodic_sizes: Ints
+
+
+def arrivals(publishers: Publishers, seed: int) -> Iterator[Ints]:
+    """Arrival instants, ns from 0, in order and in slices: LONGEST_S long or of MOST_ARRIVALS expected, whichever is
+    less.
+    """
+    if not len(publishers):
+        return
+    rng = np.random.default_rng(seed)
+    firings = _firings(publishers, rng)
+    duration_s = min(LONGEST_S, MOST_ARRIVALS / publishers.load)
+    edges_s = np.linspace(0.0, duration_s, math.ceil(duration_s * publishers.load / _SLICE) + 1)
+    for start_s, end_s in zip(edges_s[:-1].tolist(), edges_s[1:].tolist(), strict=True):
+        times_s, sizes = _drawn(firings, start_s, end_s, rng)
+        order = np.argsort(times_s, kind="stable")
+        arrival_ns = np.floor(times_s[order] * 1e9).astype(np.int64)
+        yield np.repeat(arrival_ns, sizes[order])
+
+
+def _drawn(firings: _Firings, start_s: float, end_s: float, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    expected = firings.poisson_rates * (end_s - start_s)
+    sizes = np.repeat(firings.poisson_sizes, rng.poisson(expected))
+    times_s = start_s + (end_s - start_s) * rng.random(len(sizes))
+    first = np.ceil((start_s - firings.phases_s) / firings.periods_s).astype(np.int64)
+    after = np.ceil((end_s - firings.phases_s) / firings.periods_s).astype(np.int64)
+    count = after - first
+    source = np.repeat(np.arange(len(count)), count)
+    turn = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count) + first[source]
+    ticks_s = firings.phases_s[source] + turn * firings.periods_s[source]
+    return np.concatenate([times_s, ticks_s]), np.concatenate([sizes, firings.periodic_sizes[source]])
+
+
+def _firings(publishers: Publishers, rng: np.random.Generator) -> _Firings:
+    fires = publishers.rates / publishers.batches  # a second
+    alone = publishers.groups == ALONE
+    group = np.where(alone, len(publishers.group_names) + np.arange(len(publishers)), publishers.groups)
+    periodic = publishers.periodic
+    rates, sizes = _nested(fires[~periodic], publishers.batches[~periodic], group[~periodic])
+    phase = rng.random(len(publishers.group_names) + len(publishers))  # one draw a group: its members tick together
+    periods_s = 1.0 / fires[periodic]
+    return _Firings(rates, sizes, periods_s, phase[group[periodic]] * periods_s, publishers.batches[periodic])
+
+
+def _nested(fires: Floats, batches: Ints, group: Ints) -> tuple[Floats, Ints]:
+    """Poisson groups as independent streams: (firings/s, messages at once), one entry a size.
+
+    Members of a group fire at the instants of its fastest, the slower ones at a random part of them, nested. Thinned
+    so, a group is the sum of independent streams: its j fastest fire together, without the others, at the difference
+    of the rates of the j-th and the next.
+    """
+    order = np.lexsort((-fires, group))
+    fires, batches, group = fires[order], batches[order], group[order]
+    last = np.append(group[1:] != group[:-1], [True] * (len(group) > 0))
+    next_fires = np.where(last, 0.0, np.append(fires[1:], [0.0] * (len(fires) > 0)))
+    together = np.cumsum(batches)
+    start = np.flatnonzero(np.append([True] * (len(group) > 0), last[:-1]))
+    before = np.repeat(together[start] - batches[start], np.diff(np.append(start, len(group))))
+    sizes, stream = np.unique(together - before, return_inverse=True)
+    rates: Floats = np.bincount(stream, weights=fires - next_fires, minlength=len(sizes)).astype(np.float64)
+    return rates, sizes

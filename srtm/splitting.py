@@ -1,0 +1,87 @@
+"""Dividing what is whole: rates and bursts as micro-messages (multiples of 1e-6), split so that the parts sum to the
+whole exactly.
+
+Design section 5: r_l and b_l in proportion to the rate assigned; section 3: a share is (0, 0) or holds one token at
+least. Integers and fractions only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from srtm.errors import BadInput
+
+MICRO = 1_000_000
+LARGEST = 1e9  # msg/s, or messages: beyond it a float no longer holds micro-messages with room to spare
+
+
+def to_micro(value: float, field: str) -> int:
+    """``value`` (msg/s or messages) in micro-messages, to the nearest. Raises BadInput unless it is finite and within
+    0.000001 .. 1e9.
+    """
+    if not math.isfinite(value) or not 0 < value <= LARGEST:
+        raise BadInput(field, value, f"must be a number above 0 and at most {LARGEST:g}")
+    micro = round(value * MICRO)
+    if micro == 0:
+        raise BadInput(field, value, "must be at least 0.000001")
+    return micro
+
+
+def from_micro(micro: int) -> float:
+    """Msg/s or messages. ``to_micro`` gives exactly ``micro`` back."""
+    return micro / MICRO
+
+
+def split(total_micro: int, weights: Sequence[float], floor_micro: int = 0) -> list[int]:
+    """Parts of ``total_micro`` in proportion to ``weights``, by largest remainder; they sum to it exactly.
+
+    A part of weight 0 is 0; every other is at least ``floor_micro``, for which the others give up in proportion.
+    Raises BadInput when a weight is negative or not finite, when none is above 0, or when the floors do not fit.
+    """
+    if any(not math.isfinite(weight) or weight < 0 for weight in weights):
+        raise BadInput("weights", list(weights), "must be finite and not negative")
+    raised: set[int] = set()  # parts that the floor lifts
+    active = {index for index, weight in enumerate(weights) if weight > 0}
+    if not active:
+        raise BadInput("weights", list(weights), "at least one must be above 0")
+    if floor_micro * len(active) > total_micro:
+        raise BadInput(
+            "total",
+            from_micro(total_micro),
+            f"is too little for {len(active)} parts of at least {from_micro(floor_micro):g}",
+        )
+    exact = [Fraction(weight) for weight in weights]
+    while True:
+        parts = _by_largest_remainder(total_micro - floor_micro * len(raised), exact, sorted(active - raised))
+        short = {index for index, part in parts.items() if part < floor_micro}
+        if not short:
+            return [floor_micro if index in raised else parts.get(index, 0) for index in range(len(weights))]
+        raised |= short
+
+
+def _by_largest_remainder(total: int, weights: Sequence[Fraction], members: Sequence[int]) -> dict[int, int]:
+    whole = sum((weights[index] for index in members), Fraction(0))
+    quotas = {index: total * weights[index] / whole for index in members}
+    parts = {index: math.floor(quota) for index, quota in quotas.items()}
+    by_remainder = sorted(members, key=lambda index: (parts[index] - quotas[index], index))
+    for index in by_remainder[: total - sum(parts.values())]:
+        parts[index] += 1
+    return parts
+
+
+def split_bucket(rate_micro: int, burst_micro: int, assigned_rates: Sequence[float]) -> list[tuple[int, int]]:
+    """Sub-token buckets (r_l, b_l), micro, both in proportion to the rate assigned; sums exact.
+
+    Nothing assigned: (0, 0). Every other share holds at least one token. Raises BadInput when nothing is assigned at
+    all, or when the burst has fewer whole tokens than there are shares.
+    """
+    shares = sum(rate > 0 for rate in assigned_rates)
+    if shares * MICRO > burst_micro:
+        raise BadInput(
+            "burst", from_micro(burst_micro), f"cannot be split over {shares} brokers: every share needs one token"
+        )
+    rates = split(rate_micro, assigned_rates, floor_micro=1)
+    bursts = split(burst_micro, assigned_rates, floor_micro=MICRO)
+    return list(zip(rates, bursts, strict=True))

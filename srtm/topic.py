@@ -1,0 +1,178 @@
+"""A topic as its operator wants it, and the only ways to make one: ``parse_topic_toml``, ``parse_topic_json``,
+``parse_change``.
+
+A ``TopicSpec`` that exists is valid; every refusal is one ``BadInput`` that names field, value and rule. The shape is
+that of design section 11. Of the choices there, those that exist so far are accepted, and a refusal of another names
+them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator
+
+from srtm.errors import BadInput
+from srtm.publisher_blocks import ReadText, read_block, read_change
+from srtm.publishers import Publishers, PublisherSpec, join
+from srtm.schema import Schema, parsed
+from srtm.splitting import LARGEST, from_micro, to_micro
+
+__all__ = ["PublisherSpec", "Publishers", "Slo", "TopicSpec", "parse_change", "parse_topic_json", "parse_topic_toml"]
+
+PERCENTILES = (50, 90, 95, 99, 99.9)
+_NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")  # nsq's rule for topics and channels
+_LONGEST_NAME = 64
+
+Burst = float | Literal["auto"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slo:
+    """The promise: ``percentile`` per cent of the messages within ``latency_ms``, end to end."""
+
+    percentile: float  # of PERCENTILES
+    latency_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicSpec:
+    """``rate`` (r, msg/s, at least the publishers' load) and ``burst`` (b, messages, >= 1, or "auto":
+    ``srtm.sizing``) are multiples of 1e-6.
+    """
+
+    name: str
+    rate: float
+    burst: Burst
+    slo: Slo
+    publishers: Publishers
+    on_excess: Literal["delay", "reject"] = "delay"
+    mode: Literal["static"] = "static"
+    lease: Literal["keep"] = "keep"
+    placement: Literal["srtm", "lb"] = "srtm"
+    split: Literal["proportional"] = "proportional"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed and yet surely not meant."""
+        if self.burst == "auto" or self.publishers.largest_batch <= self.burst:
+            return ()
+        return (f"{self.publishers.who_batches_most()}: with a burst of {self.burst:g} some of them always wait",)
+
+    def to_json(self) -> dict[str, object]:
+        """What ``parse_topic_json`` makes this very spec of."""
+        return {
+            "name": self.name,
+            "rate": self.rate,
+            "burst": self.burst,
+            "on_excess": self.on_excess,
+            "mode": self.mode,
+            "lease": self.lease,
+            "placement": self.placement,
+            "split": self.split,
+            "slo": {"percentile": self.slo.percentile, "latency_ms": self.slo.latency_ms},
+            "publishers": [self.publishers.to_json()] if len(self.publishers) else [],
+        }
+
+
+def _topic_name(value: str) -> str:
+    if len(value) > _LONGEST_NAME or not _NAME.fullmatch(value):
+        raise ValueError(
+            f'must be 1 to {_LONGEST_NAME} of the characters . _ - A-Z a-z 0-9, and may end in "#ephemeral"'
+        )
+    return value
+
+
+def _percentile(value: float) -> float:
+    if value not in PERCENTILES:
+        raise ValueError(f"must be one of {', '.join(f'{known:g}' for known in PERCENTILES)}")
+    return value
+
+
+def _burst(value: object) -> Burst:
+    if value == "auto":
+        return "auto"
+    number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    if not 1 <= number <= LARGEST:  # false for NaN too
+        raise ValueError(f'must be a number of messages from 1 to {LARGEST:g}, or "auto"')
+    return number
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Slo(Schema):
+    percentile: Annotated[float, AfterValidator(_percentile)]
+    latency_ms: Positive
+
+
+class _Topic(Schema):
+    name: Annotated[str, AfterValidator(_topic_name)]
+    rate: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+    burst: Annotated[Burst, PlainValidator(_burst)]
+    on_excess: Literal["delay", "reject"] = "delay"
+    mode: Literal["static"] = "static"
+    lease: Literal["keep"] = "keep"
+    placement: Literal["srtm", "lb"] = "srtm"
+    split: Literal["proportional"] = "proportional"
+    slo: _Slo
+    publishers: list[Any] = Field(default_factory=list)
+
+
+def parse_topic_toml(path: Path) -> TopicSpec:
+    """The spec in a topic file; CSV paths are relative to it. Raises BadInput."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput("topic file", str(path), f"cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput("topic file", str(path), f"is not TOML: {error}") from error
+    return _parse(document, lambda name: (path.parent / name).read_text(encoding="utf-8"))
+
+
+def parse_topic_json(document: object) -> TopicSpec:
+    """The spec in a decoded JSON body, which names no files: lists are inlined as ``csv_text`` or given as columns.
+    Raises BadInput.
+    """
+    return _parse(document, None)
+
+
+def parse_change(spec: TopicSpec, body: object) -> TopicSpec:
+    """``spec`` with publishers added and removed: ``{"add": [...], "remove": [id, ...]}``. Raises BadInput; NotFound
+    for an id to remove that is unknown.
+    """
+    add, remove = read_change(body)
+    return _checked(replace(spec, publishers=spec.publishers.changed(add, remove)))
+
+
+def _parse(document: object, read_text: ReadText | None) -> TopicSpec:
+    topic = parsed(_Topic, document)
+    rows = [read_block(block, number, read_text) for number, block in enumerate(topic.publishers, start=1)]
+    spec = TopicSpec(
+        name=topic.name,
+        rate=from_micro(to_micro(topic.rate, "rate")),
+        burst="auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst")),
+        slo=Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms),
+        publishers=join(rows),
+        on_excess=topic.on_excess,
+        mode=topic.mode,
+        lease=topic.lease,
+        placement=topic.placement,
+        split=topic.split,
+    )
+    return _checked(spec)
+
+
+def _checked(spec: TopicSpec) -> TopicSpec:
+    load = spec.publishers.load
+    if load > spec.rate * (1 + 1e-9):  # a sum of floats is not exact
+        raise BadInput("rate", spec.rate, f"must be at least the publishers' rates, which sum to {load:.10g} msg/s")
+    if spec.on_excess == "reject" and spec.burst != "auto" and spec.publishers.largest_batch > spec.burst:
+        who = spec.publishers.who_batches_most()
+        raise BadInput("burst", spec.burst, f"must be at least the largest batch: {who}, always rejected otherwise")
+    return spec
