@@ -155,7 +155,10 @@ impl Engine {
         match &mut topic.limiter {
             Some(limiter) if limit.version < limiter.limit.version => return false,
             Some(limiter) => limiter.set(limit, now),
-            none => *none = Some(Box::new(Limiter::new(limit, self.config.trace_entries, now))),
+            none => {
+                *none = Some(Box::new(Limiter::new(limit, self.config.trace_entries, now)));
+                topic.generation += 1;
+            }
         }
         let waiting = topic.waiting();
         if let Some(limiter) = topic.limiter.as_mut().filter(|limiter| waiting > 0 && limiter.backlog.next_due().is_none()) {
@@ -171,7 +174,7 @@ impl Engine {
         let Some(key) = self.topic_key(name) else { return false };
         let Some(topic) = self.topics.get_mut(key) else { return false };
         topic.publishers = None;
-        topic.assignment_version += 1;
+        topic.generation += 1;
         let Some(limiter) = topic.limiter.take() else { return false };
         for mut message in limiter.backlog.into_waiting() {
             message.times.due = now;
@@ -190,6 +193,7 @@ impl Engine {
         }
         topic.publishers = Some(publishers.into_iter().map(String::into_boxed_str).collect());
         topic.assignment_version = version;
+        topic.generation += 1;
         topic.strangers.clear();
     }
 

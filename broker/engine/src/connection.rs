@@ -50,7 +50,7 @@ pub struct Published {
     pub topic: TopicKey,
     pub name: Box<str>,
     pub count: u64,
-    pub version: u64, // of the topic's publisher list that `declared` was read from
+    pub generation: u64, // of the topic when this was read
     pub declared: bool,
     pub trace_index: Option<u32>,
 }

@@ -465,8 +465,7 @@ impl Engine {
         let cached = conn.published_index(name);
         if let Some(index) = cached {
             let entry = &conn.published[index];
-            let fresh = |topic: &Topic| topic.assignment_version == entry.version && topic.limiter.is_some() == entry.trace_index.is_some();
-            if self.topics.get(entry.topic).is_some_and(fresh) {
+            if self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation) {
                 return index;
             }
         }
@@ -485,7 +484,7 @@ impl Engine {
         };
         let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.client_id()));
         let count = cached.map_or(0, |index| conn.published[index].count);
-        let entry = Published { topic: topic_key, name: name.into(), count, version: topic.assignment_version, declared, trace_index };
+        let entry = Published { topic: topic_key, name: name.into(), count, generation: topic.generation, declared, trace_index };
         if !declared
             && let Some(id) = client_id
             && topic.strangers.len() < MAX_STRANGERS

@@ -185,6 +185,7 @@ pub struct Topic {
     pub limiter: Option<Box<Limiter>>,
     pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: nobody said
     pub assignment_version: u64,
+    pub generation: u64,              // grows whenever what connections cache of the topic is no longer true
     pub strangers: HashSet<Box<str>>, // told since the last assignment
     pub armed: Armed,
     pub counters: Counters,
@@ -202,6 +203,7 @@ impl Topic {
             limiter: None,
             publishers: None,
             assignment_version: 0,
+            generation: 0,
             strangers: HashSet::new(),
             armed: Armed::default(),
             counters: Counters::default(),
