@@ -161,7 +161,7 @@ class Synchronizer:
 
     async def _take(self, answer: SyncAnswer) -> None:
         self._holder.check(answer)
-        news = not answer.unchanged or self._holder.version == 0
+        news = not answer.unchanged or self.last_sync_s is None  # the first answer is news even if there is no topic
         if news:
             await trio.to_thread.run_sync(save_state, self._directory, state_after(answer))
         self._holder.apply(answer)

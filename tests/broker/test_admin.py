@@ -1,0 +1,392 @@
+"""The broker's HTTP routes against a recording engine: nsqd's words for nsqd's routes, ours for ours; a refusal changes nothing."""
+
+import json
+
+import pytest
+
+from broker.admin import admin_handler
+from broker.admin_context import AdminContext
+from broker.config import EngineConfig
+from srtm.http_api import BodyTooLarge, HttpServer, Request
+from srtm.log import Log
+from tests.support.fake_engine import FakeEngine
+
+
+class Admin:
+    def __init__(self, **changes):
+        self.engine = FakeEngine()
+        self.managed = set()
+        self.changes = 0
+        self.health = "OK"
+        context = AdminContext(
+            **{
+                "engine": self.engine,
+                "settings": EngineConfig(max_msg_size=100, max_body_size=1000),
+                "name": "b1",
+                "incarnation": "1",
+                "hostname": "vm",
+                "broadcast_address": "127.0.0.1",
+                "tcp_port": 4150,
+                "http_port": 4151,
+                "token": None,
+                "is_managed": self.managed.__contains__,
+                "note_change": self.note_change,
+                "health": lambda: self.health,
+                **changes,
+            }
+        )
+        self.server = HttpServer(admin_handler(context), Log("b1"))
+
+    def note_change(self):
+        self.changes += 1
+
+    async def ask(self, method, target, body=b"", **headers):
+        async def read_body(limit_bytes):
+            if len(body) > limit_bytes:
+                raise BodyTooLarge(limit_bytes)
+            return body
+
+        path, _, query = target.partition("?")
+        return await self.server.respond(Request(method, path, query, tuple(headers.items()), read_body))
+
+    async def code(self, method, target, body=b""):
+        """Status and nsqd's error word."""
+        response = await self.ask(method, target, body)
+        return response.status, json.loads(response.body)["message"] if response.body.startswith(b"{") else ""
+
+    async def json(self, method, target, value=None):
+        response = await self.ask(method, target, b"" if value is None else json.dumps(value).encode())
+        return response.status, json.loads(response.body)
+
+
+@pytest.fixture
+def admin():
+    return Admin()
+
+
+# --- nsqd's routes
+
+
+async def test_ping_says_ok_or_why_not(admin):
+    response = await admin.ask("GET", "/ping")
+    assert (response.status, response.body) == (200, b"OK")
+    assert "X-NSQ-Content-Type" not in dict(response.headers)
+    admin.health = "NOK - disk full"
+    response = await admin.ask("GET", "/ping")
+    assert (response.status, response.body) == (500, b"NOK - disk full")
+
+
+async def test_info_is_nsqds(admin):
+    response = await admin.ask("GET", "/info")
+    assert dict(response.headers)["X-NSQ-Content-Type"] == "nsq; version=1.0"
+    info = json.loads(response.body)
+    assert info["version"] == "1.3.0"
+    assert (info["tcp_port"], info["http_port"], info["hostname"]) == (4150, 4151, "vm")
+    assert info["max_heartbeat_interval"] == 60_000_000_000
+    assert info["start_time"] == 1_700_000_000
+
+
+async def test_pub_hands_the_body_to_the_engine(admin):
+    response = await admin.ask("POST", "/pub?topic=t&defer=250", b"\x00hello\n")
+    assert (response.status, response.body) == (200, b"OK")
+    assert admin.engine.calls[0] == ("publish", "t", [b"\x00hello\n"], 250)
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "expected"),
+    [
+        ("/pub?topic=t", b"x" * 101, (413, "MSG_TOO_BIG")),
+        ("/pub", b"", (400, "MSG_EMPTY")),
+        ("/pub?topic=%zz", b"x", (400, "INVALID_REQUEST")),
+        ("/pub?a;b", b"x", (400, "INVALID_REQUEST")),
+        ("/pub", b"x", (400, "MISSING_ARG_TOPIC")),
+        ("/pub?topic=t$", b"x", (400, "INVALID_TOPIC")),
+        ("/pub?topic=" + "t" * 65, b"x", (400, "INVALID_TOPIC")),
+        ("/pub?topic=%23ephemeral", b"x", (400, "INVALID_TOPIC")),
+        ("/pub?topic=t&defer=soon", b"x", (400, "INVALID_DEFER")),
+        ("/pub?topic=t&defer=-1", b"x", (400, "INVALID_DEFER")),
+        ("/pub?topic=t&defer=3600001", b"x", (400, "INVALID_DEFER")),
+        ("/pub?topic=t&defer=%D9%A1", b"x", (400, "INVALID_DEFER")),
+        ("/mpub?topic=t", b"x" * 1001, (413, "BODY_TOO_BIG")),
+        ("/mpub?topic=t", b"ok\n" + b"x" * 101, (413, "MSG_TOO_BIG")),
+        ("/mpub?topic=t&binary=true", b"\0\0\0", (413, "BAD_BODY")),
+        ("/mpub?topic=t&binary=true", b"\0\0\0\0", (413, "BAD_BODY")),
+        ("/mpub?topic=t&binary=true", b"\xff\xff\xff\xff", (413, "BAD_BODY")),
+        ("/mpub?topic=t&binary=true", b"\0\0\0\2\0\0\0\1a", (413, "BAD_MESSAGE")),
+        ("/mpub?topic=t&binary=true", b"\0\0\0\1\0\0\0\0", (413, "BAD_MESSAGE")),
+        ("/mpub?topic=t&binary=true", b"\0\0\0\1\xff\xff\xff\xffa", (413, "BAD_MESSAGE")),
+        ("/mpub?topic=t&binary=", b"a\nb", (413, "BAD_BODY")),  # an empty value means binary
+        ("/mpub", b"a", (400, "MISSING_ARG_TOPIC")),
+    ],
+)
+async def test_bad_publishes_are_refused_in_nsqds_words(admin, target, body, expected):
+    assert await admin.code("POST", target, body) == expected
+    assert admin.engine.calls == []
+
+
+async def test_mpub_text_is_a_message_a_line(admin):
+    assert (await admin.ask("POST", "/mpub?topic=t", b"a\n\nb\r\nc")).body == b"OK"
+    assert admin.engine.calls[0] == ("publish", "t", [b"a", b"b\r", b"c"], 0)
+
+
+async def test_an_empty_text_mpub_is_ok_and_makes_the_topic(admin):
+    assert (await admin.ask("POST", "/mpub?topic=t&binary=false")).body == b"OK"
+    assert admin.engine.calls == [("create_topic", "t")]
+
+
+async def test_mpub_binary_takes_what_it_counts(admin):
+    body = b"\0\0\0\2\0\0\0\1a\0\0\0\2b\nrest"
+    assert (await admin.ask("POST", "/mpub?topic=t&binary=1", body)).body == b"OK"
+    assert admin.engine.calls[0] == ("publish", "t", [b"a", b"b\n"], 0)
+
+
+async def test_a_rate_limited_publish_says_when_to_try_again(admin):
+    admin.engine.publish_answer = ("rate_limited", 1234.5)
+    response = await admin.ask("POST", "/pub?topic=t", b"x")
+    assert (response.status, response.body) == (429, b'{"message":"RATE_LIMITED"}')
+    assert dict(response.headers)["Retry-After"] == "2"
+    assert dict(response.headers)["X-SRTM-Retry-After-Ms"] == "1234.500"
+
+
+async def test_a_publish_that_fails_says_why(admin):
+    admin.engine.publish_answer = ("broker b1 has not synced with the distributor yet", 0.0)
+    assert await admin.code("POST", "/pub?topic=t", b"x") == (503, "broker b1 has not synced with the distributor yet")
+
+
+async def test_topics_are_created_paused_emptied_and_deleted(admin):
+    for verb in ("create", "create", "pause", "unpause", "empty", "delete"):
+        response = await admin.ask("POST", f"/topic/{verb}?topic=t")
+        assert (response.status, response.body) == (200, b"")
+    assert await admin.code("POST", "/topic/delete?topic=t") == (404, "TOPIC_NOT_FOUND")
+    assert ("pause_topic", "t", True) in admin.engine.calls
+    assert ("pause_topic", "t", False) in admin.engine.calls
+    assert admin.changes > 0  # a pause reaches the metadata file although the engine has no event for it
+
+
+async def test_channels_need_their_topic(admin):
+    target = "/channel/{}?topic=t&channel=c"
+    assert await admin.code("POST", target.format("create")) == (404, "TOPIC_NOT_FOUND")
+    admin.engine.create_topic("t")
+    assert await admin.code("POST", target.format("pause")) == (404, "CHANNEL_NOT_FOUND")
+    for verb in ("create", "pause", "unpause", "empty", "delete"):
+        assert (await admin.ask("POST", target.format(verb))).status == 200
+    assert admin.engine.topics["t"].channels == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("/topic/create", "MISSING_ARG_TOPIC"),
+        ("/topic/create?topic=%20", "INVALID_TOPIC"),
+        ("/channel/create?channel=c", "MISSING_ARG_TOPIC"),
+        ("/channel/create?topic=t", "MISSING_ARG_CHANNEL"),
+        ("/channel/create?topic=!&channel=c", "INVALID_ARG_TOPIC"),
+        ("/channel/pause?topic=t&channel=!", "INVALID_ARG_CHANNEL"),
+    ],
+)
+async def test_bad_names_are_refused(admin, target, code):
+    assert await admin.code("POST", target) == (400, code)
+    assert admin.engine.calls == []
+
+
+async def test_a_managed_topic_cannot_be_deleted_behind_the_distributors_back(admin):
+    admin.engine.create_topic("t")
+    admin.managed.add("t")
+    assert await admin.code("POST", "/topic/delete?topic=t") == (409, "TOPIC_MANAGED")
+    assert "t" in admin.engine.topics
+
+
+async def test_nsqds_routes_refuse_in_nsqds_words(admin):
+    assert await admin.code("GET", "/put") == (404, "NOT_FOUND")
+    response = await admin.ask("GET", "/pub")
+    assert (response.status, response.body) == (405, b'{"message":"METHOD_NOT_ALLOWED"}')
+    assert dict(response.headers)["Allow"] == "OPTIONS, POST"
+    assert dict(response.headers)["X-NSQ-Content-Type"] == "nsq; version=1.0"
+    assert await admin.code("GET", "/%zz") == (400, "INVALID_REQUEST")
+
+
+async def test_a_token_is_asked_for_in_both_kinds_of_routes():
+    admin = Admin(token="s3cret")
+    assert (await admin.ask("GET", "/ping")).status == 200
+    assert await admin.code("POST", "/pub?topic=t", b"x") == (401, "UNAUTHORIZED")
+    assert (await admin.json("GET", "/v1/topics/t/bucket"))[0] == 401
+    assert (await admin.ask("POST", "/pub?topic=t", b"x", authorization="Bearer s3cret")).status == 200
+
+
+# --- stats
+
+
+async def test_stats_json_has_nsqds_shape(admin):
+    admin.engine.create_topic("b")
+    admin.engine.create_topic("a")
+    admin.engine.create_channel("a", "c")
+    _, stats = await admin.json("GET", "/stats?format=json")
+    assert list(stats) == ["version", "health", "start_time", "topics", "memory", "producers"]
+    assert [topic["topic_name"] for topic in stats["topics"]] == ["a", "b"]
+    (channel,) = stats["topics"][0]["channels"]
+    assert channel["clients"] == []
+    assert channel["e2e_processing_latency"] == {"count": 0, "percentiles": None}
+    assert stats["producers"] is None
+
+
+async def test_stats_filters(admin):
+    for topic in ("a", "b"):
+        admin.engine.create_topic(topic)
+    admin.engine.create_channel("a", "c")
+    _, stats = await admin.json("GET", "/stats?format=json&topic=nowhere&include_mem=false&include_clients=0")
+    assert stats["topics"] is None
+    assert "memory" not in stats
+    _, stats = await admin.json("GET", "/stats?format=json&channel=c&include_clients=false")
+    assert [topic["topic_name"] for topic in stats["topics"]] == ["a"]
+    assert stats["topics"][0]["channels"][0]["clients"] is None
+
+
+async def test_stats_text_is_the_default_and_marks_what_is_paused(admin):
+    admin.engine.create_topic("t")
+    admin.engine.pause_topic("t", True)
+    response = await admin.ask("GET", "/stats?format=xml")
+    assert response.content_type.startswith("text/plain")
+    assert b"*P [t  " in response.body
+
+
+# --- ours
+
+
+async def test_a_bucket_is_put_shown_changed_and_removed(admin):
+    status, shown = await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 0.5, "burst": 2.5, "on_excess": "reject"})
+    assert status == 200
+    assert (shown["rate"], shown["burst"], shown["on_excess"], shown["managed"]) == (0.5, 2.5, "reject", False)
+    assert (shown["max_backlog"], shown["max_backlog_bytes"], shown["version"]) == (1_000_000, 1 << 30, 0)
+    assert admin.engine.calls[-1] == ("set_bucket", "t", 500_000, 2_500_000, 0, True)
+    status, shown = await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1, "max_backlog": 0})
+    assert (status, shown["max_backlog"], shown["fill"]) == (200, 0, 1.0)
+    assert admin.engine.calls[-1][-1] is False  # only a bucket that was not there starts full
+    assert (await admin.json("GET", "/v1/topics/t/bucket"))[1] == shown
+    assert set(shown["latency"]) == {"access", "processing", "consumer_wait", "total"}
+    assert set(shown["latency"]["access"]["last_60s"]) == {"count", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"}
+    assert (await admin.ask("DELETE", "/v1/topics/t/bucket")).status == 200
+    assert (await admin.ask("DELETE", "/v1/topics/t/bucket")).status == 404
+    assert (await admin.ask("GET", "/v1/topics/t/bucket")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ({"rate": 0, "burst": 1}, "rate"),
+        ({"rate": -5, "burst": 1}, "rate"),
+        ({"rate": 1e-7, "burst": 1}, "rate"),
+        ({"rate": 1e10, "burst": 1}, "rate"),
+        ({"rate": "fast", "burst": 1}, "rate"),
+        ({"rate": True, "burst": 1}, "rate"),
+        ({"rate": None, "burst": 1}, "rate"),
+        ({"burst": 1}, "rate"),
+        ({"rate": 1}, "burst"),
+        ({"rate": 1, "burst": 0.999}, "burst"),
+        ({"rate": 1, "burst": 1, "on_excess": "drop"}, "on_excess"),
+        ({"rate": 1, "burst": 1, "on_excess": ["delay"]}, "on_excess"),
+        ({"rate": 1, "burst": 1, "max_backlog": -1}, "max_backlog"),
+        ({"rate": 1, "burst": 1, "max_backlog": 1.5}, "max_backlog"),
+        ({"rate": 1, "burst": 1, "max_backlog_bytes": True}, "max_backlog_bytes"),
+        ({"rate": 1, "burst": 1, "bust": 2}, "bust"),
+        ([1, 2], "body"),
+        ("rate", "body"),
+    ],
+)
+async def test_a_bad_bucket_is_refused_naming_field_value_and_rule(admin, value, field):
+    status, refusal = await admin.json("PUT", "/v1/topics/t/bucket", value)
+    assert status == 400
+    assert refusal["field"] == field
+    assert refusal["rule"]
+    if field in value and not isinstance(value, str):
+        assert refusal["value"] == value[field]
+    assert admin.engine.calls == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"rate": NaN, "burst": 1}', b"\xff", b'{"rate": 1e999, "burst": 1}'])
+async def test_a_body_that_is_no_json_is_refused(admin, body):
+    response = await admin.ask("PUT", "/v1/topics/t/bucket", body)
+    assert response.status == 400
+    assert admin.engine.calls == []
+
+
+async def test_bad_topic_names_are_refused_in_our_routes(admin):
+    status, refusal = await admin.json("PUT", "/v1/topics/t$/bucket", {"rate": 1, "burst": 1})
+    assert (status, refusal["field"], refusal["value"]) == (400, "topic", "t$")
+
+
+async def test_a_managed_bucket_is_shown_but_not_changed(admin):
+    admin.engine.set_bucket("t", 1_000_000, 1_000_000, False, 1, 1, 5, True)
+    admin.managed.add("t")
+    before = list(admin.engine.calls)
+    status, shown = await admin.json("GET", "/v1/topics/t/bucket")
+    assert (status, shown["managed"], shown["version"]) == (200, True, 5)
+    for method in ("PUT", "DELETE"):
+        status, refusal = await admin.json(method, "/v1/topics/t/bucket", {"rate": 9, "burst": 9})
+        assert (status, refusal["title"], refusal["value"]) == (409, "conflict", "t")
+    assert admin.engine.calls == before
+
+
+async def test_the_trace_is_columnar(admin):
+    admin.engine.set_bucket("t", 1_000_000, 1_000_000, False, 1, 1, 5, True)
+    assert (await admin.json("GET", "/v1/topics/t/trace"))[1] == {
+        "publishers": ["a", "b"],
+        "publisher": [0, 1],
+        "arrival_ns": [10, 10],
+        "due_ns": [20, 20],
+        "released_ns": [30, 30],
+        "sent_ns": [0, 0],
+        "share_version": [7, 7],
+    }
+    assert (await admin.json("GET", "/v1/topics/nowhere/trace"))[0] == 404
+
+
+async def test_our_routes_refuse_with_problem_json(admin):
+    for method, path, status in (("GET", "/v1/nothing", 404), ("POST", "/v1/topics/t/bucket", 405)):
+        response = await admin.ask(method, path)
+        assert (response.status, response.content_type) == (status, "application/problem+json")
+    assert dict(response.headers)["Allow"] == "DELETE, GET, OPTIONS, PUT"
+    assert (await admin.json("GET", "/v1/topics/t/bucket?format=xml"))[1]["field"] == "format"
+
+
+async def test_the_raw_histograms_are_read_back_by_the_hdr_library(admin, tmp_path):
+    from hdrh.histogram import HdrHistogram
+    from hdrh.log import HistogramLogReader
+
+    recorded = HdrHistogram(1, 60_000_000_000, 3)
+    for value_ns in (1_000, 2_000_000):
+        recorded.record_value(value_ns)
+    admin.engine.create_topic("t")
+    admin.engine.histogram = lambda _topic, kind, window: recorded.encode() if kind != "total" else None
+    response = await admin.ask("GET", "/v1/topics/t/bucket?format=hlog")
+    (tmp_path / "t.hlog").write_bytes(response.body)
+    reader = HistogramLogReader(str(tmp_path / "t.hlog"), recorded)
+    tags = []
+    while (histogram := reader.get_next_interval_histogram()) is not None:
+        tags.append(histogram.get_tag())
+        assert histogram.get_total_count() == 2
+        assert histogram.get_start_time_stamp() >= 1_700_000_000_000
+    reader.close()
+    assert tags == [f"{k}.{w}" for k in ("access", "processing", "consumer_wait") for w in ("since_start", "last_60s")]
+
+
+async def test_healthz_tells_whether_publishes_are_taken(admin):
+    admin.engine.set_accepting(False, "starting")
+    status, health = await admin.json("GET", "/healthz")
+    assert (status, health["status"], health["accepting"], health["name"]) == (200, "ok", False, "b1")
+    admin.health = "NOK - disk full"
+    assert (await admin.json("GET", "/healthz"))[0] == 503
+
+
+async def test_metrics_are_prometheus_text(admin):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    admin.engine.set_bucket("t", 1_500_000, 3_000_000, False, 1, 1, 5, True)
+    admin.engine.create_channel("t", "c")
+    response = await admin.ask("GET", "/metrics")
+    families = {family.name: family for family in text_string_to_metric_families(response.body.decode())}
+    (rate,) = families["srtm_bucket_rate"].samples
+    assert (rate.labels, rate.value) == ({"topic": "t"}, 1.5)
+    (depth,) = families["srtm_channel_depth"].samples
+    assert depth.labels == {"topic": "t", "channel": "c"}
+    assert families["srtm_topic_received"].type == "counter"
+    assert len(families["srtm_topic_latency_seconds"].samples) == 4 * 5

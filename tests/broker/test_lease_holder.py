@@ -1,0 +1,159 @@
+"""What may never happen with a share: an older one taken, tokens minted, a limited topic that flows without its limit."""
+
+import pytest
+
+from broker.lease_holder import LeaseHolder
+from srtm.control import DesiredTopic, Share, SyncAnswer
+from srtm.errors import PeerError
+from tests.support.fake_engine import FakeEngine
+
+
+def desired(name="t", version=1, rate=10.0, burst=5.0, full=False, **changes):
+    share = Share(version=version, rate=rate, burst=burst, full=full, lease_s=changes.pop("lease_s", None))
+    return DesiredTopic(topic=name, share=share, **changes)
+
+
+def answer(version, *topics):
+    return SyncAnswer(version=version, topics=list(topics))
+
+
+def bucket_calls(engine):
+    return [call for call in engine.calls if call[0] == "set_bucket"]
+
+
+@pytest.fixture
+def engine():
+    return FakeEngine()
+
+
+@pytest.fixture
+def holder(engine):
+    return LeaseHolder(engine)
+
+
+def test_a_first_grant_makes_a_full_bucket_and_is_acknowledged(holder, engine):
+    holder.apply(answer(7, desired(version=3, rate=0.5, full=True, publishers=["p"], assignment_version=4)))
+    assert bucket_calls(engine) == [("set_bucket", "t", 500_000, 5_000_000, 3, True)]
+    assert ("set_publishers", "t", ["p"], 4) in engine.calls
+    assert holder.applied == {"t": 3}
+    assert holder.version == 7
+
+
+def test_a_share_that_is_not_a_first_grant_starts_empty(holder, engine):
+    holder.apply(answer(1, desired(full=False)))
+    assert engine.topics["t"].bucket["fill"] == 0.0
+
+
+def test_a_bucket_set_by_hand_is_taken_over_without_refilling_it(holder, engine):
+    engine.set_bucket("t", 1, 9_000_000, False, 1, 1, 0, False)
+    holder.apply(answer(1, desired(full=True)))
+    assert bucket_calls(engine)[-1][-1] is False
+
+
+def test_no_share_here_is_a_bucket_of_nothing_not_an_unlimited_topic(holder, engine):
+    holder.apply(answer(1, desired(version=2, rate=0.0, burst=0.0)))
+    assert bucket_calls(engine) == [("set_bucket", "t", 0, 0, 2, False)]
+    assert holder.applied == {"t": 2}
+
+
+def test_an_older_share_is_passed_over(holder, engine):
+    holder.apply(answer(1, desired(version=5)))
+    holder.apply(answer(2, desired(version=4, rate=99.0)))
+    assert holder.applied == {"t": 5}
+    assert len(bucket_calls(engine)) == 1
+
+
+def test_an_older_desired_state_is_refused_and_changes_nothing(holder, engine):
+    holder.apply(answer(9, desired()))
+    before = list(engine.calls)
+    with pytest.raises(PeerError, match="older"):
+        holder.apply(answer(8))
+    assert engine.calls == before
+    assert holder.is_managed("t")
+
+
+def test_a_timed_lease_is_refused_before_anything_is_applied(holder, engine):
+    with pytest.raises(PeerError, match="timed lease"):
+        holder.apply(answer(1, desired("a"), desired("b", lease_s=15.0)))
+    assert engine.calls == []
+
+
+def test_the_same_state_again_touches_nothing(holder, engine):
+    holder.apply(answer(1, desired(channels=["c"])))
+    before = list(engine.calls)
+    holder.apply(answer(2, desired(channels=["c"])))
+    assert engine.calls == before
+    assert holder.version == 2
+
+
+def test_new_publishers_alone_leave_the_bucket_alone(holder, engine):
+    holder.apply(answer(1, desired(publishers=["a"], assignment_version=1)))
+    holder.apply(answer(2, desired(publishers=["a", "b"], assignment_version=2)))
+    assert len(bucket_calls(engine)) == 1
+    assert engine.topics["t"].publishers == ["a", "b"]
+
+
+def test_a_change_of_what_happens_on_excess_goes_through_under_the_same_share_version(holder, engine):
+    holder.apply(answer(1, desired()))
+    holder.apply(answer(2, desired(on_excess="reject")))
+    assert engine.topics["t"].bucket["reject"] is True
+
+
+def test_a_topic_no_longer_named_loses_its_limit_and_its_acknowledgement(holder, engine):
+    holder.apply(answer(1, desired("a"), desired("b")))
+    holder.apply(answer(2, desired("b")))
+    assert ("clear_bucket", "a") in engine.calls
+    assert holder.applied == {"b": 1}
+    assert not holder.is_managed("a")
+
+
+def test_unchanged_keeps_everything(holder, engine):
+    holder.apply(answer(3, desired()))
+    holder.apply(SyncAnswer(version=3, unchanged=True))
+    assert holder.applied == {"t": 1}
+
+
+def test_the_bucket_is_there_before_the_channels_and_ephemeral_channels_are_not_made(holder, engine):
+    holder.apply(answer(1, desired(channels=["c", "tail#ephemeral"])))
+    kinds = [call[0] for call in engine.calls]
+    assert kinds.index("set_bucket") < kinds.index("create_channel")
+    assert engine.topics["t"].channels == {"c": False}
+
+
+def test_a_new_incarnation_holds_what_it_remembers_without_tokens_and_acknowledges_nothing(holder, engine):
+    holder.hold([desired(version=8, rate=100.0, on_excess="reject", channels=["c"])])
+    assert bucket_calls(engine) == [("set_bucket", "t", 0, 0, 0, False)]
+    assert engine.topics["t"].bucket["reject"] is True
+    assert engine.topics["t"].publishers is None  # nobody is a stranger before the assignment is known
+    assert holder.applied == {}
+    assert holder.is_managed("t")
+
+
+def test_the_share_given_back_after_a_restart_starts_empty_even_if_called_a_first_grant(holder, engine):
+    holder.hold([desired(version=8)])
+    holder.apply(answer(1, desired(version=8, full=True)))
+    assert bucket_calls(engine)[-1] == ("set_bucket", "t", 10_000_000, 5_000_000, 8, False)
+    assert holder.applied == {"t": 8}
+
+
+def test_held_topics_that_the_distributor_no_longer_names_flow_again(holder, engine):
+    holder.hold([desired()])
+    holder.apply(SyncAnswer(version=0, unchanged=True))
+    assert ("clear_bucket", "t") in engine.calls
+
+
+def test_a_managed_topic_that_the_engine_dropped_comes_back_limited_and_empty(holder, engine):
+    holder.apply(answer(1, desired(full=True)))
+    engine.delete_topic("t")
+    holder.renew("t")
+    assert engine.topics["t"].bucket["fill"] == 0.0
+    holder.renew("other")
+    assert "other" not in engine.topics
+
+
+def test_a_share_that_the_engine_refuses_is_an_error_not_an_acknowledgement(holder, engine):
+    engine.set_bucket("t", 1, 1_000_000, False, 1, 1, 99, False)
+    with pytest.raises(PeerError, match="older"):
+        holder.apply(answer(1, desired(version=1)))
+    assert holder.applied == {}
+    assert holder.version == 0

@@ -1,0 +1,257 @@
+"""Registration with nsqlookupd, against a scripted nsqlookupd on memory streams."""
+
+import json
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+
+from broker import snapshot
+from broker.lookup import (
+    PING_PERIOD_S,
+    AnswerReader,
+    Identity,
+    LookupClient,
+    Registration,
+    encode_changes,
+    fetch_channels,
+    known_channels,
+    registrations,
+)
+from srtm.errors import PeerError
+from srtm.http_api import HttpServer, json_response
+from srtm.http_client import HttpClient
+from srtm.log import Log
+from tests.support.fake_engine import FakeEngine
+
+IDENTITY = Identity(broadcast_address="h", hostname="vm", http_port=4151, tcp_port=4150, version="1.3.0")
+GREETING = {"tcp_port": 4160, "http_port": 4161, "version": "1.3.0", "broadcast_address": "lookup", "hostname": "l"}
+
+
+class FakeLookupd:
+    """Answers like nsqlookupd and writes down what it was told, one list a connection."""
+
+    def __init__(self, nursery):
+        self.nursery = nursery
+        self.told = []
+        self.streams = []
+        self.greeting = json.dumps(GREETING).encode()
+        self.answer = b"OK"
+
+    async def connect(self):
+        near, far = memory_stream_pair()
+        self.streams.append(far)
+        self.nursery.start_soon(self.serve, far)
+        return near
+
+    async def serve(self, stream):
+        commands = []
+        self.told.append(commands)
+        reader = bytearray()
+
+        async def read(until):
+            while not until():
+                data = await stream.receive_some()
+                if not data:
+                    return False
+                reader.extend(data)
+            return True
+
+        try:
+            if not await read(lambda: len(reader) >= 4):
+                return
+            assert reader[:4] == b"  V1"
+            del reader[:4]
+            while await read(lambda: b"\n" in reader):
+                line, _, rest = bytes(reader).partition(b"\n")
+                reader[:] = rest
+                if line == b"IDENTIFY":
+                    await read(lambda: len(reader) >= 4 and len(reader) >= 4 + int.from_bytes(reader[:4], "big"))
+                    commands.append(json.loads(reader[4:]))
+                    reader.clear()
+                    answer = self.greeting
+                else:
+                    commands.append(line.decode())
+                    answer = self.answer
+                await stream.send_all(len(answer).to_bytes(4, "big") + answer)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+
+
+class Rig:
+    def __init__(self, nursery):
+        self.lookupd = FakeLookupd(nursery)
+        self.wanted = {Registration("t"), Registration("t", "c")}
+        self.lines = []
+        self.client = LookupClient(
+            "l:4160", IDENTITY, lambda: self.wanted, Log("b1", self.lines.append), self.lookupd.connect
+        )
+        nursery.start_soon(self.client.run)
+
+    @property
+    def told(self):
+        return self.lookupd.told
+
+
+@pytest.fixture
+async def rig(nursery):
+    return Rig(nursery)
+
+
+async def test_it_introduces_itself_and_registers_everything(rig, mock_clock):
+    await wait_all_tasks_blocked()
+    identity, *commands = rig.told[0]
+    assert identity == {
+        "broadcast_address": "h",
+        "hostname": "vm",
+        "http_port": 4151,
+        "tcp_port": 4150,
+        "version": "1.3.0",
+        "topology_region": "",
+        "topology_zone": "",
+    }
+    assert commands == ["REGISTER t", "REGISTER t c"]
+    assert rig.client.http_url == "http://lookup:4161"
+
+
+async def test_changes_are_told_at_once(rig, mock_clock):
+    await wait_all_tasks_blocked()
+    rig.wanted = {Registration("u", "d"), Registration("u")}
+    rig.client.changed.set()
+    await wait_all_tasks_blocked()
+    assert rig.told[0][3:] == ["UNREGISTER t c", "UNREGISTER t", "REGISTER u", "REGISTER u d"]
+
+
+async def test_it_pings_every_15_seconds(rig, autojump_clock):
+    await trio.sleep(3.5 * PING_PERIOD_S)
+    assert rig.told[0][3:] == ["PING"] * 3
+
+
+async def test_a_lost_connection_is_made_again_and_everything_told_anew(rig, autojump_clock):
+    await trio.sleep(1)
+    await rig.lookupd.streams[0].aclose()
+    await trio.sleep(PING_PERIOD_S + 1)
+    assert rig.told[1][1:] == ["REGISTER t", "REGISTER t c"]
+    assert sum("nsqlookupd lost" in line for line in rig.lines) == 1
+
+
+async def test_while_it_is_away_its_address_is_not_asked_for_channels(rig, autojump_clock):
+    await trio.sleep(1)
+    rig.lookupd.greeting = b"E_INVALID go away"
+    await rig.lookupd.streams[0].aclose()
+    await trio.sleep(3 * PING_PERIOD_S)
+    assert rig.client.http_url is None
+    assert any("E_INVALID go away" in line for line in rig.lines)
+
+
+async def test_a_refused_command_closes_and_starts_over(rig, autojump_clock):
+    await trio.sleep(1)
+    rig.lookupd.answer = b"E_BAD_TOPIC u"
+    rig.wanted |= {Registration("u")}
+    rig.client.changed.set()
+    await trio.sleep(0.01)
+    rig.lookupd.answer = b"OK"
+    await trio.sleep(5)
+    assert rig.told[1][1:] == ["REGISTER t", "REGISTER t c", "REGISTER u"]
+
+
+async def test_a_nsqlookupd_that_does_not_answer_is_left_after_a_second(nursery, autojump_clock):
+    opened = []
+
+    async def connect():
+        near, far = memory_stream_pair()
+        opened.append((trio.current_time(), far))
+        return near
+
+    client = LookupClient("l:1", IDENTITY, set, Log("b1", lambda _line: None), connect)
+    nursery.start_soon(client.run)
+    await trio.sleep(60)
+    gaps = [later - earlier for (earlier, _), (later, _) in zip(opened, opened[1:], strict=False)]
+    assert all(gap > 1.0 for gap in gaps)
+    assert len(opened) > 3
+
+
+def test_registrations_are_topics_and_channels():
+    engine = FakeEngine()
+    engine.create_topic("quiet")
+    engine.create_topic("t")
+    engine.create_channel("t", "c")
+    assert registrations(snapshot.take(engine)) == {Registration("quiet"), Registration("t"), Registration("t", "c")}
+
+
+names = st.builds(Registration, st.sampled_from("abc"), st.sampled_from(["", "x", "y"]))
+
+
+@given(st.sets(names), st.sets(names))
+def test_the_commands_lead_from_what_was_told_to_what_is_wanted(told, wanted):
+    state = set(told)
+    for command, entry in encode_changes(told, wanted):
+        assert command.startswith(b"REGISTER") == (entry not in state)
+        state ^= {entry}
+    assert state == wanted
+
+
+@given(st.lists(st.binary(max_size=20)), st.data())
+def test_answers_are_the_same_however_the_bytes_are_split(answers, data):
+    stream = b"".join(len(answer).to_bytes(4, "big") + answer for answer in answers)
+    reader, found = AnswerReader(), []
+    while stream:
+        cut = data.draw(st.integers(1, len(stream)))
+        found += reader.feed(stream[:cut])
+        stream = stream[cut:]
+    assert found == answers
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"HTTP"])
+def test_an_answer_of_absurd_size_is_refused(size):
+    with pytest.raises(PeerError):
+        AnswerReader().feed(size)
+
+
+def channel_server(nursery, answer):
+    server = HttpServer(answer, Log("l"))
+
+    async def connect():
+        near, far = memory_stream_pair()
+        nursery.start_soon(server.serve_connection, far)
+        return near
+
+    return HttpClient("http://l:1", connect=connect)
+
+
+async def test_channels_are_fetched_without_the_ephemeral_ones(nursery):
+    asked = []
+
+    async def answer(request):
+        asked.append((request.path, request.arguments()))
+        return json_response({"channels": ["c", "d#ephemeral"]})
+
+    assert await fetch_channels(channel_server(nursery, answer), "t#ephemeral", 1.0) == ["c"]
+    assert asked == [("/channels", {"topic": "t#ephemeral"})]
+
+
+@pytest.mark.parametrize(("status", "value"), [(500, {}), (200, {"channels": "c"}), (200, [])])
+async def test_an_answer_that_makes_no_sense_is_a_peer_error(nursery, status, value):
+    async def answer(_request):
+        return json_response(value, status)
+
+    with pytest.raises(PeerError):
+        await fetch_channels(channel_server(nursery, answer), "t", 1.0)
+
+
+async def test_a_topic_unknown_there_has_no_channels(nursery):
+    async def answer(_request):
+        return json_response({}, 404)
+
+    assert await fetch_channels(channel_server(nursery, answer), "t", 1.0) == []
+
+
+async def test_one_that_cannot_be_asked_does_not_spoil_the_others():
+    lines = []
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")  # bound only to know a port where nobody answers
+    port = listeners[0].socket.getsockname()[1]
+    await listeners[0].aclose()
+    assert await known_channels("t", [f"http://127.0.0.1:{port}"], None, 1.0, Log("b", lines.append)) == []
+    assert "channels of a new topic not learned topic=t" in lines[0]

@@ -1,0 +1,254 @@
+"""The loop to the distributor on a mock clock: when it asks, whom it asks, what it does with the answer, what survives a crash."""
+
+import msgspec
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from broker.lease_holder import LeaseHolder
+from broker.sync import PERIOD_S, SyncState, Synchronizer, load_state, read_answer, save_state
+from srtm.control import DesiredTopic, Move, Share, SyncAnswer, SyncRequest
+from srtm.errors import BadInput, PeerError, Unavailable
+from srtm.log import Log
+from tests.support.fake_engine import FakeEngine
+
+TOPIC = DesiredTopic(topic="t", share=Share(version=3, rate=10.0, burst=2.0, full=True), publishers=["p"], channels=["c"])
+
+
+class FakeDistributor:
+    """Holds one desired state; holds answers back as the real one does. ``down``: what it fails with."""
+
+    def __init__(self, base_url="http://d1:4190", version=0, topics=()):
+        self.base_url = base_url
+        self.version = version
+        self.topics = list(topics)
+        self.moves = []
+        self.down = None
+        self.requests = []  # (time, SyncRequest)
+        self.targets = set()
+        self.changed = trio.Event()
+        self.holds_back = True
+
+    def change(self, version, *topics):
+        self.version, self.topics = version, list(topics)
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def request(self, method, target, body=b"", *, timeout_s):
+        asked = msgspec.json.decode(body, type=SyncRequest)
+        self.targets.add((method, target))
+        self.requests.append((trio.current_time(), asked))
+        assert timeout_s > asked.wait_s
+        await trio.lowlevel.checkpoint()
+        if self.down is not None:
+            raise self.down
+        if asked.have_version == self.version and self.holds_back:
+            with trio.move_on_after(asked.wait_s):
+                await self.changed.wait()
+        moves, self.moves = self.moves, []
+        if asked.have_version == self.version:
+            return 200, msgspec.json.encode(SyncAnswer(version=self.version, unchanged=True, moves=moves))
+        return 200, msgspec.json.encode(SyncAnswer(version=self.version, topics=self.topics, moves=moves))
+
+
+class Rig:
+    def __init__(self, directory, *distributors):
+        self.engine = FakeEngine()
+        self.holder = LeaseHolder(self.engine)
+        self.distributors = distributors
+        self.lines = []
+        about = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)
+        self.sync = Synchronizer(
+            "b1", about, self.engine, self.holder, distributors, directory, Log("b1", self.lines.append)
+        )
+
+    @property
+    def requests(self):
+        return self.distributors[0].requests
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path, FakeDistributor(version=1, topics=[TOPIC]))
+
+
+async def settle():
+    """Until nothing moves, the thread that writes the state included."""
+    with trio.fail_after(5):
+        while True:
+            await wait_all_tasks_blocked()
+            if trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0:
+                await wait_all_tasks_blocked()
+                return
+            await trio.lowlevel.checkpoint()
+
+
+async def test_the_first_sync_is_at_once_and_its_answer_is_acknowledged_at_once(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    first, acknowledgement, waiting = (asked for _, asked in rig.requests)
+    assert (first.have_version, first.applied, first.wait_s, first.mcap) == (0, {}, 0.0, 5.0)
+    assert (acknowledgement.have_version, acknowledgement.applied, acknowledgement.wait_s) == (1, {"t": 3}, 0.0)
+    assert waiting.wait_s == PERIOD_S
+    assert rig.distributors[0].targets == {("POST", "/v1/brokers/b1/sync")}
+    assert {at for at, _ in rig.requests} == {mock_clock.current_time()}
+    assert rig.engine.topics["t"].channels == {"c": False}
+
+
+async def test_publishes_are_accepted_from_the_first_answer_on_and_not_before(rig, nursery, mock_clock):
+    rig.distributors[0].down = Unavailable("no answer")
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    assert not any(call[0] == "set_accepting" for call in rig.engine.calls)
+    rig.distributors[0].down = None
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    kinds = [call[0] for call in rig.engine.calls]
+    assert rig.engine.calls.count(("set_accepting", True, "")) == 1
+    assert kinds.index("set_bucket") < kinds.index("set_accepting")
+
+
+async def test_while_nothing_happens_it_syncs_every_second(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    mock_clock.autojump_threshold = 0
+    await trio.sleep(0.5)
+    before = len(rig.requests)
+    await trio.sleep(10)
+    assert len(rig.requests) - before == 10
+
+
+async def test_a_distributor_that_does_not_hold_answers_back_is_not_asked_more_often(rig, nursery, mock_clock):
+    rig.distributors[0].holds_back = False
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    mock_clock.autojump_threshold = 0
+    await trio.sleep(0.5)
+    before = len(rig.requests)
+    await trio.sleep(10)
+    assert len(rig.requests) - before == 10
+
+
+async def test_a_change_comes_at_once(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    share = msgspec.structs.replace(TOPIC.share, version=4, rate=20.0, full=False)
+    rig.distributors[0].change(2, msgspec.structs.replace(TOPIC, share=share))
+    await settle()
+    assert rig.engine.topics["t"].bucket["rate_micro"] == 20_000_000
+    assert rig.requests[-1][1].applied == {"t": 4}
+    assert mock_clock.current_time() == rig.requests[0][0]
+
+
+async def test_strangers_are_told_at_once_until_they_were_answered_and_then_moved(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    rig.distributors[0].down = Unavailable("no answer")
+    rig.sync.note_stranger("t", "p1")
+    rig.sync.note_stranger("t", "p2")
+    await settle()
+    told = [[s.publisher_id for s in asked.strangers] for _, asked in rig.requests if asked.strangers]
+    assert told[-1] == ["p1", "p2"]
+    rig.distributors[0].down = None
+    rig.distributors[0].moves = [Move(topic="t", publisher_id="p1", address="h:9", version=6)]
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    assert ("move_publisher", "t", "p1", "h:9", 6) in rig.engine.calls
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    assert rig.requests[-1][1].strangers == []
+
+
+async def test_a_starved_topic_cuts_the_long_poll_short(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    before = len(rig.requests)
+    rig.sync.wake()
+    await settle()
+    assert rig.requests[before][1].wait_s == 0.0
+    assert rig.requests[before][0] == mock_clock.current_time()
+
+
+async def test_the_next_distributor_is_asked_when_one_fails(tmp_path, nursery, mock_clock):
+    first = FakeDistributor("http://d1:1")
+    second = FakeDistributor("http://d2:1", version=1, topics=[TOPIC])
+    first.down = Unavailable("http://d1:1: connection refused")
+    rig = Rig(tmp_path, first, second)
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    assert rig.holder.applied == {"t": 3}
+    assert len(first.requests) == 1
+    assert mock_clock.current_time() == second.requests[0][0]  # no pause between the two
+    assert any("connection refused" in line for line in rig.lines)
+    assert any("in sync again distributor=http://d2:1" in line for line in rig.lines)
+
+
+async def test_while_no_distributor_answers_shares_stay_and_the_pauses_grow_to_a_second(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    mock_clock.autojump_threshold = 0
+    await trio.sleep(1.5)
+    rig.distributors[0].down = Unavailable("no answer")
+    await trio.sleep(3.0)
+    before = len(rig.requests)
+    await trio.sleep(100)
+    assert 100 <= len(rig.requests) - before <= 205  # pauses of 0.5 to 1 s
+    assert rig.holder.applied == {"t": 3}
+    assert sum("no sync" in line for line in rig.lines) == 1  # said once, not every second
+    assert not any(call[0] in ("clear_bucket", "set_accepting") and call[1] is False for call in rig.engine.calls)
+
+
+async def test_an_older_state_is_refused_and_said(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    rig.distributors[0].change(0)
+    await settle()
+    assert rig.holder.applied == {"t": 3}
+    assert any("older than 1" in line for line in rig.lines)
+
+
+async def test_what_is_limited_is_on_disk_before_it_is_in_force(tmp_path, nursery, monkeypatch):
+    rig = Rig(tmp_path, FakeDistributor(version=1, topics=[TOPIC]))
+    saved_before_applied = []
+    apply = rig.holder.apply
+
+    def spying_apply(answer):
+        saved_before_applied.append(load_state(tmp_path))
+        apply(answer)
+
+    monkeypatch.setattr(rig.holder, "apply", spying_apply)
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    state = saved_before_applied[0]
+    assert (state.has_synced, state.version, [topic.topic for topic in state.topics]) == (True, 1, ["t"])
+    assert state.topics[0].publishers == []  # a million names are not written at every change
+    assert state.topics[0].share == TOPIC.share
+
+
+async def test_a_member_of_an_empty_cluster_has_synced(tmp_path, nursery, mock_clock):
+    rig = Rig(tmp_path, FakeDistributor(version=0))
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    assert ("set_accepting", True, "") in rig.engine.calls
+    assert load_state(tmp_path).has_synced
+
+
+def test_no_state_file_means_never_synced(tmp_path):
+    assert load_state(tmp_path) == SyncState()
+    save_state(tmp_path, SyncState(True, 7, [TOPIC]))
+    assert load_state(tmp_path) == SyncState(True, 7, [TOPIC])
+
+
+def test_a_broken_state_file_is_refused(tmp_path):
+    (tmp_path / "srtm.state.json").write_bytes(b'{"has_synced": "perhaps"}')
+    with pytest.raises(BadInput, match=r"srtm\.state\.json"):
+        load_state(tmp_path)
+
+
+def test_answers_that_are_none_are_sorted_by_whose_fault_it_is():
+    with pytest.raises(Unavailable, match="503"):
+        read_answer("http://d", 503, b"standby")
+    with pytest.raises(PeerError, match="409.*stale"):
+        read_answer("http://d", 409, b"stale incarnation")
+    with pytest.raises(PeerError, match="sync answer"):
+        read_answer("http://d", 200, b"{}")

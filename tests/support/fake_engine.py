@@ -1,0 +1,225 @@
+"""A recording stand-in for ``srtm._native.Engine`` in unit tests: it keeps topics, channels and buckets, moves no messages.
+
+What a test asserts on is ``calls``; what the code under test sees is the snapshot. The system tests use the real engine.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+_LATENCY = {"count": 0, "p50_ns": 0, "p95_ns": 0, "p99_ns": 0, "p999_ns": 0, "max_ns": 0}
+KINDS = ("access", "processing", "consumer_wait", "total")
+
+
+@dataclass
+class FakeTopic:
+    name: str
+    held: bool = False
+    paused: bool = False
+    channels: dict[str, bool] = field(default_factory=dict)  # {name: paused}
+    bucket: dict[str, Any] | None = None
+    publishers: list[str] | None = None
+    messages: list[bytes] = field(default_factory=list)
+    received: int = 0
+
+
+class FakeEngine:
+    def __init__(self, config: bytes = b"{}") -> None:
+        self.config = msgspec.json.decode(config)
+        self.calls: list[tuple[Any, ...]] = []
+        self.topics: dict[str, FakeTopic] = {}
+        self.accepting = self.config.get("accepting", True)
+        self.reason = self.config.get("not_accepting_reason", "")
+        self.publish_answer: tuple[str, float] = ("ok", 0.0)
+        self.stopped = False
+        self.start_error: OSError | None = None
+        self._events: list[dict[str, Any]] = []
+        self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def start(self) -> int:
+        if self.start_error:
+            raise self.start_error
+        return 4150
+
+    def stop(self, _timeout_ms: int) -> bool:
+        if not self.stopped:
+            self.stopped = True
+            os.close(self._eventfd)
+        return True
+
+    def fileno(self) -> int:
+        return self._eventfd
+
+    def emit(self, **event: Any) -> None:
+        self._events.append(event)
+        os.eventfd_write(self._eventfd, 1)
+
+    def drain_events(self) -> bytes:
+        if self._events:
+            os.eventfd_read(self._eventfd)
+        events, self._events = self._events, []
+        return msgspec.json.encode(events)
+
+    def create_topic(self, topic: str, *, held: bool = False) -> FakeTopic:
+        self.calls.append(("create_topic", topic))
+        if topic not in self.topics:
+            self.topics[topic] = FakeTopic(topic, held)
+            self.emit(type="topic_created", topic=topic)
+        return self.topics[topic]
+
+    def delete_topic(self, topic: str) -> bool:
+        self.calls.append(("delete_topic", topic))
+        if self.topics.pop(topic, None) is None:
+            return False
+        self.emit(type="topic_deleted", topic=topic)
+        return True
+
+    def empty_topic(self, topic: str) -> bool:
+        self.calls.append(("empty_topic", topic))
+        return topic in self.topics
+
+    def pause_topic(self, topic: str, paused: bool) -> bool:
+        self.calls.append(("pause_topic", topic, paused))
+        if topic in self.topics:
+            self.topics[topic].paused = paused
+        return topic in self.topics
+
+    def release_topic(self, topic: str) -> bool:
+        self.calls.append(("release_topic", topic))
+        if topic in self.topics:
+            self.topics[topic].held = False
+        return topic in self.topics
+
+    def create_channel(self, topic: str, channel: str) -> bool:
+        self.calls.append(("create_channel", topic, channel))
+        if topic not in self.topics:
+            return False
+        if channel not in self.topics[topic].channels:
+            self.topics[topic].channels[channel] = False
+            self.emit(type="channel_created", topic=topic, channel=channel)
+        return True
+
+    def _has_channel(self, topic: str, channel: str) -> bool:
+        return topic in self.topics and channel in self.topics[topic].channels
+
+    def delete_channel(self, topic: str, channel: str) -> bool:
+        self.calls.append(("delete_channel", topic, channel))
+        return self._has_channel(topic, channel) and self.topics[topic].channels.pop(channel) is not None
+
+    def empty_channel(self, topic: str, channel: str) -> bool:
+        self.calls.append(("empty_channel", topic, channel))
+        return self._has_channel(topic, channel)
+
+    def pause_channel(self, topic: str, channel: str, paused: bool) -> bool:
+        self.calls.append(("pause_channel", topic, channel, paused))
+        if self._has_channel(topic, channel):
+            self.topics[topic].channels[channel] = paused
+        return self._has_channel(topic, channel)
+
+    def set_bucket(
+        self,
+        topic: str,
+        rate_micro: int,
+        burst_micro: int,
+        reject: bool,
+        max_backlog: int,
+        max_backlog_bytes: int,
+        version: int,
+        full: bool,
+    ) -> bool:
+        self.calls.append(("set_bucket", topic, rate_micro, burst_micro, version, full))
+        target = self.create_topic(topic)
+        self.calls.pop()
+        if target.bucket is not None and version < target.bucket["version"]:
+            return False
+        fill = target.bucket["fill"] if target.bucket else (burst_micro / 1e6 if full else 0.0)
+        target.bucket = {
+            "rate_micro": rate_micro,
+            "burst_micro": burst_micro,
+            "reject": reject,
+            "max_backlog": max_backlog,
+            "max_backlog_bytes": max_backlog_bytes,
+            "version": version,
+            "fill": min(fill, burst_micro / 1e6),
+            **dict.fromkeys(("received", "released", "delayed", "rejected", "undeclared", "backlog"), 0),
+            **{"backlog_bytes": 0, "largest_backlog": 0.0, "lateness_max_ns": 0, "timestamp_source": "kernel"},
+        }
+        return True
+
+    def clear_bucket(self, topic: str) -> bool:
+        self.calls.append(("clear_bucket", topic))
+        if topic not in self.topics or self.topics[topic].bucket is None:
+            return False
+        self.topics[topic].bucket = self.topics[topic].publishers = None
+        return True
+
+    def set_publishers(self, topic: str, publishers: list[str], version: int) -> None:
+        self.calls.append(("set_publishers", topic, list(publishers), version))
+        self.topics[topic].publishers = list(publishers)
+
+    def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
+        self.calls.append(("move_publisher", topic, publisher_id, address, version))
+        return 1
+
+    def set_accepting(self, accepting: bool, reason: str) -> None:
+        self.calls.append(("set_accepting", accepting, reason))
+        self.accepting, self.reason = accepting, reason
+
+    def publish(self, topic: str, bodies: list[bytes], defer_ms: int) -> tuple[str, float]:
+        self.calls.append(("publish", topic, list(bodies), defer_ms))
+        if self.publish_answer[0] == "ok":
+            self.create_topic(topic).messages += bodies
+        return self.publish_answer
+
+    def trace(self, topic: str) -> tuple[Any, ...] | None:
+        if topic not in self.topics or self.topics[topic].bucket is None:
+            return None
+        times = [n.to_bytes(8, "little") * 2 for n in (10, 20, 30, 0, 7)]
+        return (["a", "b"], b"\0\0\0\0\1\0\0\0", *times)
+
+    def histogram(self, topic: str, kind: str, window: str) -> bytes | None:
+        return b"HISTFAAAAA" if topic in self.topics and (kind, window) == ("access", "since_start") else None
+
+    def snapshot(self, topic: str, channel: str, _clients: bool) -> bytes:
+        shown = [found for name, found in self.topics.items() if topic in ("", name)]
+        return msgspec.json.encode(
+            {
+                "now_ns": 5_000_000_000,
+                "wall_ns": 1_700_000_100_000_000_000,
+                "start_wall_ns": 1_700_000_000_000_000_000,
+                "memory_bytes": 0,
+                "max_memory_bytes": 1 << 30,
+                "connections": 0,
+                "accepted": 0,
+                "timestamp_fallbacks": 0,
+                "accepting": self.accepting,
+                "topics": [topic_json(found, channel) for found in shown],
+                "producers": [],
+            }
+        )
+
+
+def topic_json(topic: FakeTopic, channel: str = "") -> dict[str, Any]:
+    return {
+        "topic_name": topic.name,
+        "paused": topic.paused,
+        "held": topic.held,
+        "depth": len(topic.messages),
+        "message_count": len(topic.messages),
+        "message_bytes": sum(map(len, topic.messages)),
+        "received": topic.received,
+        "released": topic.received,
+        "rejected": 0,
+        "channels": [_channel_json(name, p) for name, p in topic.channels.items() if channel in ("", name)],
+        "bucket": topic.bucket,
+        "latency": {window: dict.fromkeys(KINDS, _LATENCY) for window in ("since_start", "last_60s")},
+    }
+
+
+def _channel_json(name: str, paused: bool) -> dict[str, Any]:
+    counts = ("depth", "in_flight_count", "deferred_count", "message_count", "requeue_count", "timeout_count")
+    return {"channel_name": name, "paused": paused, **dict.fromkeys(counts, 0), "client_count": 0, "clients": []}
