@@ -14,11 +14,12 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from hdrh.histogram import HdrHistogram
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
+
+from bench.results import cdf, merged
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 INK = "#222222"
@@ -79,20 +80,16 @@ class Places:
     brokers: Sequence[str]  # their names; a name that nobody has is still in the legend
 
 
-def curve_of_histogram(label: str, encoded: str, unit_ns: int = 1, **look: Any) -> Curve:
-    """The curve of an HDR V2 histogram (base64) whose values count ``unit_ns``."""
-    histogram = HdrHistogram.decode(encoded)
-    counted = [
-        (bucket.value_iterated_to, bucket.count_at_value_iterated_to) for bucket in histogram.get_recorded_iterator()
-    ]
-    values, counts = np.array(counted, dtype=np.float64).reshape(-1, 2).T
-    return Curve(label, values * unit_ns / 1e6, np.cumsum(counts) / max(1.0, counts.sum()), **look)
+def curve_of_histogram(label: str, encoded: str, colour: str = COLOURS[0], dashed: bool = False) -> Curve:
+    """The curve of an HDR V2 histogram (base64) of nanoseconds. Raises BadInput for text that is none."""
+    latency_ms, share = cdf(merged([encoded]))
+    return Curve(label, np.array(latency_ms), np.array(share), colour, dashed)
 
 
-def curve_of_delays(label: str, delays_ns: NDArray[np.int64], **look: Any) -> Curve:
+def curve_of_delays(label: str, delays_ns: NDArray[np.int64], colour: str = COLOURS[0], dashed: bool = False) -> Curve:
     """The curve of single values."""
     values, counts = np.unique(delays_ns, return_counts=True)
-    return Curve(label, values / 1e6, np.cumsum(counts) / counts.sum(), **look)
+    return Curve(label, values / 1e6, np.cumsum(counts) / counts.sum(), colour, dashed)
 
 
 @contextmanager

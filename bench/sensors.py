@@ -57,13 +57,17 @@ def correlation_groups(detectors: list[Detector], cut_km: float = CUT_KM) -> lis
     return [number.setdefault(int(label), len(number)) for label in labels]
 
 
+def publisher_id(detector: Detector) -> str:
+    return f"detector-{detector.sensor_id}"
+
+
 def publishers_csv(detectors: list[Detector]) -> str:
     """The publishers as a topic file names them: ``id,rate,correlation_group``."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["id", "rate", "correlation_group"])
     for detector, group in zip(detectors, correlation_groups(detectors), strict=True):
-        table.writerow([f"detector-{detector.sensor_id}", f"{RATE_PER_S:g}", f"la-{group:02d}"])
+        table.writerow([publisher_id(detector), f"{RATE_PER_S:g}", f"la-{group:02d}"])
     return text.getvalue()
 
 

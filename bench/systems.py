@@ -20,6 +20,7 @@ from typing import BinaryIO
 import trio
 
 from srtm.errors import Unavailable
+from srtm.nursery import background_nursery
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / ".peers"
@@ -103,12 +104,17 @@ async def _running(
     name: str, command: Sequence[str], folder: Path, tcp_address: str, http_address: str
 ) -> AsyncIterator[System]:
     with _log_of(folder) as log:
-        async with trio.open_nursery() as nursery:
-            start = partial(trio.run_process, command, stdout=log, stderr=subprocess.STDOUT, check=False, cwd=ROOT)
+        async with background_nursery() as nursery:
+            options = {"stdout": log, "stderr": subprocess.STDOUT, "check": False, "cwd": ROOT, "env": _environment()}
+            start = partial(trio.run_process, command, **options)
             process: trio.Process = await nursery.start(start)
             await _wait_ready(name, process, http_address, log.name)
             yield System(name, process.pid, tcp_address, http_address)
-            nursery.cancel_scope.cancel()
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what would make a broker join a cluster."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SRTM_")}
 
 
 def _log_of(folder: Path) -> BinaryIO:

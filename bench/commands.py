@@ -1,0 +1,52 @@
+"""``srtm bench ...``: options and exit status; the measuring is elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench.document import PERFORMANCE
+from bench.nsqd import NsqdOptions, compare
+from bench.reach import MEASURES, ReachOptions, chosen, reach
+from srtm.commands.output import JsonOption
+from srtm.commands.running import run_trio
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure: what must be reached, and beside others.")
+
+SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
+DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]
+
+
+@app.command("nsqd")
+def bench_nsqd(
+    pairs: Annotated[int, typer.Option(min=1, help="Alternating runs of each system.")] = NsqdOptions.pairs,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Measured part of a run.")] = NsqdOptions.seconds,
+    seed: SeedOption = NsqdOptions.seed,
+    document: DocumentOption = False,
+    json_file: JsonOption = None,
+) -> int:
+    """One broker beside the real nsqd 1.3.0 (`make peers`), same load, in turns. Status 0 if all is reached."""
+    options = NsqdOptions(pairs, seconds, seed, json_file, PERFORMANCE if document else None)
+    return 0 if run_trio(partial(compare, options, _console(json_file))).reached else 1
+
+
+@app.command("reach")
+def bench_reach(
+    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(MEASURES)}]...")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Short runs: a smoke test, no figures for documents.")] = False,
+    seed: SeedOption = ReachOptions.seed,
+    document: DocumentOption = False,
+    json_file: JsonOption = None,
+) -> int:
+    """The figures that this project must reach; all of them, or those named. Status 0 if all are reached."""
+    options = ReachOptions(chosen(names or ()), quick, seed, json_file, PERFORMANCE if document else None)
+    verdicts = run_trio(partial(reach, options, _console(json_file)))
+    return 0 if all(verdict.reached for verdict in verdicts) else 1
+
+
+def _console(json_file: str | None) -> Console:
+    """For people; out of the way where standard output carries the JSON."""
+    return Console(highlight=False, stderr=json_file == "-")

@@ -1,0 +1,290 @@
+"""``srtm demo``: 207 real road sensors on three real brokers, twice: spread evenly over all, and placed by SRTM.
+
+Every detector publishes 10 msg/s (Poisson); the detectors of one group fire together: one Poisson process of 10/s for
+the group, all its members at each of its instants. Three brokers of ``MCAP`` make exactly two of them necessary.
+Arrival, due instant and delivery of every message are measured; the verdict on the promise is shown as it came out.
+
+A run is a sample: with groups this large the p99 of half a minute scatters, whatever the placement.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import numpy as np
+import trio
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from bench.demo_view import BrokerPart, Side, draw, shortcomings, show
+from bench.plot import Promise
+from bench.results import Results, write_results
+from bench.run import RunProgress, RunResult, run_plan
+from bench.sensors import TOPIC_TOML, publisher_id, read_detectors
+from bench.trace import Trace, fetch_trace, percentile_ms
+from bench.workload import Plan, Publishers, Subscriber
+from srtm.commands.output import JsonOption
+from srtm.commands.running import run_trio
+from srtm.distributor_client import DistributorClient, Json
+from srtm.errors import Unavailable
+from srtm.replay import Penalty, penalty
+from srtm.splitting import to_micro
+from srtm.supervisor import Cluster, cluster
+from srtm.topic_file import read_topic_file
+
+BROKERS = 3
+MCAP = 1_300.0  # msg/s a broker: 2,070 msg/s need two, and two have room for r = 2,277
+PLACEMENTS = ("lb", "srtm")
+WARMUP_S = 2.0  # the second topic's bucket starts empty (nothing mints tokens) and fills at r - load: 207 tokens/s
+PLACED_WITHIN_S = 10.0
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    seconds: float = 40.0  # of measured traffic for each placement
+    seed: int = 1
+    png: Path = Path("demo.png")
+    json_file: str | None = None
+
+
+def plan_of(assignments: Json, addresses: dict[str, str], options: DemoOptions, promise: Promise, topic: str) -> Plan:
+    """The traffic of the topic's publishers, each sending to the broker that it was assigned to."""
+    brokers = list(addresses)
+    groups = {name: number for number, name in enumerate(sorted({name for name in assignments["groups"] if name}))}
+    count = len(assignments["ids"])
+    publishers = Publishers(
+        ids=assignments["ids"],
+        target=[brokers.index(name) for name in assignments["brokers"]],
+        rate=assignments["rates"],
+        batch=[1] * count,
+        group=[groups.get(name, -1) for name in assignments["groups"]],
+        process=["poisson"] * count,
+    )
+    return Plan(
+        topic=topic,
+        targets=list(addresses.values()),
+        publishers=publishers,
+        subscribers=[Subscriber(target=target) for target in sorted(set(publishers.target))],
+        duration_s=options.seconds,
+        warmup_s=WARMUP_S,
+        seed=options.seed,
+        slo_ms=promise.latency_ms,
+        percentile=100 * promise.share,
+    )
+
+
+def together(assignments: Json) -> Counter[str]:
+    """{broker: members of the largest part of one correlation group there}: what arrives at one instant."""
+    parts = Counter(zip(assignments["brokers"], assignments["groups"], strict=True))
+    largest: Counter[str] = Counter()
+    for (broker, _), members in parts.items():
+        largest[broker] = max(largest[broker], members)
+    return largest
+
+
+def side_of(
+    placement: str, view: Json, assignments: Json, result: RunResult, traces: dict[str, Trace], brokers: Sequence[str]
+) -> Side:
+    """What one placement came to. ``brokers``: all of the cluster, in the order of the plan's targets."""
+    begun_ns = min(int(trace.arrival_ns.min()) for trace in traces.values()) + round(WARMUP_S * 1e9)
+    measured = {broker: trace.since(begun_ns) for broker, trace in traces.items()}
+    places = {place["broker"]: place for place in view["brokers"]}
+    heads: Counter[str] = Counter(assignments["brokers"])
+    groups = together(assignments)
+    parts = [
+        BrokerPart(
+            broker=broker,
+            publishers=heads[broker],
+            together=groups[broker],
+            rate=places[broker]["rate"],
+            burst=places[broker]["burst"],
+            access_p99_ms=percentile_ms(measured[broker].access_ns, 99),
+            p99_ms=target.p99_ms,
+        )
+        if broker in measured
+        else BrokerPart(broker)
+        for broker, target in zip(brokers, result.targets, strict=True)
+    ]
+    cost = penalty_of(view, measured)
+    return Side(
+        placement=placement,
+        parts=parts,
+        places=places_of_detectors(assignments),
+        sent=result.sent,
+        received=result.received,
+        lost=result.lost,
+        duplicates=result.duplicates,
+        p50_ms=result.p50_ms,
+        p95_ms=result.p95_ms,
+        p99_ms=result.p99_ms,
+        p999_ms=result.p999_ms,
+        lateness_p99_ms=result.lateness_p99_ms,
+        access_p99_ms=percentile_ms(np.concatenate([trace.access_ns for trace in measured.values()]), 99),
+        one_bucket_p99_ms=cost.one.p99_ns / 1e6,
+        penalty_ms=cost.mean_ns / 1e6,
+        histogram=result.histograms.latency,
+        reasons=result.reasons,
+    )
+
+
+def penalty_of(view: Json, traces: dict[str, Trace]) -> Penalty:
+    """The DRL penalty of the recorded arrivals: under the shares that the brokers had, less under one (r, b)."""
+    shares = {place["broker"]: (place["rate"], place["burst"]) for place in view["brokers"]}
+    return penalty(
+        [trace.arrival_ns for trace in traces.values()],
+        [_micro(*shares[broker]) for broker in traces],
+        *_micro(view["rate"], view["burst"]),
+    )
+
+
+def places_of_detectors(assignments: Json) -> list[str]:
+    """Broker of each detector, in the order of the detectors' file."""
+    broker = dict(zip(assignments["ids"], assignments["brokers"], strict=True))
+    return [broker[publisher_id(detector)] for detector in read_detectors()]
+
+
+def _micro(rate: float, burst: float) -> tuple[int, int]:
+    return to_micro(rate, "rate"), to_micro(burst, "burst")
+
+
+async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
+    """Both placements, shown. Returns ``shortcomings``. Raises Unavailable, PeerError, BadInput."""
+    started, sides = time.time(), []
+    document = read_topic_file(TOPIC_TOML)
+    promise = Promise(document["slo"]["percentile"] / 100, document["slo"]["latency_ms"])
+    with TemporaryDirectory(prefix="srtm-demo-") as data, _progress(console) as progress:
+        step = progress.add_task(f"starting {BROKERS} brokers", total=None)
+        async with cluster(brokers=BROKERS, mcap=MCAP, data=Path(data)) as running:
+            progress.remove_task(step)
+            for placement in PLACEMENTS:
+                run = _PlacementRun(running, {**document, "placement": placement}, promise, options, progress)
+                sides.append(await run.measure())
+    missing = shortcomings(*sides)
+    await trio.to_thread.run_sync(draw, options.png, sides, promise)
+    show(console, sides, promise)
+    console.print(f"picture: {options.png}")
+    if options.json_file is not None:
+        write_results(options.json_file, _results(options, document, sides, promise, missing, started))
+    return missing
+
+
+@dataclass(frozen=True)
+class _PlacementRun:
+    """One placement of the topic on the running cluster: submitted, run, removed."""
+
+    cluster: Cluster
+    document: Json
+    promise: Promise
+    options: DemoOptions
+    progress: Progress
+
+    @property
+    def topic(self) -> str:
+        return str(self.document["name"])
+
+    async def measure(self) -> Side:
+        async with DistributorClient(self.cluster.distributor, timeout_s=60.0) as client:
+            view = await self._place(client)
+            assignments = await client.publishers(self.topic)
+            result = await self._send(assignments)
+            used = {place["broker"] for place in view["brokers"]}
+            traces = {
+                place.name: await fetch_trace(place.http_address, self.topic)
+                for place in self.cluster.brokers
+                if place.name in used
+            }
+            await client.remove_topic(self.topic, purge=True)
+        return side_of(self.document["placement"], view, assignments, result, traces, list(self._addresses()))
+
+    async def _place(self, client: DistributorClient) -> Json:
+        """Submit; return the topic's view once every broker has its share in force. Raises Unavailable."""
+        step = self.progress.add_task(f"{self.document['placement']}: placing {self.topic}", total=None)
+        with trio.move_on_after(PLACED_WITHIN_S):
+            view = await client.create_or_change_topic(self.topic, self.document)
+            while not _in_force(view):
+                await trio.sleep(POLL_S)
+                view = await client.topic(self.topic)
+            self.progress.remove_task(step)
+            return view
+        raise Unavailable(
+            f"{self.topic} was not placed within {PLACED_WITHIN_S:g} s: {view['state']}, {view['reason']}"
+        )
+
+    async def _send(self, assignments: Json) -> RunResult:
+        plan = plan_of(assignments, self._addresses(), self.options, self.promise, self.topic)
+        step = self.progress.add_task(
+            f"{self.document['placement']}: connecting", total=plan.warmup_s + plan.duration_s
+        )
+
+        def show(now: RunProgress) -> None:
+            heard = f"{now.phase}, {now.received:,} received, p99 {now.p99_ms:.1f} ms"
+            text = f"{self.document['placement']}: {heard}"
+            self.progress.update(step, description=text, completed=now.elapsed_s)
+
+        return await run_plan(plan, show)
+
+    def _addresses(self) -> dict[str, str]:
+        return {place.name: place.tcp_address for place in self.cluster.brokers}
+
+
+def _in_force(view: Json) -> bool:
+    """Placed, and what was granted last is what every broker says it applies."""
+    places = view["brokers"]
+    return view["state"] == "placed" and all(one["applied_version"] == one["share_version"] for one in places)
+
+
+def _progress(console: Console) -> Progress:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def _results(
+    options: DemoOptions, document: Json, sides: Sequence[Side], promise: Promise, missing: list[str], started: float
+) -> Results:
+    topic = {name: document[name] for name in ("name", "rate", "slo")}
+    return Results.of(
+        "demo",
+        [side.row(promise) for side in sides],
+        seed=options.seed,
+        started=started,
+        settings={"seconds": options.seconds, "brokers": BROKERS, "mcap": MCAP, "topic": topic},
+        reasons=[f"{side.placement}: {reason}" for side in sides for reason in side.reasons],
+        result={
+            "passed": not missing,
+            "shortcomings": missing,
+            "kept": {side.placement: side.kept(promise) for side in sides},
+            "parts": [row for side in sides for row in side.part_rows()],
+        },
+    )
+
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(min=1.0, help="Of measured traffic for each placement.")] = 40.0,
+    seed: Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")] = 1,
+    png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
+    json_file: JsonOption = None,
+) -> int:
+    """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""
+    return run_demo(DemoOptions(seconds, seed, png, json_file))
+
+
+def run_demo(options: DemoOptions) -> int:
+    """0 if every message arrived, both runs are valid and SRTM's p99 access delay is below that of lb; else 1."""
+    console = Console(highlight=False, stderr=options.json_file == "-")
+    missing = run_trio(partial(demonstrate, options, console))
+    for reason in missing:
+        console.print(f"[bold red]not shown:[/] {reason}")
+    return 1 if missing else 0

@@ -1,0 +1,176 @@
+"""What the demo shows: two placements of one topic side by side, as tables, as one picture, as flat rows for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.plot import COLOURS, Curve, Places, Promise, curve_of_histogram, draw_latencies, draw_places, figure
+from bench.sensors import read_detectors
+
+COLOUR = {"lb": COLOURS[1], "srtm": COLOURS[0]}
+MEANING = {"lb": "spread evenly over all", "srtm": "placed by SRTM"}
+
+
+@dataclass(frozen=True)
+class BrokerPart:
+    """One broker's part of the topic: its publishers, its sub-bucket, and what its messages waited for."""
+
+    broker: str
+    publishers: int = 0
+    together: int = 0  # members of the largest part of one correlation group: they fire at one instant
+    rate: float = 0.0  # r_l, msg/s
+    burst: float = 0.0  # b_l, messages
+    access_p99_ms: float = 0.0
+    p99_ms: float = 0.0  # end to end
+
+
+@dataclass(frozen=True)
+class Side:
+    """One placement, measured. Latencies are end to end unless they say access."""
+
+    placement: str
+    parts: list[BrokerPart]  # every broker of the cluster, also one that has nothing
+    places: list[str]  # broker of each detector, in the order of the file
+    sent: int
+    received: int
+    lost: int
+    duplicates: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    p999_ms: float
+    lateness_p99_ms: float
+    access_p99_ms: float  # of all messages together; the verdict is by the worst broker
+    one_bucket_p99_ms: float  # access delay had the same arrivals met one (r, b)
+    penalty_ms: float  # DRL penalty, mean a message
+    histogram: str
+    reasons: list[str]  # why the run does not count
+
+    @property
+    def brokers(self) -> int:
+        return sum(part.publishers > 0 for part in self.parts)
+
+    @property
+    def access_worst_p99_ms(self) -> float:
+        return max(part.access_p99_ms for part in self.parts)
+
+    @property
+    def worst_p99_ms(self) -> float:
+        """The promise is judged by broker, and the worst decides (design, section 5)."""
+        return max(part.p99_ms for part in self.parts)
+
+    def kept(self, promise: Promise) -> bool:
+        return self.worst_p99_ms <= promise.latency_ms
+
+    def row(self, promise: Promise) -> dict[str, object]:
+        """A flat object of ``runs`` (design, section 11)."""
+        plain = {key: value for key, value in asdict(self).items() if key not in ("parts", "places", "reasons")}
+        judged = {"access_worst_p99_ms": self.access_worst_p99_ms, "worst_p99_ms": self.worst_p99_ms}
+        state = {"kept": self.kept(promise), "valid": not self.reasons, "reasons": self.reasons}
+        return {"name": self.placement, "brokers": self.brokers, **plain, **judged, **state}
+
+    def part_rows(self) -> list[dict[str, object]]:
+        return [{"name": self.placement, **asdict(part)} for part in self.parts]
+
+
+def shortcomings(lb: Side, srtm: Side) -> list[str]:
+    """Why the demo failed; empty: every message arrived, the runs count, and SRTM waits less than lb."""
+    found = [f"{side.placement}: {reason}" for side in (lb, srtm) for reason in side.reasons]
+    found += [f"{side.placement}: {side.lost} messages were lost" for side in (lb, srtm) if side.lost]
+    if srtm.access_worst_p99_ms >= lb.access_worst_p99_ms:
+        found.append(
+            f"SRTM's p99 access delay is not below that of lb: {srtm.access_worst_p99_ms:.2f} ms, "
+            f"{lb.access_worst_p99_ms:.2f} ms (try another --seed: a short run is a small sample)"
+        )
+    return found
+
+
+def show(console: Console, sides: Sequence[Side], promise: Promise) -> None:
+    console.print(_placement_table(sides))
+    console.print(_outcome_table(sides, promise))
+
+
+def draw(path: Path, sides: Sequence[Side], promise: Promise) -> None:
+    """One picture: latency distributions against the promise, and where the publishers went."""
+    curves = [_curve(side) for side in sides]
+    with figure(path, 11.5, 6.0) as drawing:
+        grid = drawing.add_gridspec(2, 2, width_ratios=(1.45, 1.0))
+        draw_latencies(drawing.add_subplot(grid[:, 0]), curves, promise, "Publisher to subscriber, measured end to end")
+        for row, side in enumerate(sides):
+            draw_places(drawing.add_subplot(grid[row, 1]), _places(side))
+
+
+def _curve(side: Side) -> Curve:
+    label = f"{side.placement}: {MEANING[side.placement]} ({side.brokers} brokers), p99 {side.p99_ms:.1f} ms"
+    return curve_of_histogram(label, side.histogram, COLOUR[side.placement], dashed=side.placement == "lb")
+
+
+def _places(side: Side) -> Places:
+    detectors, brokers = read_detectors(), [part.broker for part in side.parts]
+    return Places(
+        title=f"{side.placement}: {MEANING[side.placement]}",
+        latitude=[detector.latitude for detector in detectors],
+        longitude=[detector.longitude for detector in detectors],
+        broker=[brokers.index(name) for name in side.places],
+        brokers=brokers,
+    )
+
+
+def _placement_table(sides: Sequence[Side]) -> Table:
+    drawn = Table(title="Where the publishers went", title_justify="left", header_style="bold")
+    drawn.add_column("placement")
+    drawn.add_column("broker")
+    for column in ("publishers", "fire together", "r_l msg/s", "b_l messages", "access p99 ms", "end to end p99 ms"):
+        drawn.add_column(column, justify="right")
+    for side in sides:
+        for part in side.parts:
+            drawn.add_row(side.placement, part.broker, *_part_cells(part))
+        drawn.add_section()
+    return drawn
+
+
+def _part_cells(part: BrokerPart) -> list[str]:
+    if not part.publishers:
+        return ["0", *["-"] * 5]
+    numbers = [f"{part.rate:,.1f}", f"{part.burst:.1f}", f"{part.access_p99_ms:.2f}", f"{part.p99_ms:.2f}"]
+    return [f"{part.publishers}", f"{part.together}", *numbers]
+
+
+def _outcome_table(sides: Sequence[Side], promise: Promise) -> Table:
+    drawn = Table(title="What came of it", title_justify="left", header_style="bold")
+    drawn.add_column("")
+    for side in sides:
+        drawn.add_column(f"{side.placement} ({side.brokers} brokers)", justify="right")
+    for name, cells in _outcome_rows(sides, promise):
+        drawn.add_row(name, *cells)
+    return drawn
+
+
+def _outcome_rows(sides: Sequence[Side], promise: Promise) -> list[tuple[str, list[str]]]:
+    percent = f"p{100 * promise.share:g}"
+    milliseconds = [
+        ("end to end p50, ms", [side.p50_ms for side in sides]),
+        ("end to end p95, ms", [side.p95_ms for side in sides]),
+        ("end to end p99, ms", [side.p99_ms for side in sides]),
+        ("end to end p99, worst broker, ms", [side.worst_p99_ms for side in sides]),
+        ("access delay p99, all brokers, ms", [side.access_p99_ms for side in sides]),
+        ("access delay p99, worst broker, ms", [side.access_worst_p99_ms for side in sides]),
+        ("access delay p99 in one bucket, ms", [side.one_bucket_p99_ms for side in sides]),
+        ("DRL penalty, mean a message, ms", [side.penalty_ms for side in sides]),
+        ("generator's lateness p99, ms", [side.lateness_p99_ms for side in sides]),
+    ]
+    return [
+        ("messages sent", [f"{side.sent:,}" for side in sides]),
+        ("received / lost", [f"{side.received:,} / {side.lost}" for side in sides]),
+        *((name, [f"{value:.2f}" for value in values]) for name, values in milliseconds),
+        (f"promise: {percent} <= {promise.latency_ms:g} ms", [_verdict(side, promise) for side in sides]),
+    ]
+
+
+def _verdict(side: Side, promise: Promise) -> str:
+    return "[bold green]kept[/]" if side.kept(promise) else "[bold red]broken[/]"

@@ -1,0 +1,95 @@
+"""``srtm bench reach``: the figures that this project must reach, measured, each with its verdict.
+
+A full run writes each measurement's figures into docs/performance.md; a quick one (a smoke test) writes nothing there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.document import markdown_table, write_block
+from bench.measures import idle, overload, ping, sigstop, split
+from bench.provenance import provenance
+from bench.results import Results, write_results
+from bench.verdict import Verdict
+from srtm.errors import BadInput
+
+Measure = Callable[[Path, int, bool], Awaitable[Verdict]]
+MEASURES: dict[str, Measure] = {
+    "overload": overload.measure,
+    "sigstop": sigstop.measure,
+    "split": split.measure,
+    "idle": idle.measure,
+    "ping": ping.measure,
+}
+
+
+@dataclass(frozen=True)
+class ReachOptions:
+    names: Sequence[str] = ()  # keys of MEASURES; none: all of them
+    quick: bool = False
+    seed: int = 1
+    json_file: str | None = None
+    document: Path | None = None  # to write figures into
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """Raises BadInput for a name that is none."""
+    for name in names:
+        if name not in MEASURES:
+            raise BadInput("measurement", name, f"must be one of {', '.join(MEASURES)}")
+    return list(dict.fromkeys(names or MEASURES))
+
+
+async def reach(options: ReachOptions, console: Console) -> list[Verdict]:
+    """All chosen measurements, one after the other, shown as they end."""
+    started, verdicts = time.time(), []
+    names = chosen(options.names)
+    with TemporaryDirectory(prefix="srtm-reach-") as folder:
+        for name in names:
+            with console.status(f"measuring {name}"):
+                verdict = await MEASURES[name](Path(folder), options.seed, options.quick)
+            verdicts.append(verdict)
+            show(console, verdict)
+            if options.document is not None and not options.quick:
+                write_block(options.document, f"reach {name}", markdown(verdict, started))
+    if options.json_file is not None:
+        _write_json(options, verdicts, started, options.json_file)
+    return verdicts
+
+
+def show(console: Console, verdict: Verdict) -> None:
+    drawn = Table(title=verdict.claim, title_justify="left", header_style="bold")
+    for column in ("", "measured", "must be", ""):
+        drawn.add_column(column, overflow="fold")
+    for check in verdict.checks:
+        drawn.add_row(check.what, check.measured, check.bound, "yes" if check.kept else "NO")
+    console.print(drawn)
+    console.print(f"[bold {'green' if verdict.reached else 'red'}]{verdict.line}[/]")
+
+
+def markdown(verdict: Verdict, started: float) -> str:
+    """The block of a document: the claim, its checks, the verdict, where it was measured."""
+    rows = [[c.what, c.measured, c.bound, "yes" if c.kept else "**no**"] for c in verdict.checks]
+    table = markdown_table(["", "measured", "must be", "reached"], rows)
+    return f"{verdict.claim}\n\n{table}\n\n**{verdict.line}.** {provenance(started)}"
+
+
+def _write_json(options: ReachOptions, verdicts: Sequence[Verdict], started: float, json_file: str) -> None:
+    results = Results.of(
+        "bench reach",
+        [run for verdict in verdicts for run in verdict.runs],
+        seed=options.seed,
+        started=started,
+        settings={"quick": options.quick, **{verdict.name: verdict.settings for verdict in verdicts}},
+        reasons=[f"{verdict.name}: {reason}" for verdict in verdicts for reason in verdict.reasons],
+        result=[{"name": v.name, "reached": v.reached, "line": v.line, "checks": v.checks} for v in verdicts],
+    )
+    write_results(json_file, results)
