@@ -1,12 +1,17 @@
 """What the load generator is asked to do: a ``Plan``, plain data, compiled once by ``srtm._native.LoadGen``.
 
-Open loop: every publisher's intended send instants are drawn from the seed before and independently of what the system under test does, and latency counts from them.
-Publishers that share a ``group`` fire together: one process drawn for the group, all its members at the same instants.
+Open loop: every publisher's intended send instants are drawn from the seed before and independently of what the system
+under test does, and latency counts from them. Publishers that share a ``group`` fire together: one process drawn for
+the group, all its members at the same instants; so they have one process and one rate / batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
+
+from srtm.errors import BadInput
 
 
 class Publishers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,3 +48,30 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     slo_ms: float = 1.0
     percentile: float = 99.0
     mpub: bool = True  # a batch goes as one MPUB; false: as PUBs in one write
+
+
+def modelled(
+    target: Sequence[int],
+    rate: float,
+    *,
+    group_size: int = 1,
+    id_prefix: str = "publisher-",
+    process: str = "poisson",
+    batch: int = 1,
+) -> Publishers:
+    """A model block of a topic file as columns: a publisher for each entry of ``target`` (index into ``Plan.targets``).
+
+    Each sends ``rate`` msg/s; ``group_size`` in a row fire together (1: all are independent). Raises BadInput for a
+    group size below 1.
+    """
+    if group_size < 1:
+        raise BadInput("group_size", group_size, "must be at least 1")
+    count = len(target)
+    return Publishers(
+        ids=[f"{id_prefix}{number}" for number in range(count)],
+        target=list(target),
+        rate=[rate] * count,
+        batch=[batch] * count,
+        group=[-1] * count if group_size == 1 else [number // group_size for number in range(count)],
+        process=[process] * count,
+    )

@@ -95,7 +95,7 @@ impl RunReport {
             reasons,
             stopped,
             rate: plan.publishers.rate.iter().sum(),
-            brokers: plan.targets.len(),
+            brokers: (0..plan.targets.len()).filter(|target| plan.publishers.target.contains(target)).count(),
             totals: sum,
             foreign: receiver.foreign + surplus,
             p50_ms: end_to_end.p50_ms,

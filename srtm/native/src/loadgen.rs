@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::errors::bad_value;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use crate::errors::bad_value;
 use srtm_loadgen::{LoadGen as Generator, Plan, RunError};
 
 #[pyclass(frozen, module = "srtm._native")]

@@ -1,0 +1,130 @@
+"""What benches and the demo write down (design, section 11): flat runs, whether they count, and where they were made.
+
+Histograms travel as HDR V2 (deflate, base64) of nanoseconds: they can be added, percentiles cannot.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hdrh.histogram import HdrHistogram
+
+from bench.host import Host
+from srtm import __version__
+from srtm.errors import BadInput
+
+SCHEMA = 1
+LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3  # the load generator's and the engine's
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """One command's result. ``runs`` are flat objects; ``valid`` says whether all of them count."""
+
+    schema: int = SCHEMA
+    command: str
+    version: str = __version__
+    commit: str | None  # of the sources; None: not run from a checkout
+    started: str  # ISO 8601, UTC
+    seed: int
+    host: Host
+    settings: dict[str, Any]
+    valid: bool
+    reasons: list[str]
+    runs: list[dict[str, Any]]
+    result: Any = None  # what the command shows, where that is more than its runs
+
+    @classmethod
+    def of(
+        cls,
+        command: str,
+        runs: Iterable[dict[str, Any]],
+        *,
+        seed: int,
+        started: float,
+        settings: dict[str, Any],
+        reasons: Iterable[str] = (),
+        result: Any = None,
+    ) -> Results:
+        """With the facts of this machine and sources. ``started``: s since 1970; ``reasons``: why runs do not count."""
+        why = list(reasons)
+        return cls(
+            command=command,
+            commit=commit(),
+            started=datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
+            seed=seed,
+            host=Host.here(),
+            settings=settings,
+            valid=not why,
+            reasons=why,
+            runs=list(runs),
+            result=result,
+        )
+
+
+def write_results(json_file: str, results: Results) -> None:
+    """Write ``results`` to ``json_file`` (``-``: standard output), whole or not at all. Raises BadInput."""
+    text = msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
+    if json_file == "-":
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        _replace(Path(json_file), text)
+    except OSError as error:
+        raise BadInput("json", json_file, f"must be a file that can be written ({error.strerror})") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(fresh).chmod(0o644)  # mkstemp's files are for their owner only
+        Path(fresh).replace(path)
+    except BaseException:
+        Path(fresh).unlink()
+        raise
+
+
+def commit(root: Path = ROOT) -> str | None:
+    """The commit of the sources, with ``-dirty`` where they were changed since; None outside a checkout."""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def merged(encoded: Iterable[str]) -> HdrHistogram:
+    """The sum of histograms. Raises BadInput for text that is none."""
+    total = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+    for text in encoded:
+        try:
+            total.decode_and_add(text)
+        except Exception as error:  # hdrh, zlib, base64 and struct have no common class of errors
+            raise BadInput("histogram", text, f"must be HDR V2, base64 ({type(error).__name__})") from error
+    return total
+
+
+def percentile_ms(histogram: HdrHistogram, percentile: float) -> float:
+    """``percentile`` in 0..100; 0.0 if nothing was recorded."""
+    return float(histogram.get_value_at_percentile(percentile)) / 1e6
+
+
+def cdf(histogram: HdrHistogram) -> tuple[list[float], list[float]]:
+    """(latencies in ms, share of values that are at most so long), ascending; the last share is 1."""
+    recorded = [(b.value_iterated_to, b.count_at_value_iterated_to) for b in histogram.get_recorded_iterator()]
+    total, so_far, shares = sum(count for _, count in recorded), 0, []
+    for _, count in recorded:
+        so_far += count
+        shares.append(so_far / total)
+    return [value / 1e6 for value, _ in recorded], shares

@@ -1,0 +1,141 @@
+"""One run of the load generator under trio: the plan goes down, progress comes up, a typed result at the end.
+
+The generator is Rust on its own threads; a worker thread waits for it. Cancelling ends the run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+import trio
+
+from bench.host import Disturbance
+from bench.workload import Plan
+from srtm._native import LoadGen
+from srtm.errors import BadInput, InternalError, Unavailable
+
+PROGRESS_MS = 200  # as often as a person can read
+
+
+class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run is. Counts are of measured messages."""
+
+    phase: str  # idle | connecting | warmup | measuring | draining | done | failed
+    elapsed_s: float  # since the first intended instant, warm-up included; 0 while connecting
+    offered: int
+    sent: int
+    refused: int
+    received: int
+    lateness_p99_ms: float
+    p99_ms: float
+
+
+class TargetResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker's part of a run."""
+
+    target: str  # HOST:PORT, as in the plan and in its order
+    offered: int
+    sent: int
+    acknowledged: int
+    refused: int
+    received: int
+    lost: int
+    duplicates: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
+    histogram: str
+
+
+class Histograms(msgspec.Struct, frozen=True, kw_only=True):
+    """HDR V2 (deflate, base64), ns."""
+
+    latency: str  # intended instant to receipt
+    lateness: str  # intended instant to the generator's attempt to send: its own fault
+    ack: str  # intended instant to the broker's OK, as the kernel stamped its arrival
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished run, its measured part. ``received``, ``lost`` and ``duplicates`` count copies: one a channel.
+
+    Latencies are 0.0 where nothing was received; such a run is not valid.
+    """
+
+    valid: bool
+    reasons: list[str]  # why the run says nothing about the brokers; losses and refusals are findings, not reasons
+    stopped: bool
+    rate: float  # msg/s that the plan asks for
+    brokers: int  # that have publishers
+    offered: int  # messages that the plan called for
+    sent: int  # wholly handed to the kernel
+    acknowledged: int
+    refused: int  # answered with an error
+    received: int
+    lost: int  # sent, not refused, not received
+    duplicates: int
+    foreign: int  # received, but not of this run, or not as sent, or refused before
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
+    lateness_p99_ms: float
+    lateness_max_ms: float
+    ack_p50_ms: float
+    ack_p99_ms: float
+    errors: dict[str, int]  # {code: count}; CONNECTION: broken connections
+    error_texts: list[str]  # the first few of each code
+    publisher_reconnects: int
+    subscriber_reconnects: int
+    sender_cpu_s: float
+    receiver_cpu_s: float
+    targets: list[TargetResult]  # in the order of the plan's
+    histograms: Histograms
+    steal_s: float = 0.0  # CPU time that the hypervisor gave to others meanwhile, all cores
+    throttled_s: float = 0.0  # CPU time that the quota took meanwhile
+
+    def row(self, name: str) -> dict[str, Any]:
+        """A flat object of ``runs`` (design, section 11); ``errors`` is their number."""
+        row = {field: getattr(self, field) for field in self.__struct_fields__ if field not in _NOT_FLAT}
+        return {"name": name, **row, "errors": sum(self.errors.values())}
+
+
+_NOT_FLAT = {"errors", "error_texts", "reasons", "targets", "histograms"}
+
+
+async def run_plan(plan: Plan, show: Callable[[RunProgress], None] | None = None) -> RunResult:
+    """Run ``plan`` to its end; ``show`` is called a few times a second.
+
+    Raises BadInput for a plan that breaks a rule, Unavailable where a broker cannot be reached at the start or the
+    system has too few files or threads. Cancelled: the run ends and has no result.
+    """
+    generator = _generator(plan)
+    before = Disturbance.now()
+    try:
+        generator.start()
+        while not await trio.to_thread.run_sync(partial(generator.wait, PROGRESS_MS), abandon_on_cancel=True):
+            if show is not None:
+                show(msgspec.json.decode(generator.progress(), type=RunProgress))
+        result = msgspec.json.decode(generator.result(), type=RunResult)
+    except OSError as error:
+        raise Unavailable(str(error)) from error
+    except RuntimeError as error:
+        raise InternalError(str(error)) from error
+    finally:
+        generator.stop()
+    meanwhile = Disturbance.now().since(before)
+    return msgspec.structs.replace(result, steal_s=meanwhile.steal_s, throttled_s=meanwhile.throttled_s)
+
+
+def _generator(plan: Plan) -> LoadGen:
+    try:
+        return LoadGen(msgspec.json.encode(plan))
+    except ValueError as error:
+        field, _, rest = str(error).partition(": ")
+        value, _, rule = rest.rpartition(": ")
+        raise BadInput(field, value, rule) from error
