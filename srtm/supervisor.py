@@ -16,6 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import trio
 
@@ -137,14 +138,12 @@ class Cluster:
         self.note_change()
 
     def _broker_arguments(self, place: BrokerPlace, options: Sequence[str]) -> list[str]:
-        path = self.data / place.name
-        path.mkdir(exist_ok=True)
         return [
             "broker",
             *("--name", place.name),
             *("--tcp-address", place.tcp_address),
             *("--http-address", place.http_address),
-            *("--data-path", str(path)),
+            *("--data-path", str(_directory(self.data / place.name))),
             *("--distributor", self.distributor),
             *options,
         ]
@@ -189,18 +188,28 @@ def _check(brokers: int, mcap: float) -> None:
 @contextmanager
 def _locked(data: Path) -> Iterator[None]:
     """At most one supervisor on a directory; the kernel drops the lock with the process."""
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-        lock = (data / "lock").open("w")
-    except OSError as error:
-        raise BadInput("data", str(data), f"must be a directory that can be written ({error.strerror})") from error
-    with lock:
+    with _opened(_directory(data) / "lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             rule = "is in use by another srtm up; stop that one or choose another directory"
             raise Conflict("data", str(data), rule) from None
         yield
+
+
+def _directory(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput("data", str(path), f"must be a directory that can be written ({error.strerror})") from error
+    return path
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return path.open("w")
+    except OSError as error:
+        raise BadInput("data", str(path), f"must be a file that can be written ({error.strerror})") from error
 
 
 def _plan(data: Path, brokers: int, mcap: float, http_address: str | None, options: Sequence[str]) -> Cluster:

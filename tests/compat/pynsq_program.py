@@ -1,0 +1,78 @@
+"""An unmodified pynsq program, in a process of its own: its Writer publishes, its Reader receives, found by address or
+by lookup.
+
+    python pynsq_program.py by-address HOST:PORT TOPIC COUNT
+    python pynsq_program.py by-lookup  HOST:PORT TOPIC COUNT http://LOOKUP...
+
+Prints the received bodies as a JSON list, sorted, and what the Writer was answered. Ends with status 3 if not all came
+within 20 s.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections import Counter
+
+import nsq
+from tornado.ioloop import IOLoop
+
+PATIENCE_S = 20.0
+
+
+class Program:
+    def __init__(self, how: str, address: str, topic: str, count: int, lookups: list[str]) -> None:
+        self.topic = topic
+        self.count = count
+        self.bodies: list[str] = []
+        self.answers: Counter[str] = Counter()
+        self.requeued: set[bytes] = set()
+        self.writer = nsq.Writer([address])
+        where = {"nsqd_tcp_addresses": [address]} if how == "by-address" else {"lookupd_http_addresses": lookups}
+        self.reader = nsq.Reader(
+            topic=topic,
+            channel="pynsq",
+            message_handler=self.take,
+            max_in_flight=50,
+            lookupd_poll_interval=1,
+            requeue_delay=0,
+            **where,
+        )
+
+    def take(self, message: nsq.Message) -> bool:
+        """Every tenth message is requeued once, so that a REQ is part of it."""
+        if int(message.body) % 10 == 0 and message.id not in self.requeued:
+            self.requeued.add(message.id)
+            return False
+        self.bodies.append(message.body.decode())
+        if len(self.bodies) == self.count:
+            IOLoop.current().call_later(0.1, IOLoop.current().stop)  # time for the last FIN
+        return True
+
+    def publish(self) -> None:
+        if not self.writer.conns:
+            IOLoop.current().call_later(0.02, self.publish)
+            return
+        half = self.count // 2
+        for number in range(half):
+            self.writer.pub(self.topic, str(number).encode(), callback=self.answered)
+        rest = [str(number).encode() for number in range(half, self.count - 1)]
+        self.writer.mpub(self.topic, rest, callback=self.answered)
+        self.writer.dpub(self.topic, 100, str(self.count - 1).encode(), callback=self.answered)
+
+    def answered(self, _connection: object, data: object) -> None:
+        self.answers[data.decode() if isinstance(data, bytes) else repr(data)] += 1
+
+
+def main(how: str, address: str, topic: str, count: str, *lookups: str) -> None:
+    loop = IOLoop.current()
+    program = Program(how, address, topic, int(count), list(lookups))
+    loop.add_callback(program.publish)
+    loop.call_later(PATIENCE_S, functools.partial(sys.exit, 3))
+    loop.start()
+    print(json.dumps({"bodies": sorted(program.bodies, key=int), "answers": dict(program.answers)}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,119 @@
+"""``srtm up`` as its operator meets it: starts, says so, restarts on the same ports, stops clean, is killed, is
+refused."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from srtm.cluster import ClusterFile, pick_addresses, read_cluster
+
+pytestmark = pytest.mark.slow
+PATIENCE_S = 25
+
+
+@contextmanager
+def up(data: Path, address: str, brokers: int = 2) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs ``srtm up``; ready when the block begins, gone when it ends."""
+    command = [sys.executable, "-m", "srtm", "up", "--brokers", str(brokers), "--mcap", "500"]
+    command += ["--data", str(data), "--http-address", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().decode()
+            assert line.startswith(f"ready: distributor http://{address}, broker-1 "), line
+            yield process
+        finally:
+            process.kill()
+
+
+def state_of(data: Path) -> ClusterFile:
+    state = read_cluster(data)
+    assert state is not None
+    return state
+
+
+def children_of(state: ClusterFile) -> list[int]:
+    return [pid for pid in (state.distributor_pid, *(broker.pid for broker in state.brokers)) if pid is not None]
+
+
+def wait_gone(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        ready, _, _ = select.select([descriptor], [], [], PATIENCE_S)
+        os.close(descriptor)
+        assert ready, f"process {pid} is still there"
+
+
+def exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_stops_everything_and_the_status_says_which(tmp_path: Path, sent: signal.Signals, status: int) -> None:
+    (address,) = pick_addresses(1, {})
+    with up(tmp_path, address) as process:
+        running = state_of(tmp_path)
+        assert running.pid == process.pid
+        assert len(children_of(running)) == 3
+        process.send_signal(sent)
+        assert process.wait(PATIENCE_S) == status
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert not any(exists(pid) for pid in children_of(running))
+    stopped = state_of(tmp_path)
+    assert (stopped.pid, children_of(stopped)) == (None, [])
+
+
+def test_started_again_it_listens_where_it_did(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1, {})
+    places = []
+    for brokers in (2, 3):
+        with up(tmp_path, address, brokers) as process:
+            places.append([(one.name, one.tcp_address, one.http_address) for one in state_of(tmp_path).brokers])
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0
+    assert places[1][:2] == places[0]
+    assert len(places[1]) == 3
+
+
+def test_a_second_one_on_the_same_directory_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1, {})
+    with up(tmp_path, address) as first:
+        before = (tmp_path / "cluster.json").read_bytes()
+        command = [sys.executable, "-m", "srtm", "up", "--brokers", "1", "--mcap", "5", "--data", str(tmp_path)]
+        second = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+        assert second.returncode == 1
+        assert second.stderr.decode() == (
+            f"srtm: data: {str(tmp_path)!r}: is in use by another srtm up; stop that one or choose another directory\n"
+        )
+        assert first.poll() is None
+        assert (tmp_path / "cluster.json").read_bytes() == before
+
+
+def test_when_it_is_killed_its_processes_end_too(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1, {})
+    with up(tmp_path, address) as process:
+        children = children_of(state_of(tmp_path))
+        process.kill()
+        wait_gone(children)
+
+
+def test_a_broker_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1, {})
+    (tmp_path / "broker-1").write_text("a file where its data directory should be")
+    command = [sys.executable, "-m", "srtm", "up", "--brokers", "1", "--mcap", "5", "--data", str(tmp_path)]
+    ended = subprocess.run([*command, "--http-address", address], capture_output=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.decode().startswith(f"srtm: data: '{tmp_path}/broker-1': must be a directory")
