@@ -26,7 +26,7 @@ app.add_typer(topics.app, name="topic")
 app.command("status")(topics.status)
 app.command("publish")(traffic.publish)
 app.command("subscribe")(traffic.subscribe)
-app.command("demo", context_settings=benches.FORWARDED)(benches.demo)
+app.command("demo", context_settings=benches.FORWARDED, add_help_option=False)(benches.demo)
 app.command("bench", context_settings=benches.FORWARDED, add_help_option=False)(benches.bench)
 
 

@@ -14,7 +14,7 @@ from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, NotFound, PublishRefused, Unavailable
 from srtm.publisher import Publisher
 from srtm.wire import Receipt
-from tests.srtm.scripted_broker import Network, Session
+from tests.support.scripted_broker import Network, Session
 
 HERE, THERE = "127.0.0.1:1001", "127.0.0.1:1002"
 

@@ -10,7 +10,7 @@ import trio.testing
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Unavailable
 from srtm.subscriber import Delivery, Subscriber
-from tests.srtm.scripted_broker import Network, Session
+from tests.support.scripted_broker import Network, Session
 
 ONE, TWO = "127.0.0.1:1001", "127.0.0.1:1002"
 ID = b"0123456789abcdef"
