@@ -65,6 +65,8 @@ class Distributor(Protocol):
 
     async def request(self, method: str, target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]: ...
 
+    async def aclose(self) -> None: ...
+
 
 class Synchronizer:
     """``about``: what of every request stays the same. ``run`` it once; the other methods may be called any time."""
@@ -102,7 +104,17 @@ class Synchronizer:
         self.wake()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled; then the connections are closed."""
+        try:
+            await self._run()
+        finally:
+            with trio.CancelScope(
+                shield=True
+            ):  # closing takes no time; a checkpoint in the first must not skip the rest
+                for distributor in self._distributors:
+                    await distributor.aclose()
+
+    async def _run(self) -> None:
         backoff = Backoff(first_s=0.1, longest_s=PERIOD_S)
         failures = 0
         while True:

@@ -62,6 +62,7 @@ class HttpClient:
                 await self._abandon()
 
     async def aclose(self) -> None:
+        """At once, without a word to the other side; also inside a cancelled scope."""
         await self._abandon()
 
     async def _request(self, method: str, target: str, body: bytes) -> tuple[int, bytes]:

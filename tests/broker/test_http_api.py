@@ -147,7 +147,7 @@ async def test_a_chunked_body_over_the_limit_is_refused_too(rig):
 @pytest.mark.parametrize(
     "garbage",
     [
-        b'  V2IDENTIFY\n\x00\x00\x00\x02{}',
+        b"  V2IDENTIFY\n\x00\x00\x00\x02{}",
         b"PUB topic\n\x00\x00\x00\x01x",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET / HTTP/9\r\n\r\n",
@@ -361,7 +361,9 @@ async def test_a_peer_that_does_not_speak_http_is_a_peer_error(nursery):
         await HttpClient("http://h:1", connect=connect).request("GET", "/", timeout_s=1)
 
 
-@pytest.mark.parametrize("url", ["", "host:1", "https://h:1", "http://", "http://h:99999", "http://h:1/path", "http://h?x"])
+@pytest.mark.parametrize(
+    "url", ["", "host:1", "https://h:1", "http://", "http://h:99999", "http://h:1/path", "http://h?x"]
+)
 def test_other_urls_are_refused(url):
     with pytest.raises(BadInput, match="must be http://HOST:PORT"):
         parse_http_url("distributor", url)

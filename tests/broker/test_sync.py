@@ -12,7 +12,9 @@ from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
 
-TOPIC = DesiredTopic(topic="t", share=Share(version=3, rate=10.0, burst=2.0, full=True), publishers=["p"], channels=["c"])
+TOPIC = DesiredTopic(
+    topic="t", share=Share(version=3, rate=10.0, burst=2.0, full=True), publishers=["p"], channels=["c"]
+)
 
 
 class FakeDistributor:
@@ -28,6 +30,10 @@ class FakeDistributor:
         self.targets = set()
         self.changed = trio.Event()
         self.holds_back = True
+        self.closed = False
+
+    async def aclose(self):
+        self.closed = True
 
     def change(self, version, *topics):
         self.version, self.topics = version, list(topics)
@@ -196,6 +202,15 @@ async def test_while_no_distributor_answers_shares_stay_and_the_pauses_grow_to_a
     assert rig.holder.applied == {"t": 3}
     assert sum("no sync" in line for line in rig.lines) == 1  # said once, not every second
     assert not any(call[0] in ("clear_bucket", "set_accepting") and call[1] is False for call in rig.engine.calls)
+
+
+async def test_the_connections_are_closed_when_it_ends(rig):
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.sync.run)
+            await settle()
+            scope.cancel()
+    assert rig.distributors[0].closed
 
 
 async def test_an_older_state_is_refused_and_said(rig, nursery, mock_clock):

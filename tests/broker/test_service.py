@@ -1,0 +1,373 @@
+"""The broker service around a recording engine: start, restore, events, refusals at start, clean stop. Ports are real, on loopback."""
+
+import errno
+import json
+import sys
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import trio
+
+from broker import data_path, metadata, service
+from broker.__main__ import main, parse_size
+from broker.config import BrokerConfig, EngineConfig, parse_address
+from broker.sync import SyncState, load_state, save_state
+from srtm.control import DesiredTopic, Share, SyncAnswer
+from srtm.errors import BadInput, Conflict, InternalError
+from srtm.http_api import HttpServer, Response, json_response
+from srtm.http_client import HttpClient
+from srtm.log import Log
+from srtm.nursery import only_failure
+from tests.support.fake_engine import FakeEngine
+
+
+@pytest.fixture
+def engines(monkeypatch):
+    """Every engine that the service makes."""
+    made = []
+
+    def make(config):
+        made.append(FakeEngine(config))
+        return made[-1]
+
+    monkeypatch.setitem(sys.modules, "srtm._native", SimpleNamespace(Engine=make))
+    return made
+
+
+def config(tmp_path, **changes):
+    return BrokerConfig(
+        **{
+            "name": "b1",
+            "tcp_address": "127.0.0.1:4150",
+            "http_address": "127.0.0.1:0",
+            "data_path": str(tmp_path),
+            **changes,
+        }
+    )
+
+
+async def until(condition):
+    with trio.fail_after(5):
+        while not condition():
+            await trio.sleep(0.002)  # the broker under test cannot signal us
+
+
+async def get(bound, path):
+    client = HttpClient(f"http://{bound.http}")
+    status, body = await client.request("GET", path, timeout_s=2)
+    await client.aclose()
+    return status, body
+
+
+async def serve_distributor(nursery, handler):
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(HttpServer(handler, Log("d", lambda _line: None)).serve, listeners)
+    return f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+
+
+async def test_a_bare_broker_answers_and_stops_cleanly(tmp_path, engines, nursery):
+    async with trio.open_nursery() as inner:
+        bound = await inner.start(service.serve, config(tmp_path))
+        assert bound.tcp == "127.0.0.1:4150"
+        assert await get(bound, "/ping") == (200, b"OK")
+        inner.cancel_scope.cancel()
+    (engine,) = engines
+    assert engine.stopped
+    assert ("set_accepting", True, "") in engine.calls
+    with data_path.locked(tmp_path):
+        pass  # the lock is free again
+    with pytest.raises(OSError, match=r"connect|refused|attempts"):
+        await trio.open_tcp_stream(*parse_address("", bound.http))
+
+
+async def test_the_engine_is_told_its_settings_and_starts_closed(tmp_path, engines, nursery):
+    tuned = EngineConfig(msg_timeout_ms=1234)
+    await nursery.start(service.serve, config(tmp_path, engine=tuned, max_memory_bytes=5, trace_entries=6))
+    told = engines[0].config
+    assert (told["msg_timeout_ms"], told["max_memory_bytes"], told["trace_entries"]) == (1234, 5, 6)
+    assert told["accepting"] is False  # until what was limited is limited again
+    assert told["hold_new_topics"] is False
+    assert 0 <= told["node_id"] < 1024
+    nursery.cancel_scope.cancel()
+
+
+async def test_brokers_of_different_names_make_different_ids(tmp_path):
+    ids = {service.engine_settings(config(tmp_path, name=name), SyncState()).node_id for name in ("b1", "b2", "b3")}
+    assert len(ids) == 3
+
+
+async def test_a_second_broker_in_the_same_directory_is_refused(tmp_path, engines, nursery):
+    await nursery.start(service.serve, config(tmp_path))
+    with pytest.raises(Conflict, match="in use by another broker"):
+        await service.serve(config(tmp_path))
+    assert len(engines) == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_missing_directory_is_refused(tmp_path, engines):
+    with pytest.raises(BadInput, match="data_path"):
+        await service.serve(config(tmp_path / "nowhere"))
+    assert engines == []
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.EADDRINUSE, Conflict), (errno.EACCES, Conflict), (errno.EADDRNOTAVAIL, BadInput)],
+)
+async def test_a_port_that_cannot_be_bound_is_refused_and_the_engine_stopped(tmp_path, monkeypatch, number, kind):
+    engine = FakeEngine()
+    engine.start_error = OSError(number, "no")
+    monkeypatch.setitem(sys.modules, "srtm._native", SimpleNamespace(Engine=lambda _config: engine))
+    with pytest.raises(kind, match="tcp_address"):
+        await service.serve(config(tmp_path))
+    assert engine.stopped
+
+
+async def test_an_http_port_in_use_is_refused(tmp_path, engines, nursery):
+    (taken,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    address = f"127.0.0.1:{taken.socket.getsockname()[1]}"
+    with pytest.raises(Conflict, match=f"http_address: '{address}': the port is in use"):
+        await service.serve(config(tmp_path, http_address=address))
+    assert engines[0].stopped
+    await taken.aclose()
+
+
+async def test_topics_come_back_after_a_restart(tmp_path, engines):
+    async with trio.open_nursery() as inner:
+        await inner.start(service.serve, config(tmp_path))
+        engines[0].create_topic("t")
+        engines[0].create_channel("t", "c")
+        await until(lambda: [t.channels for t in metadata.load(tmp_path).topics] == [[metadata.ChannelMetadata("c")]])
+        inner.cancel_scope.cancel()
+    async with trio.open_nursery() as inner:
+        await inner.start(service.serve, config(tmp_path))
+        assert engines[1].topics["t"].channels == {"c": False}
+        inner.cancel_scope.cancel()
+
+
+async def test_a_pause_by_http_is_remembered(tmp_path, engines, nursery):
+    bound = await nursery.start(service.serve, config(tmp_path))
+    engines[0].create_topic("t")
+    client = HttpClient(f"http://{bound.http}")
+    assert (await client.request("POST", "/topic/pause?topic=t", timeout_s=2))[0] == 200
+    await client.aclose()
+    await until(lambda: [topic.paused for topic in metadata.load(tmp_path).topics] == [True])
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_disk_that_refuses_shows_in_ping_until_it_takes_it(tmp_path, engines, nursery, monkeypatch):
+    full = True
+
+    def save(directory, now, save=metadata.save):
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(directory, now)
+
+    monkeypatch.setattr(metadata, "save", save)
+    monkeypatch.setattr(service, "_STORAGE_RETRY_S", 0.01)
+    bound = await nursery.start(service.serve, config(tmp_path))
+    engines[0].create_topic("t")
+    with trio.fail_after(5):
+        while (await get(bound, "/ping"))[0] != 500:
+            pass
+    full = False
+    with trio.fail_after(5):
+        while (await get(bound, "/ping"))[0] != 200:
+            pass
+    assert [topic.name for topic in metadata.load(tmp_path).topics] == ["t"]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_failed_engine_ends_the_broker(tmp_path, engines):
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with trio.open_nursery() as inner:
+            await inner.start(service.serve, config(tmp_path))
+            engines[0].emit(type="failed", reason="epoll: bad file descriptor")
+            await trio.sleep(5)
+    error = only_failure(caught.value)
+    assert isinstance(error, InternalError)
+    assert "epoll: bad file descriptor" in str(error)
+    assert engines[0].stopped
+
+
+# --- as a member of a cluster
+
+
+async def test_a_member_that_never_synced_accepts_nothing(tmp_path, engines, nursery):
+    async def down(_request):
+        return Response(status=503)
+
+    url = await serve_distributor(nursery, down)
+    bound = await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
+    assert engines[0].accepting is False
+    assert engines[0].reason == "broker b1 has not synced with the distributor yet"
+    assert json.loads((await get(bound, "/healthz"))[1])["accepting"] is False
+    assert (await get(bound, "/ping"))[0] == 200
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_member_syncs_and_then_accepts(tmp_path, engines, nursery):
+    topic = DesiredTopic(topic="t", share=Share(version=2, rate=5.0, burst=1.0))
+    requests = []
+
+    async def answer(request):
+        requests.append((request.path, json.loads(await request.read_body(10**6))))
+        return Response(body=msgspec.json.encode(SyncAnswer(version=1, topics=[topic])))
+
+    url = await serve_distributor(nursery, answer)
+    bound = await nursery.start(service.serve, config(tmp_path, distributors=(url,), mcap=7.0))
+    await until(lambda: engines[0].accepting)
+    path, first = requests[0]
+    assert path == "/v1/brokers/b1/sync"
+    assert (first["tcp_address"], first["http_address"], first["mcap"]) == (bound.tcp, bound.http, 7.0)
+    assert engines[0].topics["t"].bucket["version"] == 2
+    assert load_state(tmp_path).has_synced
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_restarted_member_limits_what_it_knew_before_it_accepts_anything(tmp_path, engines, nursery):
+    known = DesiredTopic(topic="t", share=Share(version=9, rate=5.0, burst=4.0), channels=["c"])
+    save_state(tmp_path, SyncState(True, 3, [known]))
+    url = "http://127.0.0.1:9"  # nobody there
+    await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
+    (engine,) = engines
+    assert engine.accepting
+    assert engine.topics["t"].bucket["rate_micro"] == 0  # messages wait: the tokens may be someone else's by now
+    kinds = [call[0] for call in engine.calls]
+    assert kinds.index("set_bucket") < kinds.index("set_accepting")
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_new_topic_gets_the_channels_known_elsewhere_before_its_messages_move(tmp_path, engines, nursery):
+    async def answer(request):
+        if request.path == "/channels":
+            return json_response({"channels": ["audit", "tail#ephemeral"]})
+        return Response(body=msgspec.json.encode(SyncAnswer(version=1)))
+
+    url = await serve_distributor(nursery, answer)
+    await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
+    (engine,) = engines
+    assert engine.config["hold_new_topics"] is True
+    engine.create_topic("t", held=True)
+    await until(lambda: not engine.topics["t"].held)
+    assert engine.topics["t"].channels == {"audit": False}
+    kinds = [call[0] for call in engine.calls]
+    assert kinds.index("create_channel") < kinds.index("release_topic")
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_new_topic_is_let_go_although_nobody_knows_its_channels(tmp_path, engines, nursery, monkeypatch):
+    monkeypatch.setattr(service, "CHANNEL_QUERY_TIMEOUT_S", 0.05)
+
+    async def hang(_request):
+        await trio.sleep_forever()
+
+    url = await serve_distributor(nursery, hang)
+    await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
+    engines[0].create_topic("t", held=True)
+    await until(lambda: not engines[0].topics["t"].held)
+    nursery.cancel_scope.cancel()
+
+
+async def test_strangers_and_starved_topics_reach_the_distributor_at_once(tmp_path, engines, nursery):
+    strangers = []
+
+    async def answer(request):
+        asked = json.loads(await request.read_body(10**6))
+        strangers.extend(asked["strangers"])
+        if asked["wait_s"] and asked["have_version"]:
+            await trio.sleep_forever()  # only an urgent sync comes through
+        return Response(body=msgspec.json.encode(SyncAnswer(version=1, unchanged=bool(asked["have_version"]))))
+
+    url = await serve_distributor(nursery, answer)
+    await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
+    await until(lambda: engines[0].accepting)
+    engines[0].emit(type="stranger", topic="t", publisher_id="p")
+    await until(lambda: {"topic": "t", "publisher_id": "p"} in strangers)
+    nursery.cancel_scope.cancel()
+
+
+# --- the data directory
+
+
+def test_incarnations_sort_by_start_even_if_the_clock_goes_back(tmp_path, monkeypatch):
+    with data_path.locked(tmp_path) as first:
+        pass
+    monkeypatch.setattr(data_path.time, "time_ns", lambda: 1)
+    with data_path.locked(tmp_path) as second:
+        pass
+    assert first < second
+    assert len(first) == len(second) == 20
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    data_path.replace_file(tmp_path / "f", b"old")
+    data_path.replace_file(tmp_path / "f", b"new")
+    assert (tmp_path / "f").read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+# --- settings and flags
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "a/b"}, "name"),
+        ({"name": "b" * 65}, "name"),
+        ({"tcp_address": "4150"}, "tcp_address"),
+        ({"tcp_address": "h:65536"}, "tcp_address"),
+        ({"tcp_address": "::1:80"}, "tcp_address"),
+        ({"http_address": "h:http"}, "http_address"),
+        ({"mcap": -1.0}, "mcap"),
+        ({"mcap": float("nan")}, "mcap"),
+        ({"distributors": ("localhost:4190",)}, "distributor"),
+        ({"lookupd_tcp_addresses": ("nowhere",)}, "lookupd_tcp_address"),
+        ({"max_memory_bytes": 0}, "max_memory"),
+        ({"trace_entries": -1}, "trace_entries"),
+    ],
+)
+def test_bad_settings_name_field_and_value(tmp_path, changes, field):
+    with pytest.raises(BadInput) as caught:
+        config(tmp_path, **changes)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [("h:1", ("h", 1)), (":4150", ("0.0.0.0", 4150)), ("[::1]:0", ("::1", 0)), ("[::]:65535", ("::", 65535))],
+)
+def test_addresses_are_parsed(text, parsed):
+    assert parse_address("a", text) == parsed
+
+
+def test_others_are_told_an_address_that_they_can_connect_to(tmp_path):
+    assert service.broadcast_address(config(tmp_path), "vm") == "127.0.0.1"
+    assert service.broadcast_address(config(tmp_path, tcp_address=":4150"), "vm") == "vm"
+    assert service.broadcast_address(config(tmp_path, broadcast_address="x.org"), "vm") == "x.org"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("7", 7), ("64k", 65536), ("2M", 2 << 20), ("1GiB", 1 << 30), ("1gb", 1 << 30)]
+)
+def test_sizes_have_units(text, size):
+    assert parse_size("max_memory", text) == size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--name", "a b"], "srtm broker: name: 'a b': must be 1 to 64 of the characters"),
+        (["--name", "b", "--mcap", "many"], "srtm broker: mcap: 'many': must be a number"),
+        (["--name", "b", "--max-memory", "1x"], "srtm broker: max_memory: '1x': must be a whole number"),
+        (["--name", "b", "--tcp-address", "x"], "srtm broker: tcp_address: 'x': must be HOST:PORT"),
+    ],
+)
+def test_bad_flags_are_one_line_and_exit_status_2(arguments, message, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(message)
+    assert err.count("\n") == 1
