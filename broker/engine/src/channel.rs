@@ -134,12 +134,11 @@ impl Channel {
         }
     }
 
-    /// A consumer is gone: what it had in flight goes back to the head of the queue, oldest first, at once.
-    pub fn requeue_of(&mut self, owner: ConnKey) {
-        let mut ids: Vec<MessageId> = self.in_flight.iter().filter(|(_, entry)| entry.owner == owner).map(|(id, _)| *id).collect();
-        ids.sort_unstable_by(|a, b| b.cmp(a));
-        for id in ids {
-            if let Some(entry) = self.in_flight.remove(&id) {
+    /// A consumer is gone: what it had in flight goes back to the head of the queue at once, oldest delivery (or TOUCH) first. `ids` names all of that in
+    /// that order, among others: the channel is not searched, for a fleet of consumers may leave together.
+    pub fn requeue_of(&mut self, owner: ConnKey, ids: impl DoubleEndedIterator<Item = MessageId>) {
+        for id in ids.rev() {
+            if let Ok(entry) = self.answered(Some(id), owner) {
                 self.counters.requeued += 1;
                 self.queue.push_front(entry.message);
             }

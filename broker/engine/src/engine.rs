@@ -196,8 +196,9 @@ impl Engine {
         }
     }
 
+    /// When the next turn is due without news from outside: at once if a write or a close made something deliverable.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.timers.next()
+        if self.dirty_channels.is_empty() { self.timers.next() } else { Some(0) }
     }
 
     /// Connections that may have something to write, each once. The buffer is the caller's, to be used again.
@@ -417,9 +418,13 @@ impl Engine {
         if entry.owner != key {
             return Err(NotYours::OtherOwner);
         }
-        entry.deadline = (now + timeout_ns).min(entry.delivered + limit_ns);
-        sub.push_deadline(entry.deadline, id);
-        self.timers.arm(&mut sub.armed, entry.deadline, Timer::MessageTimeout(key));
+        let deadline = (now + timeout_ns).min(entry.delivered + limit_ns);
+        if deadline != entry.deadline {
+            entry.deadline = deadline;
+            sub.push_deadline(deadline, id);
+            self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(key));
+            drop_stale_deadlines(sub, channel);
+        }
         Ok(())
     }
 
@@ -717,10 +722,12 @@ impl Engine {
         if overdue || conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
             return self.close(key);
         }
-        if let Some(interval) = conn.heartbeat_ns().filter(|_| conn.next_heartbeat <= now && conn.phase == Phase::Open) {
+        if let Some(interval) = conn.heartbeat_ns().filter(|_| conn.next_heartbeat <= now) {
             conn.next_heartbeat = now + interval;
-            conn.respond(wire::HEARTBEAT);
-            self.mark_dirty(key);
+            if conn.phase == Phase::Open {
+                conn.respond(wire::HEARTBEAT);
+                self.mark_dirty(key);
+            }
         }
         self.arm_connection(key);
     }
@@ -753,7 +760,7 @@ impl Engine {
         let Some(sub) = conn.subscription.take() else { return };
         let Some(channel) = self.channels.get_mut(sub.channel) else { return };
         channel.remove_consumer(key);
-        channel.requeue_of(key);
+        channel.requeue_of(key, sub.deadlines.iter().map(|(_, id)| *id));
         if channel.consumers.is_empty() && wire::is_ephemeral(&channel.name) {
             self.remove_channel(sub.channel);
         } else {
