@@ -1,15 +1,15 @@
-"""The blocks of a topic file that publishers come from (design section 11), read into ``Rows``.
+"""The blocks of a topic document that publishers come from (design section 11), read into ``Rows``.
 
-A list (``csv``: a path, or ``csv_text``: the same inlined; header ``id,rate,correlation_group``), a model (``count``,
-``rate``, ``group_size``, ``id_prefix``), or columns (``ids``, ``rates``, ``groups``). Every refusal names the block,
-counted from 1 as a reader counts, and the line of a CSV.
+A list (``csv_text``, header ``id,rate,correlation_group``; ``srtm.topic_file`` makes it of a file's ``csv``), a model
+(``count``, ``rate``, ``group_size``, ``id_prefix``), or columns (``ids``, ``rates``, ``groups``). Every refusal names
+the block, as ``publishers[0]``, and the line of a CSV.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -17,8 +17,6 @@ from pydantic import BeforeValidator, Field
 from srtm.errors import BadInput
 from srtm.publishers import MOST, Process, Rows
 from srtm.schema import Schema, parsed
-
-ReadText = Callable[[str], str]  # the text of a file that a block names, or an OSError
 
 HEADER = ["id", "rate", "correlation_group"]
 
@@ -29,8 +27,7 @@ _POISSON: list[Process] = ["poisson"]
 
 
 class _ListBlock(Schema):
-    csv: str | None = None
-    csv_text: str | None = None
+    csv_text: str
     process: Process = "poisson"
     batch: Batch = 1
 
@@ -65,12 +62,14 @@ class _Change(Schema):
     remove: list[str] = Field(default_factory=list)
 
 
-def read_block(block: object, number: int, read_text: ReadText | None) -> Rows:
-    """Publishers of one block. ``read_text`` None: files cannot be named. Raises BadInput."""
-    place = f"publishers block {number}"
-    keys = block.keys() if isinstance(block, dict) else ()
-    if "csv" in keys or "csv_text" in keys:
-        return _list_rows(parsed(_ListBlock, block, place), place, read_text)
+def read_block(block: object, index: int) -> Rows:
+    """Publishers of the block at ``index``. Raises BadInput."""
+    place = f"publishers[{index}]"
+    keys: dict[str, Any] = block if isinstance(block, dict) else {}
+    if "csv" in keys:
+        raise BadInput(f"{place}.csv", keys["csv"], "a file cannot be read from here: send its text as csv_text")
+    if "csv_text" in keys:
+        return _list_rows(parsed(_ListBlock, block, place), f"{place}.csv")
     if "ids" in keys:
         return _column_rows(parsed(_ColumnsBlock, block, place), place)
     if "count" in keys:
@@ -111,14 +110,14 @@ def _column_rows(block: _ColumnsBlock, place: str) -> Rows:
     groups = [""] * count if block.groups is None else [name or "" for name in block.groups]
     for field, column in (("rates", block.rates), ("groups", groups)):
         if len(column) != count:
-            raise BadInput(f"{place}, {field}", f"{len(column)} entries", f"must have one for each of the {count} ids")
+            raise BadInput(f"{place}.{field}", f"{len(column)} entries", f"must have one for each of the {count} ids")
     return Rows(
         ids=block.ids,
         rates=block.rates,
         groups=groups,
-        processes=_spread(block.process, count, f"{place}, process"),
-        batches=_spread(block.batch, count, f"{place}, batch"),
-        place=lambda index: f"{place}, entry {index + 1}",
+        processes=_spread(block.process, count, f"{place}.process"),
+        batches=_spread(block.batch, count, f"{place}.batch"),
+        place=lambda index: f"{place}[{index}]",
     )
 
 
@@ -128,9 +127,8 @@ def _spread(column: list[Any], count: int, field: str) -> list[Any]:
     return column * count if len(column) == 1 else column
 
 
-def _list_rows(block: _ListBlock, place: str, read_text: ReadText | None) -> Rows:
-    text, where = _csv_text(block, place, read_text)
-    rows = list(_csv_rows(text, where))
+def _list_rows(block: _ListBlock, place: str) -> Rows:
+    rows = list(_csv_rows(block.csv_text, place))
     lines = [line for line, *_ in rows]
     return Rows(
         ids=[publisher for _, publisher, _, _ in rows],
@@ -138,25 +136,8 @@ def _list_rows(block: _ListBlock, place: str, read_text: ReadText | None) -> Row
         groups=[group for *_, group in rows],
         processes=[block.process] * len(rows),
         batches=[block.batch] * len(rows),
-        place=lambda index: f"{where} line {lines[index]}",
+        place=lambda index: f"{place} line {lines[index]}",
     )
-
-
-def _csv_text(block: _ListBlock, place: str, read_text: ReadText | None) -> tuple[str, str]:
-    if block.csv is None or block.csv_text is not None:
-        if block.csv_text is None or block.csv is not None:
-            raise BadInput(place, block.csv, "must have exactly one of csv and csv_text")
-        return block.csv_text, f"{place}, csv_text"
-    if read_text is None:
-        raise BadInput(
-            f"{place}, csv", block.csv, "a file of yours cannot be read from here: send its text as csv_text"
-        )
-    try:
-        return read_text(block.csv), f"{place}, {block.csv}"
-    except OSError as error:
-        raise BadInput(f"{place}, csv", block.csv, f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{place}, csv", block.csv, "must be text in UTF-8") from error
 
 
 def _csv_rows(text: str, where: str) -> Iterator[tuple[int, str, float, str]]:
@@ -180,7 +161,7 @@ def _csv_row(cells: Sequence[str], where: str, line: int) -> tuple[int, str, flo
     try:
         rate = float(rate_text)
     except ValueError:
-        raise BadInput(f"{where}, rate", rate_text, "must be a number of msg/s") from None
+        raise BadInput(f"{where}.rate", rate_text, "must be a number of msg/s") from None
     if not 1e-6 <= rate <= 1e9:  # false for NaN too
-        raise BadInput(f"{where}, rate", rate_text, "must be from 0.000001 to 1e9 msg/s")
+        raise BadInput(f"{where}.rate", rate_text, "must be from 0.000001 to 1e9 msg/s")
     return line, publisher, rate, group

@@ -175,7 +175,7 @@ def _check_names(names: Sequence[str], rows: Rows, field: str) -> None:
     for index, name in enumerate(names):
         if not (0 < len(name) <= LONGEST and name.isprintable()):
             rule = f"must be 1 to {LONGEST} characters, none of them a control character"
-            raise BadInput(f"{rows.place(index)}, {field}", name, rule)
+            raise BadInput(f"{rows.place(index)}.{field}", name, rule)
 
 
 def _listed_twice(parts: Sequence[Rows]) -> BadInput:
@@ -183,7 +183,7 @@ def _listed_twice(parts: Sequence[Rows]) -> BadInput:
     for rows in parts:
         for index, publisher in enumerate(rows.ids):
             if publisher in seen:
-                return BadInput(f"{rows.place(index)}, id", publisher, f"is listed before: {seen[publisher]}")
+                return BadInput(f"{rows.place(index)}.id", publisher, f"is listed before: {seen[publisher]}")
             seen[publisher] = rows.place(index)
     raise AssertionError("no id comes twice")
 

@@ -35,7 +35,7 @@ def parsed(model: type[Model], value: object, place: str = "") -> Model:
 
 
 def _refusal(model: type[Schema], error: ErrorDetails, place: str) -> BadInput:
-    field = ", ".join(part for part in (place, _dotted(error["loc"])) if part) or "document"
+    field = (place + _dotted(error["loc"])).removeprefix(".") or "document"
     if error["type"] == "missing":
         return BadInput(field, None, "is required")
     if error["type"] == "extra_forbidden":
@@ -44,26 +44,21 @@ def _refusal(model: type[Schema], error: ErrorDetails, place: str) -> BadInput:
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
 
 
 def _rule(message: str) -> str:
     """Pydantic's words as a rule: "Input should be greater than 0" -> "must be greater than 0"."""
-    for prefix, word in (
-        ("Input should", "must"),
-        ("Value error, ", ""),
-        ("List should", "must"),
-        ("String should", "must"),
-    ):
+    for prefix in ("Input should", "List should", "String should"):
         if message.startswith(prefix):
-            return word + message.removeprefix(prefix)
-    return message
+            return "must" + message.removeprefix(prefix)
+    return message.removeprefix("Value error, ")
 
 
 def _keys(model: type[Schema], location: tuple[int | str, ...]) -> list[str]:
     """Keys that are known at ``location`` inside ``model``."""
     for part in location:
-        inner = model.model_fields[part].annotation if isinstance(part, str) else model
+        inner = model.model_fields[str(part)].annotation
         if isinstance(inner, type) and issubclass(inner, Schema):
             model = inner
     return list(model.model_fields)

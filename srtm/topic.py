@@ -8,9 +8,7 @@ them.
 
 from __future__ import annotations
 
-import math
 import re
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,10 +16,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from srtm.errors import BadInput
-from srtm.publisher_blocks import ReadText, read_block, read_change
+from srtm.publisher_blocks import read_block, read_change
 from srtm.publishers import Publishers, PublisherSpec, join
 from srtm.schema import Schema, parsed
 from srtm.splitting import LARGEST, from_micro, to_micro
+from srtm.topic_file import read_topic_file
 
 __all__ = ["PublisherSpec", "Publishers", "Slo", "TopicSpec", "parse_change", "parse_topic_json", "parse_topic_toml"]
 
@@ -97,10 +96,9 @@ def _percentile(value: float) -> float:
 def _burst(value: object) -> Burst:
     if value == "auto":
         return "auto"
-    number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
-    if not 1 <= number <= LARGEST:  # false for NaN too
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST:  # false for NaN too
         raise ValueError(f'must be a number of messages from 1 to {LARGEST:g}, or "auto"')
-    return number
+    return float(value)
 
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -126,20 +124,18 @@ class _Topic(Schema):
 
 def parse_topic_toml(path: Path) -> TopicSpec:
     """The spec in a topic file; CSV paths are relative to it. Raises BadInput."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput("topic file", str(path), f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput("topic file", str(path), f"is not TOML: {error}") from error
-    return _parse(document, lambda name: (path.parent / name).read_text(encoding="utf-8"))
+    return parse_topic_json(read_topic_file(path))
 
 
 def parse_topic_json(document: object) -> TopicSpec:
-    """The spec in a decoded JSON body, which names no files: lists are inlined as ``csv_text`` or given as columns.
-    Raises BadInput.
-    """
-    return _parse(document, None)
+    """The spec in a decoded JSON body. Raises BadInput."""
+    topic = parsed(_Topic, document)
+    rate = from_micro(to_micro(topic.rate, "rate"))
+    burst: Burst = "auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst"))
+    choices = {field: getattr(topic, field) for field in ("on_excess", "mode", "lease", "placement", "split")}
+    publishers = join([read_block(block, index) for index, block in enumerate(topic.publishers)])
+    slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
+    return _checked(TopicSpec(name=topic.name, rate=rate, burst=burst, slo=slo, publishers=publishers, **choices))
 
 
 def parse_change(spec: TopicSpec, body: object) -> TopicSpec:
@@ -148,24 +144,6 @@ def parse_change(spec: TopicSpec, body: object) -> TopicSpec:
     """
     add, remove = read_change(body)
     return _checked(replace(spec, publishers=spec.publishers.changed(add, remove)))
-
-
-def _parse(document: object, read_text: ReadText | None) -> TopicSpec:
-    topic = parsed(_Topic, document)
-    rows = [read_block(block, number, read_text) for number, block in enumerate(topic.publishers, start=1)]
-    spec = TopicSpec(
-        name=topic.name,
-        rate=from_micro(to_micro(topic.rate, "rate")),
-        burst="auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst")),
-        slo=Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms),
-        publishers=join(rows),
-        on_excess=topic.on_excess,
-        mode=topic.mode,
-        lease=topic.lease,
-        placement=topic.placement,
-        split=topic.split,
-    )
-    return _checked(spec)
 
 
 def _checked(spec: TopicSpec) -> TopicSpec:
