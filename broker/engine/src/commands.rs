@@ -226,9 +226,7 @@ impl Engine {
         let verb = if bodies.len() == 1 { Verb::Pub } else { Verb::Mpub };
         self.collect(verb, key, source, bodies.iter().map(Vec::as_slice), defer_ms, now);
         self.decide_publishes(now);
-        let publish = self.turn.publishes.pop();
-        self.turn.messages.clear();
-        publish.map_or(Accepted::Failed("exiting".into()), |publish| accepted(&publish, now))
+        self.turn.pop().map_or(Accepted::Failed("exiting".into()), |publish| accepted(&publish, now))
     }
 
     /// The recorded decisions of a limited topic.
@@ -245,7 +243,7 @@ impl Engine {
 
 fn accepted(publish: &Publish, now: Nanos) -> Accepted {
     match &publish.outcome {
-        Outcome::Done { wait_ns, .. } => Accepted::Ok { wait_ms: *wait_ns as f64 / 1e6 },
+        Outcome::Done { wait_ns, .. } => Accepted::Ok { wait_ms: wait_ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e6) },
         Outcome::Limited { retry_at } => Accepted::RateLimited { retry_after_ms: Outcome::retry_ms(*retry_at, now) as f64 },
         Outcome::Failed(reason) => Accepted::Failed(reason.clone()),
         refused => Accepted::Failed(refused.error(publish, now).text.into()),

@@ -192,6 +192,12 @@ impl Connection {
         self.published.len() - 1
     }
 
+    pub fn count_published(&mut self, topic: TopicKey, count: u32) {
+        if let Some(published) = self.published.iter_mut().find(|published| published.topic == topic) {
+            published.count += u64::from(count);
+        }
+    }
+
     pub fn heartbeat_ns(&self) -> Option<Nanos> {
         self.identity.heartbeat_ms.map(|ms| ms as Nanos * 1_000_000)
     }

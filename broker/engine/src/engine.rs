@@ -308,7 +308,10 @@ impl Engine {
                     let publish = &self.turn.publishes[index];
                     match &publish.outcome {
                         Outcome::Done { .. } if !conn.identity.receipts => conn.respond(wire::OK),
-                        Outcome::Done { wait_ns, fill } => conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes()),
+                        Outcome::Done { wait_ns: Some(wait_ns), fill } => {
+                            conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes());
+                        }
+                        Outcome::Done { wait_ns: None, fill } => conn.respond(format!("OK fill={fill:.6}").as_bytes()),
                         refused => {
                             let error = refused.error(publish, now);
                             if error.fatal {
@@ -322,8 +325,7 @@ impl Engine {
             self.mark_dirty(key);
         }
         self.turn.replies = replies;
-        self.turn.publishes.clear();
-        self.turn.messages.clear();
+        self.turn.clear();
     }
 
     fn identify(&mut self, key: ConnKey, body: &[u8], now: Nanos) -> Result<(), WireError> {
@@ -457,7 +459,7 @@ impl Engine {
         let index = self.published_index(key, topic);
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         let published = &conn.published[index];
-        let source = Source { declared: published.declared, trace_index: published.trace_index, conn: Some((key, index)) };
+        let source = Source { declared: published.declared, trace_index: published.trace_index, conn: Some(key) };
         let topic = published.topic;
         self.collect(verb, topic, source, bodies, defer_ms, stamp);
         self.turn.replies.push((key, Reply::Publish(self.turn.publishes.len() - 1)));

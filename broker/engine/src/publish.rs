@@ -36,7 +36,7 @@ impl Verb {
 pub struct Source {
     pub declared: bool,
     pub trace_index: Option<u32>,
-    pub conn: Option<(ConnKey, usize)>, // and its cache entry; None: by HTTP
+    pub conn: Option<ConnKey>, // None: by HTTP
 }
 
 #[derive(Debug)]
@@ -54,9 +54,9 @@ pub struct Publish {
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
     Undecided,
-    /// Accepted; the last of its messages waits this long for tokens, as things stand.
+    /// Accepted; the last of its messages waits this long for tokens, as things stand. `None`: under a share of nothing nobody can tell.
     Done {
-        wait_ns: Nanos,
+        wait_ns: Option<Nanos>,
         fill: f64,
     },
     /// Refused by the bucket; `None`: no instant can be told.
@@ -102,18 +102,40 @@ pub(crate) struct Turn {
     pub messages: Vec<Option<Message>>,
     pub replies: Vec<(ConnKey, Reply)>,
     order: Vec<usize>,
+    decided: usize, // publishes[..decided] have their outcome
+}
+
+impl Turn {
+    /// Forget everything: the answers are given.
+    pub fn clear(&mut self) {
+        self.publishes.clear();
+        self.messages.clear();
+        self.decided = 0;
+    }
+
+    /// Take the last publish back, with its outcome.
+    pub fn pop(&mut self) -> Option<Publish> {
+        let publish = self.publishes.pop()?;
+        self.messages.truncate(publish.first);
+        self.decided = self.decided.min(self.publishes.len());
+        Some(publish)
+    }
 }
 
 impl Engine {
-    /// Decide all publishes of the turn in order of arrival; those that came together stay in order of reading.
+    /// Decide all publishes so far in order of arrival; those that came together stay in order of reading.
     pub(crate) fn decide_publishes(&mut self, now: Nanos) {
         let mut order = std::mem::take(&mut self.turn.order);
         order.clear();
-        order.extend(0..self.turn.publishes.len());
+        order.extend(self.turn.decided..self.turn.publishes.len());
+        self.turn.decided = self.turn.publishes.len();
         order.sort_by_key(|&index| self.turn.publishes[index].stamp);
         for &index in &order {
             let outcome = self.decide(index, now);
-            self.turn.publishes[index].outcome = outcome;
+            let publish = &mut self.turn.publishes[index];
+            publish.outcome = outcome;
+            // What was refused gives its memory back before the next is decided.
+            self.turn.messages[publish.first..publish.first + publish.count as usize].fill_with(|| None);
         }
         self.turn.order = order;
     }
@@ -152,10 +174,8 @@ impl Engine {
         }
         topic.counters.messages += u64::from(count);
         topic.counters.bytes += bytes;
-        if let Some((conn, index)) = source.conn
-            && let Some(published) = self.conns.get_mut(conn).and_then(|conn| conn.published.get_mut(index))
-        {
-            published.count += u64::from(count);
+        if let Some(conn) = source.conn.and_then(|conn| self.conns.get_mut(conn)) {
+            conn.count_published(key, count);
         }
         if topic.limiter.is_some() {
             return self.charge(key, first..first + count as usize, source, stamp, now);
@@ -165,7 +185,7 @@ impl Engine {
                 self.release(key, message, now);
             }
         }
-        Outcome::Done { wait_ns: 0, fill: 1.0 }
+        Outcome::Done { wait_ns: Some(0), fill: 1.0 }
     }
 
     /// Pass admitted messages through the topic's bucket, one token each.
@@ -189,7 +209,7 @@ impl Engine {
             limiter.starved_told = true;
             self.events.push(Event::Starved { topic: topic.name.to_string(), waiting: limiter.backlog.len() });
         }
-        let wait_ns = last_due.map_or(Nanos::MAX, |due| (due - stamp).max(0));
+        let wait_ns = last_due.map(|due| (due - stamp).max(0));
         Outcome::Done { wait_ns, fill: limiter.fill_ratio(now).max(0.0) }
     }
 }

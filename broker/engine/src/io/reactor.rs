@@ -99,6 +99,7 @@ impl Reactor {
             now = clock::monotonic(); // nothing that was read arrived after this
             if commands {
                 self.shared.wake.clear();
+                self.engine.decide_publishes(now); // what came before a change of parameters is decided before it
                 self.shared.run_commands(&mut self.engine, now);
             }
             self.rest_is_over(now)?;
