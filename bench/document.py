@@ -24,7 +24,12 @@ def with_block(document: str, name: str, text: str) -> str:
 
 
 def write_block(path: Path, name: str, text: str) -> None:
-    path.write_text(with_block(path.read_text(), name, text))
+    """Raises BadInput where the document is not there (an installed package has none) or has no such block."""
+    try:
+        document = path.read_text()
+    except FileNotFoundError:
+        raise BadInput("document", str(path), "must be there: run from a checkout") from None
+    path.write_text(with_block(document, name, text))
 
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> str:

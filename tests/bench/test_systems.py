@@ -1,0 +1,43 @@
+"""Systems under test: what the kernel says of a process, and one that does not come up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.systems import System, _running, answers_ping, bare_broker_command, free_addresses
+from srtm.errors import Unavailable
+
+
+def test_processor_time_and_memory_are_those_of_the_process() -> None:
+    me = System("me", os.getpid(), "", "")
+    before, used = me.cpu_s(), sum(os.times()[:2])
+    assert before == pytest.approx(used, abs=0.05)
+    held = bytearray(64 << 20)
+    held[::4096] = b"x" * len(held[::4096])
+    with_it = me.resident_bytes()
+    del held
+    assert with_it - me.resident_bytes() > 32 << 20
+
+
+def test_two_free_addresses_are_two() -> None:
+    first, second = free_addresses()
+    assert first != second
+    assert not answers_ping(first)
+
+
+def test_a_bare_broker_is_given_no_distributor() -> None:
+    command = bare_broker_command(Path("data/b1"), "127.0.0.1:1", "127.0.0.1:2")
+    assert "--distributor" not in command
+    assert command[command.index("--name") + 1] == "b1"
+
+
+async def test_a_system_that_ends_at_its_start_is_refused_with_its_last_words(tmp_path: Path) -> None:
+    command = [sys.executable, "-S", "-c", "print('no such option'); raise SystemExit(2)"]
+    tcp_address, http_address = free_addresses()
+    with pytest.raises(Unavailable, match="x did not answer on .*: no such option"):
+        async with _running("x", command, tmp_path / "x", tcp_address, http_address):
+            pytest.fail("it is not running")
