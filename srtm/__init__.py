@@ -2,7 +2,8 @@
 
 Where things are (docs/architecture.md has the flows and contracts):
 
-* ``srtm``: the shared kernel (bucket, splitting, sizing, topic specs, wire codec, control-plane messages), the client library, the command.
+* ``srtm``: the shared kernel (bucket, splitting, sizing, topic specs, wire codec, control-plane messages), the client
+  library, the command.
 * ``broker``: the data plane in Rust (``broker/engine``) and its trio service.
 * ``distributor``: brokers and topics, allocation, leases.
 * ``adaptor``: policies that keep a split right while traffic moves.

@@ -1,7 +1,9 @@
 """The Rust extension: broker engine, exact token bucket, load generator. All of the boundary is on this page.
 
-Configuration goes down once, as keyword arguments or JSON; snapshots and events are pulled up as JSON bytes. Rust never calls Python. Calls
-that may wait release the GIL. Errors are ``ValueError`` (bad configuration), ``OSError`` (port in use, no such address) and ``RuntimeError`` (engine stopped).
+Configuration goes down once, as keyword arguments or JSON; snapshots and events are pulled up as JSON bytes. Rust
+never calls Python. Calls
+that may wait release the GIL. Errors are ``ValueError`` (bad configuration), ``OSError`` (port in use, no such
+address) and ``RuntimeError`` (engine stopped).
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,8 @@ __version__: str
 
 @final
 class Bucket:
-    """The engine's token bucket, for differential tests against ``srtm.bucket``. Rates in micro-messages/s, bursts in micro-messages, times in ns."""
+    """The engine's token bucket, for differential tests against ``srtm.bucket``. Rates in micro-messages/s, bursts in
+    micro-messages, times in ns."""
 
     def __new__(cls, rate_micro: int, burst_micro: int, at_ns: int, full: bool = True) -> Bucket: ...
     def take(self, cost: int, at_ns: int) -> int | None:
@@ -24,7 +27,8 @@ class Bucket:
 
 @final
 class Engine:
-    """The data plane of one broker: a reactor thread of its own. Threads: any; every method may be called from the trio thread."""
+    """The data plane of one broker: a reactor thread of its own. Threads: any; every method may be called from the
+    trio thread."""
 
     def __new__(cls, config: bytes) -> Engine:
         """``config``: JSON, the fields and defaults of ``broker.config.EngineConfig``; unknown fields are refused."""
@@ -43,7 +47,8 @@ class Engine:
     def empty_topic(self, topic: str) -> bool: ...
     def pause_topic(self, topic: str, paused: bool) -> bool: ...
     def release_topic(self, topic: str) -> bool:
-        """Let a topic go that was created held (``hold_new_topics``): its messages may move to channels. False: no such topic."""
+        """Let a topic go that was created held (``hold_new_topics``): its messages may move to channels. False: no
+        such topic."""
     def create_channel(self, topic: str, channel: str) -> bool: ...
     def delete_channel(self, topic: str, channel: str) -> bool: ...
     def empty_channel(self, topic: str, channel: str) -> bool: ...
@@ -59,7 +64,8 @@ class Engine:
         version: int,
         full: bool,
     ) -> bool:
-        """Create (full or empty) or change the topic's bucket; creates the topic. False: refused, ``version`` is older than the one in force."""
+        """Create (full or empty) or change the topic's bucket; creates the topic. False: refused, ``version`` is
+        older than the one in force."""
     def clear_bucket(self, topic: str) -> bool:
         """Remove the limit: what waits is released at once. False: none there."""
     def set_publishers(self, topic: str, publishers: Sequence[str], version: int) -> None:
@@ -71,9 +77,11 @@ class Engine:
     def publish(self, topic: str, bodies: Sequence[bytes], defer_ms: int) -> tuple[str, float]:
         """A message that came by HTTP. ("ok", wait_ms) | ("rate_limited", retry_after_ms) | (error text, 0.0)."""
     def trace(self, topic: str) -> tuple[list[str], bytes, bytes, bytes, bytes, bytes, bytes] | None:
-        """(publisher names, then little-endian columns: publisher index u32, arrival_ns, due_ns, released_ns, sent_ns i64 (0: not yet), share_version i64)."""
+        """(publisher names, then little-endian columns: publisher index u32, arrival_ns, due_ns, released_ns, sent_ns
+        i64 (0: not yet), share_version i64)."""
     def histogram(self, topic: str, kind: str, window: str) -> bytes | None:
-        """HDR V2 (deflate, base64) of ``access|processing|consumer_wait|total`` over ``since_start|last_60s``, values in ns."""
+        """HDR V2 (deflate, base64) of ``access|processing|consumer_wait|total`` over ``since_start|last_60s``, values
+        in ns."""
 
 @final
 class LoadGen:

@@ -1,10 +1,14 @@
 """What crosses a process boundary on the control plane: JSON over HTTP, one frozen type a message (msgspec).
 
-Each type names its one maker and its one reader. Rates are msg/s, bursts are messages; both are multiples of 1e-6 (``srtm.splitting``), which
-JSON numbers carry exactly. Times say their unit in the name. Versions only grow; a reader refuses one older than what it has.
+Each type names its one maker and its one reader. Rates are msg/s, bursts are messages; both are multiples of 1e-6
+(``srtm.splitting``), which
+JSON numbers carry exactly. Times say their unit in the name. Versions only grow; a reader refuses one older than what
+it has.
 
-The flow (level-triggered pull): a broker calls ``POST /v1/brokers/NAME/sync`` with a ``SyncRequest``; the ``SyncAnswer`` is its whole desired
-state. With ``wait_s > 0`` the distributor holds the answer until the state's version differs from ``have_version`` (or moves are due), or until the wait is over.
+The flow (level-triggered pull): a broker calls ``POST /v1/brokers/NAME/sync`` with a ``SyncRequest``; the
+``SyncAnswer`` is its whole desired
+state. With ``wait_s > 0`` the distributor holds the answer until the state's version differs from ``have_version``
+(or moves are due), or until the wait is over.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ class TopicLatency(Control, frozen=True):
 
 
 class TopicReport(Control, frozen=True):
-    """Made by ``broker.reports``, read by the distributor's registry: one topic on one broker, now. Counters since the broker's start."""
+    """Made by ``broker.reports``, read by the distributor's registry: one topic on one broker, now. Counters since
+    the broker's start."""
 
     topic: str
     share_version: int  # version of the share in force; 0: none yet
@@ -54,7 +59,8 @@ class TopicReport(Control, frozen=True):
 
 
 class Stranger(Control, frozen=True):
-    """Made by ``broker.sync``: publisher ``publisher_id`` publishes to ``topic`` on this broker but is not assigned here."""
+    """Made by ``broker.sync``: publisher ``publisher_id`` publishes to ``topic`` on this broker but is not assigned
+    here."""
 
     topic: str
     publisher_id: str
@@ -70,7 +76,7 @@ class SyncRequest(Control, frozen=True):
     mcap: float  # msg/s; 0: not stated
     accepting: bool = True  # false while draining
     have_version: int = 0  # version of the desired state that the broker has in force (SyncAnswer.version); 0: none
-    applied: dict[str, int] = {}  # {topic: version of the share that is in force}: the acknowledgement of the lease protocol
+    applied: dict[str, int] = {}  # {topic: version of the share in force}: the acknowledgement of the lease protocol
     topics: list[TopicReport] = []  # managed topics and others that have traffic
     strangers: list[Stranger] = []  # new since the last sync that was answered
     wait_s: float = 0.0
@@ -79,7 +85,8 @@ class SyncRequest(Control, frozen=True):
 class Share(Control, frozen=True):
     """A sub-token bucket (r_l, b_l) as a lease. Made by ``distributor.leases``, read by ``broker.lease_holder``.
 
-    (0, 0) means: managed, but no tokens here; messages that come wait. ``full`` is true only on a topic's first grant ever: the bucket starts
+    (0, 0) means: managed, but no tokens here; messages that come wait. ``full`` is true only on a topic's first grant
+    ever: the bucket starts
     full; in every other case a bucket that did not exist starts empty (design section 3).
     """
 
@@ -104,7 +111,8 @@ class DesiredTopic(Control, frozen=True):
 
 
 class Move(Control, frozen=True):
-    """Made by ``distributor.registry`` for a stranger: where that publisher belongs. The broker tells it (``_move_``) if it is aware."""
+    """Made by ``distributor.registry`` for a stranger: where that publisher belongs. The broker tells it (``_move_``)
+    if it is aware."""
 
     topic: str
     publisher_id: str
@@ -119,10 +127,12 @@ class SyncAnswer(Control, frozen=True):
     unchanged: bool = False  # true: the state is that of have_version, topics is left out
     topics: list[DesiredTopic] = []
     moves: list[Move] = []
+    purged: list[str] = []  # topics removed with their messages since have_version: to be deleted here, queues and all
 
 
 class DeadNotice(Control, frozen=True):
-    """Made by ``srtm.supervisor`` (or an operator), read by ``distributor.api`` at ``POST /v1/brokers/NAME/dead``: proof of death of one incarnation."""
+    """Made by ``srtm.supervisor`` (or an operator), read by ``distributor.api`` at ``POST /v1/brokers/NAME/dead``:
+    proof of death of one incarnation."""
 
     incarnation: str
     reason: str = ""

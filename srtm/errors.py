@@ -1,7 +1,9 @@
 """The one exception family of SRTM, sorted by whose fault it is.
 
-Every refusal that a person can meet is one of these, and says what was wrong, where, which rule, and what to do. Services map
-them to ``problem+json`` (``title, detail, field, value, rule``) with the status in ``http_status``; the command line maps them to the exit
+Every refusal that a person can meet is one of these, and says what was wrong, where, which rule, and what to do.
+Services map
+them to ``problem+json`` (``title, detail, field, value, rule``) with the status in ``http_status``; the command line
+maps them to the exit
 status in ``exit_status`` and prints ``str(error)``, never a traceback.
 """
 
@@ -17,7 +19,8 @@ class SrtmError(Exception):
 
 
 class BadInput(SrtmError):
-    """What you gave breaks a rule: ``field`` had ``value``, the ``rule`` says otherwise. Nothing was changed. Yours to mend."""
+    """What you gave breaks a rule: ``field`` had ``value``, the ``rule`` says otherwise. Nothing was changed. Yours
+    to mend."""
 
     title = "bad input"
     http_status = 400
@@ -45,7 +48,8 @@ class NotFound(SrtmError):
 
 
 class Conflict(SrtmError):
-    """What you ask is fine in itself but not in the present state (a managed topic, a stale version). Nothing was changed."""
+    """What you ask is fine in itself but not in the present state (a managed topic, a stale version). Nothing was
+    changed."""
 
     title = "conflict"
     http_status = 409

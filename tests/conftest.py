@@ -1,8 +1,10 @@
 """The rules of this house.
 
 * A test's name is a sentence about what must hold; the comment inside says how the condition is forced.
-* No luck: time is virtual (``autojump_clock``), streams are in memory, random inputs come from Hypothesis or from a seed that stands in the test.
-* Real sockets and processes only where they are the point (``tests/system``, ``tests/compat`` and what says so): free ports, waits that are
+* No luck: time is virtual (``autojump_clock``), streams are in memory, random inputs come from Hypothesis or from a
+  seed that stands in the test.
+* Real sockets and processes only where they are the point (``tests/system``, ``tests/compat`` and what says so): free
+  ports, waits that are
   bounded, processes stopped by the id that the test started, nothing but loopback.
 * A wait is for a signal, never for a length of time that "should do".
 * What takes more than a quarter of a second is marked ``slow``. A skip says why.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-# A shared machine can stop for a while in the middle of an example: that is no finding. The seed is fixed, so that a run can be repeated.
+# A shared machine can stop for a while in the middle of an example: that is no finding. The seed is fixed, so that a
+# run can be repeated.
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")

@@ -41,7 +41,20 @@ PURE = (
     "broker/events.py",
     "bench/workload.py",
 )
-IMPURE_MODULES = {"trio", "socket", "httpx", "h11", "fastapi", "hypercorn", "sqlalchemy", "sqlite3", "time", "subprocess", "threading", "asyncio"}
+IMPURE_MODULES = {
+    "trio",
+    "socket",
+    "httpx",
+    "h11",
+    "fastapi",
+    "hypercorn",
+    "sqlalchemy",
+    "sqlite3",
+    "time",
+    "subprocess",
+    "threading",
+    "asyncio",
+}
 
 # The broker answers within 0.3 s of its start: none of these may come in with it.
 HEAVY = ("numpy", "scipy", "matplotlib", "fastapi", "hypercorn", "sqlalchemy", "pydantic", "typer", "rich", "httpx")
@@ -93,7 +106,9 @@ def test_nothing_imports_asyncio() -> None:
 @pytest.mark.slow
 def test_a_broker_starts_without_the_distributors_libraries() -> None:
     code = f"import sys, broker.__main__, broker.service; print([m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, cwd=ROOT, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
