@@ -132,6 +132,12 @@ impl<T> Backlog<T> {
         self.waiting.into_iter().map(|(_, item)| item)
     }
 
+    /// Drop everything that waits; it has paid nothing. The cap counts again from the last payment on.
+    pub fn clear(&mut self) {
+        self.waiting = VecDeque::new();
+        self.waiting_cost = 0;
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter().map(|(_, item)| item)
     }

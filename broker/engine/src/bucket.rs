@@ -35,7 +35,7 @@ impl Bucket {
 
     /// Tokens there at `at` while something waits for them: the cap does not apply, for the head takes them as they come.
     pub fn accrued(&self, at: Nanos) -> i128 {
-        self.fill + self.rate * i128::from((at - self.at).max(0))
+        self.fill + self.rate * (i128::from(at) - i128::from(self.at)).max(0)
     }
 
     pub fn burst(&self) -> i128 {

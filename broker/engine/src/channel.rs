@@ -93,10 +93,9 @@ impl Channel {
     }
 
     /// Take a message from the topic: to the tail of the queue, or among the deferred. Gives the instant at which it is due then.
-    pub fn put(&mut self, mut message: Message, now: Nanos) -> Option<Nanos> {
+    pub fn put(&mut self, message: Message, now: Nanos) -> Option<Nanos> {
         self.counters.messages += 1;
         let defer_ns = Nanos::from(message.defer_ms) * 1_000_000;
-        message.times.queued = now + defer_ns;
         if defer_ns == 0 {
             self.queue.push_back(message);
             return None;

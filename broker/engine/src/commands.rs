@@ -1,12 +1,14 @@
 //! What Python asks of an engine: topics and channels, buckets and publishers, messages that came by HTTP.
 
+use std::collections::VecDeque;
+
 use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::event::Event;
 use crate::publish::{Outcome, Publish, Source, Verb};
 use crate::topic::{Limit, Limiter, Topic};
-use crate::trace::Columns;
+use crate::trace::{Columns, Trace};
 use crate::wire;
 
 /// The answer to a message that came by HTTP.
@@ -72,9 +74,13 @@ impl Engine {
         true
     }
 
+    /// Drop what waits in a topic: for its first channel, and for tokens.
     pub fn empty_topic(&mut self, name: &str) -> bool {
         let Some(topic) = self.topic_key(name).and_then(|key| self.topics.get_mut(key)) else { return false };
-        topic.queue.clear();
+        topic.queue = VecDeque::new();
+        if let Some(limiter) = &mut topic.limiter {
+            limiter.drop_waiting();
+        }
         true
     }
 
@@ -156,7 +162,8 @@ impl Engine {
             Some(limiter) if limit.version < limiter.limit.version => return false,
             Some(limiter) => limiter.set(limit, now),
             none => {
-                *none = Some(Box::new(Limiter::new(limit, self.config.trace_entries, now)));
+                let trace = Trace::new(self.config.trace_entries, topic.next_trace);
+                *none = Some(Box::new(Limiter::new(limit, trace, now)));
                 topic.generation += 1;
             }
         }
@@ -176,6 +183,7 @@ impl Engine {
         topic.publishers = None;
         topic.generation += 1;
         let Some(limiter) = topic.limiter.take() else { return false };
+        topic.next_trace = limiter.trace.next();
         for mut message in limiter.backlog.into_waiting() {
             message.times.due = now;
             self.release(key, message, now);

@@ -540,9 +540,10 @@ impl Engine {
     }
 
     /// A released message goes to the topic's channels, or waits in the topic for the first one.
-    pub(crate) fn release(&mut self, key: TopicKey, message: Message, now: Nanos) {
+    pub(crate) fn release(&mut self, key: TopicKey, mut message: Message, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key) else { return };
         topic.counters.released += 1;
+        message.times.queued = now;
         if topic.flows() {
             self.fan_out(key, message, now);
         } else {

@@ -13,7 +13,7 @@ use crate::bucket::Nanos;
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     pub access: Nanos,        // arrival to due: the bucket
-    pub consumer_wait: Nanos, // no subscriber was ready for it
+    pub consumer_wait: Nanos, // no subscriber was ready for it, or it was deferred, or its topic or channel was paused
     pub total: Nanos,         // arrival to the last byte written
 }
 
@@ -121,13 +121,13 @@ impl Latency {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Summaries {
     pub since_start: Kinds,
     pub last_60s: Kinds,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Kinds {
     pub access: Summary,
     pub processing: Summary,
@@ -135,7 +135,7 @@ pub struct Kinds {
     pub total: Summary,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Summary {
     pub count: u64,
     pub p50_ns: u64,

@@ -53,7 +53,7 @@ impl Drop for Charge {
 pub struct Times {
     pub arrival: Nanos, // effective: what the bucket counted
     pub due: Nanos,     // release instant of the bucket
-    pub queued: Nanos,  // put into the channel (first time)
+    pub queued: Nanos,  // let go by the bucket, in fact: the wait for a channel and a consumer begins
     pub trace: u64,     // sequence number in the topic's trace
 }
 

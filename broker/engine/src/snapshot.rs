@@ -6,7 +6,7 @@ use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::connection::Connection;
 use crate::engine::{Engine, TopicKey};
-use crate::latency::{Latency, Summaries};
+use crate::latency::Summaries;
 use crate::topic::{Limiter, Topic};
 
 #[derive(Debug, Serialize)]
@@ -125,7 +125,7 @@ impl Engine {
     fn topic_view(&mut self, key: TopicKey, channel: &str, clients: bool, now: Nanos) -> TopicView {
         let source = if self.timestamp_fallbacks == 0 { "kernel" } else { "read" };
         let topic = &mut self.topics[key];
-        let latency = topic.latency.as_mut().map_or_else(|| Latency::default().summaries(now), |latency| latency.summaries(now));
+        let latency = topic.latency.as_mut().map(|latency| latency.summaries(now)).unwrap_or_default();
         let topic = &self.topics[key];
         let mut channels: Vec<&Channel> = topic.channels.iter().filter_map(|key| self.channels.get(*key)).collect();
         channels.retain(|c| channel.is_empty() || &*c.name == channel);

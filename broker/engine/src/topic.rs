@@ -73,13 +73,13 @@ pub struct Excess {
 }
 
 impl Limiter {
-    pub fn new(limit: Limit, trace_entries: usize, now: Nanos) -> Self {
+    pub fn new(limit: Limit, trace: Trace, now: Nanos) -> Self {
         let bucket = Bucket::new(limit.rate_micro, limit.burst_micro, now, limit.full);
         Self {
             limit,
             backlog: Backlog::new(bucket, now),
             backlog_bytes: 0,
-            trace: Trace::new(trace_entries),
+            trace,
             lateness_max: 0,
             starved_told: false,
             largest: LargestBacklog::default(),
@@ -121,9 +121,11 @@ impl Limiter {
         let bytes = message.body_len() as u64;
         let trace = message.times.trace;
         let decided = match self.backlog.arrive(1, arrival, message) {
-            Take::Now(message) => {
-                self.note_release(&message, arrival, now);
-                (Some(message), Some(arrival))
+            Take::Now(mut message) => {
+                let due = self.backlog.bucket().at(); // its arrival, or the instant of an earlier release
+                message.times.due = due;
+                self.note_release(&message, due, now);
+                (Some(message), Some(due))
             }
             Take::Waits(due) => {
                 self.backlog_bytes += bytes;
@@ -142,6 +144,12 @@ impl Limiter {
         message.times.due = due;
         self.note_release(&message, due, now);
         Some(message)
+    }
+
+    /// What waits is not wanted any more: it goes without paying.
+    pub fn drop_waiting(&mut self) {
+        self.backlog.clear();
+        self.backlog_bytes = 0;
     }
 
     fn note_release(&mut self, message: &Message, due: Nanos, now: Nanos) {
@@ -185,6 +193,7 @@ pub struct Topic {
     pub limiter: Option<Box<Limiter>>,
     pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: nobody said
     pub assignment_version: u64,
+    pub next_trace: u64,              // sequence number with which the trace of the next limiter begins
     pub generation: u64,              // grows whenever what connections cache of the topic is no longer true
     pub strangers: HashSet<Box<str>>, // told since the last assignment
     pub armed: Armed,
@@ -203,6 +212,7 @@ impl Topic {
             limiter: None,
             publishers: None,
             assignment_version: 0,
+            next_trace: 0,
             generation: 0,
             strangers: HashSet::new(),
             armed: Armed::default(),

@@ -24,13 +24,26 @@ pub struct Trace {
     index: HashMap<Box<str>, u32>,
 }
 
+/// More names than this share one: a hostile client could make up names for ever.
+const MAX_PUBLISHERS: usize = 1_000_000;
+
+/// The name of those that came too late for one of their own.
+const OTHERS: &str = "(others)";
+
 impl Trace {
-    pub fn new(capacity: usize) -> Self {
-        Self { capacity, ..Self::default() }
+    /// `first`: the sequence number to begin with, beyond all of an earlier trace of the same topic, whose messages may still be on their way.
+    pub fn new(capacity: usize, first: u64) -> Self {
+        Self { capacity, first, ..Self::default() }
+    }
+
+    /// The sequence number of the next entry.
+    pub fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
     }
 
     /// The index of a publisher's name, made at its first message.
     pub fn publisher(&mut self, name: &str) -> u32 {
+        let name = if self.publishers.len() < MAX_PUBLISHERS || self.index.contains_key(name) { name } else { OTHERS };
         if let Some(index) = self.index.get(name) {
             return *index;
         }
@@ -49,7 +62,7 @@ impl Trace {
             self.first += 1;
         }
         self.entries.push_back(entry);
-        self.first + self.entries.len() as u64 - 1
+        self.next() - 1
     }
 
     pub fn released(&mut self, sequence: u64, due: Nanos, released: Nanos, version: u64) {
@@ -102,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_oldest_entries_go_and_late_news_of_them_is_dropped() {
-        let mut trace = Trace::new(2);
+        let mut trace = Trace::new(2, 0);
         let entry = Entry { publisher: 0, arrival: 1, due: 1, released: 0, sent: 0, version: 0 };
         let sequences: Vec<u64> = (0..3).map(|_| trace.push(entry)).collect();
         trace.sent(sequences[0], 9);

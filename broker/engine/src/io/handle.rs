@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::bucket::Nanos;
 use crate::config::Config;
@@ -22,6 +22,7 @@ pub struct Shared {
     told: Wake, // readable while there are events
     stop: AtomicBool,
     commands: Mutex<Inbox>,
+    over: Condvar, // with `commands`: `Inbox::ended` has become true
     events: Mutex<Vec<Event>>,
 }
 
@@ -43,6 +44,7 @@ impl Shared {
             told: Wake::new()?,
             stop: AtomicBool::new(false),
             commands: Mutex::default(),
+            over: Condvar::new(),
             events: Mutex::default(),
         })
     }
@@ -68,6 +70,12 @@ impl Shared {
         let mut inbox = lock(&self.commands);
         inbox.ended = true;
         inbox.commands.clear();
+        self.over.notify_all();
+    }
+
+    fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake.wake();
     }
 }
 
@@ -87,8 +95,12 @@ impl Handle {
         Ok(Self { config, shared: Arc::new(Shared::new()?), thread: Mutex::new(None) })
     }
 
-    /// Bind and start; gives the bound port. Once.
+    /// Bind and start; gives the bound port. Once: a second start, also after `stop`, is an error; one after a failed bind is not.
     pub fn start(&self) -> std::io::Result<u16> {
+        let mut running = lock(&self.thread);
+        if running.is_some() || lock(&self.shared.commands).ended || self.shared.stopping() {
+            return Err(std::io::Error::other("the engine was started or stopped before"));
+        }
         socket::raise_descriptor_limit();
         let listener = socket::listen(&self.config.tcp_address)?;
         let port = listener.local_addr()?.port();
@@ -102,37 +114,42 @@ impl Handle {
                     reactor::run(reactor, &shared);
                 }
                 Err(error) => {
+                    shared.ended();
                     let _ = ready.send(Err(error));
                 }
             }
         })?;
-        *lock(&self.thread) = Some(thread);
+        *running = Some(thread);
+        drop(running);
         started.recv().map_err(std::io::Error::other)??;
         Ok(port)
     }
 
     /// Stop the reactor and wait for its end; false if it did not end in time. Idempotent.
     pub fn stop(&self, timeout: Duration) -> bool {
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.wake.wake();
-        let Some(thread) = lock(&self.thread).take() else { return true };
-        let deadline = Instant::now() + timeout;
-        while !thread.is_finished() {
-            if Instant::now() >= deadline {
-                *lock(&self.thread) = Some(thread);
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        self.shared.ask_to_stop();
+        if lock(&self.thread).is_none() {
+            return true;
         }
-        thread.join().is_ok()
+        let inbox = lock(&self.shared.commands);
+        let (inbox, _) = self.shared.over.wait_timeout_while(inbox, timeout, |inbox| !inbox.ended).unwrap_or_else(PoisonError::into_inner);
+        let ended = inbox.ended;
+        drop(inbox);
+        if ended && let Some(thread) = lock(&self.thread).take() {
+            return thread.join().is_ok();
+        }
+        ended
     }
 
     /// Run `command` between two turns and wait for what it gives.
     pub fn call<T: Send + 'static>(&self, command: impl FnOnce(&mut Engine, Nanos) -> T + Send + 'static) -> Result<T, NotRunning> {
         let (sender, receiver) = mpsc::sync_channel(1);
+        if lock(&self.thread).is_none() {
+            return Err(NotRunning);
+        }
         {
             let mut inbox = lock(&self.shared.commands);
-            if inbox.ended || lock(&self.thread).is_none() {
+            if inbox.ended {
                 return Err(NotRunning);
             }
             inbox.commands.push(Box::new(move |engine, now| {
@@ -153,5 +170,12 @@ impl Handle {
     pub fn event_fd(&self) -> std::os::fd::RawFd {
         use std::os::fd::AsRawFd;
         self.shared.told.as_raw_fd()
+    }
+}
+
+/// An engine does not outlive its handle (it ends soon after: nobody waits for it here).
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.ask_to_stop();
     }
 }

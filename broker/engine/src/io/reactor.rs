@@ -4,8 +4,10 @@
 //! of one `recvmsg` of its FINs. Decisions are held back while the kernel may have older messages on connections not yet read: as long as a
 //! wait fills the event buffer (the watermark of design section 4).
 
+use std::any::Any;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use slotmap::{Key, KeyData, SecondaryMap};
@@ -249,10 +251,21 @@ fn is_exhaustion(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Run a reactor on this thread; its failure becomes an event.
+/// Run a reactor on this thread; its failure, a panic included, becomes an event, and nobody waits for it any more.
 pub fn run(reactor: Reactor, shared: &Shared) {
-    if let Err(error) = reactor.run() {
-        shared.push_events(vec![Event::Failed { reason: format!("the event loop failed: {error}") }]);
+    // Unwind safety: the reactor is gone afterwards, and what is shared is plain lists.
+    let reason = match catch_unwind(AssertUnwindSafe(|| reactor.run())) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("the event loop failed: {error}")),
+        Err(panic) => Some(format!("the event loop panicked: {}", panic_text(&*panic))),
+    };
+    if let Some(reason) = reason {
+        shared.push_events(vec![Event::Failed { reason }]);
     }
     shared.ended();
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
