@@ -16,6 +16,12 @@ const HIGH_WATER: usize = 1 << 20;
 /// How long a connection that got a fatal error may take to read it.
 pub const LINGER_NS: Nanos = 1_000_000_000;
 
+/// How long a connection without heartbeats may block its last output.
+const FLUSH_NS: Nanos = 30_000_000_000;
+
+/// Answers that a client may leave unread; beyond that it is cut off, for it would take the memory of all. (A million pipelined publishes.)
+pub const MAX_UNREAD_ANSWERS: usize = 16 << 20;
+
 /// An idle connection's buffers are given back beyond this capacity.
 const KEEP_BUFFER: usize = 16 << 10;
 
@@ -202,9 +208,10 @@ impl Connection {
         self.identity.heartbeat_ms.map(|ms| ms as Nanos * 1_000_000)
     }
 
-    /// When it counts as gone: no whole command for two intervals, or a write blocked for one.
+    /// When it counts as gone: no whole command for two intervals, or a write blocked for one. Without heartbeats that is the client's affair, until
+    /// only what it does not read keeps the connection.
     pub fn silence_deadline(&self) -> Option<Nanos> {
-        let interval = self.heartbeat_ns()?;
+        let interval = self.heartbeat_ns().or_else(|| (self.phase == Phase::Flushing).then_some(FLUSH_NS))?;
         let silent = self.last_command + 2 * interval;
         Some(self.blocked_since.map_or(silent, |since| silent.min(since + interval)))
     }

@@ -12,7 +12,7 @@ use slotmap::{SlotMap, new_key_type};
 use crate::bucket::Nanos;
 use crate::channel::{Channel, InFlight, NotYours};
 use crate::config::Config;
-use crate::connection::{Connection, LINGER_NS, Mark, Phase, Published, Subscription};
+use crate::connection::{Connection, LINGER_NS, MAX_UNREAD_ANSWERS, Mark, Phase, Published, Subscription};
 use crate::error::{self, WireError};
 use crate::event::Event;
 use crate::id::{IdMaker, MessageId};
@@ -321,6 +321,9 @@ impl Engine {
                         }
                     }
                 }
+            }
+            if conn.unsent().len() > MAX_UNREAD_ANSWERS + self.config.max_msg_size as usize {
+                self.close(key);
             }
             self.mark_dirty(key);
         }
@@ -680,6 +683,23 @@ impl Engine {
                 }
             }
         }
+        self.drop_stale_timers();
+    }
+
+    /// Owners that are gone, or armed for earlier since, leave entries behind: a storm of short connections must not pile up those of a minute.
+    fn drop_stale_timers(&mut self) {
+        let owners = 2 * self.conns.len() + self.channels.len() + self.topics.len();
+        if self.timers.len() < 1_024 + 2 * owners {
+            return;
+        }
+        self.timers.retain(|at, timer| match timer {
+            Timer::Release(key) => self.topics.get(key).is_some_and(|topic| topic.armed.is_for(at)),
+            Timer::Deferred(key) => self.channels.get(key).is_some_and(|channel| channel.armed.is_for(at)),
+            Timer::Connection(key) => self.conns.get(key).is_some_and(|conn| conn.armed.is_for(at)),
+            Timer::MessageTimeout(key) => {
+                self.conns.get(key).and_then(|conn| conn.subscription.as_ref()).is_some_and(|sub| sub.armed.is_for(at))
+            }
+        });
     }
 
     fn handle_deferred(&mut self, key: ChannelKey, at: Nanos, now: Nanos) {

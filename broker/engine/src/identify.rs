@@ -43,6 +43,9 @@ pub struct Identity {
     negotiated: bool,
 }
 
+/// Bytes of `client_id`, `hostname` and `user_agent`.
+const LONGEST_TEXT: usize = 256;
+
 const FAILED: &str = "IDENTIFY failed to decode JSON body";
 
 /// Decode and validate a body.
@@ -61,6 +64,9 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
         ms if ms >= 1_000 && ms as u64 <= config.max_msg_timeout_ms => ms as u64,
         ms => return Err(bad("msg timeout", ms)),
     };
+    for text in [&request.client_id, &request.hostname, &request.user_agent].into_iter().flatten() {
+        check_length(text)?;
+    }
     let srtm = request.srtm.unwrap_or_default();
     let aware = srtm.v == Some(1);
     Ok(Identity {
@@ -76,6 +82,14 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
         receipts: aware && srtm.receipts.unwrap_or(false),
         negotiated: request.feature_negotiation.unwrap_or(false),
     })
+}
+
+/// They are kept for as long as somebody may ask who published: not to be had for megabytes.
+fn check_length(text: &str) -> Result<(), WireError> {
+    if text.len() <= LONGEST_TEXT {
+        return Ok(());
+    }
+    Err(WireError::new(error::E_BAD_BODY, format!("IDENTIFY text of {} bytes is longer than {LONGEST_TEXT}", text.len())))
 }
 
 fn heartbeat_ms(asked: i64, config: &Config) -> Result<Option<u64>, WireError> {

@@ -42,6 +42,14 @@ impl Timers {
         }
     }
 
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    pub fn retain(&mut self, mut live: impl FnMut(Nanos, Timer) -> bool) {
+        self.heap.retain(|Reverse((at, timer))| live(*at, *timer));
+    }
+
     pub fn next(&self) -> Option<Nanos> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
@@ -54,6 +62,10 @@ impl Timers {
 }
 
 impl Armed {
+    pub fn is_for(&self, at: Nanos) -> bool {
+        self.0 == at
+    }
+
     /// Whether the entry for `at` is the live one; disarms if so.
     pub fn fire(&mut self, at: Nanos) -> bool {
         let live = self.0 == at;
