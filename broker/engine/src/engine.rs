@@ -47,7 +47,6 @@ pub struct Engine {
     dirty_conns: Vec<ConnKey>,
     dirty_channels: Vec<ChannelKey>,
     closed: Vec<ConnKey>,
-    pub start_wall_ns: i64,      // set by the reactor
     pub wall_offset: i64,        // wall clock minus monotonic clock, kept by the reactor
     pub refusal: Option<String>, // why publishes are refused just now
     pub accepted: u64,
@@ -83,7 +82,6 @@ impl Engine {
             dirty_conns: Vec::new(),
             dirty_channels: Vec::new(),
             closed: Vec::new(),
-            start_wall_ns: 0,
             wall_offset: 0,
             accepted: 0,
             timestamp_fallbacks: 0,

@@ -13,7 +13,6 @@ use crate::topic::{Limiter, Topic};
 pub struct Snapshot {
     now_ns: Nanos,
     wall_ns: i64,
-    start_wall_ns: i64,
     memory_bytes: u64,
     max_memory_bytes: u64,
     connections: usize,
@@ -108,7 +107,6 @@ impl Engine {
         Snapshot {
             now_ns: now,
             wall_ns: now + self.wall_offset,
-            start_wall_ns: self.start_wall_ns,
             memory_bytes: self.meter.used(),
             max_memory_bytes: self.config.max_memory_bytes,
             connections: self.conns.len(),

@@ -78,7 +78,6 @@ impl Reactor {
         socket::sharpen_timers();
         self.engine.wall_offset = self.clock.offset();
         let mut now = self.clock.resample();
-        self.engine.start_wall_ns = now + self.clock.offset();
         while !self.shared.stopping() {
             let timeout = self.engine.poll_timeout().into_iter().chain(self.accept_rests_until).min().map(|at| at - now);
             let mut ready = self.epoll.wait(timeout)?;
