@@ -18,6 +18,7 @@ class AdminContext:
     settings: EngineConfig
     name: str
     incarnation: str
+    start_wall_ns: int  # when the service started, unix time
     hostname: str
     broadcast_address: str
     tcp_port: int

@@ -48,6 +48,7 @@ class BucketRoutes:
     def __init__(self, context: AdminContext) -> None:
         self._engine = context.engine
         self._is_managed = context.is_managed
+        self._start_wall_ns = context.start_wall_ns
 
     async def put_bucket(self, request: Request, name: str) -> Response:
         """Version 0: any share of the distributor is newer."""
@@ -106,7 +107,7 @@ class BucketRoutes:
             for window in WINDOWS
             if (data := self._engine.histogram(name, kind, window)) is not None
         }
-        return text_response(histogram_log(now, histograms))
+        return text_response(histogram_log(now, self._start_wall_ns, histograms))
 
     def _topic(self, name: str) -> Topic:
         topic = snapshot.find_topic(self._engine, name)
@@ -188,15 +189,15 @@ def bucket_json(topic: Topic, bucket: Bucket, managed: bool) -> dict[str, object
     }
 
 
-def histogram_log(now: Snapshot, histograms: Mapping[tuple[str, str], str]) -> str:
+def histogram_log(now: Snapshot, start_wall_ns: int, histograms: Mapping[tuple[str, str], str]) -> str:
     """HdrHistogram's log format 1.3; the tag is ``KIND.WINDOW``; values are ns, Interval_Max is in ms as is its
     custom."""
-    up_s = (now.wall_ns - now.start_wall_ns) / 1e9
+    up_s = (now.wall_ns - start_wall_ns) / 1e9
     lines = [
         "#[Latencies of one topic on one SRTM broker, in ns]",
         "#[Histogram log format version 1.3]",
-        f"#[StartTime: {now.start_wall_ns / 1e9:.3f} (seconds since epoch)]",
-        f"#[BaseTime: {now.start_wall_ns / 1e9:.3f} (seconds since epoch)]",
+        f"#[StartTime: {start_wall_ns / 1e9:.3f} (seconds since epoch)]",
+        f"#[BaseTime: {start_wall_ns / 1e9:.3f} (seconds since epoch)]",
         '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
     ]
     largest_ms = {

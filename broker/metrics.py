@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _QUANTILES = {"0.5": "p50_ns", "0.95": "p95_ns", "0.99": "p99_ns", "0.999": "p999_ns", "1": "max_ns"}
 _TOPIC_COUNTERS = {
-    "received": "Messages accepted into the topic or its backlog",
+    "received": "Messages that came, the rejected ones too",
     "released": "Messages let go by the token bucket (all, where there is none)",
     "rejected": "Messages refused by the token bucket",
 }

@@ -73,7 +73,6 @@ class NsqdRoutes:
         return text_response(health, 200 if health == "OK" else 500)
 
     async def info(self, _request: Request) -> Response:
-        now = snapshot.take(self._engine, snapshot.NO_TOPIC)
         return json_response(
             {
                 "version": self._settings.version,
@@ -81,7 +80,7 @@ class NsqdRoutes:
                 "hostname": self._context.hostname,
                 "http_port": self._context.http_port,
                 "tcp_port": self._context.tcp_port,
-                "start_time": now.start_wall_ns // 10**9,
+                "start_time": self._context.start_wall_ns // 10**9,
                 "max_heartbeat_interval": self._settings.max_heartbeat_interval_ms * 10**6,
                 "max_output_buffer_size": self._settings.max_output_buffer_size,
                 "max_output_buffer_timeout": self._settings.max_output_buffer_timeout_ms * 10**6,
@@ -96,12 +95,18 @@ class NsqdRoutes:
         topic, channel = given.get("topic", ""), given.get("channel", "")
         include_clients = given.get("include_clients") not in _FALSE
         now = snapshot.take(self._engine, topic, channel, clients=include_clients)
-        version, health = self._settings.version, self._context.health()
+        service = (self._settings.version, self._context.health(), self._context.start_wall_ns)
         if given.get("format") != "json":
-            return text_response(stats_text(now, version, health, topic=topic, channel=channel))
-        include_mem = given.get("include_mem") not in _FALSE
-        selection = {"include_clients": include_clients, "include_mem": include_mem}
-        return json_response(stats_json(now, version, health, topic=topic, channel=channel, **selection))
+            return text_response(stats_text(now, *service, topic=topic, channel=channel))
+        shown = stats_json(
+            now,
+            *service,
+            topic=topic,
+            channel=channel,
+            include_clients=include_clients,
+            include_mem=given.get("include_mem") not in _FALSE,
+        )
+        return json_response(shown)
 
     async def pub(self, request: Request) -> Response:
         body = await read(request, self._settings.max_msg_size, "MSG_TOO_BIG")

@@ -11,8 +11,10 @@ at, the list of topics is written, the engine closes its connections, the lock i
 from __future__ import annotations
 
 import errno
+import re
 import signal
 import socket
+import time
 import zlib
 from contextlib import ExitStack
 from functools import partial
@@ -122,11 +124,18 @@ async def open_http(config: BrokerConfig) -> list[trio.SocketListener]:
 
 
 def bind_error(field: str, address: str, error: OSError) -> SrtmError:
-    if error.errno == errno.EADDRINUSE:
+    number = error_number(error)
+    if number == errno.EADDRINUSE:
         return Conflict(field, address, "the port is in use by another process")
-    if error.errno == errno.EACCES:
+    if number == errno.EACCES:
         return Conflict(field, address, "this user may not listen on that port")
     return BadInput(field, address, f"must be an address of this host ({error.strerror or error})")
+
+
+def error_number(error: OSError) -> int | None:
+    """An error that came out of Rust carries its number in its text only: ``... (os error 98)``."""
+    in_text = re.search(r"\(os error ([0-9]+)\)", str(error))
+    return int(in_text[1]) if error.errno is None and in_text else error.errno
 
 
 class Broker:
@@ -142,6 +151,7 @@ class Broker:
         self._tcp_port = tcp_port
         self._log = log
         self._directory = Path(config.data_path)
+        self._start_wall_ns = time.time_ns()
         self._hostname = socket.gethostname()
         self._broadcast_address = broadcast_address(config, self._hostname)
         self._health = "OK"
@@ -191,6 +201,7 @@ class Broker:
             settings=self._settings,
             name=self._config.name,
             incarnation=self._incarnation,
+            start_wall_ns=self._start_wall_ns,
             hostname=self._hostname,
             broadcast_address=self._broadcast_address,
             tcp_port=self._tcp_port,

@@ -111,7 +111,6 @@ class Topic(Part, frozen=True):
 class Snapshot(Part, frozen=True):
     now_ns: int
     wall_ns: int
-    start_wall_ns: int
     memory_bytes: int
     max_memory_bytes: int
     connections: int

@@ -18,6 +18,7 @@ def stats_json(
     snapshot: Snapshot,
     version: str,
     health: str,
+    start_wall_ns: int,
     *,
     topic: str = "",
     channel: str = "",
@@ -29,7 +30,7 @@ def stats_json(
     answer: dict[str, object] = {
         "version": version,
         "health": health,
-        "start_time": snapshot.start_wall_ns // _NS_PER_S,
+        "start_time": start_wall_ns // _NS_PER_S,
         "topics": shown if shown or not topic else None,
     }
     if include_mem:
@@ -110,12 +111,14 @@ def client_json(client: Client) -> dict[str, object]:
     return {**answer, "tls": False, **tls, "tls_negotiated_protocol_is_mutual": False}
 
 
-def stats_text(snapshot: Snapshot, version: str, health: str, *, topic: str = "", channel: str = "") -> str:
+def stats_text(
+    snapshot: Snapshot, version: str, health: str, start_wall_ns: int, *, topic: str = "", channel: str = ""
+) -> str:
     """For people: ``*P`` marks what is paused."""
-    up_s = (snapshot.wall_ns - snapshot.start_wall_ns) // _NS_PER_S
+    up_s = (snapshot.wall_ns - start_wall_ns) // _NS_PER_S
     lines = [
         f"nsqd v{version} (SRTM)",
-        f"start_time {snapshot.start_wall_ns // _NS_PER_S}",
+        f"start_time {start_wall_ns // _NS_PER_S}",
         f"uptime {up_s}s",
         "",
         f"Health: {health}",

@@ -1,4 +1,7 @@
-"""The broker's HTTP routes against a recording engine: nsqd's words for nsqd's routes, ours for ours; a refusal changes nothing."""
+"""The broker's HTTP routes against a recording engine: nsqd's words for nsqd's routes, ours for ours.
+
+A refusal changes nothing.
+"""
 
 import json
 
@@ -24,6 +27,7 @@ class Admin:
                 "settings": EngineConfig(max_msg_size=100, max_body_size=1000),
                 "name": "b1",
                 "incarnation": "1",
+                "start_wall_ns": 1_700_000_000_000_000_000,
                 "hostname": "vm",
                 "broadcast_address": "127.0.0.1",
                 "tcp_port": 4150,
@@ -356,7 +360,7 @@ async def test_the_raw_histograms_are_read_back_by_the_hdr_library(admin, tmp_pa
     for value_ns in (1_000, 2_000_000):
         recorded.record_value(value_ns)
     admin.engine.create_topic("t")
-    admin.engine.histogram = lambda _topic, kind, window: recorded.encode() if kind != "total" else None
+    admin.engine.histogram = lambda _topic, kind, _window: recorded.encode() if kind != "total" else None
     response = await admin.ask("GET", "/v1/topics/t/bucket?format=hlog")
     (tmp_path / "t.hlog").write_bytes(response.body)
     reader = HistogramLogReader(str(tmp_path / "t.hlog"), recorded)

@@ -1,4 +1,4 @@
-"""What may never happen with a share: an older one taken, tokens minted, a limited topic that flows without its limit."""
+"""What may never happen with a share: an older one taken, tokens minted, a limited topic that flows unlimited."""
 
 import pytest
 
@@ -107,7 +107,7 @@ def test_a_topic_no_longer_named_loses_its_limit_and_its_acknowledgement(holder,
     assert not holder.is_managed("a")
 
 
-def test_unchanged_keeps_everything(holder, engine):
+def test_unchanged_keeps_everything(holder):
     holder.apply(answer(3, desired()))
     holder.apply(SyncAnswer(version=3, unchanged=True))
     assert holder.applied == {"t": 1}

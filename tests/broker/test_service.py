@@ -1,4 +1,7 @@
-"""The broker service around a recording engine: start, restore, events, refusals at start, clean stop. Ports are real, on loopback."""
+"""The broker service around a recording engine: start, restore, events, refusals at start, clean stop.
+
+Ports are real, on loopback.
+"""
 
 import errno
 import json
@@ -49,8 +52,8 @@ def config(tmp_path, **changes):
 
 async def until(condition):
     with trio.fail_after(5):
-        while not condition():
-            await trio.sleep(0.002)  # the broker under test cannot signal us
+        while not condition():  # noqa: ASYNC110 - the broker under test cannot signal us
+            await trio.sleep(0.002)
 
 
 async def get(bound, path):
@@ -66,7 +69,7 @@ async def serve_distributor(nursery, handler):
     return f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
 
 
-async def test_a_bare_broker_answers_and_stops_cleanly(tmp_path, engines, nursery):
+async def test_a_bare_broker_answers_and_stops_cleanly(tmp_path, engines):
     async with trio.open_nursery() as inner:
         bound = await inner.start(service.serve, config(tmp_path))
         assert bound.tcp == "127.0.0.1:4150"
@@ -112,19 +115,25 @@ async def test_a_missing_directory_is_refused(tmp_path, engines):
 
 
 @pytest.mark.parametrize(
-    ("number", "kind"),
-    [(errno.EADDRINUSE, Conflict), (errno.EACCES, Conflict), (errno.EADDRNOTAVAIL, BadInput)],
+    ("error", "kind"),
+    [
+        (OSError(errno.EADDRINUSE, "no"), Conflict),
+        (OSError("Address already in use (os error 98)"), Conflict),  # as it comes out of Rust
+        (OSError(errno.EACCES, "no"), Conflict),
+        (OSError(errno.EADDRNOTAVAIL, "no"), BadInput),
+        (OSError("failed to lookup address information"), BadInput),
+    ],
 )
-async def test_a_port_that_cannot_be_bound_is_refused_and_the_engine_stopped(tmp_path, monkeypatch, number, kind):
+async def test_a_port_that_cannot_be_bound_is_refused_and_the_engine_stopped(tmp_path, monkeypatch, error, kind):
     engine = FakeEngine()
-    engine.start_error = OSError(number, "no")
+    engine.start_error = error
     monkeypatch.setitem(sys.modules, "srtm._native", SimpleNamespace(Engine=lambda _config: engine))
     with pytest.raises(kind, match="tcp_address"):
         await service.serve(config(tmp_path))
     assert engine.stopped
 
 
-async def test_an_http_port_in_use_is_refused(tmp_path, engines, nursery):
+async def test_an_http_port_in_use_is_refused(tmp_path, engines):
     (taken,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     address = f"127.0.0.1:{taken.socket.getsockname()[1]}"
     with pytest.raises(Conflict, match=f"http_address: '{address}': the port is in use"):
@@ -180,11 +189,14 @@ async def test_a_disk_that_refuses_shows_in_ping_until_it_takes_it(tmp_path, eng
 
 
 async def test_a_failed_engine_ends_the_broker(tmp_path, engines):
-    with pytest.raises(BaseExceptionGroup) as caught:
+    async def serve_and_fail():
         async with trio.open_nursery() as inner:
             await inner.start(service.serve, config(tmp_path))
             engines[0].emit(type="failed", reason="epoll: bad file descriptor")
             await trio.sleep(5)
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await serve_and_fail()
     error = only_failure(caught.value)
     assert isinstance(error, InternalError)
     assert "epoll: bad file descriptor" in str(error)

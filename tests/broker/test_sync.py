@@ -1,4 +1,6 @@
-"""The loop to the distributor on a mock clock: when it asks, whom it asks, what it does with the answer, what survives a crash."""
+"""The loop to the distributor on a mock clock: when it asks, whom it asks, what it does with the answer, what stays."""
+
+# ruff: noqa: ARG001 - a clock fixture acts by being asked for
 
 import msgspec
 import pytest
@@ -6,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.lease_holder import LeaseHolder
-from broker.sync import PERIOD_S, SyncState, Synchronizer, load_state, read_answer, save_state
+from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
 from srtm.control import DesiredTopic, Move, Share, SyncAnswer, SyncRequest
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log
@@ -263,7 +265,7 @@ def test_a_broken_state_file_is_refused(tmp_path):
 def test_answers_that_are_none_are_sorted_by_whose_fault_it_is():
     with pytest.raises(Unavailable, match="503"):
         read_answer("http://d", 503, b"standby")
-    with pytest.raises(PeerError, match="409.*stale"):
+    with pytest.raises(PeerError, match=r"409.*stale"):
         read_answer("http://d", 409, b"stale incarnation")
     with pytest.raises(PeerError, match="sync answer"):
         read_answer("http://d", 200, b"{}")

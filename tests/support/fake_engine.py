@@ -1,6 +1,6 @@
-"""A recording stand-in for ``srtm._native.Engine`` in unit tests: it keeps topics, channels and buckets, moves no messages.
+"""A recording stand-in for ``srtm._native.Engine`` in unit tests: it keeps topics, channels, buckets, no messages.
 
-What a test asserts on is ``calls``; what the code under test sees is the snapshot. The system tests use the real engine.
+A test asserts on ``calls``; the code under test sees the snapshot. The system tests use the real engine.
 """
 
 from __future__ import annotations
@@ -146,7 +146,10 @@ class FakeEngine:
             "version": version,
             "fill": min(fill, burst_micro / 1e6),
             **dict.fromkeys(("received", "released", "delayed", "rejected", "undeclared", "backlog"), 0),
-            **{"backlog_bytes": 0, "largest_backlog": 0.0, "lateness_max_ns": 0, "timestamp_source": "kernel"},
+            "backlog_bytes": 0,
+            "largest_backlog": 0.0,
+            "lateness_max_ns": 0,
+            "timestamp_source": "kernel",
         }
         return True
 
@@ -190,7 +193,6 @@ class FakeEngine:
             {
                 "now_ns": 5_000_000_000,
                 "wall_ns": 1_700_000_100_000_000_000,
-                "start_wall_ns": 1_700_000_000_000_000_000,
                 "memory_bytes": 0,
                 "max_memory_bytes": 1 << 30,
                 "connections": 0,

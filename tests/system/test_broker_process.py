@@ -1,0 +1,270 @@
+"""One broker as a process, with the real engine: start, HTTP, a bucket, restarts, signals, refusals at start."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
+
+WAIT_S = 10.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Process:
+    """``python -m broker`` on free ports; ``lines``: what it said on standard error, once it has ended."""
+
+    def __init__(self, data: Path, *flags: str, tcp: int | None = None, http_port: int | None = None) -> None:
+        self.tcp, self.http = tcp or free_port(), http_port or free_port()
+        command = [sys.executable, "-m", "broker", "--name", "b1", "--data-path", str(data)]
+        command += ["--tcp-address", f"127.0.0.1:{self.tcp}", "--http-address", f"127.0.0.1:{self.http}", *flags]
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.lines: list[str] = []
+
+    def wait_ready(self) -> float:
+        """Seconds from the start of the process to the first answer of /ping."""
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                assert self.ask("GET", "/ping") == (200, b"OK")
+            except ConnectionRefusedError:
+                time.sleep(0.002)  # another process's port cannot signal us that it is open
+                continue
+            return time.monotonic() - self.started
+        raise AssertionError(f"the broker did not start: {self.wait_ended()}, {self.lines}")
+
+    def wait_ended(self, number: int | None = None) -> int:
+        """Exit status, after ``number`` was sent if one is given."""
+        if number is not None:
+            self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=WAIT_S)
+        self.lines = err.splitlines()
+        return self.process.returncode
+
+    def ask(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=WAIT_S)
+        try:
+            connection.request(method, target, body)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def ask_json(self, method: str, target: str, value: object = None) -> tuple[int, Any]:
+        status, body = self.ask(method, target, None if value is None else json.dumps(value).encode())
+        return status, json.loads(body)
+
+    def topic(self, name: str) -> dict[str, Any]:
+        _, stats = self.ask_json("GET", f"/stats?format=json&topic={name}")
+        found: dict[str, Any] = stats["topics"][0]
+        return found
+
+
+@contextmanager
+def broker(data: Path, *flags: str, **ports: int) -> Iterator[Process]:
+    """A running broker; whatever happens in the block, its process ends with it."""
+    process = Process(data, *flags, **ports)
+    with ExitStack() as stack:
+        stack.callback(process.process.stderr.close)  # type: ignore[union-attr]
+        stack.callback(process.process.wait)
+        stack.callback(process.process.kill)
+        process.wait_ready()
+        yield process
+
+
+def refused(data: Path, *flags: str, **ports: int) -> tuple[int, list[str]]:
+    """Exit status and lines of a broker that must not start."""
+    process = Process(data, *flags, **ports)
+    return process.wait_ended(), process.lines
+
+
+class Subscriber:
+    """A consumer in a few lines of the protocol: enough to take messages and finish them."""
+
+    def __init__(self, port: int, topic: str, channel: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+        self.stream = self.socket.makefile("rb")
+        self.socket.sendall(b"  V2" + f"SUB {topic} {channel}\nRDY 100\n".encode())
+
+    def frame(self) -> tuple[int, bytes]:
+        size = int.from_bytes(self.stream.read(4), "big")
+        data = self.stream.read(size)
+        return int.from_bytes(data[:4], "big"), data[4:]
+
+    def body(self) -> bytes:
+        while True:
+            kind, data = self.frame()
+            assert kind != 1, data
+            if kind == 2:
+                self.socket.sendall(b"FIN " + data[10:26] + b"\n")
+                return data[26:]
+
+    def close(self) -> None:
+        self.stream.close()
+        self.socket.close()
+
+
+def test_a_bare_broker_answers_ping_within_three_tenths_of_a_second(tmp_path: Path) -> None:
+    # the best of three: what else the machine does is not the broker's doing
+    times = []
+    for _ in range(3):
+        process = Process(tmp_path)
+        times.append(process.wait_ready())
+        process.wait_ended(signal.SIGTERM)
+    assert min(times) < 0.3, times
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_it_stops_when_told_and_says_so(tmp_path: Path, number: int, status: int) -> None:
+    with broker(tmp_path) as running:
+        assert running.wait_ended(number) == status
+    assert all(line.startswith("b1 ") for line in running.lines), running.lines
+    assert f"stopping signal={signal.Signals(number).name}" in running.lines[-1]
+
+
+def test_messages_come_by_http_and_leave_by_the_protocol(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        assert running.ask("POST", "/channel/create?topic=t&channel=c")[0] == 404
+        assert running.ask("POST", "/topic/create?topic=t") == (200, b"")
+        assert running.ask("POST", "/channel/create?topic=t&channel=c") == (200, b"")
+        assert running.ask("POST", "/pub?topic=t", b"one") == (200, b"OK")
+        assert running.ask("POST", "/mpub?topic=t", b"two\nthree\n") == (200, b"OK")
+        subscriber = Subscriber(running.tcp, "t", "c")
+        assert [subscriber.body() for _ in range(3)] == [b"one", b"two", b"three"]
+        stats = running.topic("t")
+        assert (stats["message_count"], stats["channels"][0]["channel_name"]) == (3, "c")
+        assert len(stats["channels"][0]["clients"]) == 1
+        subscriber.close()
+
+
+def test_a_bucket_set_by_hand_limits_and_its_trace_and_histograms_can_be_read(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        spec = {"rate": 100.0, "burst": 2.5}
+        status, shown = running.ask_json("PUT", "/v1/topics/t/bucket", spec)
+        assert (status, shown["rate"], shown["burst"], shown["managed"]) == (200, 100.0, 2.5, False)
+        subscriber = Subscriber(running.tcp, "t", "c")
+        assert running.ask("POST", "/mpub?topic=t", b"a\nb\nc\nd") == (200, b"OK")
+        assert [subscriber.body() for _ in range(4)] == [b"a", b"b", b"c", b"d"]
+        _, shown = running.ask_json("GET", "/v1/topics/t/bucket")
+        assert (shown["received"], shown["released"], shown["backlog"]) == (4, 4, 0)
+        _, trace = running.ask_json("GET", "/v1/topics/t/trace")
+        # 2.5 tokens for four messages at once: two go, the third waits 5 ms, the fourth 15 ms
+        delays = [due - arrival for due, arrival in zip(trace["due_ns"], trace["arrival_ns"], strict=True)]
+        assert delays == [0, 0, 5_000_000, 15_000_000]
+        assert len(trace["publisher"]) == 4
+        status, log = running.ask("GET", "/v1/topics/t/bucket?format=hlog")
+        assert status == 200
+        assert b"Tag=access.since_start," in log
+        subscriber.close()
+
+
+def test_a_rejecting_bucket_tells_http_publishers_when_to_come_back(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        spec = {"rate": 0.1, "burst": 1, "on_excess": "reject"}
+        assert running.ask_json("PUT", "/v1/topics/t/bucket", spec)[0] == 200
+        assert running.ask("POST", "/pub?topic=t", b"first") == (200, b"OK")
+        assert running.ask_json("POST", "/pub?topic=t", "second")[0] == 429
+        _, shown = running.ask_json("GET", "/v1/topics/t/bucket")
+        assert (shown["received"], shown["released"], shown["rejected"]) == (2, 1, 1)
+
+
+def test_a_refused_bucket_changes_nothing(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        running.ask_json("PUT", "/v1/topics/t/bucket", {"rate": 5, "burst": 2})
+        status, refusal = running.ask_json("PUT", "/v1/topics/t/bucket", {"rate": -5, "burst": 2})
+        assert (status, refusal["field"], refusal["value"]) == (400, "rate", -5)
+        assert running.ask_json("GET", "/v1/topics/t/bucket")[1]["rate"] == 5
+
+
+def test_topics_channels_and_pauses_survive_sigkill(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        running.ask("POST", "/topic/create?topic=t")
+        running.ask("POST", "/channel/create?topic=t&channel=c")
+        running.ask("POST", "/channel/pause?topic=t&channel=c")
+        deadline = time.monotonic() + WAIT_S
+        wanted = {"name": "c", "paused": True}
+        while wanted not in saved_channels(tmp_path):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)  # a file cannot signal us
+        running.process.kill()
+        running.process.wait()
+        with broker(tmp_path, tcp=running.tcp, http_port=running.http) as again:  # the same ports, at once
+            (channel,) = again.topic("t")["channels"]
+            assert (channel["channel_name"], channel["paused"]) == ("c", True)
+
+
+def saved_channels(data: Path) -> list[object]:
+    file = data / "nsqd.dat"
+    topics = json.loads(file.read_bytes())["topics"] if file.exists() else []
+    return [channel for topic in topics for channel in topic["channels"]]
+
+
+def test_garbage_on_the_http_port_gets_http_400(tmp_path: Path) -> None:
+    with broker(tmp_path) as running, socket.create_connection(("127.0.0.1", running.http), timeout=WAIT_S) as raw:
+        raw.sendall(b"  V2IDENTIFY\n\x00\x00\x00\x02{}" + b"x" * 100_000)
+        answer = b""
+        while part := raw.recv(65536):
+            answer += part
+        assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert running.ask("GET", "/ping") == (200, b"OK")
+
+
+def test_a_member_that_has_never_synced_refuses_publishes_and_says_why(tmp_path: Path) -> None:
+    with broker(tmp_path, "--distributor", f"http://127.0.0.1:{free_port()}") as running:
+        status, refusal = running.ask_json("POST", "/pub?topic=t", "x")
+        assert status == 503
+        assert refusal["message"] == "broker b1 has not synced with the distributor yet"
+        assert running.ask_json("GET", "/healthz")[1]["accepting"] is False
+
+
+@pytest.mark.parametrize("which", ["tcp", "http_port"])
+def test_a_port_in_use_is_one_clear_line_and_status_1(tmp_path: Path, which: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, lines = refused(tmp_path, **{which: port})
+    field = "tcp_address" if which == "tcp" else "http_address"
+    assert status == 1
+    assert lines == [f"srtm broker: {field}: '127.0.0.1:{port}': the port is in use by another process"]
+
+
+def test_a_data_directory_in_use_is_one_clear_line_and_status_1(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        status, lines = refused(tmp_path)
+        assert (status, len(lines)) == (1, 1)
+        assert "is in use by another broker" in lines[0]
+        assert running.ask("GET", "/ping") == (200, b"OK")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--data-path", "/nonexistent/srtm"], "data_path: '/nonexistent/srtm': must be a directory"),
+        (["--tcp-address", "here"], "tcp_address: 'here': must be HOST:PORT"),
+        (["--tcp-address", "192.0.2.1:0"], "tcp_address: '192.0.2.1:0': must be an address of this host"),
+        (["--http-address", "192.0.2.1:0"], "http_address: '192.0.2.1:0': must be an address of this host"),
+        (["--mcap", "-1"], "mcap: -1.0: must be a rate"),
+        (["--distributor", "localhost"], "distributor: 'localhost': must be http://HOST:PORT"),
+    ],
+)
+def test_bad_flags_are_one_clear_line_and_status_2(tmp_path: Path, flags: list[str], said: str) -> None:
+    status, lines = refused(tmp_path, *flags)
+    assert (status, len(lines)) == (2, 1), lines
+    assert lines[0].startswith(f"srtm broker: {said}")
