@@ -1,5 +1,4 @@
-"""The token bucket, plain and exact: what every other implementation is measured against, and the checker of release
-logs.
+"""The token bucket, plain and exact, and the checker of release logs: what everything else is measured against.
 
 Law (design section 3; appendix A of the main paper): continuous refill at r up to b, message i arriving at a_i is
 released at d_i = max(a_i, first instant at which its tokens are there for it), first come first served, rounded up to
@@ -13,14 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 TOKEN = 10**15  # units
 UNITS_PER_MICRO = 10**9  # units in one micro-message of burst
 
 
 class Bucket:
-    """One bucket and what waits in front of it. Costs are in tokens; parameters are not checked here
-    (``srtm.splitting.to_micro`` does).
+    """One bucket and what waits in front of it. Costs are in tokens; parameters come from ``srtm.splitting``.
 
     A decision is a take, debit or set; an ``at_ns`` older than the last one counts as its instant. A take that cannot
     pass as things stand (r = 0, or cost > b) waits without an instant, and so does all that comes behind it.
@@ -52,8 +51,9 @@ class Bucket:
         self._fill -= cost * TOKEN
 
     def set(self, rate_micro: int, burst_micro: int, at_ns: int) -> list[int | None]:
-        """New parameters: a shrink clamps the fill, a growth mints nothing. Returns the new instants of the takes
-        that still wait at ``at_ns``.
+        """New parameters: a shrink clamps the fill, a growth mints nothing.
+
+        Returns the new instants of the takes that still wait at ``at_ns``, in order.
         """
         self._advance(at_ns)
         self._rate = rate_micro
@@ -63,15 +63,13 @@ class Bucket:
         return self._instants()
 
     def fill_units(self, at_ns: int) -> int:
-        """Tokens there at ``at_ns``, in units; what waits has not been paid for. A question, not a decision: changes
-        nothing.
-        """
+        """Tokens there at ``at_ns``, in units, what waits not paid for. A question, no decision: nothing changes."""
         return self._at(at_ns)[0]
 
     def unfinished_work(self, at_ns: int) -> int:
         """U = b - tokens + waiting, in units: what the r-server of appendix A still has to do."""
         fill, paid = self._at(at_ns)
-        return self._burst - fill + self._waiting_units - sum(self._waiting[index] for index in range(paid))
+        return self._burst - fill + self._waiting_units - sum(islice(self._waiting, paid))
 
     def _at(self, at_ns: int) -> tuple[int, int]:
         """Fill at ``at_ns``, and how many of the waiting takes have been paid by then."""
@@ -108,9 +106,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Violation:
-    """The worst interval of a release log: ``released`` messages in [from_ns, to_ns], where ``allowed`` (a real
-    number) may go.
-    """
+    """The worst interval of a release log: ``released`` messages in [from_ns, to_ns], where ``allowed`` may go."""
 
     from_ns: int
     to_ns: int
@@ -123,8 +119,7 @@ class Violation:
 
 
 def conforms_due(due_ns: Iterable[int], rate_micro: int, burst_micro: int) -> Violation | None:
-    """The one law: over every interval at most b + r * dt leave, counting both ends and all of a batch. None if it
-    holds, else the worst interval.
+    """The one law: over every interval, ends and batches counted, at most b + r * dt leave. None: it holds.
 
     The instants may come in any order: the log of several brokers is their logs chained, judged by the whole (r, b).
     As they were rounded up to whole nanoseconds, an interval of them stands for a real one less than 1 ns longer, and
@@ -138,9 +133,8 @@ def conforms_actual(actual_ns: Iterable[int], rate_micro: int, burst_micro: int,
     rounding = max(0, rate_micro - 1)  # units that accrue in less than 1 ns
     allowed_at_once = burst_micro * UNITS_PER_MICRO + rate_micro * lateness_ns + rounding
     worst, violation = allowed_at_once, None
-    used = count = from_ns = last_ns = (
-        0  # of the interval that ends here and holds most: a leaky bucket without a floor
-    )
+    used = count = 0  # units and messages of the interval that ends here and is worst
+    from_ns = last_ns = 0
     for at_ns in sorted(map(int, actual_ns)):
         used -= rate_micro * (at_ns - last_ns)
         if count == 0 or used <= 0:

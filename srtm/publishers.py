@@ -1,5 +1,4 @@
-"""A topic's publishers, held as columns: a fleet may have a million. ``srtm.publisher_blocks`` reads them from files
-and requests.
+"""A topic's publishers, held as columns: a fleet may have a million. ``srtm.publisher_blocks`` reads them.
 
 Rates are msg/s and count messages: one that sends batches of n fires rate / n times a second. Publishers with the
 same group name fire together, whichever block of the topic file they are in.
@@ -7,7 +6,7 @@ same group name fire together, whichever block of the topic file they are in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -30,15 +29,13 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, kw_only=True)
 class PublisherSpec:
-    """One publisher. ``rate``: msg/s, mean. ``correlation_group``: a name, "" for none. ``batch``: messages sent at
-    once.
-    """
+    """One publisher."""
 
     id: str
-    rate: float
-    correlation_group: str = ""
+    rate: float  # msg/s, mean
+    correlation_group: str = ""  # "": none
     process: Process = "poisson"
-    batch: int = 1
+    batch: int = 1  # messages sent at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +52,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Publishers:
-    """Columns of equal length, in the order of the file. Made by ``join`` only, so ids are unique and all values in
-    range.
-    """
+    """Columns of equal length, in the order of the file. Made by ``join`` only: ids are unique, all values in range."""
 
     ids: tuple[str, ...]
     rates: Floats  # msg/s
@@ -77,9 +72,6 @@ class Publishers:
             process="periodic" if self.periodic[index] else "poisson",
             batch=int(self.batches[index]),
         )
-
-    def __iter__(self) -> Iterator[PublisherSpec]:
-        return (self[index] for index in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Publishers):
@@ -118,8 +110,9 @@ class Publishers:
         )
 
     def changed(self, add: Rows, remove: Iterable[str]) -> Publishers:
-        """Without ``remove``, then with ``add`` at the end. Raises NotFound for an id to remove that is not there,
-        BadInput for one that is there twice.
+        """Without ``remove``, then with ``add`` at the end.
+
+        Raises NotFound for an id to remove that is not there, BadInput as ``join`` does.
         """
         gone = set(remove)
         for publisher in gone - self.positions.keys():
@@ -146,9 +139,7 @@ class Publishers:
 
 
 def join(parts: Sequence[Rows]) -> Publishers:
-    """All rows as one. Raises BadInput for an id or group name that is no good, an id that comes twice (naming both
-    places), or too many.
-    """
+    """All rows as one. Raises BadInput for too many, a bad name, or an id that comes twice, naming both places."""
     if sum(len(rows.ids) for rows in parts) > MOST:
         raise BadInput("publishers", sum(len(rows.ids) for rows in parts), f"a topic has at most {MOST:,}")
     for rows in parts:

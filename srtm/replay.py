@@ -1,5 +1,4 @@
-"""Access delays of recorded or simulated arrivals, in columns: any subset of publishers under any share (r_l, b_l),
-exact to the nanosecond.
+"""Access delays of columns of arrivals: any subset of publishers under any share (r_l, b_l), exact to the nanosecond.
 
 What a bucket does to a column of arrivals follows from the r-server of appendix A (Eq. 2): the delay is the time to
 serve what of U + 1 exceeds b. Nothing here simulates message by message, and nothing is a float; ``srtm.bucket`` is
@@ -29,9 +28,7 @@ _ROOM = 1 << 61  # bound of all products
 
 
 class Server:
-    """The r-server of appendix A (G/D/1) fed in portions: what work each arrival finds. Arrivals must not go back in
-    time.
-    """
+    """The r-server of appendix A (G/D/1), fed in portions that do not go back in time: what work each arrival finds."""
 
     def __init__(self, rate_micro: int, at_ns: int, work_units: int = 0) -> None:
         """``rate_micro`` > 0. ``work_units``: unfinished work at ``at_ns``; b - fill for a bucket that is not full."""
@@ -41,10 +38,9 @@ class Server:
         self._chunk = max(1, _ROOM // max(rate_micro, TOKEN // rate_micro + 1))
 
     def found(self, arrival_ns: Ints) -> tuple[Ints, Ints]:
-        """Time to serve the work that each arrival finds, without its own: whole ns, and a rest in r-ths of a ns (r:
-        rate_micro).
+        """Time to serve the work that each arrival finds, without its own: whole ns, and a rest in r-ths of one.
 
-        Raises OverflowError when that is over 73 years.
+        r is ``rate_micro``. Raises OverflowError when the time is over 73 years.
         """
         chunks = [self._found(arrival_ns[at : at + self._chunk]) for at in range(0, len(arrival_ns), self._chunk)]
         if len(chunks) == 1:
@@ -87,8 +83,8 @@ class Server:
 def due_instants(arrival_ns: Ints, rate_micro: int, burst_micro: int, fill_units: int | None = None) -> Ints:
     """d_i of each arrival, in the order of decision; a stamp older than one before it counts as that one's instant.
 
-    ``fill_units``: tokens there at the first arrival (None: full). NEVER_NS where the share has no token to come: (0,
-    0), or burst below 1.
+    ``fill_units``: tokens there at the first arrival (None: full). NEVER_NS where no token comes: a share of nothing,
+    or a burst below 1.
     """
     burst = burst_micro * UNITS_PER_MICRO
     fill = burst if fill_units is None else min(fill_units, burst)
@@ -111,8 +107,7 @@ def access_delays(arrival_ns: Ints, rate_micro: int, burst_micro: int, fill_unit
 
 
 def subset_delays(arrival_ns: Ints, publisher: Ints, chosen: Ints, rate_micro: int, burst_micro: int) -> Ints:
-    """Access delays of the ``chosen`` publishers' messages alone, were they all that came, under a share that starts
-    full.
+    """Access delays of the ``chosen`` publishers' messages, had no others come, under a share that starts full.
 
     ``publisher``: who sent each, an index as in a trace; ``chosen``: such indices.
     """
@@ -134,8 +129,9 @@ class Access:
 
 @dataclass(frozen=True)
 class Penalty:
-    """The DRL penalty (section 2.1): the split less the one bucket. The sum is never negative (Proposition 1); the
-    p99 may be.
+    """The DRL penalty (section 2.1): the split less the one bucket.
+
+    The sum is never negative where the shares sum to the whole (Proposition 1); the p99 may be.
     """
 
     split: Access

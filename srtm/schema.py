@@ -1,6 +1,4 @@
-"""The operator's edge: strict pydantic models, and their errors turned into one ``BadInput`` that names field, value
-and rule.
-"""
+"""The operator's edge: strict pydantic models, and their errors as one ``BadInput`` with field, value and rule."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ Model = TypeVar("Model", bound=Schema)
 
 
 def parsed(model: type[Model], value: object, place: str = "") -> Model:
-    """``value`` as a ``model``. Raises BadInput for the first rule broken; ``place`` says where ``value`` stands, ""
-    at the top.
-    """
+    """``value``, which stands at ``place`` ("": the top), as a ``model``. Raises BadInput for the first rule broken."""
     try:
         return model.model_validate(value)
     except ValidationError as error:

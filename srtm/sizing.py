@@ -1,10 +1,9 @@
-"""``burst = "auto"``: the smallest whole b with zero access delay at a percentile, in a seeded simulation of the
-publishers (design section 11).
+"""``burst = "auto"`` (design section 11): the smallest whole b with zero access delay at a percentile, by simulation.
 
-The unfinished work U that a message finds does not depend on b (appendix A), and it is not delayed if and only if U +
-1 <= b (Eq. 2). So b is the percentile of U + 1 over the messages, rounded up: no search, one pass. Arrivals are drawn
-and worked in slices, so memory stays small; work is exact (``srtm.replay``), drawing is in floats and its instants
-are whole nanoseconds.
+The unfinished work U that a message finds does not depend on b (appendix A), and the message is not delayed if and
+only if U + 1 <= b (Eq. 2). So b is the percentile of U + 1 over the messages, rounded up: no search, one pass.
+Arrivals are drawn and worked in slices, so memory stays small. They are drawn in floats, from the seed; once they are
+whole nanoseconds, all is exact (``srtm.replay``).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -26,14 +26,14 @@ _SLICE = 1_000_000  # expected arrivals drawn at once: a few tens of megabytes
 
 
 def smallest_burst(publishers: Publishers, rate: float, percentile: float = 99.0, seed: int = 1) -> int:
-    """b in messages for token rate ``rate`` (msg/s, at least the publishers' load). Never below the largest batch,
-    which could not pass in one go.
+    """b in messages for a token rate of ``rate`` msg/s, which must be at least the publishers' load.
+
+    Never below the largest batch, which could not pass in one go.
     """
     counts = np.zeros(1, dtype=np.int64)
     for needed in _needed_bursts(publishers, round(rate * MICRO), seed):
-        more = np.bincount(needed)
-        counts = _added(counts, more)
-    enough = math.ceil(int(counts.sum()) * percentile / 100)
+        counts = _added(counts, np.bincount(needed))
+    enough = math.ceil(int(counts.sum()) * Fraction(percentile).limit_denominator(1000) / 100)
     return max(publishers.largest_batch, int(np.searchsorted(np.cumsum(counts), enough)))
 
 
@@ -53,9 +53,7 @@ def _needed_bursts(publishers: Publishers, rate_micro: int, seed: int) -> Iterat
 
 
 def _tokens_up(whole_ns: Ints, rest: Ints, rate_micro: int) -> Ints:
-    """Work in tokens, rounded up: n tokens take n * TOKEN / r ns, so compare with those instants instead of
-    multiplying.
-    """
+    """Work in tokens, rounded up. 64 bits cannot hold it in units, so it is compared with the times of whole tokens."""
     most = int(whole_ns.max(initial=0)) * rate_micro // TOKEN + 2
     steps = [divmod(tokens * TOKEN, rate_micro) for tokens in range(most)]
     step_ns = np.array([step for step, _ in steps], dtype=np.int64)
@@ -77,9 +75,7 @@ class _Firings:
 
 
 def arrivals(publishers: Publishers, seed: int) -> Iterator[Ints]:
-    """Arrival instants, ns from 0, in order and in slices: LONGEST_S long or of MOST_ARRIVALS expected, whichever is
-    less.
-    """
+    """Arrival instants, ns from 0, in order and in slices: for LONGEST_S or MOST_ARRIVALS, whichever is less."""
     if not len(publishers):
         return
     rng = np.random.default_rng(seed)
@@ -102,7 +98,7 @@ def _drawn(firings: _Firings, start_s: float, end_s: float, rng: np.random.Gener
     count = after - first
     source = np.repeat(np.arange(len(count)), count)
     turn = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count) + first[source]
-    ticks_s = firings.phases_s[source] + turn * firings.periods_s[source]
+    ticks_s = np.clip(firings.phases_s[source] + turn * firings.periods_s[source], start_s, end_s)
     return np.concatenate([times_s, ticks_s]), np.concatenate([sizes, firings.periodic_sizes[source]])
 
 
@@ -126,11 +122,13 @@ def _nested(fires: Floats, batches: Ints, group: Ints) -> tuple[Floats, Ints]:
     """
     order = np.lexsort((-fires, group))
     fires, batches, group = fires[order], batches[order], group[order]
-    last = np.append(group[1:] != group[:-1], [True] * (len(group) > 0))
-    next_fires = np.where(last, 0.0, np.append(fires[1:], [0.0] * (len(fires) > 0)))
-    together = np.cumsum(batches)
-    start = np.flatnonzero(np.append([True] * (len(group) > 0), last[:-1]))
-    before = np.repeat(together[start] - batches[start], np.diff(np.append(start, len(group))))
-    sizes, stream = np.unique(together - before, return_inverse=True)
+    same = group[1:] == group[:-1]
+    next_fires = np.zeros_like(fires)
+    next_fires[:-1] = np.where(same, fires[1:], 0.0)
+    turn = np.zeros(len(group), dtype=np.int64)  # of the group
+    turn[1:] = np.cumsum(~same)
+    before = np.cumsum(batches) - batches
+    firsts = np.flatnonzero(np.diff(turn, prepend=-1))
+    sizes, stream = np.unique(before - before[firsts][turn] + batches, return_inverse=True)
     rates: Floats = np.bincount(stream, weights=fires - next_fires, minlength=len(sizes)).astype(np.float64)
     return rates, sizes

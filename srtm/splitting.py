@@ -1,5 +1,4 @@
-"""Dividing what is whole: rates and bursts as micro-messages (multiples of 1e-6), split so that the parts sum to the
-whole exactly.
+"""Rates and bursts as micro-messages (multiples of 1e-6), split so that the parts sum to the whole exactly.
 
 Design section 5: r_l and b_l in proportion to the rate assigned; section 3: a share is (0, 0) or holds one token at
 least. Integers and fractions only.
@@ -18,10 +17,8 @@ LARGEST = 1e9  # msg/s, or messages: beyond it a float no longer holds micro-mes
 
 
 def to_micro(value: float, field: str) -> int:
-    """``value`` (msg/s or messages) in micro-messages, to the nearest. Raises BadInput unless it is finite and within
-    0.000001 .. 1e9.
-    """
-    if not math.isfinite(value) or not 0 < value <= LARGEST:
+    """``value`` (msg/s or messages) in micro-messages, to the nearest. Raises BadInput outside 0.000001 .. 1e9."""
+    if not 0 < value <= LARGEST:  # false for NaN too
         raise BadInput(field, value, f"must be a number above 0 and at most {LARGEST:g}")
     micro = round(value * MICRO)
     if micro == 0:
@@ -47,11 +44,8 @@ def split(total_micro: int, weights: Sequence[float], floor_micro: int = 0) -> l
     if not active:
         raise BadInput("weights", list(weights), "at least one must be above 0")
     if floor_micro * len(active) > total_micro:
-        raise BadInput(
-            "total",
-            from_micro(total_micro),
-            f"is too little for {len(active)} parts of at least {from_micro(floor_micro):g}",
-        )
+        rule = f"is too little for {len(active)} parts of at least {from_micro(floor_micro):g}"
+        raise BadInput("total", from_micro(total_micro), rule)
     exact = [Fraction(weight) for weight in weights]
     while True:
         parts = _by_largest_remainder(total_micro - floor_micro * len(raised), exact, sorted(active - raised))
@@ -79,9 +73,8 @@ def split_bucket(rate_micro: int, burst_micro: int, assigned_rates: Sequence[flo
     """
     shares = sum(rate > 0 for rate in assigned_rates)
     if shares * MICRO > burst_micro:
-        raise BadInput(
-            "burst", from_micro(burst_micro), f"cannot be split over {shares} brokers: every share needs one token"
-        )
+        rule = f"cannot be split over {shares} brokers: every share needs one token"
+        raise BadInput("burst", from_micro(burst_micro), rule)
     rates = split(rate_micro, assigned_rates, floor_micro=1)
     bursts = split(burst_micro, assigned_rates, floor_micro=MICRO)
     return list(zip(rates, bursts, strict=True))

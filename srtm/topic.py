@@ -1,9 +1,7 @@
-"""A topic as its operator wants it, and the only ways to make one: ``parse_topic_toml``, ``parse_topic_json``,
-``parse_change``.
+"""A topic as its operator wants it. Only ``parse_topic_toml``, ``parse_topic_json`` and ``parse_change`` make one.
 
 A ``TopicSpec`` that exists is valid; every refusal is one ``BadInput`` that names field, value and rule. The shape is
-that of design section 11. Of the choices there, those that exist so far are accepted, and a refusal of another names
-them.
+that of design section 11; of the choices there, those that exist so far are taken, and a refusal of another names them.
 """
 
 from __future__ import annotations
@@ -41,13 +39,11 @@ class Slo:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSpec:
-    """``rate`` (r, msg/s, at least the publishers' load) and ``burst`` (b, messages, >= 1, or "auto":
-    ``srtm.sizing``) are multiples of 1e-6.
-    """
+    """A valid topic. ``rate`` and ``burst`` are multiples of 1e-6."""
 
     name: str
-    rate: float
-    burst: Burst
+    rate: float  # r, msg/s; at least the publishers' load
+    burst: Burst  # b, messages, at least 1; "auto": ``srtm.sizing`` finds it
     slo: Slo
     publishers: Publishers
     on_excess: Literal["delay", "reject"] = "delay"
@@ -139,8 +135,9 @@ def parse_topic_json(document: object) -> TopicSpec:
 
 
 def parse_change(spec: TopicSpec, body: object) -> TopicSpec:
-    """``spec`` with publishers added and removed: ``{"add": [...], "remove": [id, ...]}``. Raises BadInput; NotFound
-    for an id to remove that is unknown.
+    """``spec`` with publishers removed and added: ``{"add": [...], "remove": [id, ...]}``.
+
+    Raises BadInput, or NotFound for an id to remove that is unknown.
     """
     add, remove = read_change(body)
     return _checked(replace(spec, publishers=spec.publishers.changed(add, remove)))
