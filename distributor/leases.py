@@ -101,15 +101,15 @@ class Leases:
         return self._with({broker: replace(holding, applied=version, bound=holding.share, full=False)})
 
     def reissued(self, broker: str, version: int) -> Leases:
-        """A new incarnation of ``broker``: what the old one had is gone with it, and it gets its share back,
-        empty."""
-        holding = self.holdings.get(broker)
-        if holding is None:
-            return self
-        return self._with({broker: Holding(version, holding.share, holding.share)})
+        """A new incarnation of ``broker``: what the old one had is gone with it, and it gets its share back, empty."""
+        share = self._share(broker)
+        return self._with({broker: Holding(version, share, share)})
 
     def freed(self, broker: str) -> Leases:
-        """``broker`` is proven dead and will not come back soon: what it had may go to others."""
+        """``broker`` is proven dead and will not come back soon, or dropped its bucket: what it had may go to
+        others."""
+        if broker not in self.holdings:
+            return self
         return replace(self, holdings={name: held for name, held in self.holdings.items() if name != broker})
 
     def closed(self) -> Leases:
@@ -151,7 +151,7 @@ class Leases:
             if more != NOTHING and share.usable:
                 applied = self.holdings[broker].applied if broker in self.holdings else 0
                 issued[broker] = Holding(version, share, share, applied, full=not self.granted)
-        return replace(self._with(issued), granted=self.granted or bool(issued))
+        return replace(self._with(issued), granted=True) if issued else self
 
     def _wanted(self) -> dict[str, Amount]:
         """What each broker that may grow still lacks. After ``_shrunk`` no share is above its target."""

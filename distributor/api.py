@@ -1,0 +1,326 @@
+"""The distributor's HTTP interface (docs/architecture.md): routes only, each a few lines over ``registry``,
+``syncing`` and ``views``.
+
+Refusals are problem+json; nsqlookupd's routes answer as nsqlookupd 1.3.0 does. Bodies are read by the parsers of
+``srtm``, not
+by pydantic models of FastAPI: they are the same documents as topic files, and a million publishers must not be copied
+about.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import trio
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from distributor import lookups, views
+from distributor.config import DistributorConfig
+from distributor.metrics import exposition
+from distributor.registry import Registry
+from distributor.syncing import Syncing
+from srtm import __version__
+from srtm.control import DeadNotice, Problem, SyncRequest
+from srtm.errors import BadInput, InternalError, SrtmError, Unavailable
+from srtm.sizing import smallest_burst
+from srtm.topic import TopicSpec, parse_change, parse_topic_json
+
+_T = TypeVar("_T")
+_OPEN_PATHS = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}  # asked by programs that have no token
+_NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
+_NSQ_JSON = "application/json; charset=utf-8"
+
+
+class _TooLarge(BadInput):
+    title = "too large"
+    http_status = 413
+
+
+def make_app(registry: Registry, syncing: Syncing) -> FastAPI:
+    """The ASGI application."""
+    app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
+    for add_routes in (_topic_routes, _publisher_routes, _broker_routes, _lookup_routes, _service_routes):
+        add_routes(app, registry, syncing)
+    app.add_exception_handler(SrtmError, _refused)
+    app.add_exception_handler(HTTPException, _not_served)
+    app.add_exception_handler(RequestValidationError, _bad_query)
+    app.add_exception_handler(Exception, _failed)
+    if registry.config.token is not None:
+        app.middleware("http")(partial(_ask_for_token, registry.config.token))
+    return app
+
+
+# Topics
+
+
+def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    config = registry.config
+    body = _documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
+
+    @app.post("/v1/topics", status_code=201, openapi_extra=body)
+    async def create_topic(request: Request) -> Response:
+        """Create a topic; 409 if one of this name exists."""
+        spec, burst = await _sized(await _spec(request, config))
+        topic = await registry.submit(spec, burst, create_only=True)
+        return _json(views.topic_view(topic, registry, syncing), 201)
+
+    @app.put("/v1/topics/{name}", openapi_extra=body)
+    async def create_or_change_topic(name: str, request: Request) -> Response:
+        """Create or change a topic. The same document again changes nothing."""
+        spec, burst = await _sized(await _spec(request, config, name))
+        return _json(views.topic_view(await registry.submit(spec, burst), registry, syncing))
+
+    @app.get("/v1/topics")
+    async def list_topics() -> Response:
+        """All topics."""
+        return _json([views.topic_view(topic, registry, syncing) for topic in registry.managed()])
+
+    @app.get("/v1/topics/{name}")
+    async def show_topic(name: str) -> Response:
+        """One topic: where it is, its shares, and the brokers' latest reports."""
+        return _json(views.topic_view(registry.topic(name), registry, syncing))
+
+    @app.delete("/v1/topics/{name}", status_code=204)
+    async def remove_topic(name: str, purge: bool = False) -> Response:
+        """Remove placement and buckets; queued messages stay unless `purge`."""
+        await registry.remove(name, purge=purge)
+        return Response(status_code=204)
+
+    @app.get("/v1/topics/{name}/decisions")
+    async def decisions(name: str) -> Response:
+        """What was placed where and why, newest first."""
+        return _json(views.decisions_view(registry.decisions.get(registry.topic(name).name, [])))
+
+    @app.post("/v1/topics/{name}/plan", openapi_extra=body)
+    async def plan_change(name: str, request: Request) -> Response:
+        """What a submission under this name would do now. Nothing is stored."""
+        return await _plan(await _spec(request, config, name), registry)
+
+    @app.post("/v1/plan", openapi_extra=body)
+    async def plan(request: Request) -> Response:
+        """What a submission would do now. Nothing is stored."""
+        return await _plan(await _spec(request, config), registry)
+
+
+async def _plan(spec: TopicSpec, registry: Registry) -> Response:
+    spec, burst = await _sized(spec)
+    placement, lines = await registry.dry_run(spec, burst)
+    return _json(views.plan_view(spec, burst, placement, lines))
+
+
+async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:
+    """Raises BadInput. ``name`` is that of the path, which the document may leave out."""
+    document = await _body(request, config, object)
+    if name is not None and isinstance(document, dict):
+        document = {"name": name, **document}
+    spec = await trio.to_thread.run_sync(parse_topic_json, document)
+    if name is not None and spec.name != name:
+        raise BadInput("name", spec.name, f"must be that of the path, {name!r}, or be left out")
+    return spec
+
+
+async def _sized(spec: TopicSpec) -> tuple[TopicSpec, float]:
+    """The spec with what its burst comes to, messages."""
+    if spec.burst != "auto":
+        return spec, spec.burst
+    work = partial(smallest_burst, spec.publishers, spec.rate, spec.slo.percentile)
+    return spec, float(await trio.to_thread.run_sync(work))
+
+
+# Publishers
+
+
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    config = registry.config
+    body = _documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
+
+    @app.patch("/v1/topics/{name}/publishers", openapi_extra=body)
+    async def change_publishers(name: str, request: Request) -> Response:
+        """Add and remove publishers of a running topic; the others stay where they are."""
+        change = await _body(request, config, object)
+        topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change))
+        return _json(views.topic_view(topic, registry, syncing))
+
+    @app.get("/v1/topics/{name}/publishers")
+    async def list_publishers(name: str, broker: str | None = None) -> Response:
+        """All assignments, or those of one broker, in columns."""
+        return _json(views.publishers_view(registry.topic(name), broker))
+
+    @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
+    async def assignment(name: str, publisher_id: str) -> Response:
+        """Where this publisher connects. 503 if there is no broker."""
+        return _json(views.assignment(registry.topic(name), publisher_id, registry))
+
+
+# Brokers
+
+
+def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    config = registry.config
+
+    @app.get("/v1/brokers")
+    async def list_brokers() -> Response:
+        """All known brokers."""
+        return _json([views.broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
+
+    @app.get("/v1/brokers/{name}")
+    async def show_broker(name: str) -> Response:
+        """One broker."""
+        return _json(views.broker_view(name, registry, syncing))
+
+    @app.post("/v1/brokers/{name}/sync", openapi_extra=_documented("SyncRequest"))
+    async def sync(name: str, request: Request) -> Response:
+        """For brokers: reports and acknowledgements up, the whole desired state down."""
+        return _json(await syncing.sync(name, await _body(request, config, SyncRequest)))
+
+    @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=_documented("DeadNotice"))
+    async def dead(name: str, request: Request) -> Response:
+        """Proof of death of one incarnation, from a supervisor or an operator."""
+        notice = await _body(request, config, DeadNotice)
+        await registry.declare_dead(name, notice.incarnation)
+        return Response(status_code=204)
+
+    @app.delete("/v1/brokers/{name}", status_code=204)
+    async def forget(name: str) -> Response:
+        """Forget a broker that is dead or empty."""
+        await registry.forget(name)
+        syncing.forget(name)
+        return Response(status_code=204)
+
+
+# nsqlookupd
+
+
+def _lookup_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    @app.get("/lookup")
+    async def lookup(topic: str | None = None) -> Response:
+        """nsqlookupd: the brokers of a topic and its channels."""
+        if not topic:
+            return _nsq({"message": "MISSING_ARG_TOPIC"}, 400)
+        found = lookups.lookup(topic, registry, syncing)
+        return _nsq({"message": "TOPIC_NOT_FOUND"}, 404) if found is None else _nsq(found)
+
+    @app.get("/topics")
+    async def topics() -> Response:
+        """nsqlookupd: all topics."""
+        return _nsq({"topics": lookups.topics(registry, syncing)})
+
+    @app.get("/channels")
+    async def channels(topic: Annotated[str | None, Query()] = None) -> Response:
+        """nsqlookupd: the channels of a topic."""
+        if not topic:
+            return _nsq({"message": "MISSING_ARG_TOPIC"}, 400)
+        return _nsq({"channels": lookups.channels(topic, registry, syncing)})
+
+    @app.get("/nodes")
+    async def nodes() -> Response:
+        """nsqlookupd: all brokers."""
+        return _nsq({"producers": lookups.nodes(registry, syncing)})
+
+    @app.get("/ping")
+    async def ping() -> Response:
+        """nsqlookupd: OK."""
+        return Response("OK", headers=_NSQ_HEADERS, media_type="text/plain")
+
+
+def _nsq(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, _NSQ_HEADERS, _NSQ_JSON)
+
+
+# The service itself
+
+
+def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        """That the service runs, and its version."""
+        return _json({"status": "ok", "version": __version__})
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """For Prometheus."""
+        content, media_type = exposition(registry, syncing)
+        return Response(content, media_type=media_type)
+
+
+# Bodies and refusals
+
+
+async def _body(request: Request, config: DistributorConfig, kind: type[_T]) -> _T:
+    """The JSON body. Raises BadInput."""
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > config.max_body_bytes:
+            raise _TooLarge("body", f"{len(content)} bytes or more", f"must be at most {config.max_body_bytes} bytes")
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadInput("body", bytes(content[:80]), str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput("body", bytes(content[:80]), f"must be JSON: {error}") from error
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _documented(what: str) -> dict[str, Any]:
+    """OpenAPI for a body that FastAPI does not parse."""
+    content = {"application/json": {"schema": {"type": "object"}}}
+    return {"requestBody": {"required": True, "description": what, "content": content}}
+
+
+def _problem(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    content = msgspec.json.encode(problem, enc_hook=str)
+    return Response(content, problem.status, headers, "application/problem+json")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, SrtmError)
+    headers = {}
+    if isinstance(error, Unavailable) and error.retry_after_s is not None:
+        headers["Retry-After"] = f"{error.retry_after_s:.0f}"
+    field, value, rule = (getattr(error, name, None) for name in ("field", "value", "rule"))
+    problem = Problem(
+        title=error.title, status=error.http_status, detail=str(error), field=field, value=_shown(value), rule=rule
+    )
+    return _problem(problem, headers)
+
+
+def _shown(value: object) -> object:
+    """A value small enough to send back, and one that JSON knows."""
+    plain = value is None or isinstance(value, bool | int | float)
+    return value if plain else str(value)[:200]
+
+
+async def _not_served(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    problem = Problem(title=error.detail.lower(), status=error.status_code, detail=f"{error.detail}: see /openapi.json")
+    return _problem(problem, dict(error.headers or {}))
+
+
+async def _bad_query(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return await _refused(_, BadInput(field, first["input"], first["msg"]))
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    """The server logs the error; whoever asked is told that it is not theirs."""
+    return await _refused(_, InternalError(f"the distributor failed here ({type(error).__name__}); its log says more"))
+
+
+async def _ask_for_token(token: str, request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+    given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    if request.url.path in _OPEN_PATHS or hmac.compare_digest(given.encode(), token.encode()):
+        return await go_on(request)
+    problem = Problem(title="unauthorized", status=401, detail="this route needs the cluster's bearer token")
+    return _problem(problem, {"WWW-Authenticate": "Bearer"})

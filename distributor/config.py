@@ -1,0 +1,19 @@
+"""Settings of the distributor, with the reason for each default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributorConfig:
+    """Everything that ``srtm distributor`` takes, parsed."""
+
+    http_address: str = "127.0.0.1:4190"  # loopback: nothing is exposed by accident; port 0: any free one
+    store: str = "sqlite:///srtm.sqlite3"
+    token: str | None = field(default=None, repr=False)
+    liveness_s: float = 5.0  # a broker syncs every second; after five missed ones it gets no new publishers
+    rejoin_grace_s: float = 10.0  # `srtm up` restarts a crashed broker at once: no reason to move its publishers
+    inactive_producer_s: float = 300.0  # nsqlookupd's --inactive-producer-timeout
+    longest_wait_s: float = 30.0  # of a long poll
+    max_body_bytes: int = 256 << 20  # a million publishers as JSON are about 60 MB

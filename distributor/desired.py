@@ -1,0 +1,50 @@
+"""What a broker is told: its desired state, made from topics. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from distributor.leases import MICRO, Holding
+from distributor.state import Topic
+from srtm.control import DesiredTopic, Move, Share, SyncAnswer
+
+
+def answer(version: int, have_version: int, broker: str, topics: Iterable[Topic], moves: list[Move]) -> SyncAnswer:
+    """The whole state of ``broker``: every managed topic is named, also where it has no share."""
+    known = list(topics)
+    return SyncAnswer(
+        version=version,
+        topics=[desired_topic(topic, broker) for topic in known if not topic.removed],
+        moves=moves,
+        # Only to one that knew the topic: a purge must not hit what came under the name later.
+        purged=[topic.name for topic in known if topic.removed and topic.purged and topic.version > have_version > 0],
+    )
+
+
+def desired_topic(topic: Topic, broker: str) -> DesiredTopic:
+    return DesiredTopic(
+        topic=topic.name,
+        share=share(topic.holding(broker)),
+        on_excess=topic.spec.on_excess,
+        publishers=topic.placement.ids_of.get(broker, []),
+        assignment_version=topic.assignment_version,
+        channels=list(topic.channels),
+    )
+
+
+def share(holding: Holding) -> Share:
+    return Share(
+        version=holding.version,
+        rate=holding.share.rate / MICRO,
+        burst=holding.share.burst / MICRO,
+        full=holding.full,
+    )
+
+
+def concerns(old: Topic | None, new: Topic, broker: str) -> bool:
+    """Whether going from ``old`` to ``new`` changes what ``broker`` is told."""
+    if old is None or old.removed or new.removed:
+        return True
+    if old.spec is not new.spec or old.assignment_version != new.assignment_version or old.channels != new.channels:
+        return True
+    return old.holding(broker).version != new.holding(broker).version

@@ -1,0 +1,31 @@
+"""When a broker was heard last, by the monotonic clock. Observed, not stored: after a restart everybody is silent
+until it syncs."""
+
+from __future__ import annotations
+
+import trio
+
+
+class Liveness:
+    """A broker counts as heard for ``timeout_s`` after each sync, or after the end of the wait that it asked for."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._started_s = trio.current_time()
+        self._last_s: dict[str, float] = {}
+        self._heard_until_s: dict[str, float] = {}
+
+    def hear(self, broker: str, wait_s: float) -> None:
+        self._last_s[broker] = trio.current_time()
+        self._heard_until_s[broker] = trio.current_time() + wait_s + self._timeout_s
+
+    def is_heard(self, broker: str) -> bool:
+        return trio.current_time() <= self._heard_until_s.get(broker, float("-inf"))
+
+    def silent_s(self, broker: str) -> float:
+        """Seconds since the last sync, or since the start if there was none."""
+        return trio.current_time() - self._last_s.get(broker, self._started_s)
+
+    def last_s_ago(self, broker: str) -> float | None:
+        """Seconds since the last sync; None: none since the start."""
+        return self.silent_s(broker) if broker in self._last_s else None

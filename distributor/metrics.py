@@ -1,0 +1,63 @@
+"""What Prometheus scrapes: the book as it is at that moment. No counters are kept for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from distributor.leases import MICRO
+from distributor.registry import Registry
+from distributor.syncing import Syncing
+
+
+def exposition(registry: Registry, syncing: Syncing) -> tuple[bytes, str]:
+    """The text and its media type."""
+    scrape = CollectorRegistry(auto_describe=False)
+    scrape.register(_Book(registry, syncing))
+    return generate_latest(scrape), CONTENT_TYPE_LATEST
+
+
+class _Book(Collector):
+    def __init__(self, registry: Registry, syncing: Syncing) -> None:
+        self._registry = registry
+        self._syncing = syncing
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield from self._brokers()
+        yield from self._topics()
+        yield from self._shares()
+
+    def _brokers(self) -> Iterator[GaugeMetricFamily]:
+        alive = GaugeMetricFamily("srtm_broker_alive", "1 if heard from lately.", labels=["broker"])
+        mcap = GaugeMetricFamily("srtm_broker_mcap", "Stated capacity, msg/s; 0: not stated.", labels=["broker"])
+        for name, broker in self._registry.brokers.items():
+            alive.add_metric([name], float(self._registry.is_alive(name)))
+            mcap.add_metric([name], broker.mcap)
+        yield from (alive, mcap)
+
+    def _topics(self) -> Iterator[GaugeMetricFamily]:
+        count = GaugeMetricFamily("srtm_topic_publishers", "Publishers that the topic names.", labels=["topic"])
+        missing = GaugeMetricFamily("srtm_topic_missing_rate", "msg/s for which no broker has room.", labels=["topic"])
+        for topic in self._registry.managed():
+            count.add_metric([topic.name], len(topic.spec.publishers))
+            missing.add_metric([topic.name], topic.placement.missing)
+        yield from (count, missing)
+
+    def _shares(self) -> Iterator[GaugeMetricFamily]:
+        labels = ["topic", "broker"]
+        rate = GaugeMetricFamily("srtm_share_rate", "Token rate issued, msg/s.", labels=labels)
+        burst = GaugeMetricFamily("srtm_share_burst", "Burst issued, messages.", labels=labels)
+        settled = GaugeMetricFamily("srtm_share_in_force", "1 if the broker has acknowledged it.", labels=labels)
+        backlog = GaugeMetricFamily("srtm_share_backlog", "Messages waiting for tokens, as reported.", labels=labels)
+        for topic in self._registry.managed():
+            for name, held in topic.leases.holdings.items():
+                rate.add_metric([topic.name, name], held.share.rate / MICRO)
+                burst.add_metric([topic.name, name], held.share.burst / MICRO)
+                settled.add_metric([topic.name, name], float(held.settled))
+                report = self._syncing.reports.get(name, {}).get(topic.name)
+                backlog.add_metric([topic.name, name], report.backlog if report else 0)
+        yield from (rate, burst, settled, backlog)

@@ -1,0 +1,108 @@
+"""From a topic's spec and the brokers that there are to a placement and a target for its shares. Pure.
+
+``allocation`` decides where publishers go and ``leases`` when shares move; here the two meet what the registry knows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from distributor.allocation import BrokerCapacity, Demand, Plan, place_more, plan
+from distributor.leases import MICRO, Amount
+from distributor.state import Broker, Placement, Topic
+from srtm.errors import BadInput
+from srtm.splitting import split_bucket
+from srtm.topic import TopicSpec
+
+# Of the topic's rate, for a broker that has undeclared publishers only: the floor of design section 6.
+STARVED_WEIGHT = 0.02
+
+
+def capacities(
+    brokers: Iterable[Broker], usable: Collection[str], topics: Iterable[Topic], topic: str
+) -> list[BrokerCapacity]:
+    """All brokers as allocation sees them when it places ``topic``; those that are not ``usable`` now have no room for
+    anything new."""
+    allocated: dict[str, float] = {}
+    for other in topics:
+        if other.name != topic and not other.removed:
+            for name, rate in other.placement.assigned.items():
+                allocated[name] = allocated.get(name, 0.0) + rate
+    return [
+        BrokerCapacity(name=broker.name, mcap=broker.mcap, allocated=allocated.get(broker.name, 0.0))
+        if broker.name in usable
+        else BrokerCapacity(name=broker.name, mcap=1.0, allocated=1.0)
+        for broker in brokers
+    ]
+
+
+def demand(spec: TopicSpec, burst: float) -> Demand:
+    columns = spec.publishers
+    return Demand(rates=columns.rates, groups=columns.groups, rate=spec.rate, burst=burst)
+
+
+def place_anew(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> tuple[Placement, tuple[str, ...]]:
+    """A placement that takes nothing as given, and why it is so."""
+    return _placement(spec, plan(demand(spec, burst), [one for one in offered if one.rcap > 0], spec.placement))
+
+
+def place_rest(
+    spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity], held: Sequence[str | None]
+) -> tuple[Placement, tuple[str, ...]]:
+    """Those that have a broker in ``held`` stay there."""
+    if not any(held):
+        return place_anew(spec, burst, offered)
+    return _placement(spec, place_more(demand(spec, burst), offered, held, spec.placement))
+
+
+def _placement(spec: TopicSpec, made: Plan) -> tuple[Placement, tuple[str, ...]]:
+    return Placement(publishers=spec.publishers, brokers=made.brokers, at=made.placement), made.reasons
+
+
+def shares(envelope: Amount, placement: Placement, extra: Collection[str]) -> dict[str, Amount]:
+    """The target: the envelope split in proportion to the rates assigned, with a floor for every broker in
+    ``extra``."""
+    weights = dict(placement.assigned)
+    floor = sum(weights.values()) * STARVED_WEIGHT or 1.0
+    for name in extra:
+        weights.setdefault(name, floor)
+    if not weights:
+        return {}
+    split = split_bucket(envelope.rate, envelope.burst, list(weights.values()))
+    return {name: Amount(*share) for name, share in zip(weights, split, strict=True)}
+
+
+def room_for_extra(topic: Topic) -> bool:
+    """Whether one more broker can be given a token."""
+    return len(topic.leases.target) + 1 <= math.floor(topic.burst)
+
+
+def extra_kept(old: Topic, placement: Placement, envelope: Amount, without: str) -> list[str]:
+    """Brokers that keep their share for undeclared publishers under a new placement, as far as there are tokens."""
+    kept = [name for name in old.extra if name != without and name not in placement.brokers]
+    return kept[: max(0, envelope.burst // MICRO - len(placement.brokers))]
+
+
+def share_lines(target: Mapping[str, Amount]) -> list[str]:
+    return [f"{name}: share {one.rate / MICRO:g} msg/s, {one.burst / MICRO:g} messages" for name, one in target.items()]
+
+
+def oversized_batches(spec: TopicSpec, placement: Placement, target: Mapping[str, Amount]) -> list[str]:
+    """One line a broker where a publisher's batch is larger than the burst of its share. Raises BadInput under
+    ``reject``, where it never passes."""
+    batches = spec.publishers.batches
+    lines = []
+    for at, name in enumerate(placement.brokers):
+        here = np.flatnonzero(placement.at == at)
+        worst = int(here[np.argmax(batches[here])])
+        burst = target[name].burst / MICRO
+        if batches[worst] <= burst:
+            continue
+        rule = f"must be at most {burst:g} messages, the burst of its share on {name}, to pass in one go"
+        if spec.on_excess == "reject":
+            raise BadInput(f"publishers[{spec.publishers.ids[worst]}].batch", int(batches[worst]), rule)
+        lines.append(f"warning: publisher {spec.publishers.ids[worst]} sends {batches[worst]} at once: {rule}")
+    return lines

@@ -1,0 +1,198 @@
+"""``state`` as rows of ``store`` and back. Nothing is decided here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from distributor import store
+from distributor.leases import NOTHING, Amount, Holding, Leases
+from distributor.state import Broker, Decision, Placement, Topic
+from distributor.store import Replace, Store
+from srtm.publishers import join
+from srtm.topic import parse_topic_json
+
+_CHUNK = 10_000  # publishers a row
+_VERSION = "version"
+NO_PUBLISHERS = join([])
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """All that was stored."""
+
+    version: int
+    brokers: dict[str, Broker]
+    topics: dict[str, Topic]
+    decisions: dict[str, list[Decision]]
+
+
+def changes(
+    before: Mapping[str, Topic],
+    topics: Sequence[Topic],
+    brokers: Sequence[Broker],
+    version: int,
+    log: Mapping[str, Decision],
+    forgotten: str = "",
+) -> list[Replace]:
+    """What to store so that ``topics`` and ``brokers`` replace their namesakes. Columns that did not change are not
+    written again."""
+    result = [Replace(store.settings, {"name": _VERSION}, [{"name": _VERSION, "value": version}])]
+    result += [Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in brokers]
+    result += [Replace(store.brokers, {"name": forgotten})] if forgotten else []
+    for topic in topics:
+        result += _topic_changes(before.get(topic.name), topic)
+    result += [
+        Replace(store.decisions, _decision_key(name, one), [_decision_row(name, one)]) for name, one in log.items()
+    ]
+    return result
+
+
+def _topic_changes(old: Topic | None, new: Topic) -> Iterator[Replace]:
+    yield Replace(store.topics, {"name": new.name}, [_topic_row(new)])
+    if old is None or new.leases is not old.leases:
+        yield Replace(store.shares, {"topic": new.name}, _share_rows(new))
+    if old is None or new.placement is not old.placement:
+        yield Replace(store.publishers, {"topic": new.name}, _publisher_rows(new))
+
+
+def _topic_row(topic: Topic) -> Row:
+    spec = dataclasses.replace(topic.spec, publishers=NO_PUBLISHERS).to_json()
+    return {
+        "name": topic.name,
+        "removed": topic.removed,
+        "purged": topic.purged,
+        "version": topic.version,
+        "assignment_version": topic.assignment_version,
+        "spec": _text(spec),
+        "brokers": _text(topic.placement.brokers),
+        "channels": _text(topic.channels),
+        "reasons": _text(topic.reasons),
+        "envelope_rate": topic.leases.envelope.rate,
+        "envelope_burst": topic.leases.envelope.burst,
+        "granted": topic.leases.granted,
+    }
+
+
+def _share_rows(topic: Topic) -> list[Row]:
+    target, holdings = topic.leases.target, topic.leases.holdings
+    return [
+        _share_row(topic.name, broker, target.get(broker, NOTHING), holdings.get(broker))
+        for broker in dict.fromkeys([*target, *holdings])
+    ]
+
+
+def _share_row(topic: str, broker: str, target: Amount, held: Holding | None) -> Row:
+    held = held or Holding(0, NOTHING, NOTHING)
+    return {
+        "topic": topic,
+        "broker": broker,
+        "target_rate": target.rate,
+        "target_burst": target.burst,
+        "version": held.version,
+        "rate": held.share.rate,
+        "burst": held.share.burst,
+        "bound_rate": held.bound.rate,
+        "bound_burst": held.bound.burst,
+        "applied": held.applied,
+        "starts_full": held.full,
+    }
+
+
+def _publisher_rows(topic: Topic) -> list[Row]:
+    rows = topic.spec.publishers.rows("")
+    columns = (rows.ids, rows.rates, rows.groups, rows.processes, rows.batches, topic.placement.at.tolist())
+    return [
+        {"topic": topic.name, "chunk": start // _CHUNK, "columns": _chunk(columns, start)}
+        for start in range(0, len(rows.ids), _CHUNK)
+    ]
+
+
+def _chunk(columns: Iterable[Sequence[Any]], start: int) -> bytes:
+    return msgspec.msgpack.encode([list(column[start : start + _CHUNK]) for column in columns])
+
+
+def _decision_key(topic: str, decision: Decision) -> Row:
+    return {"topic": topic, "number": decision.number}
+
+
+def _decision_row(topic: str, decision: Decision) -> Row:
+    return {**_decision_key(topic, decision), "wall_ns": decision.wall_ns, "lines": _text(decision.lines)}
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+async def load(source: Store) -> Stored:
+    """Everything, as it was when it was stored last. Raises Unavailable."""
+    numbers = {row["name"]: row["value"] for row in await source.rows(store.settings)}
+    shares = _by_topic(await source.rows(store.shares))
+    publishers = _by_topic(await source.rows(store.publishers))
+    decisions = _by_topic(await source.rows(store.decisions))
+    topics = [
+        _topic(row, shares.get(row["name"], []), publishers.get(row["name"], []))
+        for row in await source.rows(store.topics)
+    ]
+    return Stored(
+        version=numbers.get(_VERSION, 0),
+        brokers={row["name"]: Broker(**row) for row in await source.rows(store.brokers)},
+        topics={topic.name: topic for topic in topics},
+        decisions={name: [_decision(row) for row in rows] for name, rows in decisions.items()},
+    )
+
+
+def _by_topic(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """``rows`` are in the order of their keys, which begin with the topic."""
+    return {name: list(group) for name, group in itertools.groupby(rows, key=lambda row: str(row["topic"]))}
+
+
+def _topic(row: Row, shares: Sequence[Row], chunks: Sequence[Row]) -> Topic:
+    columns = [msgspec.msgpack.decode(chunk["columns"]) for chunk in chunks]
+    ids, rates, groups, processes, batches, at = ([value for chunk in columns for value in chunk[i]] for i in range(6))
+    block = {"ids": ids, "rates": rates, "groups": groups, "process": processes, "batch": batches}
+    spec = parse_topic_json({**msgspec.json.decode(row["spec"]), "publishers": [block] if ids else []})
+    brokers = tuple(msgspec.json.decode(row["brokers"]))
+    return Topic(
+        spec=spec,
+        version=row["version"],
+        placement=Placement(publishers=spec.publishers, brokers=brokers, at=np.array(at, dtype=np.int64)),
+        assignment_version=row["assignment_version"],
+        leases=_leases(row, shares),
+        reasons=tuple(msgspec.json.decode(row["reasons"])),
+        channels=tuple(msgspec.json.decode(row["channels"])),
+        removed=row["removed"],
+        purged=row["purged"],
+    )
+
+
+def _leases(row: Row, shares: Sequence[Row]) -> Leases:
+    targets = {one["broker"]: Amount(one["target_rate"], one["target_burst"]) for one in shares}
+    return Leases(
+        envelope=Amount(row["envelope_rate"], row["envelope_burst"]),
+        granted=row["granted"],
+        target={broker: target for broker, target in targets.items() if target != NOTHING},
+        holdings={one["broker"]: _holding(one) for one in shares if one["version"]},
+    )
+
+
+def _holding(row: Row) -> Holding:
+    return Holding(
+        version=row["version"],
+        share=Amount(row["rate"], row["burst"]),
+        bound=Amount(row["bound_rate"], row["bound_burst"]),
+        applied=row["applied"],
+        full=row["starts_full"],
+    )
+
+
+def _decision(row: Row) -> Decision:
+    return Decision(number=row["number"], wall_ns=row["wall_ns"], lines=tuple(msgspec.json.decode(row["lines"])))

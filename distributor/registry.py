@@ -1,0 +1,389 @@
+"""The distributor's one book: brokers and topics, versions, who is told what. Loads from the store at its start;
+stores before it tells.
+
+Concurrency. Values are immutable and replaced in ``_commit`` only, which stores them first, under the short lock
+``_writing``. What plans (and may take seconds in a
+worker thread) holds ``_placing`` besides: only it changes specs and placements, so a plan made outside ``_writing``
+still holds when it is committed;
+leases and brokers may have moved on meanwhile and are read afresh. A method that raises has changed nothing.
+
+Versions are one counter for everything: of specs, placements, shares and desired states. It only grows, and it is
+stored with what it numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
+
+import numpy as np
+import trio
+
+from distributor import desired, placing, records
+from distributor.allocation import BrokerCapacity
+from distributor.config import DistributorConfig
+from distributor.leases import NOTHING, Amount, Leases
+from distributor.liveness import Liveness
+from distributor.records import NO_PUBLISHERS
+from distributor.state import Broker, Decision, Placement, Topic
+from distributor.store import Store
+from srtm.errors import Conflict, NotFound, Unavailable
+from srtm.log import Log
+from srtm.splitting import to_micro
+from srtm.topic import TopicSpec
+
+_PERIOD_S = 1.0  # how soon the silence of a broker is noticed
+
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """What a broker says with one sync, as far as it matters to the book."""
+
+    broker: Broker
+    have_version: int
+    applied: Mapping[str, int]  # {topic: version of the share in force}
+    channels: Mapping[str, tuple[str, ...]]  # {topic: its channels anywhere, as known now}
+
+
+class Registry:
+    """See the module. ``brokers`` and ``topics`` may be read at any time; everything else goes through the methods."""
+
+    def __init__(self, store: Store, config: DistributorConfig, *, wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self.config = config
+        self.brokers: dict[str, Broker] = {}
+        self.topics: dict[str, Topic] = {}  # removed ones too
+        self.decisions: dict[str, list[Decision]] = {}  # oldest first
+        self.liveness = Liveness(config.liveness_s)
+        self.version = 0
+        self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
+        self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
+        self._attention = trio.Event()  # something for ``run`` to look at
+        self._tried_on: dict[str, list[BrokerCapacity]] = {}  # {topic: brokers on which the rest of it found no room}
+        self._grace_ends: dict[str, float] = {}  # {dead broker: trio time after which its publishers go elsewhere}
+        self._store = store
+        self._wall_ns = wall_ns
+        self._log = Log("distributor")
+        self._writing = trio.Lock()
+        self._placing = trio.Lock()
+
+    @classmethod
+    async def load(cls, store: Store, config: DistributorConfig) -> Self:
+        """Raises Unavailable."""
+        registry = cls(store, config)
+        stored = await records.load(store)
+        registry.version, registry.brokers = stored.version, stored.brokers
+        registry.topics, registry.decisions = stored.topics, stored.decisions
+        registry._desired_version = dict.fromkeys(stored.brokers, stored.version)
+        return registry
+
+    # Reading
+
+    def topic(self, name: str) -> Topic:
+        """Raises NotFound."""
+        topic = self.topics.get(name)
+        if topic is None or topic.removed:
+            raise NotFound("topic", name)
+        return topic
+
+    def managed(self) -> list[Topic]:
+        return [topic for topic in self.topics.values() if not topic.removed]
+
+    def broker(self, name: str) -> Broker:
+        """Raises NotFound."""
+        if name not in self.brokers:
+            raise NotFound("broker", name)
+        return self.brokers[name]
+
+    def is_alive(self, name: str) -> bool:
+        """Heard from lately, and not proven dead since."""
+        return name in self.brokers and not self.brokers[name].dead and self.liveness.is_heard(name)
+
+    def live(self) -> set[str]:
+        return {name for name in self.brokers if self.is_alive(name)}
+
+    def desired_version(self, broker: str) -> int:
+        return self._desired_version.get(broker, self.version)
+
+    def changed(self, broker: str) -> trio.Event:
+        """Set when what ``broker`` is told changes, or a move for it may have become due."""
+        return self._changed.setdefault(broker, trio.Event())
+
+    # What an operator asks for
+
+    async def submit(self, spec: TopicSpec, burst: float, *, create_only: bool = False) -> Topic:
+        """Create or change a topic; ``burst`` is what the spec's comes to. The same spec again changes nothing. Raises
+        Conflict, BadInput."""
+        async with self._placing:
+            old = self.topics.get(spec.name)
+            known = old is not None and not old.removed
+            if known and create_only:
+                raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
+            if known and old is not None and old.spec == spec:
+                return old
+            if known and old is not None and same_demand(old, spec, burst):
+                placement, reasons = old.placement, old.reasons
+            else:
+                placement, reasons = await self.dry_run(spec, burst)
+            return await self._replace_topic(spec, burst, placement, reasons, "submitted")
+
+    async def dry_run(self, spec: TopicSpec, burst: float) -> tuple[Placement, tuple[str, ...]]:
+        """What ``submit`` would do now. Nothing is changed."""
+        return await trio.to_thread.run_sync(placing.place_anew, spec, burst, self._offered(spec.name))
+
+    async def change_publishers(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
+        """``change`` adds and removes publishers; those that stay, stay where they are. Raises NotFound, and what
+        ``change`` raises."""
+        async with self._placing:
+            old = self.topic(name)
+            spec = change(old.spec)
+            if spec == old.spec:
+                return old
+            held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
+            work = partial(placing.place_rest, spec, old.burst, self._offered(name), held)
+            placement, reasons = await trio.to_thread.run_sync(work)
+            return await self._replace_topic(spec, old.burst, placement, reasons, "publishers changed")
+
+    async def remove(self, name: str, *, purge: bool) -> None:
+        """Take the placement and the limit away; with ``purge`` the queued messages too. Raises NotFound."""
+        async with self._placing, self._writing:
+            old, version = self.topic(name), self.version + 1
+            new = Topic(
+                spec=replace(old.spec, publishers=NO_PUBLISHERS),
+                version=version,
+                placement=Placement(publishers=NO_PUBLISHERS, brokers=(), at=np.zeros(0, dtype=np.int64)),
+                assignment_version=version,
+                leases=old.leases.closed(),
+                removed=True,
+                purged=purge,
+            )
+            await self._commit([new], decision="removed with its messages" if purge else "removed")
+
+    async def forget(self, name: str) -> None:
+        """Drop a broker that is proven dead, or has nothing. Raises NotFound, Conflict."""
+        broker = self.broker(name)
+        if not broker.dead and any(has_part(topic, name) for topic in self.topics.values()):
+            rule = "has publishers or tokens and is not proven dead: stop it and POST its incarnation to .../dead first"
+            raise Conflict("broker", name, rule)
+        await self._bury(name, forget=True)
+
+    # What a broker says
+
+    async def hear(self, news: News) -> None:
+        """Take in what a broker presents of itself. Raises Conflict for an incarnation that is not the latest."""
+        async with self._writing:
+            broker = news.broker
+            old = self.brokers.get(broker.name)
+            if old is not None and broker.incarnation < old.incarnation:
+                rule = f"incarnation {old.incarnation} of broker {broker.name} came later"
+                raise Conflict("incarnation", broker.incarnation, rule)
+            ahead = max([news.have_version, *news.applied.values()])
+            store_is_younger = ahead > self.version
+            if store_is_younger:  # than what the broker holds: never hand out a version twice
+                self.version = ahead
+                self._desired_version.pop(broker.name, None)
+            reborn = old is not None and broker.incarnation != old.incarnation
+            live = self.live() | {broker.name}
+            changed = [
+                new
+                for topic in self.topics.values()
+                if (new := heard(topic, news, self.version + 1, live, reborn=reborn)) is not topic
+            ]
+            if changed or broker != old or store_is_younger:
+                await self._commit(changed, [broker])
+        if broker != old:
+            self._grace_ends.pop(broker.name, None)
+            self._attention.set()
+
+    async def declare_dead(self, name: str, incarnation: str) -> None:
+        """Proof of death of one incarnation. Raises NotFound, Conflict (another incarnation is known)."""
+        async with self._writing:
+            broker = self.broker(name)
+            if broker.incarnation != incarnation:
+                rule = f"broker {name} is known as incarnation {broker.incarnation}"
+                raise Conflict("incarnation", incarnation, rule)
+            if not broker.dead:
+                await self._commit([], [replace(broker, dead=True)])
+        self._grace_ends.setdefault(name, trio.current_time() + self.config.rejoin_grace_s)
+        self._attention.set()
+
+    async def share_with(self, name: str, broker: str) -> None:
+        """Messages wait on ``broker``, which has no share of the topic: give it a small one, if there is a token for
+        it."""
+        async with self._writing:
+            topic = self.topics[name]
+            if topic.removed or broker in topic.leases.target or not placing.room_for_extra(topic):
+                return
+            target = placing.shares(topic.leases.envelope, topic.placement, [*topic.extra, broker])
+            leases = topic.leases.retargeted(topic.leases.envelope, target)
+            new = replace(topic, leases=leases.advanced(self.live(), self.version + 1))
+            why = f"{broker}: messages of publishers that the topic does not name wait there; it gets a small share"
+            await self._commit([new], decision=why)
+
+    # What happens by itself
+
+    async def run(self) -> None:
+        """Until cancelled: bury the dead after their grace, move shares on, place what found no room when brokers have
+        come."""
+        for name, broker in self.brokers.items():
+            if broker.dead:
+                self._grace_ends.setdefault(name, trio.current_time() + self.config.rejoin_grace_s)
+        while True:
+            try:
+                await self._look_after()
+            except Unavailable as error:  # the store: nothing was changed, and the next turn tries again
+                self._log.warning("not looked after", reason=error)
+            with trio.move_on_after(_PERIOD_S):
+                await self._attention.wait()
+            self._attention = trio.Event()
+
+    async def _look_after(self) -> None:
+        now_s = trio.current_time()
+        for name in [name for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
+            del self._grace_ends[name]
+            await self._bury(name)
+        await self._advance()
+        for topic in self.managed():
+            if topic.placement.missing > 0:
+                await self._place_rest(topic.name)
+
+    async def _advance(self) -> None:
+        async with self._writing:
+            live = self.live()
+            changed = [
+                replace(topic, leases=leases)
+                for topic in self.managed()
+                if (leases := topic.leases.advanced(live, self.version + 1)) is not topic.leases
+            ]
+            if changed:
+                await self._commit(changed)
+
+    async def _place_rest(self, name: str) -> None:
+        async with self._placing:
+            topic = self.topics[name]
+            offered = self._offered(name)
+            if topic.removed or self._tried_on.get(name) == offered:
+                return
+            self._tried_on[name] = offered
+            work = partial(placing.place_rest, topic.spec, topic.burst, offered, topic.placement.held())
+            placement, reasons = await trio.to_thread.run_sync(work)
+            if placement.missing < topic.placement.missing:
+                await self._replace_topic(topic.spec, topic.burst, placement, reasons, "brokers changed")
+
+    async def _bury(self, name: str, *, forget: bool = False) -> None:
+        """``name`` is dead for good: its publishers go to others and its tokens are free."""
+        async with self._placing:
+            for topic in [topic for topic in self.topics.values() if has_part(topic, name)]:
+                await self._bury_in(topic, name)
+            if forget:
+                async with self._writing:
+                    await self._commit([], forgotten=name)
+
+    async def _bury_in(self, topic: Topic, name: str) -> None:
+        offered = [one for one in self._offered(topic.name) if one.name != name]
+        placement, reasons = topic.placement, topic.reasons
+        if name in placement.brokers and not topic.removed:
+            work = partial(placing.place_rest, topic.spec, topic.burst, offered, placement.held(without={name}))
+            placement, reasons = await trio.to_thread.run_sync(work)
+        await self._replace_topic(topic.spec, topic.burst, placement, reasons, f"{name} died", dead=name)
+
+    # How it is done
+
+    def _offered(self, topic: str) -> list[BrokerCapacity]:
+        usable = {name for name in self.live() if self.brokers[name].accepting}
+        return placing.capacities(self.brokers.values(), usable, self.topics.values(), topic)
+
+    async def _replace_topic(
+        self, spec: TopicSpec, burst: float, placement: Placement, reasons: Sequence[str], what: str, dead: str = ""
+    ) -> Topic:
+        """Store ``spec`` as placed, and start its shares on their way. Under ``_placing``."""
+        envelope = Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst"))
+        async with self._writing:
+            old, version = self.topics.get(spec.name), self.version + 1
+            leases = old.leases if old else Leases(envelope)
+            leases = leases.freed(dead) if dead else leases
+            extra = placing.extra_kept(old, placement, envelope, without=dead) if old else ()
+            target = placing.shares(envelope, placement, extra)
+            reasons = (*reasons, *placing.oversized_batches(spec, placement, target))
+            same_spec = old is not None and not old.removed and old.spec is spec
+            new = Topic(
+                spec=spec,
+                version=old.version if old and same_spec else version,
+                placement=placement,
+                assignment_version=version,
+                leases=leases.retargeted(envelope, target).advanced(self.live(), version),
+                reasons=tuple(reasons),
+                channels=old.channels if old and not old.removed else (),
+            )
+            await self._commit([new], decision="\n".join([what, *reasons, *placing.share_lines(target)]))
+            return new
+
+    async def _commit(
+        self, topics: Sequence[Topic], brokers: Sequence[Broker] = (), *, decision: str = "", forgotten: str = ""
+    ) -> None:
+        """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
+        1``."""
+        version = self.version + 1
+        log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
+        await self._store.apply(records.changes(self.topics, topics, brokers, version, log, forgotten))
+        self.version = version
+        self.brokers.update({broker.name: broker for broker in brokers})
+        self.brokers.pop(forgotten, None)
+        for name, entry in log.items():
+            self.decisions.setdefault(name, []).append(entry)
+        before, self.topics = self.topics, {**self.topics, **{topic.name: topic for topic in topics}}
+        for name in self.brokers:
+            if any(desired.concerns(before.get(topic.name), topic, name) for topic in topics):
+                self._desired_version[name] = version
+            if topics or name not in self._desired_version:
+                self._desired_version.setdefault(name, version)
+                self._changed.pop(name, trio.Event()).set()
+
+    def _next_decision(self, topic: str, text: str) -> Decision:
+        entries = self.decisions.get(topic)
+        number = entries[-1].number + 1 if entries else 1
+        return Decision(number=number, wall_ns=self._wall_ns(), lines=tuple(text.split("\n")))
+
+
+def has_part(topic: Topic, broker: str) -> bool:
+    """Whether ``broker`` has publishers of ``topic``, or a share that is not nothing, or shall have one."""
+    held = topic.leases.holdings.get(broker)
+    return (
+        (held is not None and held.bound != NOTHING)
+        or broker in topic.leases.target
+        or (broker in topic.placement.brokers and not topic.removed)
+    )
+
+
+def same_demand(old: Topic, spec: TopicSpec, burst: float) -> bool:
+    """Whether ``old``'s placement is right for ``spec`` too: only the envelope, the promise or the like are
+    different."""
+    return (
+        old.spec.publishers == spec.publishers
+        and old.spec.placement == spec.placement
+        and old.placement.state == "placed"
+        and len(old.placement.brokers) <= burst
+    )
+
+
+def heard(topic: Topic, news: News, version: int, live: Collection[str], *, reborn: bool) -> Topic:
+    """``topic`` after ``news`` from a broker; the same object if that changes nothing."""
+    name = news.broker.name
+    applied = news.applied.get(topic.name, 0)
+    leases, channels = topic.leases, topic.channels
+    if topic.removed:
+        if reborn or news.have_version >= topic.version:
+            leases = leases.freed(name)  # it has dropped the bucket
+    else:
+        ahead = applied > topic.holding(name).version
+        if ahead or (reborn and name in leases.holdings):
+            leases = leases.reissued(name, version)
+        else:
+            leases = leases.acknowledged(name, applied)
+        leases = leases.advanced(live, version) if leases is not topic.leases else leases
+        channels = news.channels.get(topic.name, channels)
+    if leases is topic.leases and channels == topic.channels:
+        return topic
+    return replace(topic, leases=leases, channels=channels)

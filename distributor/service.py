@@ -1,0 +1,101 @@
+"""The distributor as a service: the store, the book, and HTTP around it. The only file here that opens a nursery.
+
+Stop, when cancelled: no new requests; those under way have a second to end; then the store is closed. Brokers go on
+with their shares.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import trio
+from fastapi import FastAPI
+from hypercorn.config import Config
+from hypercorn.trio import serve as serve_asgi
+
+from distributor.api import make_app
+from distributor.config import DistributorConfig
+from distributor.registry import Registry
+from distributor.store import Store
+from distributor.syncing import Syncing
+from srtm.errors import BadInput, Unavailable
+from srtm.nursery import background_nursery
+
+_GRACE_S = 1.0  # long polls of brokers last that long
+
+
+class BoundAddresses(NamedTuple):
+    """What is listened on, as HOST:PORT with the real port."""
+
+    http: str
+
+
+async def serve(
+    config: DistributorConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a distributor until cancelled. Started when HTTP answers.
+
+    Raises BadInput (an address or store URL that is none), Unavailable (port in use; the store cannot be opened, or
+    another
+    distributor has it).
+    """
+    with bound(config.http_address) as listener:
+        address = format_address(*listener.getsockname()[:2])
+        store = await Store.open(config.store)
+        try:
+            registry = await Registry.load(store, config)
+            async with background_nursery() as nursery:
+                nursery.start_soon(registry.run)
+                await _serve_http(registry, listener, lambda: task_status.started(BoundAddresses(address)))
+        finally:
+            await store.aclose()
+
+
+async def _serve_http(registry: Registry, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Until cancelled."""
+    app, stop = make_app(registry, Syncing(registry)), trio.Event()
+    async with background_nursery() as nursery:
+        try:
+            await nursery.start(_run_hypercorn, app, listener, stop)
+            ready()
+            await trio.sleep_forever()
+        finally:
+            stop.set()
+
+
+async def _run_hypercorn(
+    app: FastAPI, listener: socket.socket, stop: trio.Event, *, task_status: trio.TaskStatus[list[str]]
+) -> None:
+    """Until ``stop``, and then no longer than the grace: shielded, so that requests under way may end."""
+    config = Config()
+    config.bind = [f"fd://{listener.detach()}"]  # bound before, where a port in use is our error to report
+    config.graceful_timeout = _GRACE_S
+    config.loglevel = "WARNING"
+    with trio.CancelScope(shield=True):
+        await serve_asgi(cast(Any, app), config, shutdown_trigger=stop.wait, task_status=task_status)
+
+
+def bound(http_address: str) -> socket.socket:
+    """A listening socket. Raises BadInput, Unavailable."""
+    host, port = parse_address(http_address)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Unavailable(f"http_address: port {port} of {host} is in use by another process") from None
+        raise BadInput("http_address", http_address, f"must be an address of this host ({error.strerror})") from None
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT, [::1]:4190 for IPv6. Raises BadInput."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise BadInput("http_address", text, "must be HOST:PORT with a port from 0 to 65535")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,120 @@
+"""What the distributor knows, as immutable values, and what follows from them. Pure.
+
+``registry`` holds one ``Broker`` a name and one ``Topic`` a name, replaces them whole, and stores each replacement
+before anybody
+is told of it. What is only observed (reports, when a broker was heard last) is not here: it need not survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from distributor.leases import MICRO, NOTHING, Holding, Leases
+from distributor.spreading import NOWHERE, Ints
+from srtm.publishers import Publishers
+from srtm.topic import TopicSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broker:
+    """One incarnation of a broker, as it presented itself."""
+
+    name: str
+    incarnation: str
+    srtm_version: str
+    tcp_address: str
+    http_address: str
+    mcap: float  # msg/s; 0: not stated
+    accepting: bool
+    dead: bool = False  # there is proof that this incarnation ended
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Placement:
+    """Where a topic's publishers are. ``at[i]`` is the broker of publisher i as an index into ``brokers``, or
+    NOWHERE."""
+
+    publishers: Publishers
+    brokers: tuple[str, ...]
+    at: Ints
+
+    @cached_property
+    def assigned(self) -> dict[str, float]:
+        """{broker: msg/s of its publishers}."""
+        there = self.at != NOWHERE
+        sums = np.bincount(self.at[there], weights=self.publishers.rates[there], minlength=len(self.brokers))
+        return dict(zip(self.brokers, sums.tolist(), strict=True))
+
+    @cached_property
+    def ids_of(self) -> dict[str, list[str]]:
+        """{broker: ids of its publishers, in the order of the topic}."""
+        order = np.argsort(self.at, kind="stable")
+        ends = np.searchsorted(self.at[order], np.arange(len(self.brokers) + 1))
+        ids = [self.publishers.ids[i] for i in order.tolist()]
+        return {name: ids[ends[at] : ends[at + 1]] for at, name in enumerate(self.brokers)}
+
+    @property
+    def missing(self) -> float:
+        return float(self.publishers.rates[self.at == NOWHERE].sum())
+
+    @property
+    def state(self) -> str:
+        if len(self.publishers) and not self.brokers:
+            return "waiting"
+        return "placed" if (self.at != NOWHERE).all() else "partial"
+
+    def broker_of(self, publisher_id: str) -> str | None:
+        i = self.publishers.positions.get(publisher_id)
+        return None if i is None or self.at[i] == NOWHERE else self.brokers[self.at[i]]
+
+    def held(self, without: Collection[str] = ()) -> list[str | None]:
+        """Each publisher's broker; None for those on the brokers in ``without``."""
+        names = [None if name in without else name for name in self.brokers]
+        return [None if at == NOWHERE else names[at] for at in self.at.tolist()]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Topic:
+    """A topic as submitted, where it is, and who holds which share of it. ``removed`` ones are kept for their
+    ``leases`` alone."""
+
+    spec: TopicSpec
+    version: int  # of the spec
+    placement: Placement
+    assignment_version: int  # of the placement; also that of "no share here"
+    leases: Leases  # of a removed topic: what brokers may still have in force
+    reasons: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    removed: bool = False
+    purged: bool = False  # its queued messages were to go too
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def burst(self) -> float:
+        """b, messages; what "auto" came to."""
+        return self.leases.envelope.burst / MICRO
+
+    def holding(self, broker: str) -> Holding:
+        """What ``broker`` was issued last; nothing, as of the placement, if it never was."""
+        return self.leases.holdings.get(broker) or Holding(self.assignment_version, NOTHING, NOTHING)
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """Brokers that have a share for publishers that the topic does not name."""
+        return tuple(name for name in self.leases.target if name not in self.placement.brokers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """An entry of the decision log."""
+
+    number: int  # counts up per topic
+    wall_ns: int
+    lines: tuple[str, ...]

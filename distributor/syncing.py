@@ -1,0 +1,147 @@
+"""The conversation with brokers: takes in what they report, holds the answer back until there is news, says who shall
+move.
+
+What is only observed lives here (reports, strangers that wait for their new broker); the book is ``registry``.
+"""
+
+from __future__ import annotations
+
+import re
+
+import trio
+
+from distributor import desired
+from distributor.registry import News, Registry
+from distributor.state import Broker, Topic
+from srtm.control import Move, Stranger, SyncAnswer, SyncRequest, TopicReport
+from srtm.errors import BadInput
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
+_EPHEMERAL = "#ephemeral"
+
+
+class Syncing:
+    """``reports``: {broker: {topic: its latest report}}."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.reports: dict[str, dict[str, TopicReport]] = {}
+        self._registry = registry
+        self._strangers: dict[str, dict[Stranger, None]] = {}  # {broker: those that may have to move, in order}
+
+    async def sync(self, name: str, request: SyncRequest) -> SyncAnswer:
+        """The whole desired state of broker ``name``, at once or, for up to ``wait_s``, when it differs from
+        ``have_version`` or somebody is to
+        move. Raises BadInput, Conflict (a later incarnation is known), Unavailable (the store)."""
+        broker = presented(name, request)
+        reports = {report.topic: report for report in request.topics}
+        channels = {
+            topic: self._channels(self._registry.topics[topic], {**self.reports, name: reports})
+            for topic in reports
+            if topic in self._registry.topics
+        }
+        await self._registry.hear(
+            News(broker=broker, have_version=request.have_version, applied=request.applied, channels=channels)
+        )
+        wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
+        self._registry.liveness.hear(name, wait_s)
+        self.reports[name] = reports
+        self._strangers.setdefault(name, {}).update(dict.fromkeys(request.strangers))
+        await self._share_where_messages_wait(name, reports)
+        return await self._answer(name, request.have_version, wait_s)
+
+    def forget(self, name: str) -> None:
+        self.reports.pop(name, None)
+        self._strangers.pop(name, None)
+
+    def all_channels(self, topic: str) -> set[str]:
+        """As reported last, ephemeral ones too."""
+        return {channel for reports in self.reports.values() if topic in reports for channel in reports[topic].channels}
+
+    def _channels(self, topic: Topic, reports: dict[str, dict[str, TopicReport]]) -> tuple[str, ...]:
+        """The channels that ``topic`` has anywhere. Those on record count until every broker that has a part in it was
+        heard."""
+        heard = {
+            channel
+            for by_topic in reports.values()
+            if topic.name in by_topic
+            for channel in by_topic[topic.name].channels
+            if not channel.endswith(_EPHEMERAL)
+        }
+        parts = {*topic.placement.brokers, *topic.leases.target}
+        return tuple(sorted(heard if parts <= reports.keys() else heard.union(topic.channels)))
+
+    async def _share_where_messages_wait(self, name: str, reports: dict[str, TopicReport]) -> None:
+        for topic in self._registry.managed():
+            report = reports.get(topic.name)
+            if report is not None and report.backlog and name not in topic.leases.target:
+                await self._registry.share_with(topic.name, name)
+
+    async def _answer(self, name: str, have_version: int, wait_s: float) -> SyncAnswer:
+        registry = self._registry
+        moves = self._due_moves(name)
+        with trio.move_on_after(wait_s):
+            while not moves and registry.desired_version(name) == have_version:
+                await registry.changed(name).wait()
+                moves = self._due_moves(name)
+        version = registry.desired_version(name)
+        if version == have_version:
+            return SyncAnswer(version=version, unchanged=True, moves=moves)
+        return desired.answer(version, have_version, name, registry.topics.values(), moves)
+
+    def _due_moves(self, name: str) -> list[Move]:
+        """Strangers on ``name`` whose own broker is ready for them; they are taken off the list, and so are those that
+        may stay."""
+        moves = []
+        waiting = self._strangers.get(name, {})
+        for stranger in list(waiting):
+            target = self._target(stranger, name)
+            if target is None:
+                del waiting[stranger]
+            elif (move := self._move(stranger, target)) is not None:
+                del waiting[stranger]
+                moves.append(move)
+        return moves
+
+    def _target(self, stranger: Stranger, name: str) -> str | None:
+        topic = self._registry.topics.get(stranger.topic)
+        target = topic.placement.broker_of(stranger.publisher_id) if topic is not None else None
+        return None if target == name else target
+
+    def _move(self, stranger: Stranger, target: str) -> Move | None:
+        """None: not yet. Its broker must have its share in force first (and then it has the channels too)."""
+        topic = self._registry.topics[stranger.topic]
+        holding = topic.holding(target)
+        if not (holding.settled and holding.share.usable and self._registry.is_alive(target)):
+            return None
+        return Move(
+            topic=stranger.topic,
+            publisher_id=stranger.publisher_id,
+            address=self._registry.brokers[target].tcp_address,
+            version=topic.assignment_version,
+        )
+
+
+def presented(name: str, request: SyncRequest) -> Broker:
+    """The broker as it presents itself. Raises BadInput."""
+    if not _NAME.fullmatch(name):
+        rule = "must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, beginning with a letter or digit"
+        raise BadInput("broker", name, rule)
+    for field in ("tcp_address", "http_address"):
+        address = getattr(request, field)
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match[1]) < 65536:
+            raise BadInput(field, address, "must be HOST:PORT")
+    if not request.incarnation:
+        raise BadInput("incarnation", request.incarnation, "must not be empty")
+    if not 0 <= request.mcap < float("inf"):
+        raise BadInput("mcap", request.mcap, "must be a number of msg/s, 0 if it is not known")
+    return Broker(
+        name=name,
+        incarnation=request.incarnation,
+        srtm_version=request.srtm_version,
+        tcp_address=request.tcp_address,
+        http_address=request.http_address,
+        mcap=request.mcap,
+        accepting=request.accepting,
+    )

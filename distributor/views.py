@@ -1,0 +1,173 @@
+"""What people and tools are shown: JSON documents made from the book and the reports (docs/architecture.md). Nothing
+is changed here."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from distributor.leases import MICRO, Amount
+from distributor.placing import shares
+from distributor.registry import Registry
+from distributor.state import Decision, Placement, Topic
+from distributor.syncing import Syncing
+from srtm.control import Assignment, TopicReport
+from srtm.errors import Unavailable
+from srtm.splitting import to_micro
+from srtm.topic import TopicSpec
+
+Json = dict[str, Any]
+
+
+def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
+    """``TopicView``."""
+    spec, placement = topic.spec, topic.placement
+    return {
+        "name": topic.name,
+        "version": topic.version,
+        "rate": spec.rate,
+        "burst": topic.burst,
+        "slo": {"percentile": spec.slo.percentile, "latency_ms": spec.slo.latency_ms},
+        "on_excess": spec.on_excess,
+        "mode": spec.mode,
+        "lease": spec.lease,
+        "placement": spec.placement,
+        "split": spec.split,
+        "publishers": len(spec.publishers),
+        "publishers_rate": spec.publishers.load,
+        "state": placement.state,
+        "reason": reason(topic.reasons),
+        "channels": list(topic.channels),
+        "brokers": [_part(topic, name, registry, syncing) for name in _with_part(topic)],
+    }
+
+
+def reason(lines: Sequence[str]) -> str:
+    """What an operator must know first: what is missing, else why there are so many brokers."""
+    urgent = [line for line in lines if line.startswith(("missing", "warning"))]
+    return "; ".join(urgent or lines[:1])
+
+
+def _with_part(topic: Topic) -> list[str]:
+    issued = [name for name, held in topic.leases.holdings.items() if held.bound.usable]
+    return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
+
+
+def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json:
+    holding, broker = topic.holding(name), registry.brokers.get(name)
+    report: TopicReport | None = syncing.reports.get(name, {}).get(topic.name)
+    return {
+        "broker": name,
+        "address": broker.tcp_address if broker else None,
+        "publishers": len(topic.placement.ids_of.get(name, [])),
+        "rate_assigned": topic.placement.assigned.get(name, 0.0),
+        "rate": holding.share.rate / MICRO,
+        "burst": holding.share.burst / MICRO,
+        "share_version": holding.version,
+        "applied_version": holding.applied,
+        "report": msgspec.to_builtins(report),
+    }
+
+
+def plan_view(spec: TopicSpec, burst: float, placement: Placement, lines: Sequence[str]) -> Json:
+    """What a submission would do."""
+    target = shares(Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst")), placement, ())
+    return {
+        "name": spec.name,
+        "rate": spec.rate,
+        "burst": burst,
+        "state": placement.state,
+        "reason": reason(lines),
+        "reasons": list(lines),
+        "brokers": [
+            {
+                "broker": name,
+                "publishers": len(placement.ids_of[name]),
+                "rate_assigned": placement.assigned[name],
+                "rate": target[name].rate / MICRO,
+                "burst": target[name].burst / MICRO,
+            }
+            for name in placement.brokers
+        ],
+    }
+
+
+def publishers_view(topic: Topic, broker: str | None) -> Json:
+    """All assignments as columns, or those of one broker; a publisher that has none is on ``null``."""
+    columns, at = topic.spec.publishers, topic.placement.at.tolist()
+    names = [*topic.placement.brokers, None]  # NOWHERE is the last
+    keep = [i for i in range(len(columns)) if broker is None or names[at[i]] == broker]
+    groups = ["", *columns.group_names]  # ALONE is -1
+    return {
+        "ids": [columns.ids[i] for i in keep],
+        "brokers": [names[at[i]] for i in keep],
+        "groups": [groups[columns.groups[i] + 1] for i in keep],
+        "rates": columns.rates[keep].tolist(),
+    }
+
+
+def assignment(topic: Topic, publisher_id: str, registry: Registry) -> Assignment:
+    """Where a publisher connects; one that has no place of its own is sent to a broker that has tokens. Raises
+    Unavailable."""
+    declared = publisher_id in topic.spec.publishers.positions
+    own = topic.placement.broker_of(publisher_id)
+    name = own if own in registry.brokers else _substitute(topic, publisher_id, registry)
+    return Assignment(
+        topic=topic.name,
+        publisher_id=publisher_id,
+        declared=declared,
+        broker=name,
+        address=registry.brokers[name].tcp_address,
+        version=topic.assignment_version,
+        reason=_why(topic, name, own is not None, declared),
+    )
+
+
+def _substitute(topic: Topic, publisher_id: str, registry: Registry) -> str:
+    live = registry.live()
+    candidates = sorted(live.intersection(topic.leases.target) or live)
+    if not candidates:
+        raise Unavailable(f"no broker is alive for publisher {publisher_id!r} of topic {topic.name!r}", 1.0)
+    return candidates[zlib.crc32(publisher_id.encode()) % len(candidates)]
+
+
+def _why(topic: Topic, broker: str, placed: bool, declared: bool) -> str:
+    if placed:
+        return next((line for line in topic.reasons if line.startswith(f"{broker}: ")), "")
+    if declared:
+        return f"no broker has capacity for it: {reason(topic.reasons)}"
+    return "the topic does not name this publisher: it is charged to the share of that broker"
+
+
+def decisions_view(decisions: Sequence[Decision]) -> list[Json]:
+    """Newest first."""
+    return [{"number": one.number, "at": _utc(one.wall_ns), "lines": list(one.lines)} for one in reversed(decisions)]
+
+
+def _utc(wall_ns: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_ns // 10**9))
+
+
+def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:
+    """Raises NotFound."""
+    broker = registry.broker(name)
+    allocated = sum(topic.placement.assigned.get(name, 0.0) for topic in registry.managed())
+    return {
+        "name": name,
+        "incarnation": broker.incarnation,
+        "srtm_version": broker.srtm_version,
+        "tcp_address": broker.tcp_address,
+        "http_address": broker.http_address,
+        "mcap": broker.mcap,
+        "allocated": allocated,
+        "rcap": max(0.0, broker.mcap - allocated) if broker.mcap else None,  # null: not stated, no known limit
+        "alive": registry.is_alive(name),
+        "dead": broker.dead,
+        "accepting": broker.accepting,
+        "last_sync_s_ago": registry.liveness.last_s_ago(name),
+        "reports": msgspec.to_builtins(list(syncing.reports.get(name, {}).values())),
+    }
