@@ -29,11 +29,6 @@ impl Latencies {
         self.0.saturating_record(latency_ns.max(1) as u64);
     }
 
-    pub fn add(&mut self, other: &Latencies) {
-        // safe: both have the same bounds
-        self.0.add(&other.0).expect("same bounds");
-    }
-
     pub fn count(&self) -> u64 {
         self.0.len()
     }

@@ -35,7 +35,7 @@ const SWEEP_NS: i64 = 1_000_000_000;
 const SWEEP: usize = 32;
 const LONGEST_SLEEP_NS: i64 = 20_000_000;
 const DRAIN_TICK_NS: i64 = 2_000_000;
-const PROGRESS_NS: i64 = 250_000_000;
+const PROGRESS_NS: i64 = 500_000_000;
 /// All that waits for sockets, over all connections.
 const MOST_WAITING_BYTES: usize = 256 << 20;
 const WAKE: u64 = u64::MAX;
@@ -188,7 +188,9 @@ impl<'a> Sender<'a> {
             }
             let Some((at, members)) = schedule.pop() else { return };
             let measured = at >= self.plan.warmup_ns();
-            members.iter().for_each(|member| self.offer(*member as usize, start_ns + at as i64, measured));
+            // Somebody must be last, but not always the same, and not always those of the same broker.
+            let (last, first) = members.split_at(at as usize % members.len());
+            first.iter().chain(last).for_each(|member| self.offer(*member as usize, start_ns + at as i64, measured));
         }
     }
 
@@ -243,8 +245,6 @@ impl<'a> Sender<'a> {
             State::Connecting | State::Greeting => {
                 if let Err(error) = self.step_greeting(i) {
                     self.drop_link(i, &error);
-                } else if self.publishers[i].link.state == State::Ready {
-                    self.flush(i);
                 }
             }
             State::Ready => {
@@ -258,44 +258,46 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Connecting -> Greeting -> Ready.
+    /// Connecting -> Greeting -> Ready; then what waited is sent.
     fn step_greeting(&mut self, i: usize) -> io::Result<()> {
         let publisher = &mut self.publishers[i];
         if publisher.link.state == State::Connecting {
             let hello = codec::hello(&self.plan.publishers.ids[i], false);
             return publisher.link.established(&self.poller, &hello);
         }
-        let mut greeted = false;
-        publisher.link.receive(&mut self.buffer, |frame, _| match frame {
-            Frame::Response(_) => {
-                greeted = true;
-                Ok(())
+        let (mut greeted, mut heartbeats) = (false, 0);
+        publisher.link.receive(&mut self.buffer, |frame, _| {
+            match frame {
+                Frame::Response(b"_heartbeat_") => heartbeats += 1,
+                Frame::Response(_) => greeted = true,
+                Frame::Error(text) => return Err(io::Error::other(String::from_utf8_lossy(text).into_owned())),
+                Frame::Message { .. } => return Err(unasked_message()),
             }
-            Frame::Error(text) => Err(io::Error::other(String::from_utf8_lossy(text).into_owned())),
-            Frame::Message { .. } => Err(unasked_message()),
+            Ok(())
         })?;
+        self.answer_heartbeats(i, heartbeats);
         if greeted {
-            publisher.link.state = State::Ready;
-            publisher.link.watch(&self.poller, 0)?;
+            self.publishers[i].link.state = State::Ready;
+            self.publishers[i].link.watch(&self.poller, 0)?;
+            self.flush(i);
         }
         Ok(())
     }
 
-    /// A message (or batch) of publisher `i` is due.
+    /// A message (or batch) of publisher `i` is due. The answer to the one before is read first: two of them in one socket would share a stamp.
     fn offer(&mut self, i: usize, intended_ns: i64, measured: bool) {
+        if !self.publishers[i].awaiting.is_empty() {
+            self.read_answers(i);
+        }
         let count = self.plan.publishers.batch[i];
         if measured {
             self.report.lateness.record(sys::now_ns() - intended_ns);
             self.publishers[i].counts.offered += u64::from(count);
             self.shared.offered.fetch_add(u64::from(count), Ordering::Relaxed);
         }
-        if self.waiting_bytes > MOST_WAITING_BYTES {
-            return;
-        }
-        self.enqueue(i, Command { messages: count, measured, intended_ns });
-        self.flush(i);
-        if self.publishers[i].awaiting.len() > 1 {
-            self.read_answers(i);
+        if self.waiting_bytes <= MOST_WAITING_BYTES {
+            self.enqueue(i, Command { messages: count, measured, intended_ns });
+            self.flush(i);
         }
     }
 
@@ -353,7 +355,7 @@ impl<'a> Sender<'a> {
 
     /// Read once what the broker answered; false: there was nothing, or the connection is gone.
     fn read_answers(&mut self, i: usize) -> bool {
-        let Publisher { link, outbox, awaiting, counts, copies, read_at_ns, .. } = &mut self.publishers[i];
+        let Publisher { link, awaiting, counts, copies, read_at_ns, .. } = &mut self.publishers[i];
         if link.state != State::Ready {
             return false;
         }
@@ -384,21 +386,21 @@ impl<'a> Sender<'a> {
         counts.refused += refused;
         self.expected -= refused * *copies;
         self.shared.refused.fetch_add(refused, Ordering::Relaxed);
-        for _ in 0..heartbeats {
-            outbox.push(Command::UNANSWERED, |out| out.extend_from_slice(codec::NOP));
-            self.waiting_bytes += codec::NOP.len();
-        }
+        self.answer_heartbeats(i, heartbeats);
         match outcome {
-            Ok(read) => {
-                if heartbeats > 0 {
-                    self.flush(i);
-                }
-                read
-            }
+            Ok(read) => read,
             Err(error) => {
                 self.drop_link(i, &error);
                 false
             }
+        }
+    }
+
+    fn answer_heartbeats(&mut self, i: usize, count: usize) {
+        for _ in 0..count {
+            self.publishers[i].outbox.push(Command::UNANSWERED, |out| out.extend_from_slice(codec::NOP));
+            self.waiting_bytes += codec::NOP.len();
+            self.flush(i);
         }
     }
 
@@ -443,7 +445,8 @@ fn unasked_message() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a message for a connection without a subscription")
 }
 
-/// From an intended instant to the kernel's stamp of the answer; None where it gave none.
+/// From an intended instant to the kernel's stamp of the answer; None where it gave none. Answers that came together have the stamp of the
+/// last: too late for the others, by less than the last one took.
 fn since(intended_ns: i64, arrival: Arrival) -> Option<i64> {
     let wall_minus_monotonic_ns = sys::wall_ns() - sys::now_ns();
     Some(arrival.kernel_wall_ns? - wall_minus_monotonic_ns - intended_ns)

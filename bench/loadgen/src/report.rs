@@ -81,15 +81,14 @@ pub struct RunReport {
 
 impl RunReport {
     pub fn new(plan: &Plan, sender: SenderReport, receiver: ReceiverReport, stopped: bool) -> RunReport {
-        let mut latency = Latencies::new();
-        receiver.latencies.iter().for_each(|of_target| latency.add(of_target));
         let (totals, surplus) = totals_by_target(plan, &sender.counts, &receiver);
         let sum = sum(&totals);
-        let reasons = reasons(plan, &sum, &latency, &sender.lateness, stopped);
-        let (end_to_end, late, ack) = (latency.percentiles(), sender.lateness.percentiles(), sender.acknowledgements.percentiles());
+        let reasons = reasons(plan, &sum, &receiver.latency, &sender.lateness, stopped);
+        let (end_to_end, late, ack) =
+            (receiver.latency.percentiles(), sender.lateness.percentiles(), sender.acknowledgements.percentiles());
         let mut errors = sender.errors;
         errors.merge(receiver.errors);
-        let targets = plan.targets.iter().zip(totals).zip(&receiver.latencies);
+        let targets = plan.targets.iter().zip(totals).zip(&receiver.latency_at);
         RunReport {
             valid: reasons.is_empty(),
             reasons,
@@ -114,7 +113,11 @@ impl RunReport {
             sender_cpu_s: sender.cpu_ns as f64 / 1e9,
             receiver_cpu_s: receiver.cpu_ns as f64 / 1e9,
             targets: targets.map(|((target, totals), latencies)| target_report(target, totals, latencies)).collect(),
-            histograms: Histograms { latency: latency.encode(), lateness: sender.lateness.encode(), ack: sender.acknowledgements.encode() },
+            histograms: Histograms {
+                latency: receiver.latency.encode(),
+                lateness: sender.lateness.encode(),
+                ack: sender.acknowledgements.encode(),
+            },
         }
     }
 }
