@@ -21,6 +21,10 @@ enum Fault {
     Repeat,
     /// The connection closes after its fifth publish, once.
     HangUp,
+    /// All subscribers' connections close at the tenth publish.
+    Desert,
+    /// The tenth answer is no frame.
+    Babble,
     /// Every answer waits until the server has been idle for that long.
     Stall(Duration),
 }
@@ -113,6 +117,13 @@ impl Server {
         }
         if let Fault::Stall(pause) = self.fault {
             thread::sleep(pause);
+        }
+        if self.fault == Fault::Desert && n == 10 {
+            let subscribers = std::mem::take(&mut *self.subscribers.lock().expect("lock"));
+            subscribers.iter().try_for_each(|subscriber| subscriber.shutdown(std::net::Shutdown::Both))?;
+        }
+        if self.fault == Fault::Babble && n == 10 {
+            return stream.try_clone()?.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
         send(stream, 0, b"OK")?;
         let copies = match self.fault {
@@ -252,6 +263,29 @@ fn a_publisher_whose_connection_drops_comes_back_and_sends_what_waited() {
     // What waited for the connection was sent late, and its latency says so: the reconnection takes 200 ms.
     assert!(result["max_ms"].as_f64().is_some_and(|ms| ms > 100.0), "{}", result["max_ms"]);
     assert_eq!(server.published.load(Ordering::SeqCst), count(&result, "received"));
+}
+
+#[test]
+fn a_subscriber_whose_connection_drops_comes_back() {
+    let (_server, address) = Server::start(Fault::Desert);
+    let mut plan = plan(&address, 2, 100.0, 1);
+    (plan["warmup_s"], plan["drain_s"]) = (json!(0), json!(0.2));
+    let result = run(&plan);
+    assert_eq!((count(&result, "subscriber_reconnects"), &result["errors"]), (1, &json!({"CONNECTION": 1})));
+    // half a second at 200 msg/s; while nobody subscribes, this server delivers nothing
+    assert!(count(&result, "received") > 20, "{}", result["received"]);
+    assert_eq!(count(&result, "received") + count(&result, "lost"), count(&result, "sent"));
+}
+
+#[test]
+fn a_broker_that_talks_nonsense_costs_a_connection_and_not_the_run() {
+    let (_server, address) = Server::start(Fault::Babble);
+    let mut plan = plan(&address, 2, 100.0, 1);
+    (plan["warmup_s"], plan["drain_s"]) = (json!(0), json!(0.2));
+    let result = run(&plan);
+    assert_eq!((count(&result, "publisher_reconnects"), &result["errors"]), (1, &json!({"CONNECTION": 1})));
+    assert!(result["error_texts"][0].as_str().is_some_and(|text| text.contains("a frame of")), "{}", result["error_texts"]);
+    assert_eq!((count(&result, "sent"), count(&result, "lost")), (count(&result, "offered"), 1));
 }
 
 #[test]
