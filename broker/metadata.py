@@ -60,6 +60,8 @@ def load(directory: Path) -> Metadata:
         return msgspec.json.decode(path.read_bytes(), type=Metadata)
     except FileNotFoundError:
         return Metadata()
+    except OSError as error:
+        raise BadInput("data_path", str(path), f"must be readable ({error.strerror})") from None
     except msgspec.DecodeError as error:
         raise BadInput("data_path", str(path), f"must hold nsqd's list of topics in JSON: {error}") from None
 

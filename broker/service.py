@@ -39,7 +39,6 @@ from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailabl
 from srtm.http_api import HttpServer
 from srtm.http_client import HttpClient
 from srtm.log import Log
-from srtm.nursery import only_failure
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -178,6 +177,18 @@ class Broker:
         server = HttpServer(admin_handler(self._admin_context(http_port)), self._log)
         self._lookups = self._lookup_clients(http_port)
         self._synchronizer = self._make_synchronizer(http_port)
+        try:
+            await self._run_tasks(server, listeners, self._bound(http_port), task_status)
+        finally:
+            self._save_metadata_at_end()
+
+    async def _run_tasks(
+        self,
+        server: HttpServer,
+        listeners: list[trio.SocketListener],
+        bound: BoundAddresses,
+        task_status: trio.TaskStatus[BoundAddresses],
+    ) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve_http, server, listeners)
             nursery.start_soon(self._follow_events, nursery)
@@ -186,7 +197,6 @@ class Broker:
                 nursery.start_soon(lookup.run)
             if self._synchronizer is not None:
                 nursery.start_soon(self._synchronizer.run)
-            bound = self._bound(http_port)
             self._log.info("listening", tcp=bound.tcp, http=bound.http, version=__version__, data=self._directory)
             task_status.started(bound)
 
@@ -289,9 +299,8 @@ class Broker:
         it."""
         while True:
             await self._metadata_changed.wait()
-            now = metadata.from_snapshot(snapshot.take(self._engine), self._settings.version)
             try:
-                await trio.to_thread.run_sync(metadata.save, self._directory, now)
+                await trio.to_thread.run_sync(metadata.save, self._directory, self._metadata())
             except OSError as error:
                 self._health = f"NOK - {error}"
                 self._log.failure("the list of topics was not written", reason=error)
@@ -299,6 +308,16 @@ class Broker:
                 self._metadata_changed.set()
             else:
                 self._health = "OK"
+
+    def _save_metadata_at_end(self) -> None:
+        """What changed in the last moment may not have been written yet."""
+        try:
+            metadata.save(self._directory, self._metadata())
+        except (OSError, RuntimeError) as error:  # the disk refuses, or the engine is what has failed
+            self._log.failure("the list of topics was not written", reason=error)
+
+    def _metadata(self) -> metadata.Metadata:
+        return metadata.from_snapshot(snapshot.take(self._engine), self._settings.version)
 
 
 def broadcast_address(config: BrokerConfig, hostname: str) -> str:
@@ -327,10 +346,17 @@ def run(config: BrokerConfig) -> int:
     try:
         return trio.run(_serve_until_signal, config)
     except BaseExceptionGroup as group:
-        error = only_failure(group)
-        if error is group:
+        refusals, bugs = group.split(SrtmError)
+        if refusals is None or bugs is not None:
             raise
-        raise error from error.__cause__
+        raise first_leaf(refusals) from None
+
+
+def first_leaf(error: BaseException) -> BaseException:
+    """One failure ends a broker; what fails with it in the same moment says no more."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _serve_until_signal(config: BrokerConfig) -> int:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 PERIOD_S = 1.0
 _ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and nothing here depends on a quick answer
+_MOST_STRANGERS = (
+    10_000  # that wait to be told: ids are whatever clients send, and the distributor may be away for long
+)
 STATE_FILE = "srtm.state.json"
 
 
@@ -50,6 +53,8 @@ def load_state(directory: Path) -> SyncState:
         return msgspec.json.decode(path.read_bytes(), type=SyncState)
     except FileNotFoundError:
         return SyncState()
+    except OSError as error:
+        raise BadInput("data_path", str(path), f"must be readable ({error.strerror})") from None
     except msgspec.DecodeError as error:
         raise BadInput("data_path", str(path), f"must hold this broker's last state: {error}") from None
 
@@ -100,8 +105,9 @@ class Synchronizer:
         self._waiting.cancel()
 
     def note_stranger(self, topic: str, publisher_id: str) -> None:
-        self._strangers[Stranger(topic=topic, publisher_id=publisher_id)] = None
-        self.wake()
+        if len(self._strangers) < _MOST_STRANGERS:
+            self._strangers[Stranger(topic=topic, publisher_id=publisher_id)] = None
+            self.wake()
 
     async def run(self) -> None:
         """Until cancelled; then the connections are closed."""
@@ -175,7 +181,7 @@ class Synchronizer:
         self._holder.check(answer)
         news = not answer.unchanged or self.last_sync_s is None  # the first answer is news even if there is no topic
         if news:
-            await trio.to_thread.run_sync(save_state, self._directory, state_after(answer))
+            await self._remember(answer)
         self._holder.apply(answer)
         if self.last_sync_s is None:
             self._engine.set_accepting(True, "")
@@ -185,6 +191,13 @@ class Synchronizer:
         if news:
             self._log.info("desired state in force", version=answer.version, topics=len(answer.topics))
             self.wake()  # the acknowledgement: a share may be waiting for it elsewhere
+
+    async def _remember(self, answer: SyncAnswer) -> None:
+        """Raises Unavailable where the disk refuses: then the answer is not put in force, and asked for again."""
+        try:
+            await trio.to_thread.run_sync(save_state, self._directory, state_after(answer))
+        except OSError as error:
+            raise Unavailable(f"the desired state cannot be written to {self._directory}: {error}") from None
 
     def _report_trouble(self, error: SrtmError | None) -> None:
         """Once a change, not once a second."""

@@ -155,6 +155,23 @@ async def test_topics_come_back_after_a_restart(tmp_path, engines):
         inner.cancel_scope.cancel()
 
 
+async def test_what_changes_in_the_last_moment_is_written_too(tmp_path, engines):
+    async with trio.open_nursery() as inner:
+        await inner.start(service.serve, config(tmp_path))
+        engines[0].create_topic("late")
+        inner.cancel_scope.cancel()
+    assert [topic.name for topic in metadata.load(tmp_path).topics] == ["late"]
+
+
+def test_several_failures_at_once_come_out_as_one_refusal(tmp_path, monkeypatch):
+    async def fail_twice(_config, **_options):
+        raise BaseExceptionGroup("tasks", [InternalError("first"), BaseExceptionGroup("more", [Conflict("a", 1, "b")])])
+
+    monkeypatch.setattr(service, "serve", fail_twice)
+    with pytest.raises(InternalError, match="first"):
+        service.run(config(tmp_path))
+
+
 async def test_a_pause_by_http_is_remembered(tmp_path, engines, nursery):
     bound = await nursery.start(service.serve, config(tmp_path))
     engines[0].create_topic("t")

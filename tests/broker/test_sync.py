@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from broker import sync
 from broker.lease_holder import LeaseHolder
 from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
 from srtm.control import DesiredTopic, Move, Share, SyncAnswer, SyncRequest
@@ -240,6 +241,33 @@ async def test_what_is_limited_is_on_disk_before_it_is_in_force(tmp_path, nurser
     assert (state.has_synced, state.version, [topic.topic for topic in state.topics]) == (True, 1, ["t"])
     assert state.topics[0].publishers == []  # a million names are not written at every change
     assert state.topics[0].share == TOPIC.share
+
+
+async def test_a_state_that_cannot_be_written_is_not_put_in_force(rig, nursery, monkeypatch, mock_clock):
+    def refuse(_directory, _state):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(sync, "save_state", refuse)
+        nursery.start_soon(rig.sync.run)
+        await settle()
+        assert rig.holder.applied == {}
+        assert rig.engine.calls == []
+        assert any("No space left" in line for line in rig.lines)
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    assert rig.holder.applied == {"t": 3}
+
+
+async def test_strangers_are_bounded_while_the_distributor_is_away(rig, monkeypatch):
+    monkeypatch.setattr(sync, "_MOST_STRANGERS", 3)
+    for number in range(10):
+        rig.sync.note_stranger("t", f"p{number}")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.sync.run)
+        await settle()
+        nursery.cancel_scope.cancel()
+    assert [stranger.publisher_id for stranger in rig.requests[0][1].strangers] == ["p0", "p1", "p2"]
 
 
 async def test_a_member_of_an_empty_cluster_has_synced(tmp_path, nursery, mock_clock):
