@@ -4,7 +4,9 @@ Every detector publishes 10 msg/s (Poisson); the detectors of one group fire tog
 the group, all its members at each of its instants. Three brokers of ``MCAP`` make exactly two of them necessary.
 Arrival, due instant and delivery of every message are measured; the verdict on the promise is shown as it came out.
 
-A run is a sample: with groups this large the p99 of half a minute scatters, whatever the placement.
+A run is a sample: with groups this large the p99 of 40 s scatters, whatever the placement. In simulation SRTM waits
+less than lb in nearly every run and stays under 5 ms in about half of them, lb almost never (tests/bench/test_demo.py). The
+default seed is a typical run: simulated p99 access delays of 1.8 ms and 27.5 ms where the medians are 0.1 ms and 41 ms.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ POLL_S = 0.05
 @dataclass(frozen=True)
 class DemoOptions:
     seconds: float = 40.0  # of measured traffic for each placement
-    seed: int = 1
+    seed: int = 137
     png: Path = Path("demo.png")
     json_file: str | None = None
 
@@ -230,7 +232,12 @@ class _PlacementRun:
             text = f"{self.document['placement']}: {heard}"
             self.progress.update(step, description=text, completed=now.elapsed_s)
 
-        return await run_plan(plan, show)
+        result = await run_plan(plan, show)
+        done = (
+            f"{self.document['placement']}: {result.received:,} of {result.sent:,} received, p99 {result.p99_ms:.1f} ms"
+        )
+        self.progress.update(step, description=done, completed=plan.warmup_s + plan.duration_s)
+        return result
 
     def _addresses(self) -> dict[str, str]:
         return {place.name: place.tcp_address for place in self.cluster.brokers}
@@ -272,8 +279,12 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of measured traffic for each placement.")] = 40.0,
-    seed: Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")] = 1,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="Of measured traffic for each placement.")
+    ] = DemoOptions.seconds,
+    seed: Annotated[
+        int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")
+    ] = DemoOptions.seed,
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
     json_file: JsonOption = None,
 ) -> int:

@@ -106,7 +106,7 @@ def draw(path: Path, sides: Sequence[Side], promise: Promise) -> None:
 
 
 def _curve(side: Side) -> Curve:
-    label = f"{side.placement}: {MEANING[side.placement]} ({side.brokers} brokers), p99 {side.p99_ms:.1f} ms"
+    label = f"{side.placement}: {MEANING[side.placement]}\n{side.brokers} brokers, p99 {side.p99_ms:.1f} ms"
     return curve_of_histogram(label, side.histogram, COLOUR[side.placement], dashed=side.placement == "lb")
 
 
@@ -123,10 +123,15 @@ def _places(side: Side) -> Places:
 
 def _placement_table(sides: Sequence[Side]) -> Table:
     drawn = Table(title="Where the publishers went", title_justify="left", header_style="bold")
-    drawn.add_column("placement")
-    drawn.add_column("broker")
-    for column in ("publishers", "fire together", "r_l msg/s", "b_l messages", "access p99 ms", "end to end p99 ms"):
+    drawn.add_column("", no_wrap=True)
+    drawn.add_column("broker", no_wrap=True)
+    for column in ("publishers", "together", "r_l", "b_l", "access p99", "p99"):
         drawn.add_column(column, justify="right")
+    drawn.caption = (
+        "together: the most that fire at one instant; r_l in msg/s, b_l in messages; p99 in ms: "
+        "access delay, and end to end"
+    )
+    drawn.caption_justify = "left"
     for side in sides:
         for part in side.parts:
             drawn.add_row(side.placement, part.broker, *_part_cells(part))

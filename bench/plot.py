@@ -16,7 +16,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from bench.results import cdf, merged
@@ -115,7 +115,7 @@ def draw_latencies(axes: Axes, curves: Sequence[Curve], promise: Promise | None,
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axes.set_xlabel("latency (ms, log scale)")
     axes.set_title(title)
-    axes.legend(loc="upper left")
+    axes.legend(loc="upper left", labelspacing=1.0)  # above every curve: they rise from the lower left
 
 
 def draw_places(axes: Axes, places: Places) -> None:
@@ -133,6 +133,7 @@ def draw_places(axes: Axes, places: Places) -> None:
         )
     axes.set_aspect(1 / np.cos(np.radians(np.mean(places.latitude))))
     axes.set_title(places.title)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel("longitude (°)")
     axes.set_ylabel("latitude (°)")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handletextpad=0.2)
