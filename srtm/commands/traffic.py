@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator
 from functools import partial
@@ -15,6 +16,8 @@ from srtm.commands.running import run_trio
 from srtm.errors import BadInput, PublishRefused
 from srtm.publisher import Publisher
 from srtm.subscriber import Subscriber
+
+_READ_BYTES = 64 * 1024
 
 BrokerOption = Annotated[
     list[str] | None, typer.Option("--broker", metavar="HOST:PORT", help="A plain NSQ broker, without a distributor.")
@@ -58,6 +61,8 @@ async def _publish_lines(publisher: Publisher) -> dict[str, object]:
     published = retried = 0
     async with publisher:
         async for line in _lines():
+            if not line:
+                continue
             while not await _accepted(publisher, line):
                 retried += 1
             published += 1
@@ -77,9 +82,15 @@ async def _accepted(publisher: Publisher, line: bytes) -> bool:
 
 
 async def _lines() -> AsyncIterator[bytes]:
-    while line := await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True):
-        if body := line.rstrip(b"\r\n"):
-            yield body
+    # Not through sys.stdin: a thread left behind in there by Ctrl-C would hold its lock, and the interpreter dies of
+    # that.
+    read = partial(os.read, sys.stdin.fileno(), _READ_BYTES)
+    unfinished = b""
+    while chunk := await trio.to_thread.run_sync(read, abandon_on_cancel=True):
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
+    yield unfinished
 
 
 async def _print_messages(subscriber: Subscriber, count: int | None) -> dict[str, object]:

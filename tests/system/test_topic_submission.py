@@ -4,8 +4,12 @@ refused."""
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import trio
@@ -157,3 +161,37 @@ async def test_lines_published_by_the_command_are_printed_by_the_command(two_bro
     assert (published.returncode, published.stderr) == (0, b"published 3\n")
     printed = await srtm("subscribe", "lines", "tail", "--count", "3", distributor=two_brokers.distributor)
     assert (printed.returncode, printed.stdout) == (0, b"one\ntwo\nthree\n")
+
+
+async def test_ctrl_c_ends_a_publish_that_waits_for_lines(two_brokers: Cluster, tmp_path: Path) -> None:
+    await submit(topic_file(tmp_path, "lines", publishers=1, rate_each=10, rate=50), two_brokers)
+    async with receiving("lines", two_brokers.distributor) as received, trio.open_nursery() as nursery:
+        process = await start(nursery, "publish", "lines", "--id", "nobody", "--distributor", two_brokers.distributor)
+        assert process.stdin is not None
+        await process.stdin.send_all(b"one\n")
+        await received.wait_for([b"one"])  # so it waits for the second line now
+        await interrupt(process)
+
+
+async def test_ctrl_c_ends_a_subscribe_that_waits_for_messages(two_brokers: Cluster, tmp_path: Path) -> None:
+    await submit(topic_file(tmp_path, "lines", publishers=1, rate_each=10, rate=50), two_brokers)
+    await publish_all("lines", "nobody", two_brokers.distributor, [b"one"])
+    async with trio.open_nursery() as nursery:
+        process = await start(nursery, "subscribe", "lines", "tail", "--distributor", two_brokers.distributor)
+        assert process.stdout is not None
+        assert await process.stdout.receive_some() == b"one\n"  # so it waits for the second message now
+        await interrupt(process)
+
+
+async def start(nursery: trio.Nursery, *arguments: str) -> trio.Process:
+    command = [sys.executable, "-m", "srtm", *arguments]
+    run = partial(trio.run_process, command, stdin=PIPE, stdout=PIPE, stderr=PIPE, check=False)
+    process: trio.Process = await nursery.start(run)
+    return process
+
+
+async def interrupt(process: trio.Process) -> None:
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 130
+    assert process.stderr is not None
+    assert await process.stderr.receive_some() == b""
