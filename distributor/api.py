@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -255,10 +256,12 @@ def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
 async def _body(request: Request, config: DistributorConfig, kind: type[_T]) -> _T:
     """The JSON body. Raises BadInput."""
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > config.max_body_bytes:
-            raise _TooLarge("body", f"{len(content)} bytes or more", f"must be at most {config.max_body_bytes} bytes")
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            content += chunk
+            if len(content) > config.max_body_bytes:
+                rule = f"must be at most {config.max_body_bytes} bytes"
+                raise _TooLarge("body", f"{len(content)} bytes or more", rule)
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:

@@ -1,0 +1,294 @@
+"""The HTTP interface, in this process: routes, refusals, nsqlookupd's answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from distributor.api import make_app
+from srtm.control import DeadNotice, TopicReport
+from srtm.distributor_client import DistributorClient
+from srtm.errors import BadInput, Conflict, NotFound, Unavailable
+from tests.support.distributor_in_process import Distributor, FakeBroker, settle
+
+TOPIC = {
+    "name": "cars",
+    "rate": 1100,
+    "burst": 30,
+    "slo": {"percentile": 99, "latency_ms": 5},
+    "publishers": [{"count": 100, "rate": 10, "group_size": 5, "id_prefix": "p"}],
+}
+
+
+def http(distributor: Distributor, token: str | None = None) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(make_app(distributor.registry, distributor.syncing), raise_app_exceptions=False)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.AsyncClient(transport=transport, base_url="http://d", headers=headers)
+
+
+@pytest.fixture
+async def client(distributor) -> AsyncIterator[httpx.AsyncClient]:
+    async with http(distributor) as opened:
+        yield opened
+
+
+async def problem(answer: httpx.Response, status: int) -> dict:
+    assert answer.status_code == status
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    body = answer.json()
+    assert body["status"] == status
+    return body
+
+
+async def test_a_topic_is_created_shown_listed_changed_and_removed(distributor, client):
+    a, b = await distributor.brokers("a", "b")
+    created = await client.put("/v1/topics/cars", json=TOPIC)
+    assert created.status_code == 200
+    view = created.json()
+    assert (view["name"], view["state"], view["publishers"], view["publishers_rate"]) == ("cars", "placed", 100, 1000.0)
+    await settle(a, b)
+    shown = (await client.get("/v1/topics/cars")).json()
+    assert [one["broker"] for one in shown["brokers"]] == ["a", "b"]
+    assert [one["share_version"] == one["applied_version"] for one in shown["brokers"]] == [True, True]
+    assert sum(one["rate"] for one in shown["brokers"]) == 1100
+    assert (await client.get("/v1/topics")).json() == [shown]
+    again = (await client.put("/v1/topics/cars", json=TOPIC)).json()
+    assert again["version"] == view["version"]
+    changed = (await client.put("/v1/topics/cars", json={**TOPIC, "rate": 1200})).json()
+    assert changed["version"] > view["version"]
+    assert (await client.delete("/v1/topics/cars")).status_code == 204
+    assert (await client.get("/v1/topics")).json() == []
+    await problem(await client.get("/v1/topics/cars"), 404)
+
+
+async def test_post_creates_only(distributor, client):
+    assert (await client.post("/v1/topics", json=TOPIC)).status_code == 201
+    refused = await problem(await client.post("/v1/topics", json={**TOPIC, "rate": 2000}), 409)
+    assert (refused["field"], refused["value"]) == ("name", "cars")
+    assert distributor.registry.topic("cars").spec.rate == 1100
+
+
+async def test_a_plan_shows_what_would_happen_and_stores_nothing(distributor, client):
+    await distributor.brokers("a", "b", "c")
+    version = distributor.registry.version
+    for path in ("/v1/plan", "/v1/topics/cars/plan"):
+        plan = (await client.post(path, json=TOPIC)).json()
+        assert [one["publishers"] for one in plan["brokers"]] == [50, 50]
+        assert plan["state"] == "placed"
+        assert any("spread evenly over all 3 brokers" in line for line in plan["reasons"])
+    assert distributor.registry.version == version
+
+
+async def test_an_automatic_burst_is_computed(distributor, client):
+    await distributor.brokers("a", mcap=2000)
+    document = {**TOPIC, "burst": "auto", "publishers": [{"count": 4, "rate": 10, "process": "periodic", "batch": 5}]}
+    view = (await client.put("/v1/topics/cars", json=document)).json()
+    assert view["burst"] >= 5
+
+
+async def test_publishers_are_added_removed_and_listed(distributor, client):
+    await distributor.brokers("a", "b")
+    await client.put("/v1/topics/cars", json=TOPIC)
+    change = {"add": [{"id": "new/one", "rate": 5, "correlation_group": "g"}], "remove": ["p0"]}
+    assert (await client.patch("/v1/topics/cars/publishers", json=change)).json()["publishers"] == 100
+    columns = (await client.get("/v1/topics/cars/publishers")).json()
+    assert len(columns["ids"]) == len(columns["brokers"]) == len(columns["groups"]) == len(columns["rates"]) == 100
+    assert "p0" not in columns["ids"]
+    at = columns["ids"].index("new/one")
+    assert (columns["groups"][at], columns["rates"][at]) == ("g", 5.0)
+    of_a = (await client.get("/v1/topics/cars/publishers", params={"broker": "a"})).json()
+    assert set(of_a["brokers"]) == {"a"}
+    found = (await client.get("/v1/topics/cars/publishers/new%2Fone")).json()
+    assert (found["declared"], found["broker"]) == (True, columns["brokers"][at])
+    missing = await problem(await client.patch("/v1/topics/cars/publishers", json={"remove": ["p0"]}), 404)
+    assert (missing["field"], missing["value"]) == ("publisher", "p0")
+
+
+async def test_the_decision_log_explains_every_broker_newest_first(distributor, client):
+    await distributor.brokers("a", "b")
+    await client.put("/v1/topics/cars", json=TOPIC)
+    await client.patch("/v1/topics/cars/publishers", json={"remove": ["p0"]})
+    newest, oldest = (await client.get("/v1/topics/cars/decisions")).json()
+    assert newest["lines"][0] == "publishers changed"
+    assert oldest["lines"][0] == "submitted"
+    for name in ("a", "b"):
+        assert any(line.startswith(f"{name}: 50 publishers, 500 msg/s") for line in oldest["lines"])
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"rate": -1}, "rate"),
+        ({"rate": 999}, "rate"),
+        ({"burst": 0.5}, "burst"),
+        ({"slo": {"percentile": 98, "latency_ms": 5}}, "slo.percentile"),
+        ({"name": "a b"}, "name"),
+        ({"name": "vans"}, "name"),
+        ({"mode": "gdrl"}, "mode"),
+        ({"placement": "conc"}, "placement"),
+        ({"publishers": [{"ids": ["x", "x"], "rates": [1, 1]}]}, "publishers[0][1].id"),
+    ],
+)
+async def test_a_bad_topic_is_refused_naming_field_value_and_rule_and_changes_nothing(
+    distributor, client, change, field
+):
+    version = distributor.registry.version
+    refused = await problem(await client.put("/v1/topics/cars", json={**TOPIC, **change}), 400)
+    assert refused["field"] == field
+    assert refused["rule"]
+    assert distributor.registry.version == version
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[1]"])
+async def test_what_is_no_document_is_refused(client, body):
+    await problem(await client.put("/v1/topics/cars", content=body), 400)
+    await problem(await client.post("/v1/brokers/a/sync", content=body), 400)
+
+
+async def test_unknown_routes_methods_and_query_values_are_problems_too(client):
+    await problem(await client.get("/nope"), 404)
+    await problem(await client.post("/healthz"), 405)
+    await problem(await client.delete("/v1/topics/cars", params={"purge": "perhaps"}), 400)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "field"),
+    [
+        ("a b", {}, "broker"),
+        ("a", {"tcp_address": "nowhere"}, "tcp_address"),
+        ("a", {"http_address": "h:70000"}, "http_address"),
+        ("a", {"mcap": -1}, "mcap"),
+        ("a", {"incarnation": ""}, "incarnation"),
+    ],
+)
+async def test_a_broker_that_presents_itself_badly_is_refused(distributor, client, name, change, field):
+    request = {
+        "incarnation": "1",
+        "srtm_version": "0",
+        "tcp_address": "127.0.0.1:4150",
+        "http_address": "127.0.0.1:4151",
+        "mcap": 0,
+    }
+    refused = await problem(await client.post(f"/v1/brokers/{name}/sync", json={**request, **change}), 400)
+    assert refused["field"] == field
+    assert distributor.registry.brokers == {}
+
+
+async def test_a_token_is_asked_for_except_by_the_lookup_routes(tmp_path: Path):
+    guarded = await Distributor.open(tmp_path / "s.sqlite3", token="secret")
+    async with http(guarded) as stranger:
+        for path in ("/v1/topics", "/v1/brokers", "/metrics", "/openapi.json", "/nope"):
+            assert (await problem(await stranger.get(path), 401))["title"] == "unauthorized"
+        for path in ("/ping", "/healthz", "/topics", "/nodes", "/channels?topic=x"):
+            assert (await stranger.get(path)).status_code == 200
+    async with http(guarded, "wrong") as stranger:
+        await problem(await stranger.get("/v1/topics"), 401)
+    async with http(guarded, "secret") as friend:
+        assert (await friend.get("/v1/topics")).json() == []
+    await guarded.aclose()
+
+
+async def test_lookup_answers_as_nsqlookupd_does(distributor, client):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await client.put("/v1/topics/cars", json=TOPIC)
+    await settle(a, b, c)
+    c.reports = [
+        TopicReport(topic="own", share_version=0, received=3, channels=["tail#ephemeral"]),
+        TopicReport(topic="cars", share_version=1, channels=["archive"]),
+    ]
+    await c.sync()
+    answer = await client.get("/lookup", params={"topic": "cars"})
+    assert answer.headers["X-NSQ-Content-Type"] == "nsq; version=1.0"
+    assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+    found = answer.json()
+    assert found["channels"] == ["archive"]
+    assert [one["tcp_port"] for one in found["producers"]] == [int(one.address.split(":")[1]) for one in (a, b)]
+    assert found["producers"][0] == {
+        "remote_address": a.address,
+        "hostname": "a",
+        "broadcast_address": "127.0.0.1",
+        "tcp_port": int(a.address.split(":")[1]),
+        "http_port": 4151,
+        "version": "1.3.0",
+    }
+    assert (await client.get("/topics")).json() == {"topics": ["cars", "own"]}
+    assert (await client.get("/channels", params={"topic": "own"})).json() == {"channels": ["tail#ephemeral"]}
+    assert (await client.get("/channels", params={"topic": "nope"})).json() == {"channels": []}
+    nodes = {one["hostname"]: one for one in (await client.get("/nodes")).json()["producers"]}
+    assert (nodes["c"]["topics"], nodes["c"]["tombstones"]) == (["own"], [False])
+    assert (await client.get("/ping")).text == "OK"
+    for path, status, message in (
+        ("/lookup", 400, "MISSING_ARG_TOPIC"),
+        ("/channels", 400, "MISSING_ARG_TOPIC"),
+        ("/lookup?topic=nope", 404, "TOPIC_NOT_FOUND"),
+    ):
+        refused = await client.get(path)
+        assert (refused.status_code, refused.json()) == (status, {"message": message})
+
+
+async def test_a_broker_that_died_is_not_looked_up(distributor, client):
+    await distributor.brokers("a", "b")
+    await distributor.registry.declare_dead("a", "1")
+    assert [one["hostname"] for one in (await client.get("/nodes")).json()["producers"]] == ["b"]
+
+
+async def test_brokers_are_shown_with_their_capacity(distributor, client):
+    await distributor.brokers("a", "b")
+    await FakeBroker("u", distributor.syncing, mcap=0).settle()
+    await client.put("/v1/topics/cars", json={**TOPIC, "placement": "lb", "publishers": [{"count": 30, "rate": 10}]})
+    shown = (await client.get("/v1/brokers")).json()
+    assert [(one["name"], one["mcap"], one["allocated"], one["rcap"], one["alive"]) for one in shown] == [
+        ("a", 600.0, 100.0, 500.0, True),
+        ("b", 600.0, 100.0, 500.0, True),
+        ("u", 0.0, 100.0, None, True),
+    ]
+    assert (await client.get("/v1/brokers/a")).json()["tcp_address"].startswith("127.0.0.1:")
+    await problem(await client.get("/v1/brokers/z"), 404)
+
+
+async def test_the_client_library_understands_every_answer(distributor):
+    """The real client against the real routes: a refusal comes back as the exception that was raised here."""
+    transport = httpx.ASGITransport(make_app(distributor.registry, distributor.syncing))
+    async with DistributorClient("http://d", transport=transport) as client:
+        await client.create_or_change_topic("cars", TOPIC)
+        with pytest.raises(Unavailable, match="no broker is alive"):
+            await client.assignment("cars", "p1")
+        a, b = await distributor.brokers("a", "b")
+        await client.create_or_change_topic("cars", {**TOPIC, "rate": 1200})
+        await settle(a, b)
+        assert (await client.assignment("cars", "p1")).declared
+        assert {one.tcp_port for one in (await client.lookup("cars")).producers} == {4150 + ord("a"), 4150 + ord("b")}
+        with pytest.raises(BadInput, match="rate"):
+            await client.create_or_change_topic("cars", {**TOPIC, "rate": 0})
+        with pytest.raises(NotFound):
+            await client.topic("vans")
+        with pytest.raises(Conflict):
+            await client.broker_is_dead("a", DeadNotice(incarnation="0"))
+        await client.broker_is_dead("a", DeadNotice(incarnation="1", reason="exit status 1"))
+        assert [one["alive"] for one in await client.brokers()] == [False, True]
+        await client.remove_topic("cars")
+        assert await client.topics() == []
+
+
+async def test_metrics_and_openapi_are_served(distributor, client):
+    a, b = await distributor.brokers("a", "b")
+    await client.put("/v1/topics/cars", json=TOPIC)
+    await settle(a, b)
+    text = (await client.get("/metrics")).text
+    assert 'srtm_share_rate{broker="a",topic="cars"} 550.0' in text
+    assert 'srtm_share_in_force{broker="b",topic="cars"} 1.0' in text
+    assert 'srtm_broker_alive{broker="a"} 1.0' in text
+    paths = (await client.get("/openapi.json")).json()["paths"]
+    assert {"/v1/topics/{name}", "/v1/brokers/{name}/sync", "/lookup"} <= paths.keys()
+    assert (await client.get("/healthz")).json()["status"] == "ok"
+
+
+async def test_an_error_of_our_own_is_a_problem_without_a_traceback(distributor, monkeypatch):
+    monkeypatch.setattr(distributor.registry, "managed", lambda: 1 / 0)
+    async with http(distributor) as client:
+        failed = await problem(await client.get("/v1/topics"), 500)
+    assert failed["title"] == "internal error"
+    assert "Traceback" not in str(failed)

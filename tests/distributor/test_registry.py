@@ -1,0 +1,395 @@
+"""The book and the conversation with brokers: versions, shares, moves, deaths. Time is simulated."""
+
+# ruff: noqa: ARG001 - a clock fixture acts by being asked for
+
+import pytest
+import trio
+
+from distributor import lookups, views
+from distributor.leases import MICRO
+from srtm.control import Stranger, TopicReport
+from srtm.errors import BadInput, Conflict, NotFound, Unavailable
+from srtm.topic import parse_change
+from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
+
+
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch):
+    """Work for threads is done at once instead: a simulated clock would jump on while a thread is busy."""
+
+    async def at_once(work, *arguments, **_):
+        await trio.lowlevel.checkpoint()
+        return work(*arguments)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+
+
+def total(*brokers: FakeBroker, topic: str = "cars") -> tuple[float, float]:
+    shares = [broker.share(topic) for broker in brokers]
+    return round(sum(rate for rate, _ in shares), 6), round(sum(burst for _, burst in shares), 6)
+
+
+async def test_a_topic_is_placed_on_the_fewest_brokers_and_its_bucket_split(distributor):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec())
+    await settle(a, b, c)
+    assert [len(one.topics["cars"].publishers) for one in (a, b, c)] == [50, 50, 0]
+    assert [one.share() for one in (a, b, c)] == [(550.0, 15.0), (550.0, 15.0), (0.0, 0.0)]
+    assert a.fulls == b.fulls == ["cars"]
+    assert c.fulls == []
+
+
+async def test_every_managed_topic_is_named_to_every_broker(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec("cars"))
+    await distributor.submit(spec("vans", count=10))
+    await settle(a, b)
+    assert a.topics.keys() == b.topics.keys() == {"cars", "vans"}
+
+
+async def test_the_same_spec_again_changes_nothing(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    before = distributor.registry.version
+    await distributor.submit(spec())
+    assert distributor.registry.version == before
+    assert (await a.sync()).unchanged
+
+
+async def test_a_changed_envelope_shrinks_and_grows_without_moving_anybody(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    publishers = a.topics["cars"].publishers
+    await distributor.submit(spec(rate=10.0, burst=20))
+    await settle(a, b)
+    assert total(a, b) == (1100.0, 20.0)
+    await distributor.submit(spec(rate=10.0, burst=40))
+    await settle(a, b)
+    assert total(a, b) == (1100.0, 40.0)
+    assert a.topics["cars"].publishers == publishers
+    assert a.fulls == ["cars"]
+
+
+async def test_an_answer_is_held_until_there_is_news(distributor, autojump_clock):
+    (a,) = await distributor.brokers("a", mcap=2000)
+    answers = []
+
+    async def wait() -> None:
+        answers.append((await a.sync(wait_s=20.0), trio.current_time()))
+
+    started = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.sleep(3)
+        assert not answers
+        await distributor.submit(spec())
+    ((answer, at),) = answers
+    assert [topic.topic for topic in answer.topics] == ["cars"]
+    assert at == pytest.approx(started + 3)
+
+
+async def test_an_answer_without_news_comes_after_the_wait_and_says_so(distributor, autojump_clock):
+    (a,) = await distributor.brokers("a")
+    started = trio.current_time()
+    answer = await a.sync(wait_s=2.0)
+    assert answer.unchanged
+    assert trio.current_time() == pytest.approx(started + 2)
+
+
+async def test_a_topic_without_brokers_waits_and_is_placed_when_they_come(distributor, autojump_clock):
+    await distributor.submit(spec())
+    topic = distributor.registry.topic("cars")
+    assert topic.placement.state == "waiting"
+    assert "missing 1,000 msg/s" in views.reason(topic.reasons)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(distributor.registry.run)
+        (a,) = await distributor.brokers("a", mcap=600)
+        await trio.sleep(2)
+        assert distributor.registry.topic("cars").placement.state == "partial"
+        b = FakeBroker("b", distributor.syncing)
+        await settle(a, b)
+        await trio.sleep(2)
+        assert distributor.registry.topic("cars").placement.state == "placed"
+        await settle(a, b)
+        nursery.cancel_scope.cancel()
+    assert len(a.topics["cars"].publishers) == 60
+    assert total(a, b) == (1100.0, 30.0)
+    assert b.fulls == []
+
+
+async def test_publishers_come_and_go_while_the_others_stay(distributor):
+    await distributor.brokers("a", "b")
+    await distributor.submit(spec(rate=5.0))
+    before = distributor.registry.topic("cars").placement
+    change = {"add": [{"id": "new", "rate": 20.0}], "remove": ["p0", "p1"]}
+    topic = await distributor.registry.change_publishers("cars", lambda old: parse_change(old, change))
+    assert topic.placement.broker_of("p0") is None
+    assert topic.placement.broker_of("new") in ("a", "b")
+    assert all(topic.placement.broker_of(f"p{i}") == before.broker_of(f"p{i}") for i in range(2, 100))
+
+
+async def test_a_crashed_broker_gets_its_share_back_empty_and_keeps_its_publishers(distributor, autojump_clock):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    publishers, share = a.topics["cars"].publishers, a.share()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(distributor.registry.run)
+        await distributor.registry.declare_dead("a", "1")
+        assert not distributor.registry.is_alive("a")
+        await trio.sleep(3)
+        a.restart()
+        await settle(a, b)
+        await trio.sleep(20)
+        nursery.cancel_scope.cancel()
+    assert (a.topics["cars"].publishers, a.share()) == (publishers, share)
+    assert a.fulls == ["cars"]  # of the first incarnation
+    assert not a.topics["cars"].share.full
+
+
+async def test_after_the_grace_the_publishers_and_tokens_of_a_dead_broker_go_to_others(distributor, autojump_clock):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec())
+    await settle(a, b, c)
+    orphans = set(a.topics["cars"].publishers)
+    stayed = set(b.topics["cars"].publishers)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(distributor.registry.run)
+        nursery.start_soon(b.run)
+        nursery.start_soon(c.run)
+        await distributor.registry.declare_dead("a", "1")
+        await trio.sleep(15)
+        nursery.cancel_scope.cancel()
+    assert stayed <= set(b.topics["cars"].publishers)
+    assert orphans <= set(b.topics["cars"].publishers) | set(c.topics["cars"].publishers)
+    assert total(b, c) == (1100.0, 30.0)
+
+
+async def test_a_silent_broker_keeps_its_share_and_publishers(distributor, autojump_clock):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec())
+    await settle(a, b, c)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(distributor.registry.run)
+        nursery.start_soon(b.run)
+        nursery.start_soon(c.run)
+        await trio.sleep(60)
+        nursery.cancel_scope.cancel()
+    assert not distributor.registry.is_alive("a")
+    assert total(b, c) == (550.0, 15.0)
+    assert distributor.registry.topic("cars").placement.assigned["a"] == 500.0
+
+
+async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, autojump_clock):
+    await distributor.brokers("a", "b")
+    await trio.sleep(299)
+    await distributor.brokers("b")
+    await trio.sleep(2)
+    assert [node["hostname"] for node in lookups.nodes(distributor.registry, distributor.syncing)] == ["b"]
+
+
+async def test_proof_of_death_of_another_incarnation_is_refused(distributor):
+    await distributor.brokers("a")
+    with pytest.raises(Conflict, match="known as incarnation 1"):
+        await distributor.registry.declare_dead("a", "0")
+    with pytest.raises(NotFound):
+        await distributor.registry.declare_dead("z", "1")
+
+
+async def test_an_older_incarnation_is_refused(distributor):
+    (a,) = await distributor.brokers("a")
+    a.restart()
+    await a.settle()
+    a.incarnation = "1"
+    with pytest.raises(Conflict, match="incarnation 2 of broker a came later"):
+        await a.sync()
+
+
+async def test_a_stranger_is_told_to_move_once_its_broker_is_ready(distributor, autojump_clock):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a)  # b has not got its share yet
+    lost = distributor.registry.topic("cars").placement.ids_of["b"][0]
+    a.strangers = [Stranger(topic="cars", publisher_id=lost), Stranger(topic="cars", publisher_id="unheard of")]
+    assert (await a.sync()).moves == []
+    await settle(b)
+    (move,) = (await a.sync(wait_s=1.0)).moves
+    assert (move.publisher_id, move.address) == (lost, b.address)
+    assert (await a.sync()).moves == []
+
+
+async def test_messages_that_wait_without_a_share_get_one(distributor):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec())
+    await settle(a, b, c)
+    c.reports = [TopicReport(topic="cars", share_version=0, backlog=3)]
+    await settle(c, a, b, c)
+    rate, burst = c.share()
+    assert rate == pytest.approx(1100 * 0.02 / 1.02)
+    assert burst >= 1
+    assert total(a, b, c) == (1100.0, 30.0)
+
+
+async def test_no_share_is_made_where_the_burst_has_no_token_for_it(distributor):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec(burst=2.5))
+    await settle(a, b, c)
+    c.reports = [TopicReport(topic="cars", share_version=0, backlog=3)]
+    await settle(c, a, b)
+    assert c.share() == (0.0, 0.0)
+
+
+async def test_channels_are_gathered_and_told_to_every_broker(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    a.reports = [TopicReport(topic="cars", share_version=1, channels=["archive", "tail#ephemeral"])]
+    await settle(a, b)
+    assert b.topics["cars"].channels == ["archive"]
+
+
+async def test_a_removed_topic_is_no_longer_named_and_comes_again_empty(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    await distributor.registry.remove("cars", purge=False)
+    with pytest.raises(NotFound):
+        distributor.registry.topic("cars")
+    answer = await a.sync()
+    assert answer.topics == answer.purged == []
+    await settle(a, b)
+    await distributor.submit(spec())
+    await settle(a, b)
+    assert total(a, b) == (1100.0, 30.0)
+    assert a.fulls == ["cars"]  # the first time only
+
+
+async def test_tokens_of_a_removed_topic_are_not_handed_out_twice(distributor):
+    """a does not hear that the topic went; when it comes again on other brokers, what a may still hold is held back."""
+    a, b = await distributor.brokers("a", "b", mcap=2000)
+    await distributor.submit(spec())
+    await settle(a, b)
+    assert a.share() == (1100.0, 30.0)
+    await distributor.registry.remove("cars", purge=False)
+    await settle(b)
+    a.mcap = 1.0
+    await distributor.submit(spec(placement="lb"))
+    await settle(b)
+    assert b.topics["cars"].share.rate == 0
+    await settle(a, b)
+    assert total(a, b) == (1100.0, 30.0)
+
+
+async def test_a_purge_is_told_once_and_only_to_brokers_that_knew_the_topic(distributor):
+    (a,) = await distributor.brokers("a", mcap=2000)
+    await distributor.submit(spec())
+    await settle(a)
+    await distributor.registry.remove("cars", purge=True)
+    assert (await a.sync()).purged == ["cars"]
+    assert (await a.sync()).purged == []
+    newcomer = FakeBroker("b", distributor.syncing)
+    assert (await newcomer.sync()).purged == []
+
+
+async def test_a_broker_that_is_empty_or_dead_can_be_forgotten_and_no_other(distributor):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec())
+    await settle(a, b, c)
+    with pytest.raises(Conflict, match="not proven dead"):
+        await distributor.registry.forget("a")
+    await distributor.registry.forget("c")
+    await distributor.registry.declare_dead("a", "1")
+    await distributor.registry.forget("a")
+    assert distributor.registry.brokers.keys() == {"b"}
+    await settle(b)
+    assert b.share() == (1100.0, 30.0)
+    assert distributor.registry.topic("cars").placement.state == "partial"
+
+
+async def test_a_batch_larger_than_its_share_is_refused_under_reject_and_warned_about_under_delay(distributor):
+    await distributor.brokers("a", "b")
+    blocks = [{"count": 100, "rate": 10, "batch": 20}]
+    with pytest.raises(BadInput, match="burst of its share"):
+        await distributor.submit(spec(publishers=blocks, on_excess="reject"))
+    assert distributor.registry.managed() == []
+    await distributor.submit(spec(publishers=blocks))
+    assert "sends 20 at once" in views.reason(distributor.registry.topic("cars").reasons)
+
+
+async def test_a_publisher_is_told_where_it_belongs_and_an_unknown_one_where_it_may_go(distributor):
+    await distributor.submit(spec())
+    with pytest.raises(Unavailable, match="no broker is alive"):
+        views.assignment(distributor.registry.topic("cars"), "p1", distributor.registry)
+    await distributor.registry.remove("cars", purge=False)
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    topic = distributor.registry.topic("cars")
+    mine = views.assignment(topic, "p1", distributor.registry)
+    assert mine.declared
+    assert mine.broker == topic.placement.broker_of("p1")
+    assert mine.reason.startswith(f"{mine.broker}: 50 publishers")
+    other = views.assignment(topic, "nobody", distributor.registry)
+    assert not other.declared
+    assert other.address in (a.address, b.address)
+
+
+async def test_a_store_that_fails_changes_nothing(distributor, monkeypatch):
+    await distributor.brokers("a", "b")
+
+    async def full(_: object) -> None:
+        raise Unavailable("store: disk full")
+
+    version = distributor.registry.version
+    monkeypatch.setattr(distributor.store, "apply", full)
+    with pytest.raises(Unavailable):
+        await distributor.submit(spec())
+    assert distributor.registry.managed() == []
+    assert distributor.registry.version == version
+    monkeypatch.undo()
+    await distributor.submit(spec())
+    assert distributor.registry.topic("cars").leases.outstanding().rate == 1100 * MICRO
+
+
+async def test_everything_survives_a_restart(tmp_path):
+    first = await Distributor.open(tmp_path / "store.sqlite3")
+    a, b = await first.brokers("a", "b")
+    await first.submit(spec())
+    await settle(a, b)
+    await first.registry.remove((await first.registry.submit(spec("old", count=1), 30)).name, purge=False)
+    await settle(a, b)
+    before = first.registry
+    await first.aclose()
+
+    second = await Distributor.open(tmp_path / "store.sqlite3")
+    after = second.registry
+    assert after.version == before.version
+    assert after.brokers == before.brokers
+    assert after.decisions == before.decisions
+    for name, topic in before.topics.items():
+        again = after.topics[name]
+        assert again.spec == topic.spec
+        assert again.leases == topic.leases
+        assert again.placement.ids_of == topic.placement.ids_of
+        assert (again.version, again.assignment_version, again.reasons) == (
+            topic.version,
+            topic.assignment_version,
+            topic.reasons,
+        )
+    a.syncing = b.syncing = second.syncing
+    shares = a.share(), b.share()
+    assert (await a.sync()).unchanged
+    a.restart()
+    await settle(a, b)
+    assert (a.share(), b.share()) == shares
+    assert a.fulls.count("cars") == 1
+    await second.aclose()
+
+
+async def test_a_store_that_is_younger_than_the_brokers_never_reuses_a_version(distributor):
+    a = FakeBroker("a", distributor.syncing, mcap=2000, version=900)
+    await a.settle()
+    assert distributor.registry.version > 900
+    await distributor.submit(spec())
+    await settle(a)
+    assert a.topics["cars"].share.version > 900

@@ -1,0 +1,123 @@
+"""A distributor in this process: its real store on disk, and simulated brokers that sync as the real one does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from distributor.config import DistributorConfig
+from distributor.registry import Registry
+from distributor.store import Store
+from distributor.syncing import Syncing
+from srtm.control import DesiredTopic, Stranger, SyncAnswer, SyncRequest, TopicReport
+from srtm.topic import TopicSpec, parse_topic_json
+
+
+def spec(name: str = "cars", count: int = 100, rate: float = 10.0, **changes: object) -> TopicSpec:
+    document: dict[str, object] = {
+        "name": name,
+        "rate": count * rate * 1.1,
+        "burst": 30,
+        "slo": {"percentile": 99, "latency_ms": 5},
+        "publishers": [{"count": count, "rate": rate, "group_size": 5, "id_prefix": "p"}],
+    }
+    return parse_topic_json({**document, **changes})
+
+
+@dataclass
+class FakeBroker:
+    """Applies what it is told, acknowledges it with the next sync."""
+
+    name: str
+    syncing: Syncing
+    mcap: float = 600.0
+    incarnation: str = "1"
+    version: int = 0
+    topics: dict[str, DesiredTopic] = field(default_factory=dict)
+    reports: list[TopicReport] = field(default_factory=list)
+    strangers: list[Stranger] = field(default_factory=list)
+    fulls: list[str] = field(default_factory=list)  # topics whose bucket started full here, each time that it did
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{4150 + ord(self.name[-1])}"
+
+    async def sync(self, wait_s: float = 0.0) -> SyncAnswer:
+        request = SyncRequest(
+            incarnation=self.incarnation,
+            srtm_version="0.1.0",
+            tcp_address=self.address,
+            http_address="127.0.0.1:4151",
+            mcap=self.mcap,
+            have_version=self.version,
+            applied={name: topic.share.version for name, topic in self.topics.items()},
+            topics=self.reports,
+            strangers=self.strangers,
+            wait_s=wait_s,
+        )
+        self.strangers = []
+        answer = await self.syncing.sync(self.name, request)
+        if not answer.unchanged:
+            new = {topic.topic: topic for topic in answer.topics}
+            self.fulls += [name for name in new.keys() - self.topics.keys() if new[name].share.full]
+            self.topics = new
+        self.version = answer.version
+        return answer
+
+    async def settle(self) -> None:
+        """Until there is no news."""
+        while not (await self.sync()).unchanged:
+            pass
+
+    async def run(self) -> None:
+        """As the real one: at once after news, else once a second."""
+        while True:
+            started_s = trio.current_time()
+            if (await self.sync(wait_s=1.0)).unchanged:
+                await trio.sleep_until(started_s + 1.0)
+
+    def restart(self) -> None:
+        self.incarnation = str(int(self.incarnation) + 1)
+        self.version, self.topics, self.reports = 0, {}, []
+
+    def share(self, topic: str = "cars") -> tuple[float, float]:
+        share = self.topics[topic].share
+        return share.rate, share.burst
+
+
+@dataclass
+class Distributor:
+    store: Store
+    registry: Registry
+    syncing: Syncing
+
+    @classmethod
+    async def open(cls, path: Path, **settings: object) -> Distributor:
+        config = DistributorConfig(store=f"sqlite:///{path}", **settings)
+        store = await Store.open(config.store)
+        registry = await Registry.load(store, config)
+        return cls(store, registry, Syncing(registry))
+
+    async def brokers(self, *names: str, mcap: float = 600.0) -> list[FakeBroker]:
+        made = [FakeBroker(name, self.syncing, mcap) for name in names]
+        for broker in made:
+            await broker.settle()
+        return made
+
+    async def submit(self, topic: TopicSpec) -> None:
+        assert topic.burst != "auto"
+        await self.registry.submit(topic, topic.burst)
+
+    async def aclose(self) -> None:
+        await self.store.aclose()
+
+
+async def settle(*brokers: FakeBroker) -> None:
+    """Rounds until nobody hears anything new."""
+    news = True
+    while news:
+        news = False
+        for broker in brokers:
+            news |= not (await broker.sync()).unchanged
