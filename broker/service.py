@@ -11,7 +11,6 @@ at, the list of topics is written, the engine closes its connections, the lock i
 from __future__ import annotations
 
 import errno
-import re
 import signal
 import socket
 import time
@@ -123,18 +122,11 @@ async def open_http(config: BrokerConfig) -> list[trio.SocketListener]:
 
 
 def bind_error(field: str, address: str, error: OSError) -> SrtmError:
-    number = error_number(error)
-    if number == errno.EADDRINUSE:
+    if error.errno == errno.EADDRINUSE:
         return Conflict(field, address, "the port is in use by another process")
-    if number == errno.EACCES:
+    if error.errno == errno.EACCES:
         return Conflict(field, address, "this user may not listen on that port")
     return BadInput(field, address, f"must be an address of this host ({error.strerror or error})")
-
-
-def error_number(error: OSError) -> int | None:
-    """An error that came out of Rust carries its number in its text only: ``... (os error 98)``."""
-    in_text = re.search(r"\(os error ([0-9]+)\)", str(error))
-    return int(in_text[1]) if error.errno is None and in_text else error.errno
 
 
 class Broker:

@@ -11,10 +11,18 @@ use srtm_engine::io::handle::Handle;
 use srtm_engine::topic::Limit;
 use srtm_engine::wire;
 
-use crate::errors::{bad_value, not_running};
+use crate::errors::{bad_value, not_running, os_error};
 
 /// Publisher names, then the columns of a trace.
-type Trace<'py> = (Vec<String>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+type Trace<'py> = (
+    Vec<String>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+);
 
 #[pyclass(frozen, module = "srtm._native")]
 pub struct Engine(Handle);
@@ -39,11 +47,11 @@ impl Engine {
     #[new]
     fn new(config: &[u8]) -> PyResult<Self> {
         let config = serde_json::from_slice(config).map_err(bad_value)?;
-        Ok(Self(Handle::new(config)?))
+        Handle::new(config).map(Self).map_err(os_error)
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<u16> {
-        Ok(py.detach(|| self.0.start())?)
+        py.detach(|| self.0.start()).map_err(os_error)
     }
 
     fn stop(&self, py: Python<'_>, timeout_ms: u64) -> bool {
@@ -152,7 +160,14 @@ impl Engine {
         let columns = self.call(py, move |engine, _| engine.trace(&topic))?;
         let bytes = |column: &[u8]| PyBytes::new(py, column);
         Ok(columns.map(|c| {
-            let columns = (bytes(&c.publisher), bytes(&c.arrival_ns), bytes(&c.due_ns), bytes(&c.released_ns), bytes(&c.sent_ns), bytes(&c.share_version));
+            let columns = (
+                bytes(&c.publisher),
+                bytes(&c.arrival_ns),
+                bytes(&c.due_ns),
+                bytes(&c.released_ns),
+                bytes(&c.sent_ns),
+                bytes(&c.share_version),
+            );
             (c.publishers, columns.0, columns.1, columns.2, columns.3, columns.4, columns.5)
         }))
     }

@@ -1,7 +1,7 @@
 //! Rust's errors as Python's: the one place where they are converted.
 
 use pyo3::PyErr;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use srtm_engine::io::handle::NotRunning;
 
 /// A configuration or argument that breaks a rule.
@@ -11,4 +11,12 @@ pub fn bad_value(error: impl std::fmt::Display) -> PyErr {
 
 pub fn not_running(error: NotRunning) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
+}
+
+/// With its number where it has one, so that Python sees `errno` and makes the fitting subclass.
+pub fn os_error(error: std::io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, error.to_string())),
+        None => PyOSError::new_err(error.to_string()),
+    }
 }
