@@ -79,9 +79,6 @@ class DistributorClient:
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
 
-    async def healthz(self) -> Json:
-        return await self._call("GET", "/healthz", Json)
-
     async def create_or_change_topic(self, name: str, document: Mapping[str, object]) -> Json:
         """The topic's ``TopicView`` after the change. Raises BadInput, Conflict."""
         return await self._call("PUT", f"/v1/topics/{_part(name)}", Json, body=document)

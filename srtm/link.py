@@ -72,13 +72,19 @@ class Link:
     async def next_event(self) -> wire.Event:
         """The next thing that concerns the caller; heartbeats are answered here. Raises LinkLost, PeerError."""
         while True:
-            event = self._reader.next_event()
+            event = self._read()
             if event is wire.NEED_DATA:
                 await self._receive()
             elif isinstance(event, wire.Heartbeat):
                 self.write(wire.nop())
             else:
                 return event
+
+    def _read(self) -> wire.Event | wire.NeedData:
+        try:
+            return self._reader.next_event()
+        except PeerError as error:
+            raise PeerError(f"{self.address} sent what no broker sends: {error}") from error
 
     async def aclose(self) -> None:
         self.lost = True

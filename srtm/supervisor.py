@@ -21,7 +21,7 @@ from typing import TextIO
 import trio
 
 from srtm.backoff import Backoff
-from srtm.cluster import BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
+from srtm.cluster import BrokerPlace, ClusterFile, pick_addresses, read_cluster, split_address, write_cluster
 from srtm.control import DeadNotice
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
@@ -165,7 +165,7 @@ async def cluster(
     Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not come up; its last
     words are in the message).
     """
-    _check(brokers, mcap)
+    _check(brokers, mcap, http_address)
     with _locked(data):
         running = _plan(data, brokers, mcap, http_address, broker_options)
         try:
@@ -178,11 +178,13 @@ async def cluster(
             running.note_stopped()
 
 
-def _check(brokers: int, mcap: float) -> None:
+def _check(brokers: int, mcap: float, http_address: str | None) -> None:
     if not 1 <= brokers <= 1024:
         raise BadInput("brokers", brokers, "must be 1 to 1024")
     if not 0 < mcap < float("inf"):
         raise BadInput("mcap", mcap, "must be a rate above 0 msg/s")
+    if http_address is not None and split_address("http-address", http_address)[1] == 0:
+        raise BadInput("http-address", http_address, "must name a port: it is kept")
 
 
 @contextmanager

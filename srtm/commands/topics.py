@@ -13,6 +13,7 @@ from rich.console import Console
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
+from srtm.errors import BadInput
 from srtm.topic_file import read_topic_file, topic_name
 
 _T = TypeVar("_T")
@@ -64,6 +65,27 @@ def show_topic(
 
 
 @app.command()
+def publishers(
+    name: NameArgument,
+    add: Annotated[list[str] | None, typer.Option("--add", metavar="ID=RATE", help="Declare one more, msg/s.")] = None,
+    drop: Annotated[list[str] | None, typer.Option("--remove", metavar="ID", help="Forget one.")] = None,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Which publisher belongs to which broker; with --add or --remove, after that change."""
+    added = [_declared(text) for text in add or ()]
+
+    async def ask(client: DistributorClient) -> Json:
+        if added or drop:
+            await client.change_publishers(name, add=added, remove=drop or ())
+        return await client.publishers(name)
+
+    found = _ask(distributor, token, ask)
+    show("topic publishers", found, json_file, partial(_show_publishers, found))
+
+
+@app.command()
 def remove(
     name: NameArgument,
     purge: Annotated[bool, typer.Option("--purge", help="Also drop its queued messages.")] = False,
@@ -98,6 +120,19 @@ def _ask(urls: list[str] | None, token: str | None, question: Callable[[Distribu
 def _status_of(view: Json) -> int:
     """A topic that is stored but has no place yet is not what was asked for."""
     return 0 if view["state"] == "placed" else 1
+
+
+def _declared(text: str) -> Json:
+    publisher_id, _, rate = text.rpartition("=")
+    try:
+        return {"id": publisher_id, "rate": float(rate)}
+    except ValueError:
+        raise BadInput("add", text, "must be ID=RATE, the rate in msg/s") from None
+
+
+def _show_publishers(found: Json, console: Console) -> None:
+    rows = zip(found["ids"], found["groups"], found["brokers"], found["rates"], strict=True)
+    console.print(table("", ["publisher", "group", "broker", "msg/s"], rows, left=3))
 
 
 def _show_status(result: dict[str, list[Json]], console: Console) -> None:

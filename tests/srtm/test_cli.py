@@ -172,6 +172,17 @@ def test_remove_says_whether_to_purge(distributor: Distributor, capsys: pytest.C
     assert capsys.readouterr().out == "removed roads\n"
 
 
+def test_publishers_are_added_and_removed_in_one_change_and_then_listed(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {"ids": ["a=b"], "brokers": ["broker-1"], "groups": [""], "rates": [2.5]}
+    distributor.answers["PATCH", "/v1/topics/roads/publishers"] = (200, VIEW)
+    distributor.answers["GET", "/v1/topics/roads/publishers"] = (200, columns)
+    assert main(["topic", "publishers", "roads", "--add", "a=b=2.5", "--remove", "c"]) == 0
+    assert distributor.bodies == [{"add": [{"id": "a=b", "rate": 2.5}], "remove": ["c"]}]
+    assert "a=b" in capsys.readouterr().out
+
+
 def test_the_token_goes_along_as_a_bearer(distributor: Distributor) -> None:
     assert main(["topic", "list", "--token", "secret"]) == 0
     assert distributor.headers[0]["authorization"] == "Bearer secret"
@@ -238,6 +249,11 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
         (["up", "--brokers", "1", "--mcap", "-5", "--data", "/nowhere"], "mcap: -5.0: must be a rate above 0 msg/s"),
         (["up", "--brokers", "one", "--mcap", "5", "--data", "/nowhere"], "Invalid value for '--brokers'"),
         (["up", "--brokers", "1", "--mcap", "5", "--data", "/proc/x"], "data: '/proc/x': must be a directory that can"),
+        (
+            ["up", "--brokers", "1", "--mcap", "5", "--data", "/nowhere", "--http-address", "x"],
+            "http-address: 'x': must",
+        ),
+        (["topic", "publishers", "roads", "--add", "a=fast"], "add: 'a=fast': must be ID=RATE"),
         (["subscribe", "a b", "c"], "topic: 'a b': must be 1 to 64 of the characters"),
         (["subscribe", "t", "c", "--count", "0"], "count: 0: must be at least 1"),
         (["subscribe", "t", "c", "--json", "-"], "json: '-': must be a file"),

@@ -1,0 +1,76 @@
+"""The typed HTTP client: which distributor is asked, and what an answer that makes no sense is called."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from srtm.distributor_client import DistributorClient, distributor_urls
+from srtm.errors import BadInput, PeerError, Unavailable
+
+PRODUCER = {"remote_address": "", "hostname": "h", "http_port": 1, "version": "1.3.0"}
+
+
+class Hosts:
+    """``answers``: {host: JSON, or None where it cannot be reached}."""
+
+    def __init__(self, **answers: object) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def client(self) -> DistributorClient:
+        return DistributorClient(
+            [f"http://{host}" for host in self.answers], transport=httpx.MockTransport(self._answer)
+        )
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.url.host)
+        answer = self.answers[request.url.host]
+        if answer is None:
+            raise httpx.ConnectError("connection refused")
+        return httpx.Response(200, json=answer)
+
+
+async def test_the_next_one_is_asked_where_the_first_is_away_and_is_the_first_one_from_then_on() -> None:
+    hosts = Hosts(a=None, b=[], c=[])
+    async with hosts.client() as client:
+        assert await client.topics() == []
+        assert await client.topics() == []
+    assert hosts.asked == ["a", "b", "b"]
+
+
+async def test_when_all_are_away_each_is_named() -> None:
+    async with Hosts(a=None, b=None).client() as client:
+        with pytest.raises(Unavailable, match=r"http://a cannot be reached: connection refused; http://b cannot"):
+            await client.topics()
+
+
+async def test_a_lookup_asks_all_of_them_and_merges_what_they_know() -> None:
+    def answer(*ports: int) -> dict[str, object]:
+        return {"channels": ["c"], "producers": [PRODUCER | {"broadcast_address": "h", "tcp_port": p} for p in ports]}
+
+    async with Hosts(a=answer(1, 2), b=None, c=answer(2, 3)).client() as client:
+        found = await client.lookup("t")
+    assert [one.tcp_port for one in found.producers] == [1, 2, 3]
+    assert found.channels == ["c"]
+
+
+@pytest.mark.parametrize("answer", ["text", {"topic": "t"}, 5])
+async def test_an_answer_of_another_shape_is_a_peer_error(answer: object) -> None:
+    async with Hosts(a=answer).client() as client:
+        with pytest.raises(PeerError, match="answered what makes no sense here"):
+            await client.assignment("t", "p")
+
+
+def test_urls_come_from_the_call_then_the_environment_then_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SRTM_DISTRIBUTOR", "http://a:1, http://b:2/")
+    assert distributor_urls(["http://c"]) == ["http://c"]
+    assert distributor_urls(None) == ["http://a:1", "http://b:2"]
+    monkeypatch.delenv("SRTM_DISTRIBUTOR")
+    assert distributor_urls(None) == ["http://127.0.0.1:4190"]
+
+
+@pytest.mark.parametrize("url", ["host:4190", "ftp://host", "http://", "http://host:0", "http://host:port"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(BadInput, match=r"distributor: .*: must be a URL"):
+        distributor_urls([url])
