@@ -1,1 +1,5 @@
-"""One broker: the engine owns every message (``broker/engine``, Rust); this package runs it: admin HTTP, sync with the distributor, leases, discovery."""
+"""One broker: the engine owns every message (``broker/engine``, Rust); this package runs it.
+
+Reading order: ``config``, ``service`` (the nursery), ``admin`` (HTTP), ``sync`` and ``lease_holder`` (a member's share),
+``lookup`` (discovery), ``snapshot``, ``events`` and ``reports`` (what the engine tells).
+"""
