@@ -45,9 +45,9 @@ test: lint
 
 peers: $(PEERS)
 
-$(PEERS):
+$(PEERS) &: bench/peers/go.sum
 	@command -v go >/dev/null || { echo "missing: go (the Go toolchain, to build the real nsqd)" >&2; exit 1; }
-	GOBIN=$(CURDIR)/.peers go install github.com/nsqio/nsq/apps/nsqd@v1.3.0 github.com/nsqio/nsq/apps/nsqlookupd@v1.3.0
+	cd bench/peers && GOBIN=$(CURDIR)/.peers go install -tags peers github.com/nsqio/nsq/apps/nsqd github.com/nsqio/nsq/apps/nsqlookupd
 
 bench-nsqd: build $(PEERS)
 	$(BIN)/srtm bench nsqd
