@@ -26,3 +26,6 @@ pub mod timer;
 pub mod topic;
 pub mod trace;
 pub mod wire;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! How connections end, and what memory is left afterwards.
+
+use super::pair::*;
+use crate::config::Config;
+use crate::connection::LINGER_NS;
+
+#[test]
+fn a_client_that_half_closes_gets_the_answers_to_what_it_completely_sent() {
+    let mut pair = Pair::new();
+    let key = pair.connect();
+    let mut bytes = pub_("t", "whole");
+    bytes.extend_from_slice(b"PUB t\n\0\0\0\x09half");
+    pair.send(key, bytes);
+    pair.engine.handle_eof(key);
+    pair.turn();
+    assert_eq!((pair.take(key), pair.closed.contains(&key)), (vec![ok()], true));
+    assert_eq!(pair.topic()["depth"], 1);
+}
+
+#[test]
+fn a_fatal_error_answers_then_ends_the_stream_and_waits_for_the_client_to_read_it() {
+    let mut pair = Pair::new();
+    let key = pair.connect();
+    pair.send(key, pub_("t", "before"));
+    pair.send(key, "NONSENSE\n");
+    pair.send(key, pub_("t", "after"));
+    pair.turn();
+    assert_eq!(pair.take(key), [ok(), error("E_INVALID invalid command NONSENSE")]);
+    assert_eq!(pair.topic()["depth"], 1, "what came after the error is not read");
+    assert!(pair.ended.contains(&key) && !pair.closed.contains(&key));
+    pair.advance(LINGER_NS - 1);
+    assert!(!pair.closed.contains(&key));
+    pair.advance(1);
+    assert!(pair.closed.contains(&key));
+}
+
+#[test]
+fn a_lingering_connection_is_gone_when_the_client_closes() {
+    let mut pair = Pair::new();
+    let key = pair.connect();
+    pair.ask(key, "NONSENSE\n");
+    pair.engine.handle_eof(key);
+    pair.turn();
+    assert!(pair.closed.contains(&key));
+}
+
+#[test]
+fn a_fatal_error_that_nobody_reads_is_given_up() {
+    for interval in ["-1", "60000"] {
+        let mut pair = Pair::new();
+        let key = pair.connect();
+        pair.ask(key, identify(&format!(r#"{{"heartbeat_interval":{interval}}}"#)));
+        pair.stick(key);
+        pair.ask(key, "NONSENSE\n");
+        pair.advance(60 * S);
+        assert!(pair.closed.contains(&key), "heartbeat interval {interval}");
+    }
+}
+
+#[test]
+fn wrong_magic_is_told() {
+    let mut pair = Pair::new();
+    let key = pair.accept();
+    assert_eq!(pair.ask(key, "  V1"), [error("E_BAD_PROTOCOL")]);
+    assert!(pair.ended.contains(&key));
+}
+
+#[test]
+fn a_line_without_an_end_closes_without_a_word() {
+    let mut pair = Pair::new();
+    let key = pair.connect();
+    assert_eq!(pair.ask(key, [b'x'; 16_383]), []);
+    assert!(!pair.closed.contains(&key));
+    pair.ask(key, b"x");
+    assert!(pair.closed.contains(&key));
+}
+
+#[test]
+fn a_full_memory_refuses_the_publish_and_loses_nothing_that_was_accepted() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 10_000, ..Config::default() });
+    let body = "x".repeat(1_000);
+    let accepted = (0..20).map(|_| pair.publish("t", &body)).filter(|answer| *answer == ok()).count();
+    assert_eq!(accepted, 8);
+    let refused = pair.publish("t", &body);
+    assert!(matches!(&refused, Frame::Error(text) if text.starts_with("E_PUB_FAILED PUB failed memory limit")), "{refused:?}");
+    let consumer = pair.subscribe("t", "c", 100);
+    let messages = pair.messages(consumer);
+    assert_eq!(messages.len(), accepted);
+    for message in messages {
+        pair.send(consumer, format!("FIN {}\n", message.id));
+    }
+    pair.turn();
+    assert_eq!(pair.engine.meter.used(), 0);
+    assert_eq!(pair.publish("t", &body), ok());
+}
+
+#[test]
+fn copies_for_further_channels_count_against_the_memory_limit() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 3_000, ..Config::default() });
+    for channel in ["a", "b", "c"] {
+        pair.subscribe("t", channel, 0);
+    }
+    assert!(matches!(pair.publish("t", &"x".repeat(1_000)), Frame::Error(_)));
+    assert_eq!((pair.topic()["message_count"].clone(), pair.engine.meter.used()), (0.into(), 0));
+}
+
+#[test]
+fn publishes_are_refused_with_the_reason_while_the_broker_does_not_accept() {
+    let mut pair = Pair::new();
+    pair.engine.set_accepting(false, "not synced yet");
+    assert_eq!(pair.publish("t", "x"), error("E_PUB_FAILED PUB failed not synced yet"));
+    pair.engine.set_accepting(true, "");
+    assert_eq!(pair.publish("t", "x"), ok());
+}
+
+#[test]
+fn ten_thousand_connections_that_came_published_and_went_leave_nothing_in_memory() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 1 << 20, ..Config::default() });
+    let consumer = pair.subscribe("t", "c", 2_500);
+    for i in 0..10_000 {
+        let key = pair.connect();
+        match i % 5 {
+            0 => pair.send(key, pub_("t", "x")),
+            1 => pair.send(key, mpub("t", &["a", "b"])),
+            2 => pair.send(key, &pub_("t", "cut off")[..10]),
+            3 => pair.send(key, b"MPUB t\n\0\0\0\x04\0\0\0\0"),
+            _ => pair.send(key, pub_("none", &"x".repeat(10_000))), // fills the memory in the end, and is refused
+        }
+        pair.turn();
+        pair.close(key);
+        for message in pair.messages(consumer) {
+            pair.send(consumer, format!("FIN {}\n", message.id));
+        }
+    }
+    pair.turn();
+    assert!(pair.engine.delete_topic("none"));
+    assert_eq!(pair.engine.meter.used(), 0);
+    assert_eq!((pair.engine.conns.len(), pair.engine.accepted), (1, 10_001));
+}

@@ -1,0 +1,7 @@
+//! Behaviour of the whole engine without sockets, clocks or threads. Test names are the rules; `pair` is the harness.
+
+mod connections;
+mod delivery;
+mod ends;
+mod limits;
+mod pair;
