@@ -322,8 +322,9 @@ async def _failed(_: Request, error: Exception) -> Response:
 
 
 async def _ask_for_token(token: str, request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-    given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    if request.url.path in _OPEN_PATHS or hmac.compare_digest(given.encode(), token.encode()):
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    right = scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())
+    if right or request.url.path in _OPEN_PATHS:
         return await go_on(request)
     problem = Problem(title="unauthorized", status=401, detail="this route needs the cluster's bearer token")
     return _problem(problem, {"WWW-Authenticate": "Bearer"})

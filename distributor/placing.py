@@ -90,19 +90,16 @@ def share_lines(target: Mapping[str, Amount]) -> list[str]:
     return [f"{name}: share {one.rate / MICRO:g} msg/s, {one.burst / MICRO:g} messages" for name, one in target.items()]
 
 
-def oversized_batches(spec: TopicSpec, placement: Placement, target: Mapping[str, Amount]) -> list[str]:
-    """One line a broker where a publisher's batch is larger than the burst of its share. Raises BadInput under
-    ``reject``, where it never passes."""
+def oversized_batches(spec: TopicSpec, placement: Placement, target: Mapping[str, Amount]) -> list[BadInput]:
+    """One for each broker where a publisher's batch is larger than the burst of its share, and so never passes in one
+    go."""
     batches = spec.publishers.batches
-    lines = []
+    found = []
     for at, name in enumerate(placement.brokers):
         here = np.flatnonzero(placement.at == at)
         worst = int(here[np.argmax(batches[here])])
         burst = target[name].burst / MICRO
-        if batches[worst] <= burst:
-            continue
-        rule = f"must be at most {burst:g} messages, the burst of its share on {name}, to pass in one go"
-        if spec.on_excess == "reject":
-            raise BadInput(f"publishers[{spec.publishers.ids[worst]}].batch", int(batches[worst]), rule)
-        lines.append(f"warning: publisher {spec.publishers.ids[worst]} sends {batches[worst]} at once: {rule}")
-    return lines
+        if batches[worst] > burst:
+            rule = f"must be at most {burst:g} messages, the burst of its share on {name}, to pass in one go"
+            found.append(BadInput(f"batch of publisher {spec.publishers.ids[worst]}", int(batches[worst]), rule))
+    return found

@@ -18,6 +18,7 @@ from distributor.store import Replace, Store
 from srtm.publishers import join
 from srtm.topic import parse_topic_json
 
+DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
 _CHUNK = 10_000  # publishers a row
 _VERSION = "version"
 NO_PUBLISHERS = join([])
@@ -50,9 +51,9 @@ def changes(
     result += [Replace(store.brokers, {"name": forgotten})] if forgotten else []
     for topic in topics:
         result += _topic_changes(before.get(topic.name), topic)
-    result += [
-        Replace(store.decisions, _decision_key(name, one), [_decision_row(name, one)]) for name, one in log.items()
-    ]
+    for name, one in log.items():
+        result.append(Replace(store.decisions, _decision_key(name, one.number), [_decision_row(name, one)]))
+        result.append(Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT)))
     return result
 
 
@@ -120,12 +121,12 @@ def _chunk(columns: Iterable[Sequence[Any]], start: int) -> bytes:
     return msgspec.msgpack.encode([list(column[start : start + _CHUNK]) for column in columns])
 
 
-def _decision_key(topic: str, decision: Decision) -> Row:
-    return {"topic": topic, "number": decision.number}
+def _decision_key(topic: str, number: int) -> Row:
+    return {"topic": topic, "number": number}
 
 
 def _decision_row(topic: str, decision: Decision) -> Row:
-    return {**_decision_key(topic, decision), "wall_ns": decision.wall_ns, "lines": _text(decision.lines)}
+    return {**_decision_key(topic, decision.number), "wall_ns": decision.wall_ns, "lines": _text(decision.lines)}
 
 
 def _text(value: object) -> str:

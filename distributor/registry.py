@@ -270,7 +270,9 @@ class Registry:
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, topic.placement.held())
             placement, reasons = await trio.to_thread.run_sync(work)
             if placement.missing < topic.placement.missing:
-                await self._replace_topic(topic.spec, topic.burst, placement, reasons, "brokers changed")
+                await self._replace_topic(
+                    topic.spec, topic.burst, placement, reasons, "brokers changed", asked_for=False
+                )
 
     async def _bury(self, name: str, *, forget: bool = False) -> None:
         """``name`` is dead for good: its publishers go to others and its tokens are free."""
@@ -282,12 +284,18 @@ class Registry:
                     await self._commit([], forgotten=name)
 
     async def _bury_in(self, topic: Topic, name: str) -> None:
+        if topic.removed:
+            async with self._writing:
+                now = self.topics[topic.name]
+                await self._commit([replace(now, leases=now.leases.freed(name))])
+            return
         offered = [one for one in self._offered(topic.name) if one.name != name]
         placement, reasons = topic.placement, topic.reasons
-        if name in placement.brokers and not topic.removed:
+        if name in placement.brokers:
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, placement.held(without={name}))
             placement, reasons = await trio.to_thread.run_sync(work)
-        await self._replace_topic(topic.spec, topic.burst, placement, reasons, f"{name} died", dead=name)
+        what = f"{name} died"
+        await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, dead=name)
 
     # How it is done
 
@@ -296,9 +304,21 @@ class Registry:
         return placing.capacities(self.brokers.values(), usable, self.topics.values(), topic)
 
     async def _replace_topic(
-        self, spec: TopicSpec, burst: float, placement: Placement, reasons: Sequence[str], what: str, dead: str = ""
+        self,
+        spec: TopicSpec,
+        burst: float,
+        placement: Placement,
+        reasons: Sequence[str],
+        what: str,
+        *,
+        asked_for: bool = True,
+        dead: str = "",
     ) -> Topic:
-        """Store ``spec`` as placed, and start its shares on their way. Under ``_placing``."""
+        """Store ``spec`` as placed, and start its shares on their way. Under ``_placing``.
+
+        Raises BadInput for batches that could never pass under ``reject``, if an operator asked for it: what happens
+        by itself happens, and is warned about.
+        """
         envelope = Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst"))
         async with self._writing:
             old, version = self.topics.get(spec.name), self.version + 1
@@ -306,7 +326,10 @@ class Registry:
             leases = leases.freed(dead) if dead else leases
             extra = placing.extra_kept(old, placement, envelope, without=dead) if old else ()
             target = placing.shares(envelope, placement, extra)
-            reasons = (*reasons, *placing.oversized_batches(spec, placement, target))
+            oversized = placing.oversized_batches(spec, placement, target)
+            if oversized and asked_for and spec.on_excess == "reject":
+                raise oversized[0]
+            reasons = (*reasons, *(f"warning: {one}" for one in oversized))
             same_spec = old is not None and not old.removed and old.spec is spec
             new = Topic(
                 spec=spec,
@@ -332,7 +355,7 @@ class Registry:
         self.brokers.update({broker.name: broker for broker in brokers})
         self.brokers.pop(forgotten, None)
         for name, entry in log.items():
-            self.decisions.setdefault(name, []).append(entry)
+            self.decisions[name] = [*self.decisions.get(name, []), entry][-records.DECISIONS_KEPT :]
         before, self.topics = self.topics, {**self.topics, **{topic.name: topic for topic in topics}}
         for name in self.brokers:
             if any(desired.concerns(before.get(topic.name), topic, name) for topic in topics):

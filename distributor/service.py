@@ -22,6 +22,7 @@ from distributor.registry import Registry
 from distributor.store import Store
 from distributor.syncing import Syncing
 from srtm.errors import BadInput, Unavailable
+from srtm.log import Log
 from srtm.nursery import background_nursery
 
 _GRACE_S = 1.0  # long polls of brokers last that long
@@ -49,9 +50,14 @@ async def serve(
             registry = await Registry.load(store, config)
             async with background_nursery() as nursery:
                 nursery.start_soon(registry.run)
-                await _serve_http(registry, listener, lambda: task_status.started(BoundAddresses(address)))
+                await _serve_http(registry, listener, lambda: _ready(address, task_status))
         finally:
             await store.aclose()
+
+
+def _ready(address: str, task_status: trio.TaskStatus[BoundAddresses]) -> None:
+    Log("distributor").info("ready", http=address)
+    task_status.started(BoundAddresses(address))
 
 
 async def _serve_http(registry: Registry, listener: socket.socket, ready: Callable[[], None]) -> None:

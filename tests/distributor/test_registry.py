@@ -281,6 +281,17 @@ async def test_tokens_of_a_removed_topic_are_not_handed_out_twice(distributor):
     assert total(a, b) == (1100.0, 30.0)
 
 
+async def test_a_broker_that_dies_does_not_bring_a_removed_topic_back(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    await distributor.registry.remove("cars", purge=False)
+    await distributor.registry.declare_dead("a", "1")
+    await distributor.registry.forget("a")
+    assert distributor.registry.managed() == []
+    assert distributor.registry.topics["cars"].leases.holdings.keys() == {"b"}
+
+
 async def test_a_purge_is_told_once_and_only_to_brokers_that_knew_the_topic(distributor):
     (a,) = await distributor.brokers("a", mcap=2000)
     await distributor.submit(spec())
@@ -314,7 +325,24 @@ async def test_a_batch_larger_than_its_share_is_refused_under_reject_and_warned_
         await distributor.submit(spec(publishers=blocks, on_excess="reject"))
     assert distributor.registry.managed() == []
     await distributor.submit(spec(publishers=blocks))
-    assert "sends 20 at once" in views.reason(distributor.registry.topic("cars").reasons)
+    assert "batch of publisher publisher-0: 20" in views.reason(distributor.registry.topic("cars").reasons)
+
+
+async def test_a_batch_that_no_longer_fits_after_a_death_is_warned_about_and_its_publisher_placed(distributor):
+    # 12 of 24 tokens on each of two large brokers; one dies, and the two small ones that take over get fewer.
+    a, b = await distributor.brokers("a", "b", mcap=350)
+    c, d = await distributor.brokers("c", "d", mcap=200)
+    blocks = [{"count": 66, "rate": 10, "batch": 12}]
+    await distributor.submit(spec(rate=10.0, count=66, burst=24, on_excess="reject", publishers=blocks))
+    await settle(a, b, c, d)
+    assert (a.share(), b.share()) == ((363.0, 12.0), (363.0, 12.0))
+    await distributor.registry.declare_dead("b", "1")
+    await distributor.registry.forget("b")
+    await settle(a, c, d)
+    topic = distributor.registry.topic("cars")
+    assert topic.placement.state == "placed"
+    assert "the burst of its share on c" in views.reason(topic.reasons)
+    assert total(a, c, d) == (726.0, 24.0)
 
 
 async def test_a_publisher_is_told_where_it_belongs_and_an_unknown_one_where_it_may_go(distributor):
