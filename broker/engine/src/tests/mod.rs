@@ -5,3 +5,5 @@ mod delivery;
 mod ends;
 mod limits;
 mod pair;
+mod random_operations;
+mod reference;
