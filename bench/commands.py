@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench.document import PERFORMANCE
+from bench.document import PERFORMANCE, refuse_unwritable
 from bench.nsqd import NsqdOptions, compare
 from bench.reach import MEASURES, ReachOptions, chosen, reach
 from srtm.commands.output import JsonOption
@@ -29,6 +29,7 @@ def bench_nsqd(
     json_file: JsonOption = None,
 ) -> int:
     """One broker beside the real nsqd 1.3.0 (`make peers`), same load, in turns. Status 0 if all is reached."""
+    refuse_unwritable("json", json_file)
     options = NsqdOptions(pairs, seconds, seed, json_file, PERFORMANCE if document else None)
     return 0 if run_trio(partial(compare, options, _console(json_file))).reached else 1
 
@@ -42,6 +43,7 @@ def bench_reach(
     json_file: JsonOption = None,
 ) -> int:
     """The figures that this project must reach; all of them, or those named. Status 0 if all are reached."""
+    refuse_unwritable("json", json_file)
     options = ReachOptions(chosen(names or ()), quick, seed, json_file, PERFORMANCE if document else None)
     verdicts = run_trio(partial(reach, options, _console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1

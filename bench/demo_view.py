@@ -123,9 +123,10 @@ def _places(side: Side) -> Places:
 
 def _placement_table(sides: Sequence[Side]) -> Table:
     drawn = Table(title="Where the publishers went", title_justify="left", header_style="bold")
-    drawn.add_column("", no_wrap=True)
+    drawn.add_column("")
     drawn.add_column("broker", no_wrap=True)
-    for column in ("publishers", "together", "r_l", "b_l", "access p99", "p99"):
+    drawn.add_column("publishers", no_wrap=True, min_width=len("publishers"), justify="right")
+    for column in ("together", "r_l", "b_l", "access p99", "p99"):
         drawn.add_column(column, justify="right")
     drawn.caption = (
         "together: the most that fire at one instant; r_l in msg/s, b_l in messages; p99 in ms: "

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from bench.results import cdf, merged
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+BROKER_COLOURS = COLOURS[2:]  # the first two are the placements
 INK = "#222222"
 FAINT = "#8a8a8a"
 LOOK: dict[Any, Any] = {
@@ -99,7 +100,7 @@ def figure(path: Path, width_in: float, height_in: float) -> Iterator[Figure]:
         drawing = Figure(figsize=(width_in, height_in), layout="constrained")
         yield drawing
         path.parent.mkdir(parents=True, exist_ok=True)
-        drawing.savefig(path, metadata={"Software": None})
+        drawing.savefig(path, format="png", metadata={"Software": None})
 
 
 def draw_latencies(axes: Axes, curves: Sequence[Curve], promise: Promise | None, title: str) -> None:
@@ -120,13 +121,13 @@ def draw_latencies(axes: Axes, curves: Sequence[Curve], promise: Promise | None,
 
 def draw_places(axes: Axes, places: Places) -> None:
     """Publishers on the map (equirectangular), a colour and a marker for each broker."""
-    for number, (name, marker) in enumerate(zip(places.brokers, "os^DvP", strict=False)):
+    for number, (name, marker) in enumerate(zip(places.brokers, "os^D", strict=False)):
         mine = [i for i, broker in enumerate(places.broker) if broker == number]
         axes.plot(
             [places.longitude[i] for i in mine],
             [places.latitude[i] for i in mine],
             marker,
-            color=COLOURS[number],
+            color=BROKER_COLOURS[number],
             markersize=4,
             alpha=0.85,
             label=f"{name}: {len(mine)}",

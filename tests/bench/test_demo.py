@@ -14,7 +14,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from rich.console import Console
 
-from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, penalty_of, plan_of, side_of, together
+from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, penalty_of, plan_of, run_demo, side_of, together
 from bench.demo_view import BrokerPart, Side, draw, shortcomings, show
 from bench.plot import Promise
 from bench.run import RunResult
@@ -22,6 +22,7 @@ from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, correlation_gr
 from bench.trace import Column, Trace
 from distributor.allocation import BrokerCapacity, Demand, plan
 from srtm.distributor_client import Json
+from srtm.errors import BadInput
 from srtm.replay import access_delays
 from srtm.splitting import from_micro, split_bucket, to_micro
 from srtm.topic_file import read_topic_file
@@ -213,6 +214,11 @@ def test_tables_show_both_sides_and_fit_eighty_columns() -> None:
     assert "broken" in text
     assert "kept" in text
     assert all(name in text for name in NAMES)
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"png: .*: must be a file in a folder that is there"):
+        run_demo(DemoOptions(png=tmp_path / "none" / "x.png"))
 
 
 def test_rows_for_json_are_flat() -> None:

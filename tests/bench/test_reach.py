@@ -197,6 +197,14 @@ def test_a_document_that_is_not_there_is_refused(tmp_path: Path) -> None:
         write_block(tmp_path / "none.md", "a", "text")
 
 
+@pytest.mark.parametrize("file", ["", "none/x.json"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path, file: str) -> None:
+    command = typer.main.get_command(app)
+    for words in (["reach"], ["nsqd"]):
+        with pytest.raises(BadInput, match="json"):
+            command.main([*words, "--json", str(tmp_path / file)], standalone_mode=False)
+
+
 def test_every_measurement_has_its_block_in_the_document() -> None:
     document = PERFORMANCE.read_text()
     for name in ["nsqd", *(f"reach {name}" for name in MEASURES)]:
