@@ -29,7 +29,6 @@ from distributor.syncing import Syncing
 from srtm import __version__
 from srtm.control import DeadNotice, Problem, SyncRequest
 from srtm.errors import BadInput, InternalError, SrtmError, Unavailable
-from srtm.sizing import smallest_burst
 from srtm.topic import TopicSpec, parse_change, parse_topic_json
 
 _T = TypeVar("_T")
@@ -67,15 +66,14 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     @app.post("/v1/topics", status_code=201, openapi_extra=body)
     async def create_topic(request: Request) -> Response:
         """Create a topic; 409 if one of this name exists."""
-        spec, burst = await _sized(await _spec(request, config))
-        topic = await registry.submit(spec, burst, create_only=True)
+        topic = await registry.submit(await _spec(request, config), create_only=True)
         return _json(views.topic_view(topic, registry, syncing), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=body)
     async def create_or_change_topic(name: str, request: Request) -> Response:
         """Create or change a topic. The same document again changes nothing."""
-        spec, burst = await _sized(await _spec(request, config, name))
-        return _json(views.topic_view(await registry.submit(spec, burst), registry, syncing))
+        topic = await registry.submit(await _spec(request, config, name))
+        return _json(views.topic_view(topic, registry, syncing))
 
     @app.get("/v1/topics")
     async def list_topics() -> Response:
@@ -110,8 +108,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
 
 
 async def _plan(spec: TopicSpec, registry: Registry) -> Response:
-    spec, burst = await _sized(spec)
-    placement, lines = await registry.dry_run(spec, burst)
+    burst, placement, lines = await registry.dry_run(spec)
     return _json(views.plan_view(spec, burst, placement, lines))
 
 
@@ -124,14 +121,6 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
     if name is not None and spec.name != name:
         raise BadInput("name", spec.name, f"must be that of the path, {name!r}, or be left out")
     return spec
-
-
-async def _sized(spec: TopicSpec) -> tuple[TopicSpec, float]:
-    """The spec with what its burst comes to, messages."""
-    if spec.burst != "auto":
-        return spec, spec.burst
-    work = partial(smallest_burst, spec.publishers, spec.rate, spec.slo.percentile)
-    return spec, float(await trio.to_thread.run_sync(work))
 
 
 # Publishers

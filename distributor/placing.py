@@ -14,6 +14,7 @@ from distributor.allocation import BrokerCapacity, Demand, Plan, place_more, pla
 from distributor.leases import MICRO, Amount
 from distributor.state import Broker, Placement, Topic
 from srtm.errors import BadInput
+from srtm.sizing import smallest_burst
 from srtm.splitting import split_bucket
 from srtm.topic import TopicSpec
 
@@ -44,8 +45,20 @@ def demand(spec: TopicSpec, burst: float) -> Demand:
     return Demand(rates=columns.rates, groups=columns.groups, rate=spec.rate, burst=burst)
 
 
-def place_anew(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> tuple[Placement, tuple[str, ...]]:
-    """A placement that takes nothing as given, and why it is so."""
+def burst_of(spec: TopicSpec) -> float:
+    """b, messages: as the spec says, or what "auto" comes to (which takes seconds for large topics)."""
+    if spec.burst != "auto":
+        return spec.burst
+    return float(smallest_burst(spec.publishers, spec.rate, spec.slo.percentile))
+
+
+def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> tuple[float, Placement, tuple[str, ...]]:
+    """Burst, a placement that takes nothing as given, and why it is so."""
+    burst = burst_of(spec)
+    return burst, *_place_all(spec, burst, offered)
+
+
+def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> tuple[Placement, tuple[str, ...]]:
     return _placement(spec, plan(demand(spec, burst), [one for one in offered if one.rcap > 0], spec.placement))
 
 
@@ -54,7 +67,7 @@ def place_rest(
 ) -> tuple[Placement, tuple[str, ...]]:
     """Those that have a broker in ``held`` stay there."""
     if not any(held):
-        return place_anew(spec, burst, offered)
+        return _place_all(spec, burst, offered)
     return _placement(spec, place_more(demand(spec, burst), offered, held, spec.placement))
 
 

@@ -14,8 +14,8 @@ stored with what it numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
@@ -25,27 +25,18 @@ import trio
 from distributor import desired, placing, records
 from distributor.allocation import BrokerCapacity
 from distributor.config import DistributorConfig
-from distributor.leases import NOTHING, Amount, Leases
+from distributor.leases import Amount, Leases
 from distributor.liveness import Liveness
 from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, Decision, Placement, Topic
 from distributor.store import Store
+from distributor.transitions import News, has_part, heard, same_demand
 from srtm.errors import Conflict, NotFound, Unavailable
 from srtm.log import Log
 from srtm.splitting import to_micro
 from srtm.topic import TopicSpec
 
 _PERIOD_S = 1.0  # how soon the silence of a broker is noticed
-
-
-@dataclass(frozen=True, kw_only=True)
-class News:
-    """What a broker says with one sync, as far as it matters to the book."""
-
-    broker: Broker
-    have_version: int
-    applied: Mapping[str, int]  # {topic: version of the share in force}
-    channels: Mapping[str, tuple[str, ...]]  # {topic: its channels anywhere, as known now}
 
 
 class Registry:
@@ -113,25 +104,24 @@ class Registry:
 
     # What an operator asks for
 
-    async def submit(self, spec: TopicSpec, burst: float, *, create_only: bool = False) -> Topic:
-        """Create or change a topic; ``burst`` is what the spec's comes to. The same spec again changes nothing. Raises
-        Conflict, BadInput."""
+    async def submit(self, spec: TopicSpec, *, create_only: bool = False) -> Topic:
+        """Create or change a topic. The same spec again changes nothing. Raises Conflict, BadInput."""
         async with self._placing:
             old = self.topics.get(spec.name)
-            known = old is not None and not old.removed
-            if known and create_only:
+            if old is None or old.removed:
+                return await self._replace_topic(spec, *await self.dry_run(spec), "submitted")
+            if create_only:
                 raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
-            if known and old is not None and old.spec == spec:
+            if old.spec == spec:
                 return old
-            if known and old is not None and same_demand(old, spec, burst):
-                placement, reasons = old.placement, old.reasons
-            else:
-                placement, reasons = await self.dry_run(spec, burst)
-            return await self._replace_topic(spec, burst, placement, reasons, "submitted")
+            burst = await trio.to_thread.run_sync(placing.burst_of, spec)
+            if same_demand(old, spec, burst):
+                return await self._replace_topic(spec, burst, old.placement, old.reasons, "changed")
+            return await self._replace_topic(spec, *await self.dry_run(spec), "changed and placed anew")
 
-    async def dry_run(self, spec: TopicSpec, burst: float) -> tuple[Placement, tuple[str, ...]]:
-        """What ``submit`` would do now. Nothing is changed."""
-        return await trio.to_thread.run_sync(placing.place_anew, spec, burst, self._offered(spec.name))
+    async def dry_run(self, spec: TopicSpec) -> tuple[float, Placement, tuple[str, ...]]:
+        """What ``submit`` would do if the topic were new: burst, placement, reasons. Nothing is changed."""
+        return await trio.to_thread.run_sync(placing.place_anew, spec, self._offered(spec.name))
 
     async def change_publishers(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
         """``change`` adds and removes publishers; those that stay, stay where they are. Raises NotFound, and what
@@ -142,9 +132,10 @@ class Registry:
             if spec == old.spec:
                 return old
             held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
-            work = partial(placing.place_rest, spec, old.burst, self._offered(name), held)
+            burst = await trio.to_thread.run_sync(placing.burst_of, spec)
+            work = partial(placing.place_rest, spec, burst, self._offered(name), held)
             placement, reasons = await trio.to_thread.run_sync(work)
-            return await self._replace_topic(spec, old.burst, placement, reasons, "publishers changed")
+            return await self._replace_topic(spec, burst, placement, reasons, "publishers changed")
 
     async def remove(self, name: str, *, purge: bool) -> None:
         """Take the placement and the limit away; with ``purge`` the queued messages too. Raises NotFound."""
@@ -242,8 +233,8 @@ class Registry:
     async def _look_after(self) -> None:
         now_s = trio.current_time()
         for name in [name for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
-            del self._grace_ends[name]
             await self._bury(name)
+            self._grace_ends.pop(name, None)
         await self._advance()
         for topic in self.managed():
             if topic.placement.missing > 0:
@@ -266,9 +257,9 @@ class Registry:
             offered = self._offered(name)
             if topic.removed or self._tried_on.get(name) == offered:
                 return
-            self._tried_on[name] = offered
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, topic.placement.held())
             placement, reasons = await trio.to_thread.run_sync(work)
+            self._tried_on[name] = offered
             if placement.missing < topic.placement.missing:
                 await self._replace_topic(
                     topic.spec, topic.burst, placement, reasons, "brokers changed", asked_for=False
@@ -287,7 +278,8 @@ class Registry:
         if topic.removed:
             async with self._writing:
                 now = self.topics[topic.name]
-                await self._commit([replace(now, leases=now.leases.freed(name))])
+                if self._is_gone(name):
+                    await self._commit([replace(now, leases=now.leases.freed(name))])
             return
         offered = [one for one in self._offered(topic.name) if one.name != name]
         placement, reasons = topic.placement, topic.reasons
@@ -298,6 +290,10 @@ class Registry:
         await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, dead=name)
 
     # How it is done
+
+    def _is_gone(self, name: str) -> bool:
+        """Proven dead, and no incarnation has come since. To be asked under ``_writing``."""
+        return name not in self.brokers or self.brokers[name].dead
 
     def _offered(self, topic: str) -> list[BrokerCapacity]:
         usable = {name for name in self.live() if self.brokers[name].accepting}
@@ -322,6 +318,8 @@ class Registry:
         envelope = Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst"))
         async with self._writing:
             old, version = self.topics.get(spec.name), self.version + 1
+            if old and dead and not self._is_gone(dead):
+                return old  # it came back while this was planned
             leases = old.leases if old else Leases(envelope)
             leases = leases.freed(dead) if dead else leases
             extra = placing.extra_kept(old, placement, envelope, without=dead) if old else ()
@@ -368,45 +366,3 @@ class Registry:
         entries = self.decisions.get(topic)
         number = entries[-1].number + 1 if entries else 1
         return Decision(number=number, wall_ns=self._wall_ns(), lines=tuple(text.split("\n")))
-
-
-def has_part(topic: Topic, broker: str) -> bool:
-    """Whether ``broker`` has publishers of ``topic``, or a share that is not nothing, or shall have one."""
-    held = topic.leases.holdings.get(broker)
-    return (
-        (held is not None and held.bound != NOTHING)
-        or broker in topic.leases.target
-        or (broker in topic.placement.brokers and not topic.removed)
-    )
-
-
-def same_demand(old: Topic, spec: TopicSpec, burst: float) -> bool:
-    """Whether ``old``'s placement is right for ``spec`` too: only the envelope, the promise or the like are
-    different."""
-    return (
-        old.spec.publishers == spec.publishers
-        and old.spec.placement == spec.placement
-        and old.placement.state == "placed"
-        and len(old.placement.brokers) <= burst
-    )
-
-
-def heard(topic: Topic, news: News, version: int, live: Collection[str], *, reborn: bool) -> Topic:
-    """``topic`` after ``news`` from a broker; the same object if that changes nothing."""
-    name = news.broker.name
-    applied = news.applied.get(topic.name, 0)
-    leases, channels = topic.leases, topic.channels
-    if topic.removed:
-        if reborn or news.have_version >= topic.version:
-            leases = leases.freed(name)  # it has dropped the bucket
-    else:
-        ahead = applied > topic.holding(name).version
-        if ahead or (reborn and name in leases.holdings):
-            leases = leases.reissued(name, version)
-        else:
-            leases = leases.acknowledged(name, applied)
-        leases = leases.advanced(live, version) if leases is not topic.leases else leases
-        channels = news.channels.get(topic.name, channels)
-    if leases is topic.leases and channels == topic.channels:
-        return topic
-    return replace(topic, leases=leases, channels=channels)

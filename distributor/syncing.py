@@ -11,8 +11,9 @@ import re
 import trio
 
 from distributor import desired
-from distributor.registry import News, Registry
+from distributor.registry import Registry
 from distributor.state import Broker, Topic
+from distributor.transitions import News
 from srtm.control import Move, Stranger, SyncAnswer, SyncRequest, TopicReport
 from srtm.errors import BadInput
 

@@ -4,8 +4,9 @@
 
 import pytest
 import trio
+import trio.testing
 
-from distributor import lookups, views
+from distributor import lookups, placing, views
 from distributor.leases import MICRO
 from srtm.control import Stranger, TopicReport
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
@@ -188,6 +189,36 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
     await distributor.brokers("b")
     await trio.sleep(2)
     assert [node["hostname"] for node in lookups.nodes(distributor.registry, distributor.syncing)] == ["b"]
+
+
+async def test_a_broker_that_comes_back_while_it_is_being_buried_keeps_its_tokens(distributor, monkeypatch):
+    """The new incarnation syncs between the plan for its publishers and the commit of that plan."""
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec())
+    await settle(a, b, c)
+    await distributor.registry.declare_dead("a", "1")
+    a.restart()
+    place_rest = placing.place_rest
+    planned = trio.Event()
+
+    async def slow(work, *arguments, **_):
+        result = work(*arguments)
+        if getattr(work, "func", None) is place_rest:
+            planned.set()
+            await trio.testing.wait_all_tasks_blocked()
+        return result
+
+    async def come_back():
+        await planned.wait()
+        await a.sync()
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(come_back)
+        nursery.start_soon(distributor.registry._bury, "a")
+    await settle(a, b, c)
+    assert a.share() == (550.0, 15.0)
+    assert total(a, b, c) == (1100.0, 30.0)
 
 
 async def test_proof_of_death_of_another_incarnation_is_refused(distributor):
@@ -384,7 +415,7 @@ async def test_everything_survives_a_restart(tmp_path):
     a, b = await first.brokers("a", "b")
     await first.submit(spec())
     await settle(a, b)
-    await first.registry.remove((await first.registry.submit(spec("old", count=1), 30)).name, purge=False)
+    await first.registry.remove((await first.registry.submit(spec("old", count=1))).name, purge=False)
     await settle(a, b)
     before = first.registry
     await first.aclose()

@@ -107,8 +107,7 @@ class Distributor:
         return made
 
     async def submit(self, topic: TopicSpec) -> None:
-        assert topic.burst != "auto"
-        await self.registry.submit(topic, topic.burst)
+        await self.registry.submit(topic)
 
     async def aclose(self) -> None:
         await self.store.aclose()

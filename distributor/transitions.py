@@ -1,0 +1,62 @@
+"""What a topic becomes when a broker is heard, and questions about topics that decide what is to be done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from distributor.leases import NOTHING
+from distributor.state import Broker, Topic
+from srtm.topic import TopicSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """What a broker says with one sync, as far as it matters to the book."""
+
+    broker: Broker
+    have_version: int
+    applied: Mapping[str, int]  # {topic: version of the share in force}
+    channels: Mapping[str, tuple[str, ...]]  # {topic: its channels anywhere, as known now}
+
+
+def has_part(topic: Topic, broker: str) -> bool:
+    """Whether ``broker`` has publishers of ``topic``, or a share that is not nothing, or shall have one."""
+    held = topic.leases.holdings.get(broker)
+    return (
+        (held is not None and held.bound != NOTHING)
+        or broker in topic.leases.target
+        or (broker in topic.placement.brokers and not topic.removed)
+    )
+
+
+def same_demand(old: Topic, spec: TopicSpec, burst: float) -> bool:
+    """Whether ``old``'s placement is right for ``spec`` too: only the envelope, the promise or the like are
+    different."""
+    return (
+        old.spec.publishers == spec.publishers
+        and old.spec.placement == spec.placement
+        and old.placement.state == "placed"
+        and len(old.placement.brokers) <= burst
+    )
+
+
+def heard(topic: Topic, news: News, version: int, live: Collection[str], *, reborn: bool) -> Topic:
+    """``topic`` after ``news`` from a broker; the same object if that changes nothing."""
+    name = news.broker.name
+    applied = news.applied.get(topic.name, 0)
+    leases, channels = topic.leases, topic.channels
+    if topic.removed:
+        if reborn or news.have_version >= topic.version:
+            leases = leases.freed(name)  # it has dropped the bucket
+    else:
+        ahead = applied > topic.holding(name).version
+        if ahead or (reborn and name in leases.holdings):
+            leases = leases.reissued(name, version)
+        else:
+            leases = leases.acknowledged(name, applied)
+        leases = leases.advanced(live, version) if leases is not topic.leases else leases
+        channels = news.channels.get(topic.name, channels)
+    if leases is topic.leases and channels == topic.channels:
+        return topic
+    return replace(topic, leases=leases, channels=channels)
