@@ -26,9 +26,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from bench.demo_view import BrokerPart, Side, draw, shortcomings, show
-from bench.document import refuse_unwritable
+from bench.demo_view import BrokerPart, Side, draw, plain, shortcomings, show
+from bench.document import README, refuse_unwritable, write_block
 from bench.plot import Promise
+from bench.provenance import provenance
 from bench.results import Results, write_results
 from bench.run import RunProgress, RunResult, run_plan
 from bench.sensors import TOPIC_TOML, publisher_id, read_detectors
@@ -57,6 +58,7 @@ class DemoOptions:
     seed: int = 20
     png: Path = Path("demo.png")
     json_file: str | None = None
+    document: Path | None = None  # to write the tables into
 
 
 def plan_of(assignments: Json, addresses: dict[str, str], options: DemoOptions, promise: Promise, topic: str) -> Plan:
@@ -175,6 +177,8 @@ async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
     await trio.to_thread.run_sync(draw, options.png, sides, promise)
     show(console, sides, promise)
     console.print(f"picture: {options.png}")
+    if options.document is not None:
+        write_block(options.document, "demo", f"{plain(sides, promise)}\n\n{provenance(started)}")
     if options.json_file is not None:
         write_results(options.json_file, _results(options, document, sides, promise, missing, started))
     return missing
@@ -287,10 +291,11 @@ def demo(
         int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")
     ] = DemoOptions.seed,
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
+    document: Annotated[bool, typer.Option("--document", help="Write the tables into README.md.")] = False,
     json_file: JsonOption = None,
 ) -> int:
     """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""
-    return run_demo(DemoOptions(seconds, seed, png, json_file))
+    return run_demo(DemoOptions(seconds, seed, png, json_file, README if document else None))
 
 
 def run_demo(options: DemoOptions) -> int:

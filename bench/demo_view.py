@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from bench.plot import COLOURS, Curve, Places, Promise, curve_of_histogram, draw
 from bench.sensors import read_detectors
 
 COLOUR = {"lb": COLOURS[1], "srtm": COLOURS[0]}
+DOCUMENT_COLUMNS = 80
 MEANING = {"lb": "spread evenly over all", "srtm": "placed by SRTM"}
 
 
@@ -93,6 +95,14 @@ def shortcomings(lb: Side, srtm: Side) -> list[str]:
 def show(console: Console, sides: Sequence[Side], promise: Promise) -> None:
     console.print(_placement_table(sides))
     console.print(_outcome_table(sides, promise))
+
+
+def plain(sides: Sequence[Side], promise: Promise) -> str:
+    """The tables as text for a document."""
+    console = Console(file=io.StringIO(), width=DOCUMENT_COLUMNS, record=True)
+    show(console, sides, promise)
+    lines = [line.rstrip() for line in console.export_text().splitlines()]
+    return "```text\n" + "\n".join(lines) + "\n```"
 
 
 def draw(path: Path, sides: Sequence[Side], promise: Promise) -> None:

@@ -1,6 +1,6 @@
 """Figures in documents: written by the command that measured them, between markers, never by hand.
 
-A block is ``<!-- NAME: COMMAND -->`` ... ``<!-- /NAME -->``, each on a line of its own; what is between them belongs to
+A block is ``<!-- NAME:begin -->`` ... ``<!-- NAME:end -->``, each on a line of its own; what is between them belongs to
 the command.
 """
 
@@ -12,12 +12,14 @@ from pathlib import Path
 
 from srtm.errors import BadInput
 
-PERFORMANCE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+ROOT = Path(__file__).resolve().parent.parent
+PERFORMANCE = ROOT / "docs" / "performance.md"
+README = ROOT / "README.md"
 
 
 def with_block(document: str, name: str, text: str) -> str:
     """``document`` with the block ``name`` holding ``text``. Raises BadInput if it has no such block, or two."""
-    block = re.compile(rf"(^<!-- {re.escape(name)}: [^\n]* -->\n)(.*?)(^<!-- /{re.escape(name)} -->$)", re.S | re.M)
+    block = re.compile(rf"(^<!-- {re.escape(name)}:begin -->\n)(.*?)(^<!-- {re.escape(name)}:end -->$)", re.S | re.M)
     written, found = block.subn(lambda match: f"{match[1]}\n{text.strip()}\n\n{match[3]}", document)
     if found != 1:
         raise BadInput("document", name, f"must have exactly one block of that name, has {found}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,10 +11,10 @@ import msgspec
 import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
-from rich.console import Console
 
 from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, penalty_of, plan_of, run_demo, side_of, together
-from bench.demo_view import BrokerPart, Side, draw, shortcomings, show
+from bench.demo_view import BrokerPart, Side, draw, plain, shortcomings
+from bench.document import README, with_block
 from bench.plot import Promise
 from bench.run import RunResult
 from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, correlation_groups, read_detectors
@@ -206,10 +205,9 @@ def test_the_promise_is_kept_or_broken_by_the_worst_broker() -> None:
 
 
 def test_tables_show_both_sides_and_fit_eighty_columns() -> None:
-    console = Console(file=io.StringIO(), width=80, record=True)
     broken = side(placement="lb", parts=[replace(part, p99_ms=9.0) for part in measured("lb").parts])
-    show(console, [broken, measured("srtm")], PROMISE)
-    text = console.export_text()
+    text = plain([broken, measured("srtm")], PROMISE)
+    assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
     assert "broken" in text
     assert "kept" in text
@@ -219,6 +217,11 @@ def test_tables_show_both_sides_and_fit_eighty_columns() -> None:
 def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"png: .*: must be a file in a folder that is there"):
         run_demo(DemoOptions(png=tmp_path / "none" / "x.png"))
+
+
+def test_the_readme_has_a_block_for_the_demo() -> None:
+    readme = README.read_text()
+    assert with_block(readme, "demo", "figures") != readme
 
 
 def test_rows_for_json_are_flat() -> None:

@@ -177,7 +177,7 @@ def test_a_measurement_that_is_not_known_is_refused_with_those_that_are() -> Non
     assert chosen(["ping", "ping"]) == ["ping"]
 
 
-DOCUMENT = "before\n<!-- a: srtm bench a -->\nold\n<!-- /a -->\nbetween\n<!-- b: srtm bench b -->\n<!-- /b -->\nafter\n"
+DOCUMENT = "before\n<!-- a:begin -->\nold\n<!-- a:end -->\nbetween\n<!-- b:begin -->\n<!-- b:end -->\nafter\n"
 
 
 def test_a_block_is_replaced_and_nothing_else() -> None:
