@@ -200,3 +200,8 @@ def test_a_million_publishers_in_40000_groups_on_1000_brokers_are_placed_within_
     made = plan(topic, offered, "srtm")
     assert time.perf_counter() - start < 5
     assert made.state == "placed"
+
+
+def test_publishers_that_join_a_balanced_topic_are_spread_over_all_brokers():
+    held = ["b0"] * 10 + ["b1"] * 10 + [None] * 10
+    assert heads(place_more(demand([1.0] * 30), brokers(100, 100, 100), held, "lb")) == {"b0": 10, "b1": 10, "b2": 10}
