@@ -12,7 +12,6 @@ The default seed is a typical run: p99 access delays near the medians of both, w
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,27 +19,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import numpy as np
 import trio
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from bench.demo_view import BrokerPart, Side, draw, plain, shortcomings, show
+from bench.demo_side import Side, shortcomings, side_of, without_warmup
+from bench.demo_view import draw, plain, show
 from bench.document import README, refuse_unwritable, write_block
 from bench.plot import Promise
 from bench.provenance import provenance
 from bench.results import Results, write_results
 from bench.run import RunProgress, RunResult, run_plan
-from bench.sensors import TOPIC_TOML, publisher_id, read_detectors
-from bench.trace import Trace, fetch_trace, percentile_ms
+from bench.sensors import TOPIC_TOML
+from bench.trace import fetch_trace
 from bench.workload import Plan, Publishers, Subscriber
 from srtm.commands.output import JsonOption
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import Unavailable
-from srtm.replay import Penalty, penalty
-from srtm.splitting import to_micro
 from srtm.supervisor import Cluster, cluster
 from srtm.topic_file import read_topic_file
 
@@ -87,80 +84,6 @@ def plan_of(assignments: Json, addresses: dict[str, str], options: DemoOptions, 
     )
 
 
-def together(assignments: Json) -> Counter[str]:
-    """{broker: members of the largest part of one correlation group there}: what arrives at one instant."""
-    parts = Counter(zip(assignments["brokers"], assignments["groups"], strict=True))
-    largest: Counter[str] = Counter()
-    for (broker, _), members in parts.items():
-        largest[broker] = max(largest[broker], members)
-    return largest
-
-
-def side_of(
-    placement: str, view: Json, assignments: Json, result: RunResult, traces: dict[str, Trace], brokers: Sequence[str]
-) -> Side:
-    """What one placement came to. ``brokers``: all of the cluster, in the order of the plan's targets."""
-    begun_ns = min(int(trace.arrival_ns.min()) for trace in traces.values()) + round(WARMUP_S * 1e9)
-    measured = {broker: trace.since(begun_ns) for broker, trace in traces.items()}
-    places = {place["broker"]: place for place in view["brokers"]}
-    heads: Counter[str] = Counter(assignments["brokers"])
-    groups = together(assignments)
-    parts = [
-        BrokerPart(
-            broker=broker,
-            publishers=heads[broker],
-            together=groups[broker],
-            rate=places[broker]["rate"],
-            burst=places[broker]["burst"],
-            access_p99_ms=percentile_ms(measured[broker].access_ns, 99),
-            p99_ms=target.p99_ms,
-        )
-        if broker in measured
-        else BrokerPart(broker)
-        for broker, target in zip(brokers, result.targets, strict=True)
-    ]
-    cost = penalty_of(view, measured)
-    return Side(
-        placement=placement,
-        parts=parts,
-        places=places_of_detectors(assignments),
-        sent=result.sent,
-        received=result.received,
-        lost=result.lost,
-        duplicates=result.duplicates,
-        p50_ms=result.p50_ms,
-        p95_ms=result.p95_ms,
-        p99_ms=result.p99_ms,
-        p999_ms=result.p999_ms,
-        lateness_p99_ms=result.lateness_p99_ms,
-        access_p99_ms=percentile_ms(np.concatenate([trace.access_ns for trace in measured.values()]), 99),
-        one_bucket_p99_ms=cost.one.p99_ns / 1e6,
-        penalty_ms=cost.mean_ns / 1e6,
-        histogram=result.histograms.latency,
-        reasons=result.reasons,
-    )
-
-
-def penalty_of(view: Json, traces: dict[str, Trace]) -> Penalty:
-    """The DRL penalty of the recorded arrivals: under the shares that the brokers had, less under one (r, b)."""
-    shares = {place["broker"]: (place["rate"], place["burst"]) for place in view["brokers"]}
-    return penalty(
-        [trace.arrival_ns for trace in traces.values()],
-        [_micro(*shares[broker]) for broker in traces],
-        *_micro(view["rate"], view["burst"]),
-    )
-
-
-def places_of_detectors(assignments: Json) -> list[str]:
-    """Broker of each detector, in the order of the detectors' file."""
-    broker = dict(zip(assignments["ids"], assignments["brokers"], strict=True))
-    return [broker[publisher_id(detector)] for detector in read_detectors()]
-
-
-def _micro(rate: float, burst: float) -> tuple[int, int]:
-    return to_micro(rate, "rate"), to_micro(burst, "burst")
-
-
 async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
     """Both placements, shown. Returns ``shortcomings``. Raises Unavailable, PeerError, BadInput."""
     started, sides = time.time(), []
@@ -202,6 +125,7 @@ class _PlacementRun:
         async with DistributorClient(self.cluster.distributor, timeout_s=60.0) as client:
             view = await self._place(client)
             assignments = await client.publishers(self.topic)
+            started_ns = time.monotonic_ns()
             result = await self._send(assignments)
             used = {place["broker"] for place in view["brokers"]}
             traces = {
@@ -210,7 +134,8 @@ class _PlacementRun:
                 if place.name in used
             }
             await client.remove_topic(self.topic, purge=True)
-        return side_of(self.document["placement"], view, assignments, result, traces, list(self._addresses()))
+        measured = without_warmup(traces, started_ns, WARMUP_S)
+        return side_of(self.document["placement"], view, assignments, result, measured, list(self._addresses()))
 
     async def _place(self, client: DistributorClient) -> Json:
         """Submit; return the topic's view once every broker has its share in force. Raises Unavailable."""

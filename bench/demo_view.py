@@ -4,92 +4,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.demo_side import BrokerPart, Side
 from bench.plot import COLOURS, Curve, Places, Promise, curve_of_histogram, draw_latencies, draw_places, figure
 from bench.sensors import read_detectors
 
 COLOUR = {"lb": COLOURS[1], "srtm": COLOURS[0]}
 DOCUMENT_COLUMNS = 80
 MEANING = {"lb": "spread evenly over all", "srtm": "placed by SRTM"}
-
-
-@dataclass(frozen=True)
-class BrokerPart:
-    """One broker's part of the topic: its publishers, its sub-bucket, and what its messages waited for."""
-
-    broker: str
-    publishers: int = 0
-    together: int = 0  # members of the largest part of one correlation group: they fire at one instant
-    rate: float = 0.0  # r_l, msg/s
-    burst: float = 0.0  # b_l, messages
-    access_p99_ms: float = 0.0
-    p99_ms: float = 0.0  # end to end
-
-
-@dataclass(frozen=True)
-class Side:
-    """One placement, measured. Latencies are end to end unless they say access."""
-
-    placement: str
-    parts: list[BrokerPart]  # every broker of the cluster, also one that has nothing
-    places: list[str]  # broker of each detector, in the order of the file
-    sent: int
-    received: int
-    lost: int
-    duplicates: int
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
-    p999_ms: float
-    lateness_p99_ms: float
-    access_p99_ms: float  # of all messages together; the verdict is by the worst broker
-    one_bucket_p99_ms: float  # access delay had the same arrivals met one (r, b)
-    penalty_ms: float  # DRL penalty, mean a message
-    histogram: str
-    reasons: list[str]  # why the run does not count
-
-    @property
-    def brokers(self) -> int:
-        return sum(part.publishers > 0 for part in self.parts)
-
-    @property
-    def access_worst_p99_ms(self) -> float:
-        return max(part.access_p99_ms for part in self.parts)
-
-    @property
-    def worst_p99_ms(self) -> float:
-        """The promise is judged by broker, and the worst decides (design, section 5)."""
-        return max(part.p99_ms for part in self.parts)
-
-    def kept(self, promise: Promise) -> bool:
-        return self.worst_p99_ms <= promise.latency_ms
-
-    def row(self, promise: Promise) -> dict[str, object]:
-        """A flat object of ``runs`` (design, section 11)."""
-        plain = {key: value for key, value in asdict(self).items() if key not in ("parts", "places", "reasons")}
-        judged = {"access_worst_p99_ms": self.access_worst_p99_ms, "worst_p99_ms": self.worst_p99_ms}
-        state = {"kept": self.kept(promise), "valid": not self.reasons, "reasons": self.reasons}
-        return {"name": self.placement, "brokers": self.brokers, **plain, **judged, **state}
-
-    def part_rows(self) -> list[dict[str, object]]:
-        return [{"name": self.placement, **asdict(part)} for part in self.parts]
-
-
-def shortcomings(lb: Side, srtm: Side) -> list[str]:
-    """Why the demo failed; empty: every message arrived, the runs count, and SRTM waits less than lb."""
-    found = [f"{side.placement}: {reason}" for side in (lb, srtm) for reason in side.reasons]
-    found += [f"{side.placement}: {side.lost} messages were lost" for side in (lb, srtm) if side.lost]
-    if srtm.access_worst_p99_ms >= lb.access_worst_p99_ms:
-        found.append(
-            f"SRTM's p99 access delay is not below that of lb: {srtm.access_worst_p99_ms:.2f} ms, "
-            f"{lb.access_worst_p99_ms:.2f} ms (try another --seed: a short run is a small sample)"
-        )
-    return found
 
 
 def show(console: Console, sides: Sequence[Side], promise: Promise) -> None:

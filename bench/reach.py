@@ -1,6 +1,6 @@
 """``srtm bench reach``: the figures that this project must reach, measured, each with its verdict.
 
-A full run writes each measurement's figures into docs/performance.md; a quick one (a smoke test) writes nothing there.
+Asked to, a full run writes its figures into docs/performance.md; a quick one is a smoke test and writes nothing there.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ async def reach(options: ReachOptions, console: Console) -> list[Verdict]:
 
 
 def show(console: Console, verdict: Verdict) -> None:
-    drawn = Table(title=verdict.claim, title_justify="left", header_style="bold")
+    console.print(verdict.claim)
+    drawn = Table(header_style="bold")
     for column in ("", "measured", "must be", ""):
         drawn.add_column(column, overflow="fold")
     for check in verdict.checks:
