@@ -81,6 +81,9 @@ class LeaseHolder:
             for topic in answer.topics:
                 if self._is_news(topic):
                     self._apply_topic(topic)
+            for name in answer.purged:
+                if name not in named:
+                    self._engine.delete_topic(name)
         self.version = answer.version
 
     def renew(self, topic: str) -> None:

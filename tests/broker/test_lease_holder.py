@@ -99,6 +99,19 @@ def test_a_change_of_what_happens_on_excess_goes_through_under_the_same_share_ve
     assert engine.topics["t"].bucket["reject"] is True
 
 
+def test_a_purged_topic_is_deleted_with_its_queues_and_one_only_removed_is_not(holder, engine):
+    holder.apply(answer(1, desired("kept"), desired("purged")))
+    holder.apply(SyncAnswer(version=2, purged=["purged"]))
+    assert set(engine.topics) == {"kept"}
+    assert holder.applied == {}
+
+
+def test_a_purge_does_not_hit_a_topic_that_came_again_under_the_name(holder, engine):
+    holder.apply(answer(1, desired("t")))
+    holder.apply(SyncAnswer(version=2, topics=[desired("t", version=2)], purged=["t"]))
+    assert set(engine.topics) == {"t"}
+
+
 def test_a_topic_no_longer_named_loses_its_limit_and_its_acknowledgement(holder, engine):
     holder.apply(answer(1, desired("a"), desired("b")))
     holder.apply(answer(2, desired("b")))
