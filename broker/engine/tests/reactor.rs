@@ -1,0 +1,289 @@
+//! The whole engine on real loopback sockets. Every wait is bounded.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use srtm_engine::config::Config;
+use srtm_engine::event::Event;
+use srtm_engine::io::handle::Handle;
+use srtm_engine::topic::Limit;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn start() -> (Handle, u16) {
+    start_at("127.0.0.1:0").expect("a free port")
+}
+
+fn start_at(address: &str) -> std::io::Result<(Handle, u16)> {
+    let handle = Handle::new(Config { tcp_address: address.into(), ..Config::default() })?;
+    let port = handle.start()?;
+    Ok((handle, port))
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    fn connect(port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the engine listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("an option");
+        let mut client = Self(stream);
+        client.send(b"  V2");
+        client
+    }
+
+    fn subscribe(port: u16, topic: &str, channel: &str, ready: u32) -> Self {
+        let mut client = Self::connect(port);
+        client.send(format!("SUB {topic} {channel}\nRDY {ready}\n").as_bytes());
+        assert_eq!(client.frame(), (0, b"OK".to_vec()));
+        client
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("the engine reads");
+    }
+
+    fn publish(&mut self, topic: &str, body: &[u8]) {
+        self.send(&[format!("PUB {topic}\n").as_bytes(), &(body.len() as u32).to_be_bytes(), body].concat());
+        assert_eq!(self.frame(), (0, b"OK".to_vec()));
+    }
+
+    fn frame(&mut self) -> (u32, Vec<u8>) {
+        let mut head = [0; 8];
+        self.0.read_exact(&mut head).expect("a frame");
+        let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let mut data = vec![0; word(0) as usize - 4];
+        self.0.read_exact(&mut data).expect("the rest of the frame");
+        (word(4), data)
+    }
+
+    /// Body of the next message, which is finished.
+    fn message(&mut self) -> Vec<u8> {
+        let (kind, data) = self.frame();
+        assert_eq!(kind, 2);
+        self.send(&[b"FIN ", &data[10..26], b"\n"].concat());
+        data[26..].to_vec()
+    }
+
+    /// Everything up to the end of the stream; a reset is an end too.
+    fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        let _ = self.0.read_to_end(&mut rest);
+        rest
+    }
+}
+
+fn connections(handle: &Handle) -> usize {
+    handle.call(|engine, _| engine.conns.len()).expect("running")
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_published_is_delivered_with_the_kernels_stamp() {
+    let (handle, port) = start();
+    let mut consumer = Client::subscribe(port, "t", "c", 10);
+    let mut publisher = Client::connect(port);
+    for i in 0..100u8 {
+        publisher.publish("t", &[i; 10]);
+        assert_eq!(consumer.message(), [i; 10]);
+    }
+    let fallbacks = handle.call(|engine, _| engine.timestamp_fallbacks).expect("running");
+    assert_eq!(fallbacks, 0);
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn two_hundred_connections_are_served_at_once() {
+    let (handle, port) = start();
+    let mut consumer = Client::subscribe(port, "t", "c", 2_500);
+    let mut publishers: Vec<Client> = (0..200).map(|_| Client::connect(port)).collect();
+    for publisher in &mut publishers {
+        publisher.send(b"PUB t\n\0\0\0\x01x");
+    }
+    for publisher in &mut publishers {
+        assert_eq!(publisher.frame(), (0, b"OK".to_vec()));
+    }
+    for _ in 0..200 {
+        assert_eq!(consumer.message(), b"x");
+    }
+    assert_eq!(connections(&handle), 201);
+    drop(publishers);
+    wait_until("the engine sees them go", || connections(&handle) == 1);
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn what_waits_for_a_token_comes_at_its_instant_without_other_traffic() {
+    let (handle, port) = start();
+    let limit = Limit {
+        rate_micro: 50_000_000,
+        burst_micro: 1_000_000,
+        reject: false,
+        max_backlog: 10,
+        max_backlog_bytes: 1_000,
+        version: 1,
+        full: true,
+    };
+    assert!(handle.call(move |engine, now| engine.set_bucket("t", limit, now)).expect("running"));
+    let mut consumer = Client::subscribe(port, "t", "c", 10);
+    let mut publisher = Client::connect(port);
+    let begin = Instant::now();
+    publisher.publish("t", b"now");
+    publisher.publish("t", b"waits");
+    assert_eq!((consumer.message(), consumer.message()), (b"now".to_vec(), b"waits".to_vec()));
+    assert!(begin.elapsed() >= Duration::from_millis(19), "{:?}", begin.elapsed());
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn stop_closes_everything_and_may_be_called_again() {
+    let (handle, port) = start();
+    let mut client = Client::subscribe(port, "t", "c", 1);
+    assert!(handle.stop(PATIENCE));
+    assert!(handle.stop(PATIENCE));
+    assert_eq!(client.rest(), b"");
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    assert!(handle.call(|_, _| ()).is_err());
+    assert!(handle.start().is_err(), "an engine starts once");
+    let (again, _) = start_at(&format!("127.0.0.1:{port}")).expect("the port is free again");
+    assert!(again.stop(PATIENCE));
+}
+
+#[test]
+fn stop_from_several_threads_while_others_call_neither_hangs_nor_panics() {
+    let (handle, _) = start();
+    let handle = Arc::new(handle);
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let handle = Arc::clone(&handle);
+            std::thread::spawn(move || while handle.call(|engine, _| engine.conns.len()).is_ok() {})
+        })
+        .collect();
+    let stoppers: Vec<_> = (0..2)
+        .map(|_| {
+            let handle = Arc::clone(&handle);
+            std::thread::spawn(move || handle.stop(PATIENCE))
+        })
+        .collect();
+    assert!(stoppers.into_iter().all(|stopper| stopper.join().expect("no panic")));
+    for caller in callers {
+        caller.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_an_error_and_leaves_nothing_running() {
+    let (handle, port) = start();
+    let error = start_at(&format!("127.0.0.1:{port}")).err().expect("refused");
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    assert!(start_at("no such address").is_err());
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn an_engine_that_never_started_says_so() {
+    let handle = Handle::new(Config::default()).expect("descriptors");
+    assert!(handle.call(|_, _| ()).is_err());
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn a_panic_on_the_engines_thread_is_told_and_nobody_hangs() {
+    let (handle, port) = start();
+    let mut client = Client::connect(port);
+    assert!(handle.call(|_, _| panic!("on purpose")).is_err());
+    assert!(handle.call(|_, _| ()).is_err());
+    assert_eq!(client.rest(), b"");
+    wait_until("the event", || {
+        handle.drain_events().iter().any(|event| matches!(event, Event::Failed { reason } if reason.contains("on purpose")))
+    });
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn a_client_that_never_reads_blocks_nobody_else() {
+    let (handle, port) = start();
+    let slow = Client::subscribe(port, "t", "slow", 2_500);
+    let mut quick = Client::subscribe(port, "t", "quick", 2_500);
+    let mut publisher = Client::connect(port);
+    let body = vec![7; 100_000];
+    for _ in 0..100 {
+        publisher.publish("t", &body);
+        assert_eq!(quick.message(), body);
+    }
+    drop(slow);
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn a_slow_reader_gets_everything_once_it_reads() {
+    let (handle, port) = start();
+    let mut slow = Client::subscribe(port, "t", "c", 2_500);
+    let mut publisher = Client::connect(port);
+    let body = vec![7; 100_000];
+    for _ in 0..150 {
+        publisher.publish("t", &body);
+    }
+    for _ in 0..150 {
+        assert_eq!(slow.message(), body);
+    }
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn hostile_bytes_cost_their_sender_its_connection_and_nobody_else_anything() {
+    let (handle, port) = start();
+    let mut bystander = Client::subscribe(port, "t", "c", 10);
+    let attacks: [&[u8]; 6] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"PUB t\n\xff\xff\xff\xff",
+        b"MPUB t\n\x7f\xff\xff\xff",
+        &[0; 40_000],
+        b"IDENTIFY\n\0\0\0\x02[[",
+        b"\n",
+    ];
+    for attack in attacks {
+        let mut attacker = Client::connect(port);
+        // The engine may have gone away in the middle of it: that is the point.
+        let _ = attacker.0.write_all(attack);
+        let _ = attacker.0.shutdown(Shutdown::Write);
+        let answer = attacker.rest();
+        assert!(answer.is_empty() || answer[8..].starts_with(b"E_"), "{answer:?}");
+    }
+    Client::connect(port).publish("t", b"still here");
+    assert_eq!(bystander.message(), b"still here");
+    wait_until("the attackers are gone", || connections(&handle) <= 2);
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn a_half_closed_client_gets_its_answers_and_then_the_end() {
+    let (handle, port) = start();
+    let mut client = Client::connect(port);
+    client.send(b"PUB t\n\0\0\0\x01x");
+    client.0.shutdown(Shutdown::Write).expect("half closed");
+    assert_eq!(client.rest(), b"\0\0\0\x06\0\0\0\0OK");
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn a_client_that_goes_on_sending_after_a_fatal_error_does_not_keep_the_engine_busy() {
+    let (handle, port) = start();
+    let mut client = Client::connect(port);
+    client.send(b"NONSENSE\n");
+    assert_eq!(client.frame().0, 1);
+    let noise = [b'x'; 1_000];
+    wait_until("the connection is cut", || client.0.write_all(&noise).is_err());
+    assert_eq!(connections(&handle), 0);
+    assert!(handle.stop(PATIENCE));
+}
