@@ -27,9 +27,9 @@ from srtm.nursery import background_nursery
 from srtm.wire import Receipt
 
 _ASK_TIMEOUT_S = 2.0  # a distributor that is away must not keep a publisher from the broker that it knows
-_REFUSALS = frozenset(
-    {"E_RATE_LIMITED", "E_PUB_FAILED", "E_MPUB_FAILED", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_UNAUTHORIZED"}
-)
+# The broker cannot take anything just now: it is starting, or its memory is full.
+_UNABLE = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED"})
+_REFUSALS = _UNABLE | {"E_RATE_LIMITED", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_UNAUTHORIZED"}
 
 
 @dataclass(eq=False, slots=True)
@@ -52,8 +52,9 @@ class Publisher:
     NSQ brokers (HOST:PORT), tried in turn, instead of asking a distributor.
 
     Entering raises NotFound (no such topic), BadInput, or Unavailable if there is no broker within
-    ``connect_timeout_s``. Later trouble with brokers and distributors is waited out, with a growing pause between
-    tries.
+    ``patience_s``. Later trouble with brokers and distributors is waited out, with a growing pause between
+    tries; but a broker that answers for longer than ``patience_s`` that it can take nothing (E_PUB_FAILED: it is
+    starting, its memory is full) is told to the callers.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Publisher:
         brokers: Sequence[str] = (),
         token: str | None = None,
         max_outstanding: int = 1000,
-        connect_timeout_s: float = 10.0,
+        patience_s: float = 10.0,
         connect: Connect = dial,
     ) -> None:
         self.topic = wire.checked_name("topic", topic)
@@ -78,7 +79,7 @@ class Publisher:
         elif not brokers:
             self._client = DistributorClient(distributor, token=token, timeout_s=_ASK_TIMEOUT_S)
         self._connect = connect
-        self._connect_timeout_s = connect_timeout_s
+        self._patience_s = patience_s
         self._slots = trio.Semaphore(max_outstanding)
         self._waiting: deque[_Pending] = deque()
         self._outstanding: deque[_Pending] = deque()
@@ -89,6 +90,7 @@ class Publisher:
         self._backoff = Backoff(first_s=0.05, longest_s=2.0)
         self._exits = AsyncExitStack()
         self._closed = False
+        self._unable_since: float | None = None  # when brokers began to answer with ``_UNABLE``, and nothing else since
 
     @property
     def address(self) -> str | None:
@@ -195,6 +197,7 @@ class Publisher:
                 self._oldest().settle(wire.parse_receipt(data))
                 self._outstanding.popleft()
                 self._backoff.reset()
+                self._unable_since = None
             case wire.Error():
                 self._handle_error(event)
             case wire.Move(address, version):
@@ -205,11 +208,22 @@ class Publisher:
 
     def _handle_error(self, error: wire.Error) -> None:
         """It answers the oldest publish. What followed that one is sent again where the error ended the connection."""
-        if self._outstanding or not error.fatal:
+        if error.code in _UNABLE:
+            self._wait_out(_as_exception(error))
+        elif self._outstanding or not error.fatal:
             self._oldest().settle(None, _as_exception(error))
             self._outstanding.popleft()
         if error.fatal:
             raise LinkLost(f"the broker ended the connection: {error.code} {error.text}")
+
+    def _wait_out(self, refusal: SrtmError) -> None:
+        """What is outstanding is sent again, until this has lasted for ``patience_s``; then its callers are told."""
+        if self._unable_since is None:
+            self._unable_since = trio.current_time()
+        if trio.current_time() - self._unable_since >= self._patience_s:
+            for pending in self._outstanding:
+                pending.settle(None, refusal)
+            self._outstanding.clear()
 
     def _oldest(self) -> _Pending:
         if not self._outstanding:
@@ -232,14 +246,14 @@ class Publisher:
 
     async def _first_link(self) -> Link:
         trouble: SrtmError | None = None
-        with trio.move_on_after(self._connect_timeout_s):
+        with trio.move_on_after(self._patience_s):
             while True:
                 try:
                     return await self._open(await self._where())
                 except (Unavailable, PeerError) as error:
                     trouble = error
                 await trio.sleep(self._backoff.next_s())
-        raise Unavailable(f"no broker for topic {self.topic!r} within {self._connect_timeout_s:g} s: {trouble}")
+        raise Unavailable(f"no broker for topic {self.topic!r} within {self._patience_s:g} s: {trouble}")
 
     async def _next_link(self) -> Link:
         self._move = None

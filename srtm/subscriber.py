@@ -67,7 +67,7 @@ class Subscriber:
     Sources, one of them: ``brokers`` (HOST:PORT), ``lookupds`` (HTTP URLs of nsqlookupds), ``distributor`` (default:
     the environment's). ``max_in_flight`` is shared out evenly; each broker gets at least 1. ``auto_finish``: a message
     is finished as it is handed to the caller. Entering raises BadInput, or Unavailable if no source (no broker, where
-    they are named) answers within ``connect_timeout_s``.
+    they are named) answers within ``patience_s``.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Subscriber:
         max_in_flight: int = 200,
         auto_finish: bool = False,
         client_id: str = "srtm-subscriber",
-        connect_timeout_s: float = 10.0,
+        patience_s: float = 10.0,
         connect: Connect = dial,
     ) -> None:
         if max_in_flight < 1:
@@ -99,7 +99,7 @@ class Subscriber:
         self._max_in_flight = max_in_flight
         self._auto_finish = auto_finish
         self._client_id = client_id
-        self._connect_timeout_s = connect_timeout_s
+        self._patience_s = patience_s
         self._connect = connect
         # Not bounded here: RDY bounds it, and a reader that waited for the caller would leave heartbeats unanswered.
         self._arrived, self._deliveries = trio.open_memory_channel[Delivery](math.inf)
@@ -122,11 +122,11 @@ class Subscriber:
             if self._client is not None and not self._shared_client:
                 await entering.enter_async_context(self._client)
             self._nursery = await entering.enter_async_context(background_nursery())
-            with trio.move_on_after(self._connect_timeout_s) as patience:
+            with trio.move_on_after(self._patience_s) as patience:
                 await self._nursery.start(self._discover)
             if patience.cancelled_caught:
                 raise Unavailable(
-                    f"nobody to subscribe to for {self.topic!r} within {self._connect_timeout_s:g} s: {self._trouble}"
+                    f"nobody to subscribe to for {self.topic!r} within {self._patience_s:g} s: {self._trouble}"
                 )
             self._exits = entering.pop_all()
         return self

@@ -184,6 +184,42 @@ async def test_a_fatal_refusal_fails_one_publish_and_the_rest_go_on_over_a_new_c
         assert refused.retry_after_ms is None
 
 
+async def test_a_broker_that_is_starting_is_waited_out(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two")
+        for _ in range(4):
+            await expect_bodies(session, b"one", b"two")
+            await session.refuse(b"E_PUB_FAILED PUB failed broker b is starting")
+            session = await network.accepted()
+        await expect_bodies(session, b"one", b"two")
+        await session.respond(b"OK")
+        await session.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes.ended == {b"one": Receipt(), b"two": Receipt()}
+
+
+async def test_a_broker_that_cannot_take_anything_for_longer_is_told_to_every_caller(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two")
+        began = trio.current_time()
+        while not outcomes.ended:
+            await session.refuse(b"E_PUB_FAILED PUB failed memory is full")
+            session = await network.accepted()
+        assert 10 <= trio.current_time() - began < 14
+        assert {type(outcome) for outcome in outcomes.ended.values()} == {PublishRefused}
+        assert len(outcomes.ended) == 2
+        await outcomes.start(b"three")
+        await session.refuse(b"E_PUB_FAILED PUB failed memory is full")
+        await network.accepted()
+        assert isinstance(outcomes.ended[b"three"], PublishRefused)  # at once: nothing has changed
+
+
 async def test_a_silent_broker_is_given_up_after_two_and_a_half_heartbeats(
     network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -287,7 +323,7 @@ async def test_without_any_broker_entering_says_so_after_its_patience(
 ) -> None:
     network.refusing.add(HERE)
     with pytest.raises(Unavailable, match=r"no broker for topic 't' within 3 s: 127.0.0.1:1001 cannot be reached"):
-        async with Publisher("t", "p", distributor=distributor.client, connect_timeout_s=3, connect=network.connect):
+        async with Publisher("t", "p", distributor=distributor.client, patience_s=3, connect=network.connect):
             pytest.fail("it was entered")
 
 

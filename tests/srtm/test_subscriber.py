@@ -260,7 +260,7 @@ async def test_no_lookup_at_all_is_said_after_the_patience_given(
     lookup = Lookup()
     lookup.away = True
     with pytest.raises(Unavailable, match=r"nobody to subscribe to for 't' within 3 s: http://d cannot be reached"):
-        async with Subscriber("t", "c", distributor=lookup.client, connect_timeout_s=3, connect=network.connect):
+        async with Subscriber("t", "c", distributor=lookup.client, patience_s=3, connect=network.connect):
             pytest.fail("it was entered")
 
 
@@ -269,7 +269,7 @@ async def test_named_brokers_that_refuse_are_said_after_the_patience_given(
 ) -> None:
     network.refusing.add(ONE)
     with pytest.raises(Unavailable, match=r"within 3 s: 127.0.0.1:1001 cannot be reached: connection refused"):
-        async with Subscriber("t", "c", brokers=[ONE], connect_timeout_s=3, connect=network.connect):
+        async with Subscriber("t", "c", brokers=[ONE], patience_s=3, connect=network.connect):
             pytest.fail("it was entered")
 
 
