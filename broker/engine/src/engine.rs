@@ -689,7 +689,7 @@ impl Engine {
     /// Owners that are gone, or armed for earlier since, leave entries behind: a storm of short connections must not pile up those of a minute.
     fn drop_stale_timers(&mut self) {
         let owners = 2 * self.conns.len() + self.channels.len() + self.topics.len();
-        if self.timers.len() < 1_024 + 2 * owners {
+        if self.timers.entries() < 1_024 + 2 * owners {
             return;
         }
         self.timers.retain(|at, timer| match timer {

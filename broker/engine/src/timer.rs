@@ -42,7 +42,7 @@ impl Timers {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub fn entries(&self) -> usize {
         self.heap.len()
     }
 

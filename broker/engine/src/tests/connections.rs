@@ -2,7 +2,6 @@
 
 use super::pair::*;
 use crate::config::Config;
-use crate::connection::MAX_UNREAD_ANSWERS;
 
 fn heartbeat() -> Frame {
     response("_heartbeat_")
@@ -159,7 +158,6 @@ fn a_client_that_does_not_read_its_answers_is_cut_off_before_it_takes_the_memory
         pair.turn();
     }
     assert!(pair.closed.contains(&key));
-    assert!(MAX_UNREAD_ANSWERS < 20 * 20_000 * 60);
 }
 
 #[test]
@@ -169,7 +167,7 @@ fn a_storm_of_short_connections_leaves_no_timers_behind() {
         let key = pair.connect();
         pair.close(key);
     }
-    assert!(pair.engine.timers.len() < 2_000, "{}", pair.engine.timers.len());
+    assert!(pair.engine.timers.entries() < 2_000, "{}", pair.engine.timers.entries());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod connections;
 mod delivery;
+mod documentation;
 mod ends;
 mod limits;
 mod pair;
