@@ -208,13 +208,13 @@ def _line(sample: Sample) -> str:
 
 
 def show(console: Console, verdict: Verdict, samples: Sequence[Sample]) -> None:
-    drawn = Table(title=f"Medians (smallest to largest run) of {verdict.settings['pairs']} pairs", title_justify="left")
-    for column in ("", *SYSTEMS):
-        drawn.add_column(column, justify="right" if column else "left")
+    drawn = Table("", *SYSTEMS, header_style="bold")
     for row in comparison(samples):
         drawn.add_row(*row)
-    console.print(drawn)
-    console.print(verdict.line)
+    if drawn.rows:
+        console.print(f"Medians (smallest to largest run) of {verdict.settings['pairs']} pairs")
+        console.print(drawn)
+    console.print(f"[bold {'green' if verdict.reached else 'red'}]{verdict.line}[/]")
 
 
 def markdown(verdict: Verdict, samples: Sequence[Sample], started: float) -> str:

@@ -2,11 +2,9 @@
 Synchronous; no clock, no network.
 
 The law that it keeps (design sections 3 and 6): a version never goes back; a bucket is full only if the share says so
-(the topic's first grant
-ever) and none was here; everything else starts empty. A new incarnation holds what it remembers at (0, 0) until it
-has
-synced: proof of death
-may have moved its tokens, so messages wait meanwhile. Only the rule "keep" is known here.
+(the topic's first grant ever) and none was here; everything else starts empty. A new incarnation holds what it
+remembers at (0, 0) until it has synced: proof of death may have moved its tokens, so messages wait meanwhile. Only the
+rule "keep" is known here.
 """
 
 from __future__ import annotations
@@ -50,8 +48,7 @@ class LeaseHolder:
 
     def hold(self, topics: Sequence[DesiredTopic]) -> None:
         """At the start of an incarnation: what the last one had, without tokens. Whose publishers these are is not
-        known
-        yet, so nobody is a stranger."""
+        known yet, so nobody is a stranger."""
         for topic in topics:
             held = msgspec.structs.replace(topic, share=_NOTHING, publishers=[], assignment_version=0)
             self._set_bucket(held, full=False)
@@ -59,8 +56,7 @@ class LeaseHolder:
             self._desired[held.topic] = held
 
     def check(self, answer: SyncAnswer) -> None:
-        """Raises PeerError for an answer that must not be applied: older than what is in force, or of a lease rule
-        not
+        """Raises PeerError for an answer that must not be applied: older than what is in force, or of a lease rule not
         known here."""
         if answer.version < self.version:
             raise PeerError(f"desired state {answer.version} is older than {self.version}, which is in force")
@@ -69,8 +65,7 @@ class LeaseHolder:
             raise PeerError(f"topic {timed!r} has a timed lease; this broker knows only the rule 'keep'")
 
     def apply(self, answer: SyncAnswer) -> None:
-        """Put ``answer``, once checked, in force; afterwards ``applied`` names it. A share older than the one in
-        force
+        """Put ``answer``, once checked, in force; afterwards ``applied`` names it. A share older than the one in force
         is passed over."""
         self.check(answer)
         if not answer.unchanged or self.version == 0:  # "unchanged" since 0: there is no managed topic

@@ -2,8 +2,7 @@
 section 15).
 
 Level-triggered: after every change, and after every reconnection, what a nsqlookupd should know is compared with what
-it was told on this
-connection. ``AnswerReader`` and the ``encode_*`` functions do no I/O.
+it was told on this connection. ``AnswerReader`` and the ``encode_*`` functions do no I/O.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The list of topics, channels and pause flags that outlives the process, in nsqd's own file and format
-(``nsqd.dat``,
+"""The list of topics, channels and pause flags that outlives the process, in nsqd's own file and format (``nsqd.dat``,
 protocol section 11).
 
 Written whole at every change; a temporary file that a crash left behind is never read. ``#ephemeral`` names are left

@@ -2,10 +2,9 @@
 that opens a nursery for good.
 
 Start: lock the data directory; bind the engine's port; put back what the last incarnation had; bind and serve HTTP;
-then discovery and sync. A
-publish that comes before everything is back is refused, not lost and not let through unlimited. Stop, when cancelled:
-HTTP finishes what it is
-at, the list of topics is written, the engine closes its connections, the lock is dropped.
+then discovery and sync. A publish that comes before everything is back is refused, not lost and not let through
+unlimited. Stop, when cancelled: HTTP finishes what it is at, the list of topics is written, the engine closes its
+connections, the lock is dropped.
 """
 
 from __future__ import annotations

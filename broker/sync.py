@@ -2,10 +2,8 @@
 section 11).
 
 Every second, held open by the distributor so that a change comes at once; at once too when something here cannot wait
-(a stranger, a starved
-topic, an acknowledgement). Whatever goes wrong, the shares in force stay as they are (lease rule "keep") and the next
-distributor is asked.
-What must outlive the process is on disk before it is in force.
+(a stranger, a starved topic, an acknowledgement). Whatever goes wrong, the shares in force stay as they are (lease rule
+"keep") and the next distributor is asked. What must outlive the process is on disk before it is in force.
 """
 
 from __future__ import annotations

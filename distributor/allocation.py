@@ -1,9 +1,8 @@
 """Which publisher goes to which broker: ``plan`` for a topic, ``place_more`` for publishers that join it later. Pure.
 
-Concentration, max-min, correlation (design section 5; sections 4.2 and 4.3 of the main paper), and the baselines
-that the paper compares with. Rates are
-msg/s. A topic's load is the sum of its publishers' rates (the paper's *rate*), not its token rate r, which is at
-least that.
+Concentration, max-min, correlation (design section 5; sections 4.2 and 4.3 of the main paper), and the baselines that
+the paper compares with. Rates are msg/s. A topic's load is the sum of its publishers' rates (the paper's *rate*), not
+its token rate r, which is at least that.
 
 ``mcap`` 0 means "not stated": no limit is known, so none is kept, and such a broker takes any topic whole. k, the
 number of brokers, is at

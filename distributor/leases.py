@@ -1,23 +1,18 @@
 """The rule "keep": how the shares of one topic change so that they never add up to more than its envelope. Pure.
 
 A share is a lease that a broker keeps until it hears otherwise, however long that takes. So what counts is not the
-share that was issued last but
-its *bound*: the largest that may still be in force there, component by component (rate and burst), over all shares
-issued since
-the last one that the broker acknowledged. The law (design sections 3 and 6):
+share that was issued last but its *bound*: the largest that may still be in force there, component by component (rate
+and burst), over all shares issued since the last one that the broker acknowledged. The law (design sections 3 and 6):
 
     the sum of all bounds <= (r, b), in both components, at all times
 
 A change is made in two steps. First everybody is issued the component-wise minimum of what it has and what it shall
-have. As acknowledgements come the
-bounds fall; what is free then goes to those who shall grow, and only to brokers that acknowledged all they were
-issued (so that a bucket that is
-created full is never topped up unseen). When an envelope itself is lowered the old sum stays an upper bound until
-the acknowledgements are in, and nothing grows.
+have. As acknowledgements come the bounds fall; what is free then goes to those who shall grow, and only to brokers that
+acknowledged all they were issued (so that a bucket that is created full is never topped up unseen). When an envelope
+itself is lowered the old sum stays an upper bound until the acknowledgements are in, and nothing grows.
 
-Tokens are never minted: the shares of the first grant that a topic name ever gets start full, all others empty.
-Proof of death (``freed``, ``reissued``
-for a new incarnation) is the only other way for a bound to fall.
+Tokens are never minted: the shares of the first grant that a topic name ever gets start full, all others empty. Proof
+of death (``freed``, ``reissued`` for a new incarnation) is the only other way for a bound to fall.
 
 Everything is in micro-units (1e-6 msg/s, 1e-6 message), whole numbers; every method returns a new value.
 """
@@ -123,8 +118,7 @@ class Leases:
         nothing.
 
         Growth that does not fit waits for the brokers in ``live`` to acknowledge; what only silent ones hold back is
-        not waited for, the others
-        grow by what there is.
+        not waited for, the others grow by what there is.
         """
         return self._shrunk(version)._grown(live, version)
 

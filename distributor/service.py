@@ -40,8 +40,7 @@ async def serve(
     """Run a distributor until cancelled. Started when HTTP answers.
 
     Raises BadInput (an address or store URL that is none), Unavailable (port in use; the store cannot be opened, or
-    another
-    distributor has it).
+    another distributor has it).
     """
     with bound(config.http_address) as listener:
         address = format_address(*listener.getsockname()[:2])

@@ -2,19 +2,15 @@
 Pure.
 
 What lives here is arithmetic on columns and knows neither topics nor brokers' names; ``allocation`` decides with it
-(design section 5,
-sections 4.2 and 4.3 of the main paper). Everything is vectorized: a million publishers in 40,000 groups over 1,000
-brokers take seconds.
+(design section 5, sections 4.2 and 4.3 of the main paper). Everything is vectorized: a million publishers in 40,000
+groups over 1,000 brokers take seconds.
 
-How a correlation group is spread. Publishers of (nearly) equal rate form a *class*; within a class each broker takes
-a fixed number of heads.
-Which member goes where is a table, groups by brokers, whose rows must sum to the groups' sizes and whose columns to
-the heads, every entry the
-exact proportion rounded up or down. Groups of one size have equal rows, so their extra heads are dealt by wrapping
-around (McNaughton's rule for
-preemptive schedules): a broker's extras go to consecutive groups, the next broker continues where it stopped. So
-only a table *sizes* by brokers remains to
-be rounded, and that is a flow with integral bounds. This is "largest remainder, remainders rotated" made exact.
+How a correlation group is spread. Publishers of (nearly) equal rate form a *class*; within a class each broker takes a
+fixed number of heads. Which member goes where is a table, groups by brokers, whose rows must sum to the groups' sizes
+and whose columns to the heads, every entry the exact proportion rounded up or down. Groups of one size have equal rows,
+so their extra heads are dealt by wrapping around (McNaughton's rule for preemptive schedules): a broker's extras go to
+consecutive groups, the next broker continues where it stopped. So only a table *sizes* by brokers remains to be
+rounded, and that is a flow with integral bounds. This is "largest remainder, remainders rotated" made exact.
 """
 
 from __future__ import annotations
@@ -63,8 +59,8 @@ def pack(rates: Floats, groups: Ints | None, quotas: Floats, room: Floats, rng: 
     """The broker (index) of every publisher, ``NOWHERE`` where none had room.
 
     Never above ``room``; equal rates end within one publisher of the quota. ``groups`` None: in random order; else
-    every group is spread
-    in proportion to the heads. Large publishers go first, so that the small ones even out what is left.
+    every group is spread in proportion to the heads. Large publishers go first, so that the small ones even out what is
+    left.
     """
     placement = np.full(len(rates), NOWHERE, dtype=np.int64)
     load = np.zeros(len(quotas))

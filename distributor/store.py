@@ -2,13 +2,12 @@
 restart.
 
 A change is a list of ``Replace``: "these rows instead of all that match", applied in one transaction in a worker
-thread, one at a time. The store
-knows nothing of what the rows mean; ``records`` does. The schema uses only types and statements that PostgreSQL has
-too.
+thread, one at a time. The store knows nothing of what the rows mean; ``records`` does. The schema uses only types and
+statements that PostgreSQL has too.
 
-SQLite is opened for one process only (exclusive locking), because two distributors on one store would both hand out
-the same tokens, and
-writes through to the disk at each commit: an answer that told a broker of a share must not be forgotten by a power cut.
+SQLite is opened for one process only (exclusive locking), because two distributors on one store would both hand out the
+same tokens, and writes through to the disk at each commit: an answer that told a broker of a share must not be
+forgotten by a power cut.
 """
 
 from __future__ import annotations

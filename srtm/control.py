@@ -1,9 +1,8 @@
 """What crosses a process boundary on the control plane: JSON over HTTP, one frozen type a message (msgspec).
 
 Each type names its one maker and its one reader. Rates are msg/s, bursts are messages; both are multiples of 1e-6
-(``srtm.splitting``), which
-JSON numbers carry exactly. Times say their unit in the name. Versions only grow; a reader refuses one older than what
-it has.
+(``srtm.splitting``), which JSON numbers carry exactly. Times say their unit in the name. Versions only grow; a reader
+refuses one older than what it has.
 
 The flow (level-triggered pull): a broker calls ``POST /v1/brokers/NAME/sync`` with a ``SyncRequest``; the
 ``SyncAnswer`` is its whole desired
@@ -86,8 +85,7 @@ class Share(Control, frozen=True):
     """A sub-token bucket (r_l, b_l) as a lease. Made by ``distributor.leases``, read by ``broker.lease_holder``.
 
     (0, 0) means: managed, but no tokens here; messages that come wait. ``full`` is true only on a topic's first grant
-    ever: the bucket starts
-    full; in every other case a bucket that did not exist starts empty (design section 3).
+    ever: the bucket starts full; in every other case a bucket that did not exist starts empty (design section 3).
     """
 
     version: int

@@ -1,10 +1,8 @@
 """The one exception family of SRTM, sorted by whose fault it is.
 
 Every refusal that a person can meet is one of these, and says what was wrong, where, which rule, and what to do.
-Services map
-them to ``problem+json`` (``title, detail, field, value, rule``) with the status in ``http_status``; the command line
-maps them to the exit
-status in ``exit_status`` and prints ``str(error)``, never a traceback.
+Services map them to ``problem+json`` (``title, detail, field, value, rule``) with the status in ``http_status``; the
+command line maps them to the exit status in ``exit_status`` and prints ``str(error)``, never a traceback.
 """
 
 from __future__ import annotations

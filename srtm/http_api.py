@@ -1,11 +1,9 @@
 """A small HTTP/1.1 server on trio: h11 keeps the protocol, this file adds streams, timeouts, routes and our errors.
 
 For services that must answer at once (the broker): it imports trio, h11 and msgspec and nothing else. What holds: a
-connection is kept alive for any
-number of requests; a body is read only when its handler asks, up to the limit that the handler names; whatever bytes
-come, the answer is a
-real HTTP response or a closed connection, and nobody else notices. A handler that raises one of ``srtm.errors`` is
-answered with problem+json.
+connection is kept alive for any number of requests; a body is read only when its handler asks, up to the limit that the
+handler names; whatever bytes come, the answer is a real HTTP response or a closed connection, and nobody else notices.
+A handler that raises one of ``srtm.errors`` is answered with problem+json.
 """
 
 from __future__ import annotations

@@ -42,8 +42,7 @@ class HttpClient:
         """Status and body. Raises Unavailable (no connection, no answer in time), PeerError (no HTTP).
 
         A connection that the other side had closed meanwhile is opened anew, once: send only what may be sent twice.
-        After an error or a
-        cancellation the next request starts on a new connection.
+        After an error or a cancellation the next request starts on a new connection.
         """
         finished = False
         try:

@@ -1,8 +1,8 @@
 """An unmodified pynsq program, in a process of its own: its Writer publishes, its Reader receives, found by address or
 by lookup.
 
-    python pynsq_program.py by-address HOST:PORT TOPIC COUNT
-    python pynsq_program.py by-lookup  HOST:PORT TOPIC COUNT http://LOOKUP...
+    python pynsq_program.py by-address HOST:PORT TOPIC COUNT python pynsq_program.py by-lookup  HOST:PORT TOPIC COUNT
+    http://LOOKUP...
 
 Prints the received bodies as a JSON list, sorted, and what the Writer was answered. Ends with status 3 if not all came
 within 20 s.
