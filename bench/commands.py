@@ -14,7 +14,12 @@ from bench.reach import MEASURES, ReachOptions, chosen, reach
 from srtm.commands.output import JsonOption
 from srtm.commands.running import run_trio
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure: what must be reached, and beside others.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Measure: what must be reached, and beside nsqd.",
+)
 
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]
@@ -28,7 +33,10 @@ def bench_nsqd(
     document: DocumentOption = False,
     json_file: JsonOption = None,
 ) -> int:
-    """One broker beside the real nsqd 1.3.0 (`make peers`), same load, in turns. Status 0 if all is reached."""
+    """One broker beside the real nsqd 1.3.0 (`make peers`).
+
+    The same load in turns. Status 0 if nothing was lost, p99 is no worse and processor time at most half.
+    """
     refuse_unwritable("json", json_file)
     options = NsqdOptions(pairs, seconds, seed, json_file, PERFORMANCE if document else None)
     return 0 if run_trio(partial(compare, options, _console(json_file))).reached else 1
@@ -42,7 +50,10 @@ def bench_reach(
     document: DocumentOption = False,
     json_file: JsonOption = None,
 ) -> int:
-    """The figures that this project must reach; all of them, or those named. Status 0 if all are reached."""
+    """What this project must reach: all, or those named.
+
+    Status 0 if all of them are reached.
+    """
     refuse_unwritable("json", json_file)
     options = ReachOptions(chosen(names or ()), quick, seed, json_file, PERFORMANCE if document else None)
     verdicts = run_trio(partial(reach, options, _console(json_file)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -254,6 +255,17 @@ def test_the_picture_is_written(tmp_path: Path) -> None:
     path = tmp_path / "demo.png"
     draw(path, [replace(measured("lb"), placement="lb"), measured("srtm")], PROMISE)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_a_short_demo_on_real_brokers_loses_nothing_and_writes_its_result_and_picture(tmp_path: Path) -> None:
+    picture, file = tmp_path / "demo.png", tmp_path / "demo.json"
+    run_demo(DemoOptions(seconds=2.0, png=picture, json_file=str(file)))  # its status is that of a two-second sample
+    written = json.loads(file.read_text())
+    assert [(run["name"], run["brokers"], run["lost"]) for run in written["runs"]] == [("lb", 3, 0), ("srtm", 2, 0)]
+    assert written["runs"][0]["sent"] == written["runs"][1]["sent"] > 3_000
+    assert sum(part["publishers"] for part in written["result"]["parts"]) == 2 * 207
+    assert picture.stat().st_size > 10_000
 
 
 @pytest.mark.slow
