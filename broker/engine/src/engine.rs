@@ -201,6 +201,11 @@ impl Engine {
         if self.dirty_channels.is_empty() { self.timers.next() } else { Some(0) }
     }
 
+    /// What is queued and collected takes all that it may: nothing more should be read before that is decided.
+    pub fn memory_is_full(&self) -> bool {
+        self.meter.used() > self.config.max_memory_bytes
+    }
+
     /// Connections that may have something to write, each once. The buffer is the caller's, to be used again.
     pub fn poll_dirty(&mut self, into: &mut Vec<ConnKey>) {
         into.clear();

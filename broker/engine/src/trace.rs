@@ -33,7 +33,10 @@ const OTHERS: &str = "(others)";
 impl Trace {
     /// `first`: the sequence number to begin with, beyond all of an earlier trace of the same topic, whose messages may still be on their way.
     pub fn new(capacity: usize, first: u64) -> Self {
-        Self { capacity, first, ..Self::default() }
+        let mut trace = Self { capacity, first, ..Self::default() };
+        // Address space only, until it is used: growing by copies would stop the reactor for milliseconds. If refused, it grows so after all.
+        let _ = trace.entries.try_reserve_exact(capacity);
+        trace
     }
 
     /// The sequence number of the next entry.

@@ -93,7 +93,7 @@ impl Reactor {
                         _ => self.handle_ready(ConnKey::from(KeyData::from_ffi(token)), readiness, now),
                     }
                 }
-                if ready < self.epoll.capacity() || hold == MAX_HOLDS {
+                if ready < self.epoll.capacity() || hold == MAX_HOLDS || self.engine.memory_is_full() {
                     break;
                 }
                 ready = self.epoll.wait(Some(0))?;
