@@ -25,7 +25,7 @@ build: .venv/built
 	@command -v cargo >/dev/null || { echo "missing: cargo (the Rust toolchain, 1.85 or newer)" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "missing: a C compiler as cc (Debian: apt-get install gcc libc6-dev)" >&2; exit 1; }
 	@echo "building the extension in release mode"
-	@source $(BIN)/activate && PIP_DISABLE_PIP_VERSION_CHECK=1 maturin develop --quiet --release --locked
+	@source $(BIN)/activate && PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 maturin develop --quiet --release --locked
 	@touch $@
 
 demo: build
@@ -50,10 +50,10 @@ $(PEERS) &: bench/peers/go.sum
 	cd bench/peers && GOBIN=$(CURDIR)/.peers go install -tags peers github.com/nsqio/nsq/apps/nsqd github.com/nsqio/nsq/apps/nsqlookupd
 
 bench-nsqd: build $(PEERS)
-	$(BIN)/srtm bench nsqd
+	$(BIN)/srtm bench nsqd --document
 
 bench-reach: build
-	$(BIN)/srtm bench reach
+	$(BIN)/srtm bench reach --document
 
 clean:
 	rm -rf .venv target build .pytest_cache .mypy_cache .ruff_cache
