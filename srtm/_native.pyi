@@ -9,7 +9,7 @@ address) and ``RuntimeError`` (engine stopped).
 from collections.abc import Sequence
 from typing import final
 
-__all__: list[str]
+__all__ = ["Bucket", "Engine", "LoadGen", "__version__"]
 __version__: str
 
 @final
