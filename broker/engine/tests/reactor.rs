@@ -182,6 +182,15 @@ fn stop_from_several_threads_while_others_call_neither_hangs_nor_panics() {
 }
 
 #[test]
+fn an_engine_does_not_outlive_its_handle() {
+    let (handle, port) = start();
+    let mut client = Client::connect(port);
+    client.publish("t", b"x");
+    drop(handle);
+    assert_eq!(client.rest(), b"");
+}
+
+#[test]
 fn a_port_in_use_is_an_error_and_leaves_nothing_running() {
     let (handle, port) = start();
     let error = start_at(&format!("127.0.0.1:{port}")).err().expect("refused");
