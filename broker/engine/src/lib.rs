@@ -2,7 +2,7 @@
 //!
 //! Everything outside `io` is sans-I/O: bytes, keys and `now` come in, values go out, no clock is read. A message meets the modules in this order:
 //! `io::reactor` (one `recvmsg` with the kernel's stamp) -> `wire` (a command) -> `publish` (collected; at the end of the turn decided in order of
-//! arrival) -> `topic` / `backlog` / `bucket` (released now, at an exact instant, or refused) -> `channel` (a queue) -> `engine` (a ready consumer) ->
+//! arrival) -> `topic` / `backlog` / `bucket` (released now, at an exact instant, or refused) -> `channel` (a queue) -> `delivery` (a ready consumer) ->
 //! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
 //! It costs one allocation: the frame that all channels and consumers share.
 
@@ -12,14 +12,17 @@ pub mod channel;
 pub mod commands;
 pub mod config;
 pub mod connection;
+pub mod delivery;
 pub mod engine;
 pub mod error;
 pub mod event;
+pub mod expiry;
 pub mod id;
 pub mod identify;
 pub mod io;
 pub mod latency;
 pub mod message;
+pub mod protocol;
 pub mod publish;
 pub mod snapshot;
 pub mod timer;

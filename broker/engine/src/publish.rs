@@ -1,6 +1,7 @@
 //! The publishes of one turn, and what the topic's bucket makes of each: decided together, in order of arrival.
 
 use crate::bucket::Nanos;
+use crate::connection::Published;
 use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::{self, WireError};
 use crate::event::Event;
@@ -122,7 +123,106 @@ impl Turn {
     }
 }
 
+/// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
+const MAX_STRANGERS: usize = 100_000;
+
 impl Engine {
+    #[allow(clippy::too_many_arguments)] // the one place where a command's parts and a turn's instants meet
+    pub(crate) fn publish_from<'a>(
+        &mut self,
+        key: ConnKey,
+        verb: Verb,
+        topic: &str,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+    ) -> Result<(), WireError> {
+        if let Some(reason) = &self.refusal {
+            return Err(WireError::new(verb.failed(), format!("{} failed {reason}", verb.name())));
+        }
+        let index = self.published_index(key, topic);
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
+        let published = &conn.published[index];
+        let source = Source { declared: published.declared, trace_index: published.trace_index, conn: Some(key) };
+        let topic = published.topic;
+        self.collect(verb, topic, source, bodies, defer_ms, stamp);
+        self.turn.replies.push((key, Reply::Publish(self.turn.publishes.len() - 1)));
+        Ok(())
+    }
+
+    /// The connection's cache entry for a topic, made or renewed where the topic or its publisher list is another by now.
+    pub(crate) fn published_index(&mut self, key: ConnKey, name: &str) -> usize {
+        let Some(conn) = self.conns.get(key) else { return 0 };
+        let cached = conn.published_index(name);
+        if let Some(index) = cached {
+            let entry = &conn.published[index];
+            if self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation) {
+                return index;
+            }
+        }
+        self.look_up_published(key, name, cached)
+    }
+
+    #[cold]
+    fn look_up_published(&mut self, key: ConnKey, name: &str, cached: Option<usize>) -> usize {
+        let topic_key = self.topic_of(name, self.config.hold_new_topics);
+        let Some((conn, topic)) = self.conns.get_mut(key).zip(self.topics.get_mut(topic_key)) else { return 0 };
+        let client_id = conn.identity.client_id.clone();
+        let declared = match (&topic.publishers, &client_id) {
+            (None, _) => true,
+            (Some(assigned), Some(id)) => assigned.contains(id),
+            (Some(_), None) => false,
+        };
+        let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.client_id()));
+        let count = cached.map_or(0, |index| conn.published[index].count);
+        let entry = Published { topic: topic_key, name: name.into(), count, generation: topic.generation, declared, trace_index };
+        if !declared
+            && let Some(id) = client_id
+            && topic.strangers.len() < MAX_STRANGERS
+            && topic.strangers.insert(id.clone())
+        {
+            self.events.push(Event::Stranger { topic: name.into(), publisher_id: id.into() });
+        }
+        match cached {
+            Some(index) => {
+                conn.published[index] = entry;
+                index
+            }
+            None => conn.remember(entry),
+        }
+    }
+
+    /// Keep a publish until the end of the turn. The bodies are copied into their frames here.
+    pub(crate) fn collect<'a>(
+        &mut self,
+        verb: Verb,
+        topic: TopicKey,
+        source: Source,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+    ) {
+        let first = self.turn.messages.len();
+        let wall_ns = stamp + self.wall_offset;
+        let mut bytes = 0;
+        for body in bodies {
+            let id = self.ids.next(wall_ns);
+            bytes += body.len() as u64;
+            let message = Message::new(&mut self.scratch, &self.meter, id, wall_ns, body, stamp, defer_ms);
+            self.turn.messages.push(Some(message));
+        }
+        self.turn.publishes.push(Publish {
+            verb,
+            topic,
+            source,
+            stamp,
+            first,
+            count: (self.turn.messages.len() - first) as u32,
+            bytes,
+            outcome: Outcome::Undecided,
+        });
+    }
+
     /// Decide all publishes so far in order of arrival; those that came together stay in order of reading.
     pub(crate) fn decide_publishes(&mut self, now: Nanos) {
         let mut order = std::mem::take(&mut self.turn.order);

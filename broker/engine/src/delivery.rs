@@ -1,0 +1,163 @@
+//! From the bucket to a consumer: released messages fan out to channels, and each channel gives its queue to the consumers that are ready, in turn.
+
+use slotmap::SlotMap;
+
+use crate::bucket::Nanos;
+use crate::channel::{Channel, InFlight};
+use crate::connection::Mark;
+use crate::engine::{ChannelKey, ConnKey, Engine, TopicKey};
+use crate::message::Message;
+use crate::timer::{Timer, Timers};
+
+impl Engine {
+    /// A released message goes to the topic's channels, or waits in the topic for the first one.
+    pub(crate) fn release(&mut self, key: TopicKey, mut message: Message, now: Nanos) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        topic.counters.released += 1;
+        message.times.queued = now;
+        if topic.flows() {
+            self.fan_out(key, message, now);
+        } else {
+            topic.queue.push_back(message);
+        }
+    }
+
+    fn fan_out(&mut self, key: TopicKey, message: Message, now: Nanos) {
+        let Some(topic) = self.topics.get(key) else { return };
+        let Some((&last, others)) = topic.channels.split_last() else { return };
+        for &channel in others {
+            put(&mut self.channels, &mut self.timers, &mut self.dirty_channels, channel, message.clone(), now);
+        }
+        put(&mut self.channels, &mut self.timers, &mut self.dirty_channels, last, message, now);
+    }
+
+    /// Move what waits in a topic to its channels, if it may move.
+    pub(crate) fn pump(&mut self, key: TopicKey, now: Nanos) {
+        while let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) {
+            let Some(message) = topic.queue.pop_front() else { break };
+            self.fan_out(key, message, now);
+        }
+    }
+
+    /// Let go what the topic's bucket lets go by `now`, and arm for the next.
+    pub(crate) fn release_due(&mut self, key: TopicKey, now: Nanos) {
+        self.release_until(key, now, now);
+        self.arm_release(key);
+    }
+
+    /// Let go what is due by `until`. Before an arrival is decided, what was due before it must be gone, or the bucket's cap would come too late.
+    pub(crate) fn release_until(&mut self, key: TopicKey, until: Nanos, now: Nanos) {
+        while let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) {
+            let Some(message) = limiter.release_due(until, now) else { break };
+            self.release(key, message, now);
+        }
+    }
+
+    pub(crate) fn arm_release(&mut self, key: TopicKey) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        if let Some(due) = topic.limiter.as_ref().and_then(|limiter| limiter.backlog.next_due()) {
+            self.timers.arm(&mut topic.armed, due, Timer::Release(key));
+        }
+    }
+
+    /// Give a channel's queue to its ready consumers in turn, until one or the other is empty.
+    pub(crate) fn deliver(&mut self, key: ChannelKey, now: Nanos) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        channel.dirty = false;
+        if channel.paused {
+            return;
+        }
+        while !channel.queue.is_empty() {
+            let Some(consumer) = channel.ready.pop_front() else { break };
+            let Some(conn) = self.conns.get_mut(consumer) else { continue };
+            let ready = conn.is_ready();
+            let timeout_ns = conn.identity.msg_timeout_ms as Nanos * 1_000_000;
+            let sample_rate = conn.identity.sample_rate;
+            let Some(sub) = conn.subscription.as_mut() else { continue };
+            sub.listed = false;
+            if !ready {
+                continue;
+            }
+            let Some(mut message) = channel.queue.pop_front() else { break };
+            if sample_rate == 0 || draw_percent(&mut self.sampler) <= sample_rate {
+                message.attempts = message.attempts.saturating_add(1);
+                let deadline = now + timeout_ns;
+                sub.in_flight += 1;
+                sub.messages += 1;
+                sub.push_deadline(deadline, message.id);
+                self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
+                let mark = (message.attempts == 1).then(|| first_delivery(channel.topic, &message, now));
+                conn.deliver(&message, mark);
+                channel.in_flight.insert(message.id, InFlight { message, owner: consumer, delivered: now, deadline });
+                if !conn.dirty {
+                    conn.dirty = true;
+                    self.dirty_conns.push(consumer);
+                }
+            }
+            let ready = conn.is_ready();
+            if let Some(sub) = conn.subscription.as_mut().filter(|_| ready) {
+                sub.listed = true;
+                channel.ready.push_back(consumer);
+            }
+        }
+    }
+
+    /// A consumer that may have got credit or room joins its channel's ring.
+    pub(crate) fn list_if_ready(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.is_ready()) else { return };
+        let Some(sub) = conn.subscription.as_mut().filter(|sub| !sub.listed) else { return };
+        sub.listed = true;
+        let channel_key = sub.channel;
+        if let Some(channel) = self.channels.get_mut(channel_key) {
+            channel.ready.push_back(key);
+            if !channel.queue.is_empty() {
+                self.mark_channel(channel_key);
+            }
+        }
+    }
+
+    pub(crate) fn mark_channel(&mut self, key: ChannelKey) {
+        if let Some(channel) = self.channels.get_mut(key).filter(|channel| !channel.dirty) {
+            channel.dirty = true;
+            self.dirty_channels.push(key);
+        }
+    }
+
+    pub(crate) fn mark_dirty(&mut self, key: ConnKey) {
+        if let Some(conn) = self.conns.get_mut(key).filter(|conn| !conn.dirty) {
+            conn.dirty = true;
+            self.dirty_conns.push(key);
+        }
+    }
+}
+
+fn put(
+    channels: &mut SlotMap<ChannelKey, Channel>,
+    timers: &mut Timers,
+    dirty: &mut Vec<ChannelKey>,
+    key: ChannelKey,
+    message: Message,
+    now: Nanos,
+) {
+    let Some(channel) = channels.get_mut(key) else { return };
+    if let Some(due) = channel.put(message, now) {
+        timers.arm(&mut channel.armed, due, Timer::Deferred(key));
+    }
+    if !channel.dirty {
+        channel.dirty = true;
+        dirty.push(key);
+    }
+}
+
+fn first_delivery(topic: TopicKey, message: &Message, now: Nanos) -> Mark {
+    let times = message.times;
+    Mark { end: 0, topic, arrival: times.arrival, due: times.due, consumer_wait: now - times.queued, trace: times.trace }
+}
+
+/// 0 to 99, xorshift64*: a draw for `sample_rate`, nothing that must be unpredictable.
+fn draw_percent(state: &mut u64) -> u8 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    ((state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % 100) as u8
+}

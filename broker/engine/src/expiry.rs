@@ -1,0 +1,114 @@
+//! What time brings: releases, deferred messages, message timeouts, heartbeats and silence. Every periodic behaviour of the engine is here.
+
+use crate::bucket::Nanos;
+use crate::connection::Phase;
+use crate::engine::{ChannelKey, ConnKey, Engine};
+use crate::timer::Timer;
+use crate::wire;
+
+impl Engine {
+    pub(crate) fn handle_timeouts(&mut self, now: Nanos) {
+        while let Some((at, timer)) = self.timers.pop(now) {
+            match timer {
+                Timer::Release(key) => {
+                    if self.topics.get_mut(key).is_some_and(|topic| topic.armed.fire(at)) {
+                        self.release_due(key, now);
+                    }
+                }
+                Timer::Deferred(key) => self.handle_deferred(key, at, now),
+                Timer::MessageTimeout(key) => self.handle_message_timeouts(key, at, now),
+                Timer::Connection(key) => {
+                    if self.conns.get_mut(key).is_some_and(|conn| conn.armed.fire(at)) {
+                        self.handle_connection_timer(key, now);
+                    }
+                }
+            }
+        }
+        self.drop_stale_timers();
+    }
+
+    /// Owners that are gone, or armed for earlier since, leave entries behind: a storm of short connections must not pile up those of a minute.
+    fn drop_stale_timers(&mut self) {
+        let owners = 2 * self.conns.len() + self.channels.len() + self.topics.len();
+        if self.timers.entries() < 1_024 + 2 * owners {
+            return;
+        }
+        self.timers.retain(|at, timer| match timer {
+            Timer::Release(key) => self.topics.get(key).is_some_and(|topic| topic.armed.is_for(at)),
+            Timer::Deferred(key) => self.channels.get(key).is_some_and(|channel| channel.armed.is_for(at)),
+            Timer::Connection(key) => self.conns.get(key).is_some_and(|conn| conn.armed.is_for(at)),
+            Timer::MessageTimeout(key) => {
+                self.conns.get(key).and_then(|conn| conn.subscription.as_ref()).is_some_and(|sub| sub.armed.is_for(at))
+            }
+        });
+    }
+
+    fn handle_deferred(&mut self, key: ChannelKey, at: Nanos, now: Nanos) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        if !channel.armed.fire(at) {
+            return;
+        }
+        let moved = channel.undefer(now);
+        if let Some(due) = channel.next_deferred() {
+            self.timers.arm(&mut channel.armed, due, Timer::Deferred(key));
+        }
+        if moved {
+            self.mark_channel(key);
+        }
+    }
+
+    fn handle_message_timeouts(&mut self, key: ConnKey, at: Nanos, now: Nanos) {
+        let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) else { return };
+        if !sub.armed.fire(at) {
+            return;
+        }
+        let channel_key = sub.channel;
+        let Some(channel) = self.channels.get_mut(channel_key) else { return };
+        while let Some(&(deadline, id)) = sub.deadlines.front().filter(|(deadline, _)| *deadline <= now) {
+            sub.deadlines.pop_front();
+            let live = channel.in_flight.get(&id).is_some_and(|entry| entry.owner == key && entry.deadline == deadline);
+            if let Some(entry) = live.then(|| channel.in_flight.remove(&id)).flatten() {
+                sub.in_flight -= 1;
+                channel.counters.timed_out += 1;
+                channel.queue.push_back(entry.message);
+            }
+        }
+        if let Some(&(deadline, _)) = sub.deadlines.front() {
+            self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(key));
+        }
+        self.list_if_ready(key);
+        self.mark_channel(channel_key);
+    }
+
+    fn handle_connection_timer(&mut self, key: ConnKey, now: Nanos) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let overdue = conn.phase == Phase::Lingering && conn.linger_until <= now;
+        if overdue || conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
+            return self.close(key);
+        }
+        if let Some(interval) = conn.heartbeat_ns().filter(|_| conn.next_heartbeat <= now) {
+            conn.next_heartbeat = now + interval;
+            if conn.phase == Phase::Open {
+                conn.respond(wire::HEARTBEAT);
+                self.mark_dirty(key);
+            }
+        }
+        self.arm_connection(key);
+    }
+
+    pub(crate) fn start_heartbeat(&mut self, key: ConnKey, now: Nanos) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.next_heartbeat = conn.heartbeat_ns().map_or(Nanos::MAX, |interval| now + interval);
+        }
+        self.arm_connection(key);
+    }
+
+    pub(crate) fn arm_connection(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let heartbeat = if conn.phase == Phase::Lingering { conn.linger_until } else { conn.next_heartbeat };
+        let at = conn.silence_deadline().map_or(heartbeat, |deadline| deadline.min(heartbeat));
+        if at < Nanos::MAX {
+            self.timers.arm(&mut conn.armed, at, Timer::Connection(key));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What clients ask for: every command of the wire, run on the engine. Its answer is kept for the end of the turn.
+
+use crate::bucket::Nanos;
+use crate::channel::{Channel, InFlight, NotYours};
+use crate::connection::{MAX_UNREAD_ANSWERS, Phase, Subscription};
+use crate::engine::{ChannelKey, ConnKey, Engine, Reply, forget_aware};
+use crate::error::{self, WireError};
+use crate::id::MessageId;
+use crate::identify;
+use crate::publish::{Outcome, Verb};
+use crate::timer::Timer;
+use crate::wire::{self, Command, Context, ParseError, State};
+
+impl Engine {
+    /// Run every whole command in `bytes`; gives how many bytes they took.
+    pub(crate) fn run_commands(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) -> usize {
+        let mut at = 0;
+        loop {
+            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return at };
+            if conn.phase == Phase::Magic {
+                let Some(magic) = bytes[at..].first_chunk::<4>() else { return at };
+                if magic != wire::MAGIC {
+                    self.refuse(key, WireError::new(error::E_BAD_PROTOCOL, ""));
+                    return at;
+                }
+                conn.phase = Phase::Open;
+                at += 4;
+                continue;
+            }
+            let context = Context { state: conn.state, heartbeats: conn.identity.heartbeat_ms.is_some(), config: &self.config };
+            match wire::parse(&bytes[at..], context) {
+                Ok(None) => return at,
+                Ok(Some((command, len))) => {
+                    conn.last_command = now;
+                    at += len;
+                    if let Err(error) = self.execute(key, command, stamp, now) {
+                        self.refuse(key, error);
+                    }
+                }
+                Err(ParseError::Wire(error)) => self.refuse(key, error),
+                Err(ParseError::LineTooLong) => self.close(key),
+            }
+        }
+    }
+
+    fn execute(&mut self, key: ConnKey, command: Command<'_>, stamp: Nanos, now: Nanos) -> Result<(), WireError> {
+        match command {
+            Command::Pub { topic, body } => self.publish_from(key, Verb::Pub, topic, std::iter::once(body), 0, stamp),
+            Command::Mpub { topic, bodies } => self.publish_from(key, Verb::Mpub, topic, bodies, 0, stamp),
+            Command::Dpub { topic, defer_ms, body } => {
+                self.publish_from(key, Verb::Dpub, topic, std::iter::once(body), defer_ms as u32, stamp)
+            }
+            Command::Fin(id, word) => self.finish(key, id).map_err(|why| not_yours(error::E_FIN_FAILED, "FIN", word, why)),
+            Command::Req(id, word, ms) => self.requeue(key, id, ms, now).map_err(|why| not_yours(error::E_REQ_FAILED, "REQ", word, why)),
+            Command::Touch(id, word) => self.touch(key, id, now).map_err(|why| not_yours(error::E_TOUCH_FAILED, "TOUCH", word, why)),
+            Command::Rdy(count) => {
+                self.set_ready(key, count);
+                Ok(())
+            }
+            Command::Nop => Ok(()),
+            Command::Sub { topic, channel } => self.subscribe(key, topic, channel, now),
+            Command::Cls => {
+                self.start_closing(key);
+                Ok(())
+            }
+            Command::Identify(body) => self.identify(key, body, now),
+            Command::Auth(_) => Err(WireError::new(error::E_AUTH_DISABLED, "AUTH disabled")),
+        }
+    }
+
+    fn reply(&mut self, key: ConnKey, reply: Reply) {
+        self.turn.replies.push((key, reply));
+    }
+
+    fn refuse(&mut self, key: ConnKey, error: WireError) {
+        if error.fatal
+            && let Some(conn) = self.conns.get_mut(key)
+        {
+            conn.phase = Phase::Flushing;
+        }
+        self.reply(key, Reply::Error(error));
+    }
+
+    pub(crate) fn send_replies(&mut self, now: Nanos) {
+        let mut replies = std::mem::take(&mut self.turn.replies);
+        for (key, reply) in replies.drain(..) {
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            match reply {
+                Reply::Response(data) => conn.respond(data),
+                Reply::Json(data) => conn.respond(&data),
+                Reply::Error(error) => conn.fail(&error.to_string()),
+                Reply::Publish(index) => {
+                    let publish = &self.turn.publishes[index];
+                    match &publish.outcome {
+                        Outcome::Done { .. } if !conn.identity.receipts => conn.respond(wire::OK),
+                        Outcome::Done { wait_ns: Some(wait_ns), fill } => {
+                            conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes());
+                        }
+                        Outcome::Done { wait_ns: None, fill } => conn.respond(format!("OK fill={fill:.6}").as_bytes()),
+                        refused => {
+                            let error = refused.error(publish, now);
+                            if error.fatal {
+                                conn.phase = Phase::Flushing;
+                            }
+                            conn.fail(&error.to_string());
+                        }
+                    }
+                }
+            }
+            if conn.unsent().len() > MAX_UNREAD_ANSWERS + self.config.max_msg_size as usize {
+                self.close(key);
+            }
+            self.mark_dirty(key);
+        }
+        self.turn.replies = replies;
+        self.turn.clear();
+    }
+
+    pub(crate) fn identify(&mut self, key: ConnKey, body: &[u8], now: Nanos) -> Result<(), WireError> {
+        let identity = identify::parse(body, &self.config)?;
+        let answer = identity.answer(&self.config);
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
+        if conn.identity.aware {
+            forget_aware(&mut self.aware, &conn.identity, key);
+        }
+        *conn.identity = identity;
+        conn.published.clear();
+        if let (true, Some(id)) = (conn.identity.aware, &conn.identity.client_id) {
+            self.aware.entry(id.clone()).or_default().push(key);
+        }
+        self.start_heartbeat(key, now);
+        self.reply(key, Reply::Json(answer));
+        Ok(())
+    }
+
+    pub(crate) fn subscribe(&mut self, key: ConnKey, topic: &str, channel: &str, now: Nanos) -> Result<(), WireError> {
+        let topic_key = self.topic_of(topic, self.config.hold_new_topics);
+        let channel_key = self.channel_of(topic_key, channel, now);
+        let limit = self.config.max_channel_consumers as usize;
+        let Some(target) = self.channels.get_mut(channel_key) else { return Ok(()) };
+        if limit > 0 && target.consumers.len() >= limit {
+            let text = format!("SUB failed consumers for {topic}:{channel} exceeds limit of {limit}");
+            return Err(WireError::new(error::E_SUB_FAILED, text));
+        }
+        target.consumers.push(key);
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.state = State::Subscribed;
+            conn.subscription = Some(Box::new(Subscription::new(channel_key)));
+        }
+        self.reply(key, Reply::Response(wire::OK));
+        Ok(())
+    }
+
+    fn set_ready(&mut self, key: ConnKey, count: u32) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.state == State::Subscribed) else { return };
+        if let Some(sub) = &mut conn.subscription {
+            sub.ready = count;
+        }
+        self.list_if_ready(key);
+    }
+
+    fn start_closing(&mut self, key: ConnKey) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.state = State::Closing;
+            if let Some(sub) = &mut conn.subscription {
+                sub.ready = 0;
+            }
+        }
+        self.reply(key, Reply::Response(wire::CLOSE_WAIT));
+    }
+
+    pub(crate) fn finish(&mut self, key: ConnKey, id: Option<MessageId>) -> Result<(), NotYours> {
+        self.answered(key, id)?;
+        if let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) {
+            sub.finished += 1;
+        }
+        self.list_if_ready(key);
+        Ok(())
+    }
+
+    fn requeue(&mut self, key: ConnKey, id: Option<MessageId>, ms: u64, now: Nanos) -> Result<(), NotYours> {
+        let (channel_key, entry) = self.answered(key, id)?;
+        if let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) {
+            sub.requeued += 1;
+        }
+        let Some(channel) = self.channels.get_mut(channel_key) else { return Ok(()) };
+        channel.counters.requeued += 1;
+        let delay_ns = ms.min(self.config.max_req_timeout_ms) as Nanos * 1_000_000;
+        if delay_ns == 0 {
+            channel.queue.push_back(entry.message);
+        } else {
+            let due = channel.defer(entry.message, now + delay_ns);
+            self.timers.arm(&mut channel.armed, due, Timer::Deferred(channel_key));
+        }
+        self.mark_channel(channel_key);
+        self.list_if_ready(key);
+        Ok(())
+    }
+
+    fn touch(&mut self, key: ConnKey, id: Option<MessageId>, now: Nanos) -> Result<(), NotYours> {
+        let limit_ns = self.config.max_msg_timeout_ms as Nanos * 1_000_000;
+        let conn = self.conns.get_mut(key).ok_or(NotYours::NotInFlight)?;
+        let timeout_ns = conn.identity.msg_timeout_ms as Nanos * 1_000_000;
+        let sub = conn.subscription.as_mut().ok_or(NotYours::NotInFlight)?;
+        let channel = self.channels.get_mut(sub.channel).ok_or(NotYours::NotInFlight)?;
+        let id = id.ok_or(NotYours::NotInFlight)?;
+        let entry = channel.in_flight.get_mut(&id).ok_or(NotYours::NotInFlight)?;
+        if entry.owner != key {
+            return Err(NotYours::OtherOwner);
+        }
+        let deadline = (now + timeout_ns).min(entry.delivered + limit_ns);
+        if deadline != entry.deadline {
+            entry.deadline = deadline;
+            sub.push_deadline(deadline, id);
+            self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(key));
+            drop_stale_deadlines(sub, channel);
+        }
+        Ok(())
+    }
+
+    /// Take a message out of flight for FIN and REQ, freeing a slot of its consumer.
+    pub(crate) fn answered(&mut self, key: ConnKey, id: Option<MessageId>) -> Result<(ChannelKey, InFlight), NotYours> {
+        let conn = self.conns.get_mut(key).ok_or(NotYours::NotInFlight)?;
+        let sub = conn.subscription.as_mut().ok_or(NotYours::NotInFlight)?;
+        let channel = self.channels.get_mut(sub.channel).ok_or(NotYours::NotInFlight)?;
+        let entry = channel.answered(id, key)?;
+        sub.in_flight -= 1;
+        drop_stale_deadlines(sub, channel);
+        Ok((sub.channel, entry))
+    }
+}
+
+fn drop_stale_deadlines(sub: &mut Subscription, channel: &Channel) {
+    let live = |&(deadline, id): &(Nanos, MessageId)| channel.in_flight.get(&id).is_some_and(|entry| entry.deadline == deadline);
+    while sub.deadlines.front().is_some_and(|front| !live(front)) {
+        sub.deadlines.pop_front();
+    }
+    if sub.is_stale_heavy() {
+        sub.deadlines.retain(live);
+    }
+}
+
+#[cold]
+fn not_yours(code: &'static str, command: &str, word: &[u8], why: NotYours) -> WireError {
+    WireError::new(code, format!("{command} {} failed {}", String::from_utf8_lossy(word), why.text()))
+}
