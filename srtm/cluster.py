@@ -91,6 +91,7 @@ def _hold(held: ExitStack, address: str) -> bool:
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         probe.bind((host, port))
+        probe.listen()  # two sockets may be bound to one port with SO_REUSEADDR, but only one of them listens
     except OSError:
         return False
     return True

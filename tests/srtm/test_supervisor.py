@@ -30,6 +30,12 @@ def test_picked_addresses_differ_and_lie_below_the_ephemeral_ports() -> None:
     assert all(split_address("address", address)[1] < max(lowest_ephemeral, 11_000) for address in picked)
 
 
+def test_an_address_that_is_drawn_twice_is_picked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (split_address("address", address)[1] for address in pick_addresses(2, {}))
+    monkeypatch.setattr("random.SystemRandom.sample", lambda _self, _ports, k: [one, other])
+    assert pick_addresses(2, {}) == [f"127.0.0.1:{one}", f"127.0.0.1:{other}"]
+
+
 def test_kept_addresses_are_used_again_unless_something_listens_there() -> None:
     first, second = pick_addresses(2, {})
     with socket.create_server(split_address("address", second)):
