@@ -100,6 +100,12 @@ class Leases:
         share = self._share(broker)
         return self._with({broker: Holding(version, share, share)})
 
+    def doubted(self, broker: str, version: int) -> Leases:
+        """``broker`` has a share that is not on record: the store is older than what was told. So nobody's bound is
+        known: all are issued nothing, and nothing grows before each of them has acknowledged that."""
+        unknown = Holding(version, NOTHING, self.envelope)
+        return replace(self, granted=True, holdings=dict.fromkeys([*self.target, *self.holdings, broker], unknown))
+
     def freed(self, broker: str) -> Leases:
         """``broker`` is proven dead and will not come back soon, or dropped its bucket: what it had may go to
         others."""

@@ -65,8 +65,8 @@ def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity])
 def place_rest(
     spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity], held: Sequence[str | None]
 ) -> tuple[Placement, tuple[str, ...]]:
-    """Those that have a broker in ``held`` stay there."""
-    if not any(held):
+    """Those that have a broker in ``held`` stay there, unless these are more brokers than ``burst`` has tokens for."""
+    if not 0 < len({*held} - {None}) <= burst:
         return _place_all(spec, burst, offered)
     return _placement(spec, place_more(demand(spec, burst), offered, held, spec.placement))
 

@@ -31,12 +31,13 @@ from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, Decision, Placement, Topic
 from distributor.store import Store
 from distributor.transitions import News, has_part, heard, same_demand
-from srtm.errors import Conflict, NotFound, Unavailable
+from srtm.errors import BadInput, Conflict, NotFound, Unavailable
 from srtm.log import Log
 from srtm.splitting import to_micro
 from srtm.topic import TopicSpec
 
 _PERIOD_S = 1.0  # how soon the silence of a broker is noticed
+_LARGEST_CLAIM = 2**62  # a version that a broker may say it has; beyond 2**63 the store could not count on
 
 
 class Registry:
@@ -171,9 +172,11 @@ class Registry:
                 rule = f"incarnation {old.incarnation} of broker {broker.name} came later"
                 raise Conflict("incarnation", broker.incarnation, rule)
             ahead = max([news.have_version, *news.applied.values()])
-            store_is_younger = ahead > self.version
-            if store_is_younger:  # than what the broker holds: never hand out a version twice
-                self.version = ahead
+            if ahead > max(self.version, _LARGEST_CLAIM):
+                raise BadInput("have_version", ahead, f"must be at most {_LARGEST_CLAIM}: no cluster counts so far")
+            store_is_older = news.have_version > self.desired_version(broker.name) or ahead > self.version
+            if store_is_older:  # than what the broker was told: never hand out a version twice
+                self.version = max(self.version, ahead)
                 self._desired_version.pop(broker.name, None)
             reborn = old is not None and broker.incarnation != old.incarnation
             live = self.live() | {broker.name}
@@ -182,7 +185,7 @@ class Registry:
                 for topic in self.topics.values()
                 if (new := heard(topic, news, self.version + 1, live, reborn=reborn)) is not topic
             ]
-            if changed or broker != old or store_is_younger:
+            if changed or broker != old or store_is_older:
                 await self._commit(changed, [broker])
         if broker != old:
             self._grace_ends.pop(broker.name, None)
@@ -352,6 +355,7 @@ class Registry:
         self.version = version
         self.brokers.update({broker.name: broker for broker in brokers})
         self.brokers.pop(forgotten, None)
+        self._desired_version.pop(forgotten, None)  # what changes from now on is not counted for it
         for name, entry in log.items():
             self.decisions[name] = [*self.decisions.get(name, []), entry][-records.DECISIONS_KEPT :]
         before, self.topics = self.topics, {**self.topics, **{topic.name: topic for topic in topics}}

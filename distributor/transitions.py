@@ -50,8 +50,9 @@ def heard(topic: Topic, news: News, version: int, live: Collection[str], *, rebo
         if reborn or news.have_version >= topic.version:
             leases = leases.freed(name)  # it has dropped the bucket
     else:
-        ahead = applied > topic.holding(name).version
-        if ahead or (reborn and name in leases.holdings):
+        if applied > topic.holding(name).version:
+            leases = leases.doubted(name, version)
+        elif reborn and name in leases.holdings:
             leases = leases.reissued(name, version)
         else:
             leases = leases.acknowledged(name, applied)

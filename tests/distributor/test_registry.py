@@ -1,14 +1,13 @@
 """The book and the conversation with brokers: versions, shares, moves, deaths. Time is simulated."""
 
-# ruff: noqa: ARG001 - a clock fixture acts by being asked for
-
+import msgspec
 import pytest
 import trio
 import trio.testing
 
 from distributor import lookups, placing, views
 from distributor.leases import MICRO
-from srtm.control import Stranger, TopicReport
+from srtm.control import Share, Stranger, TopicReport
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
 from srtm.topic import parse_change
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
@@ -452,3 +451,61 @@ async def test_a_store_that_is_younger_than_the_brokers_never_reuses_a_version(d
     await distributor.submit(spec())
     await settle(a)
     assert a.topics["cars"].share.version > 900
+
+
+async def test_a_store_older_than_the_brokers_hands_nothing_out_before_all_have_given_up_what_they_hold(distributor):
+    """On record a and b have half each; in truth a was given everything since, and b nothing."""
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    for one, share in ((a, Share(version=900, rate=1100.0, burst=30.0)), (b, Share(version=900, rate=0.0, burst=0.0))):
+        one.topics = {"cars": msgspec.structs.replace(one.topics["cars"], share=share)}
+        one.version = 900
+    for _ in range(3):
+        await b.sync()
+        assert b.share() == (0.0, 0.0)
+    while not (await a.sync()).unchanged:
+        await b.sync()
+        assert total(a, b) <= (1100.0, 30.0)
+    await settle(a, b)
+    assert (a.share(), b.share()) == ((550.0, 15.0), (550.0, 15.0))
+
+
+async def test_a_broker_told_more_than_is_on_record_for_it_is_told_anew_also_after_another_has_raised_the_count(
+    distributor,
+):
+    a, b = await distributor.brokers("a", "b")
+    a.version, b.version = 900, 890
+    await settle(a, b)
+    assert b.version > 890
+
+
+async def test_a_forgotten_broker_that_goes_on_hears_of_what_was_submitted_meanwhile(distributor):
+    a, b = await distributor.brokers("a", "b", mcap=2000)
+    await distributor.registry.forget("b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    assert b.share() == (0.0, 0.0)  # limited, not unknown and so unlimited
+
+
+async def test_an_absurd_version_is_refused_and_costs_nobody_else_anything(distributor):
+    a, b = await distributor.brokers("a", "b")
+    version, a.version = a.version, 2**70
+    with pytest.raises(BadInput, match="have_version"):
+        await a.sync()
+    a.version = version
+    await distributor.submit(spec())
+    await settle(a, b)
+    assert total(a, b) == (1100.0, 30.0)
+
+
+async def test_a_smaller_automatic_burst_that_its_brokers_cannot_share_places_the_topic_anew(distributor):
+    await distributor.brokers("a", "b")
+    slow = {"ids": ["x", "y"], "rates": [1.0, 1.0], "process": "periodic"}
+    blocks = [{"count": 2, "rate": 400, "batch": 4, "process": "periodic"}, slow]
+    await distributor.submit(spec(rate=10.0, publishers=blocks, burst="auto"))
+    before = distributor.registry.topic("cars")
+    assert {before.placement.broker_of("x"), before.placement.broker_of("y")} == {"a", "b"}
+    gone = {"remove": ["publisher-0", "publisher-1"]}
+    after = await distributor.registry.change_publishers("cars", lambda old: parse_change(old, gone))
+    assert len(after.placement.brokers) <= after.burst < 2
