@@ -3,8 +3,6 @@
 Nobody waits for ever.
 """
 
-# ruff: noqa: ARG001 - a clock fixture acts by being asked for
-
 import json
 
 import pytest

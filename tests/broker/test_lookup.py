@@ -1,7 +1,5 @@
 """Registration with nsqlookupd, against a scripted nsqlookupd on memory streams."""
 
-# ruff: noqa: ARG001 - a clock fixture acts by being asked for
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """The loop to the distributor on a mock clock: when it asks, whom it asks, what it does with the answer, what stays."""
 
-# ruff: noqa: ARG001 - a clock fixture acts by being asked for
-
 import msgspec
 import pytest
 import trio

@@ -1,6 +1,5 @@
 """``srtm.Publisher`` against a broker that the test plays, in simulated time."""
 
-# ruff: noqa: ARG001 - a test asks for simulated time by naming the fixture
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
