@@ -8,7 +8,7 @@ use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::event::Event;
 use crate::publish::{Outcome, Publish, Source, Verb};
 use crate::topic::{Limit, Limiter, Topic};
-use crate::trace::{Columns, Trace};
+use crate::trace::Trace;
 use crate::wire;
 
 /// The answer to a message that came by HTTP.
@@ -238,9 +238,8 @@ impl Engine {
     }
 
     /// The recorded decisions of a limited topic.
-    pub fn trace(&self, topic: &str) -> Option<Columns> {
-        let limiter = self.topics.get(self.topic_key(topic)?)?.limiter.as_ref()?;
-        Some(limiter.trace.columns())
+    pub fn trace(&self, topic: &str) -> Option<&Trace> {
+        Some(&self.topics.get(self.topic_key(topic)?)?.limiter.as_ref()?.trace)
     }
 
     /// A topic's latency as HDR V2 in base64; `None`: no such topic, kind or window, or nothing delivered yet.

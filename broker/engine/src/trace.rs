@@ -86,17 +86,15 @@ impl Trace {
         self.entries.get_mut(usize::try_from(index).ok()?)
     }
 
-    pub fn columns(&self) -> Columns {
-        let mut columns = Columns { publishers: self.publishers.iter().map(|name| name.to_string()).collect(), ..Columns::default() };
-        for entry in &self.entries {
-            columns.publisher.extend_from_slice(&entry.publisher.to_le_bytes());
-            columns.arrival_ns.extend_from_slice(&entry.arrival.to_le_bytes());
-            columns.due_ns.extend_from_slice(&entry.due.to_le_bytes());
-            columns.released_ns.extend_from_slice(&entry.released.to_le_bytes());
-            columns.sent_ns.extend_from_slice(&entry.sent.to_le_bytes());
-            columns.share_version.extend_from_slice(&entry.version.to_le_bytes());
-        }
-        columns
+    /// Names by index, and the range of sequence numbers that is there.
+    pub fn contents(&self) -> (Vec<String>, std::ops::Range<u64>) {
+        (self.publishers.iter().map(|name| name.to_string()).collect(), self.first..self.next())
+    }
+
+    /// What is still there of a range.
+    pub fn entries(&self, range: std::ops::Range<u64>) -> Vec<Entry> {
+        let index = |sequence: u64| usize::try_from(sequence.clamp(self.first, self.next()) - self.first).unwrap_or(usize::MAX);
+        self.entries.range(index(range.start)..index(range.end)).copied().collect()
     }
 }
 
@@ -112,6 +110,23 @@ pub struct Columns {
     pub share_version: Vec<u8>,
 }
 
+impl Columns {
+    pub fn new(publishers: Vec<String>) -> Self {
+        Self { publishers, ..Self::default() }
+    }
+
+    pub fn extend(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            self.publisher.extend_from_slice(&entry.publisher.to_le_bytes());
+            self.arrival_ns.extend_from_slice(&entry.arrival.to_le_bytes());
+            self.due_ns.extend_from_slice(&entry.due.to_le_bytes());
+            self.released_ns.extend_from_slice(&entry.released.to_le_bytes());
+            self.sent_ns.extend_from_slice(&entry.sent.to_le_bytes());
+            self.share_version.extend_from_slice(&entry.version.to_le_bytes());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +139,9 @@ mod tests {
         trace.sent(sequences[0], 9);
         trace.sent(sequences[2], 7);
         trace.sent(sequences[2], 8);
-        let columns = trace.columns();
+        let mut columns = Columns::new(Vec::new());
+        columns.extend(&trace.entries(0..3));
         assert_eq!(columns.sent_ns, [0i64.to_le_bytes(), 7i64.to_le_bytes()].concat());
+        assert!(trace.entries(0..1).is_empty());
     }
 }

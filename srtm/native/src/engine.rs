@@ -68,7 +68,7 @@ impl Engine {
     }
 
     fn snapshot<'py>(&self, py: Python<'py>, topic: String, channel: String, clients: bool) -> PyResult<Bound<'py, PyBytes>> {
-        let snapshot = self.call(py, move |engine, now| engine.snapshot(&topic, &channel, clients, now))?;
+        let snapshot = py.detach(|| self.0.snapshot(topic, &channel, clients)).map_err(not_running)?;
         let json = py.detach(|| serde_json::to_vec(&snapshot)).map_err(bad_value)?;
         Ok(PyBytes::new(py, &json))
     }
@@ -157,7 +157,7 @@ impl Engine {
     }
 
     fn trace<'py>(&self, py: Python<'py>, topic: String) -> PyResult<Option<Trace<'py>>> {
-        let columns = self.call(py, move |engine, _| engine.trace(&topic))?;
+        let columns = py.detach(|| self.0.trace(topic)).map_err(not_running)?;
         let bytes = |column: &[u8]| PyBytes::new(py, column);
         Ok(columns.map(|c| {
             let columns = (

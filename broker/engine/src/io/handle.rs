@@ -13,6 +13,12 @@ use crate::event::Event;
 use crate::io::reactor::{self, Reactor};
 use crate::io::socket;
 use crate::io::wake::Wake;
+use crate::snapshot::Snapshot;
+use crate::trace::{Columns, Trace};
+
+/// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
+const TOPICS_A_TURN: usize = 4;
+const ENTRIES_A_TURN: u64 = 10_000;
 
 type Command = Box<dyn FnOnce(&mut Engine, Nanos) + Send>;
 
@@ -159,6 +165,29 @@ impl Handle {
         }
         self.shared.wake.wake();
         receiver.recv().map_err(|_| NotRunning)
+    }
+
+    /// `topic` and `channel`: only that one ("" = all). Taken between several turns, a few topics each, so that it holds no message up for long.
+    pub fn snapshot(&self, topic: String, channel: &str, clients: bool) -> Result<Snapshot, NotRunning> {
+        let (mut snapshot, keys) = self.call(move |engine, now| engine.overview(&topic, clients, now))?;
+        for keys in keys.chunks(TOPICS_A_TURN) {
+            let (keys, channel) = (keys.to_vec(), channel.to_owned());
+            snapshot.topics.extend(self.call(move |engine, now| engine.topic_views(&keys, &channel, clients, now))?);
+        }
+        Ok(snapshot)
+    }
+
+    /// The recorded decisions of a limited topic; also in pieces. `None`: no such topic, or it has no limit.
+    pub fn trace(&self, topic: String) -> Result<Option<Columns>, NotRunning> {
+        let name = topic.clone();
+        let Some((publishers, range)) = self.call(move |engine, _| engine.trace(&name).map(Trace::contents))? else { return Ok(None) };
+        let mut columns = Columns::new(publishers);
+        for start in range.clone().step_by(ENTRIES_A_TURN as usize) {
+            let (name, part) = (topic.clone(), start..(start + ENTRIES_A_TURN).min(range.end));
+            let entries = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.entries(part)))?;
+            columns.extend(&entries.unwrap_or_default());
+        }
+        Ok(Some(columns))
     }
 
     pub fn drain_events(&self) -> Vec<Event> {

@@ -25,7 +25,7 @@ fn publishes_of_one_turn_are_decided_in_order_of_arrival_across_connections() {
     pair.send_at(b, pub_("t", "early"), now - 5 * MS);
     pair.turn();
     assert_eq!(pair.bodies(consumer), ["early", "late"]);
-    let trace = pair.engine.trace("t").expect("limited");
+    let trace = pair.trace("t");
     assert_eq!(column(&trace.arrival_ns), [now - 5 * MS, now - 2 * MS]);
     assert_eq!(column(&trace.due_ns), column(&trace.arrival_ns));
 }
@@ -60,7 +60,7 @@ fn a_stalled_broker_delays_none_of_the_conformant_messages_that_came_meanwhile()
     pair.engine.decide_publishes(now); // a new share comes in the same turn
     assert!(pair.engine.set_bucket("t", limit(1_000, 1, 2), now));
     pair.turn();
-    let trace = pair.engine.trace("t").expect("limited");
+    let trace = pair.trace("t");
     assert_eq!(column(&trace.due_ns), column(&trace.arrival_ns));
     assert_eq!(pair.topic()["bucket"]["delayed"], 0);
 }
@@ -274,7 +274,7 @@ fn trace_entries_are_complete() {
     pair.advance(MS);
     pair.send(consumer, format!("FIN {id}\n"));
     pair.turn();
-    let trace = pair.engine.trace("t").expect("limited");
+    let trace = pair.trace("t");
     assert_eq!((trace.publishers.clone(), trace.publisher.clone()), (vec!["a".into(), "b".into()], vec![0, 0, 0, 0, 1, 0, 0, 0]));
     assert_eq!(column(&trace.arrival_ns), [start, start]);
     assert_eq!(column(&trace.due_ns), [start, start + MS]);
@@ -294,7 +294,7 @@ fn news_of_messages_of_an_earlier_limit_do_not_mark_entries_of_the_new_one() {
     pair.publish("t", "new");
     let consumer = pair.subscribe("t", "c", 1);
     assert_eq!(pair.bodies(consumer), ["old"]);
-    assert_eq!(column(&pair.engine.trace("t").expect("limited").sent_ns), [0]);
+    assert_eq!(column(&pair.trace("t").sent_ns), [0]);
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn absurd_parameters_neither_panic_nor_mint() {
         pair.now = i64::MAX / 4;
         pair.limit("t", Limit { rate_micro: burst_micro, burst_micro: rate_micro, ..limit(0, 0, 2) });
         pair.ask(key, pub_("t", "x"));
-        let trace = pair.engine.trace("t").expect("limited");
+        let trace = pair.trace("t");
         assert!(column(&trace.due_ns).iter().zip(column(&trace.arrival_ns)).all(|(due, arrival)| *due == 0 || *due >= arrival));
     }
 }

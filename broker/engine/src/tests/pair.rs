@@ -6,6 +6,7 @@ use crate::bucket::Nanos;
 use crate::config::Config;
 use crate::engine::{ConnKey, Engine};
 use crate::topic::Limit;
+use crate::trace::Columns;
 
 pub const MS: Nanos = 1_000_000;
 pub const S: Nanos = 1_000_000_000;
@@ -193,8 +194,18 @@ impl Pair {
         self.now += ns;
     }
 
+    pub fn trace(&self, topic: &str) -> Columns {
+        let trace = self.engine.trace(topic).expect("limited");
+        let (publishers, range) = trace.contents();
+        let mut columns = Columns::new(publishers);
+        columns.extend(&trace.entries(range));
+        columns
+    }
+
     pub fn snapshot(&mut self) -> serde_json::Value {
-        serde_json::to_value(self.engine.snapshot("", "", true, self.now)).expect("JSON")
+        let (mut snapshot, keys) = self.engine.overview("", true, self.now);
+        snapshot.topics = self.engine.topic_views(&keys, "", true, self.now);
+        serde_json::to_value(snapshot).expect("JSON")
     }
 
     /// The view of the only topic.

@@ -137,7 +137,7 @@ fn run(steps: &[Step]) -> (Vec<Share>, Vec<(Nanos, Nanos, Nanos)>) {
     }
     pair.turn();
     pair.advance(S);
-    let trace = pair.engine.trace("t").expect("limited");
+    let trace = pair.trace("t");
     let column = |bytes: &[u8]| -> Vec<i64> { bytes.chunks(8).map(|w| i64::from_le_bytes(w.try_into().expect("8 bytes"))).collect() };
     let (arrival, due, released) = (column(&trace.arrival_ns), column(&trace.due_ns), column(&trace.released_ns));
     (shares, arrival.into_iter().zip(due).zip(released).map(|((arrival, due), released)| (arrival, due, released)).collect())
