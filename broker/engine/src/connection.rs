@@ -6,7 +6,7 @@ use crate::bucket::Nanos;
 use crate::engine::{ChannelKey, TopicKey};
 use crate::id::MessageId;
 use crate::identify::Identity;
-use crate::message::Message;
+use crate::message::{Charge, Message};
 use crate::timer::Armed;
 use crate::wire::{self, State};
 
@@ -85,7 +85,8 @@ pub struct Connection {
     pub connected_wall_ns: i64,
     pub subscription: Option<Box<Subscription>>,
     pub published: Vec<Published>,
-    pub input: Vec<u8>, // the unfinished command; empty nearly always
+    pub input: Vec<u8>,                      // the unfinished command; empty nearly always
+    pub(crate) input_charge: Option<Charge>, // for `input`
     output: Vec<u8>,
     output_at: usize,   // bytes of `output` that have been written
     stream_offset: u64, // of output[0]
@@ -110,6 +111,7 @@ impl Connection {
             subscription: None,
             published: Vec::new(),
             input: Vec::new(),
+            input_charge: None,
             output: Vec::new(),
             output_at: 0,
             stream_offset: 0,

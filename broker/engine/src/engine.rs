@@ -40,7 +40,8 @@ pub struct Engine {
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
     pub(crate) timers: Timers,
     pub(crate) events: Vec<Event>,
-    pub meter: Meter,
+    pub meter: Meter,         // messages
+    pub(crate) inputs: Meter, // unfinished commands
     pub(crate) turn: Turn,
     pub(crate) ids: IdMaker,
     pub(crate) scratch: Vec<u8>,
@@ -77,6 +78,7 @@ impl Engine {
             timers: Timers::default(),
             events: Vec::new(),
             meter: Meter::default(),
+            inputs: Meter::default(),
             turn: Turn::default(),
             scratch: Vec::new(),
             dirty_conns: Vec::new(),
@@ -104,17 +106,29 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         if conn.input.is_empty() {
             let used = self.run_commands(key, bytes, stamp, now);
-            if let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) {
-                conn.input.extend_from_slice(&bytes[used..]);
+            if used < bytes.len() {
+                self.keep_input(key, bytes[used..].to_vec());
             }
             return;
         }
         let mut input = std::mem::take(&mut conn.input);
+        conn.input_charge = None;
         input.extend_from_slice(bytes);
         let used = self.run_commands(key, &input, stamp, now);
-        if let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && used < input.len()) {
+        if used < input.len() {
             input.drain(..used);
-            conn.input = input;
+            self.keep_input(key, input);
+        }
+    }
+
+    /// Keep an unfinished command, unless all of them together would take more memory than there may be.
+    fn keep_input(&mut self, key: ConnKey, input: Vec<u8>) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
+        conn.input_charge = Some(self.inputs.charge(input.capacity() as u64));
+        conn.input = input;
+        if self.memory_used() > self.config.max_memory_bytes {
+            let text = format!("unfinished command: the memory limit of {} bytes is reached", self.config.max_memory_bytes);
+            self.refuse(key, WireError::invalid(text));
         }
     }
 
@@ -203,7 +217,12 @@ impl Engine {
 
     /// What is queued and collected takes all that it may: nothing more should be read before that is decided.
     pub fn memory_is_full(&self) -> bool {
-        self.meter.used() > self.config.max_memory_bytes
+        self.memory_used() > self.config.max_memory_bytes
+    }
+
+    /// Bytes of messages, wherever they wait, and of unfinished commands.
+    pub fn memory_used(&self) -> u64 {
+        self.meter.used() + self.inputs.used()
     }
 
     /// Connections that may have something to write, each once. The buffer is the caller's, to be used again.

@@ -24,14 +24,15 @@ impl Meter {
         ENTRY_OVERHEAD + (wire::MESSAGE_HEADER + len) as u64
     }
 
-    fn charge(&self, bytes: u64) -> Charge {
+    pub(crate) fn charge(&self, bytes: u64) -> Charge {
         self.0.set(self.0.get() + bytes);
         Charge { meter: self.clone(), bytes }
     }
 }
 
+/// Bytes held as long as this lives.
 #[derive(Debug)]
-struct Charge {
+pub(crate) struct Charge {
     meter: Meter,
     bytes: u64,
 }

@@ -72,11 +72,13 @@ impl Engine {
         self.turn.replies.push((key, reply));
     }
 
-    fn refuse(&mut self, key: ConnKey, error: WireError) {
+    pub(crate) fn refuse(&mut self, key: ConnKey, error: WireError) {
         if error.fatal
             && let Some(conn) = self.conns.get_mut(key)
         {
             conn.phase = Phase::Flushing;
+            conn.input = Vec::new();
+            conn.input_charge = None;
         }
         self.reply(key, Reply::Error(error));
     }

@@ -254,7 +254,7 @@ impl Engine {
         // The frames are charged already; copies for further channels are not.
         let copies = topic.channels.len().saturating_sub(1) as u64;
         let more = copies * (u64::from(count) * Meter::cost_of(0) + bytes);
-        if self.meter.used() + more > self.config.max_memory_bytes {
+        if self.meter.used() + self.inputs.used() + more > self.config.max_memory_bytes {
             topic.counters.rejected += u64::from(count);
             return Outcome::Failed(format!(
                 "memory limit of {} bytes reached: nobody drains what is queued",

@@ -108,7 +108,7 @@ impl Engine {
         let overview = Snapshot {
             now_ns: now,
             wall_ns: now + self.wall_offset,
-            memory_bytes: self.meter.used(),
+            memory_bytes: self.memory_used(),
             max_memory_bytes: self.config.max_memory_bytes,
             connections: self.conns.len(),
             accepted: self.accepted,

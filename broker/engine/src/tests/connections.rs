@@ -145,6 +145,18 @@ fn a_write_that_blocks_for_an_interval_ends_the_connection() {
 }
 
 #[test]
+fn unfinished_commands_count_against_the_memory_limit_and_cost_only_who_sends_them() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 100_000, ..Config::default() });
+    let (first, second) = (pair.connect(), pair.connect());
+    let whole = [&b"PUB t\n\0\0\xea\x60"[..], &[b'x'; 60_000]].concat();
+    assert_eq!(pair.ask(first, &whole[..59_000]), []);
+    let refused = "E_INVALID unfinished command: the memory limit of 100000 bytes is reached";
+    assert_eq!(pair.ask(second, &whole[..59_000]), [Frame::Error(refused.into())]);
+    assert_eq!(pair.ask(first, &whole[59_000..]), [ok()]);
+    assert_eq!(pair.engine.inputs.used(), 0);
+}
+
+#[test]
 fn a_client_that_does_not_read_its_answers_is_cut_off_before_it_takes_the_memory_of_all() {
     let mut pair = Pair::new();
     let key = pair.connect();
