@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from pathlib import Path
 from srtm.errors import BadInput, Conflict
 
 _INCARNATION_FILE = "srtm.incarnation"
+_INCARNATION = re.compile(rb"([0-9]{20})-([0-9a-f]{16})")
 
 
 @contextmanager
@@ -37,14 +40,17 @@ def locked(path: Path) -> Iterator[str]:
 
 
 def _next_incarnation(path: Path) -> str:
-    """Sorts after all earlier ones of this directory, even if the wall clock was set back meanwhile. 20 digits."""
+    """``START-DIRECTORY``: 20 digits, which sort after all earlier ones of this directory even if the wall clock was
+    set back meanwhile, and a name of the directory drawn once. So of two incarnations of one directory the later proves
+    that the earlier has ended (it held the lock); two of different directories prove nothing."""
     file = path / _INCARNATION_FILE
-    last = file.read_text() if file.exists() else ""
-    incarnation = f"{max(time.time_ns(), int(last) + 1 if last.isdigit() else 0):020d}"
     try:
+        last = _INCARNATION.fullmatch(file.read_bytes() if file.exists() else b"")
+        start = max(time.time_ns(), int(last[1]) + 1 if last else 0)
+        incarnation = f"{start:020d}-{last[2].decode() if last else secrets.token_hex(8)}"
         replace_file(file, incarnation.encode())
     except OSError as error:
-        raise BadInput("data_path", str(path), f"must be writable ({error.strerror})") from None
+        raise BadInput("data_path", str(path), f"must be readable and writable ({error.strerror})") from None
     return incarnation
 
 

@@ -55,6 +55,14 @@ class LeaseHolder:
             self._create_channels(held)
             self._desired[held.topic] = held
 
+    def give_up(self) -> None:
+        """This broker's tokens are someone else's: every share is nothing from now on, until the next answer."""
+        for name, topic in self._desired.items():
+            share = msgspec.structs.replace(topic.share, rate=0.0, burst=0.0, full=False)
+            self._desired[name] = msgspec.structs.replace(topic, share=share)
+            self._set_bucket(self._desired[name], full=False)
+        self.version = 0
+
     def check(self, answer: SyncAnswer) -> None:
         """Raises PeerError for an answer that must not be applied: older than what is in force, or of a lease rule not
         known here."""

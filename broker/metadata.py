@@ -61,7 +61,7 @@ def load(directory: Path) -> Metadata:
         return Metadata()
     except OSError as error:
         raise BadInput("data_path", str(path), f"must be readable ({error.strerror})") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput("data_path", str(path), f"must hold nsqd's list of topics in JSON: {error}") from None
 
 

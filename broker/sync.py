@@ -20,7 +20,7 @@ from broker.data_path import replace_file
 from broker.lease_holder import LeaseHolder
 from broker.reports import topic_reports
 from srtm.backoff import Backoff
-from srtm.control import DesiredTopic, Stranger, SyncAnswer, SyncRequest
+from srtm.control import DesiredTopic, Problem, Stranger, SyncAnswer, SyncRequest
 from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
 from srtm.log import Log
 
@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 
 PERIOD_S = 1.0
 _ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and nothing here depends on a quick answer
-_MOST_STRANGERS = (
-    10_000  # that wait to be told: ids are whatever clients send, and the distributor may be away for long
-)
+# Strangers that wait to be told: ids are whatever clients send, and the distributor may be away for long.
+_MOST_STRANGERS = 10_000
 STATE_FILE = "srtm.state.json"
+
+
+class Disowned(PeerError):
+    """The distributor takes another process for the broker of this name."""
 
 
 class SyncState(msgspec.Struct, frozen=True):
@@ -53,7 +56,7 @@ def load_state(directory: Path) -> SyncState:
         return SyncState()
     except OSError as error:
         raise BadInput("data_path", str(path), f"must be readable ({error.strerror})") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput("data_path", str(path), f"must hold this broker's last state: {error}") from None
 
 
@@ -84,6 +87,7 @@ class Synchronizer:
         directory: Path,
         log: Log,
     ) -> None:
+        self._name = name
         self._target = f"/v1/brokers/{name}/sync"
         self._about = about
         self._engine = engine
@@ -112,9 +116,8 @@ class Synchronizer:
         try:
             await self._run()
         finally:
-            with trio.CancelScope(
-                shield=True
-            ):  # closing takes no time; a checkpoint in the first must not skip the rest
+            # Closing takes no time; a checkpoint in the first must not skip the rest.
+            with trio.CancelScope(shield=True):
                 for distributor in self._distributors:
                     await distributor.aclose()
 
@@ -126,6 +129,8 @@ class Synchronizer:
                 await self._sync()
             except (Unavailable, PeerError) as error:
                 self._report_trouble(error)
+                if isinstance(error, Disowned):
+                    self._give_up()
                 self._distributors.append(self._distributors.pop(0))
                 self._urgent = True
                 failures += 1
@@ -190,6 +195,12 @@ class Synchronizer:
             self._log.info("desired state in force", version=answer.version, topics=len(answer.topics))
             self.wake()  # the acknowledgement: a share may be waiting for it elsewhere
 
+    def _give_up(self) -> None:
+        """Its tokens may be in force elsewhere. Publishers are refused, so that they ask where they belong."""
+        self._holder.give_up()
+        self._engine.set_accepting(False, f"the distributor knows another broker {self._name}")
+        self.last_sync_s = None
+
     async def _remember(self, answer: SyncAnswer) -> None:
         """Raises Unavailable where the disk refuses: then the answer is not put in force, and asked for again."""
         try:
@@ -213,11 +224,22 @@ def state_after(answer: SyncAnswer) -> SyncState:
 
 
 def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:
-    """Raises Unavailable (a standby, or out of order for now), PeerError (it refuses us, or makes no sense)."""
+    """Raises Unavailable (a standby, or out of order for now), Disowned, PeerError (it refuses us, or makes no
+    sense)."""
     if status == 200:
         try:
             return msgspec.json.decode(body, type=SyncAnswer)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PeerError(f"{url}: sync answer: {error}") from None
-    text = f"{url}: sync answered {status}: {body[:200].decode(errors='replace')}"
-    raise Unavailable(text) if status >= 500 else PeerError(text)
+    problem = _problem(status, body)
+    text = f"{url}: sync answered {status}: {problem.detail}"
+    if status >= 500:
+        raise Unavailable(text)
+    raise Disowned(text) if (status, problem.field) == (409, "incarnation") else PeerError(text)
+
+
+def _problem(status: int, body: bytes) -> Problem:
+    try:
+        return msgspec.json.decode(body, type=Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Problem(title="", status=status, detail=body[:200].decode(errors="replace"))

@@ -164,13 +164,13 @@ class Registry:
     # What a broker says
 
     async def hear(self, news: News) -> None:
-        """Take in what a broker presents of itself. Raises Conflict for an incarnation that is not the latest."""
+        """Take in what a broker presents of itself. Raises Conflict for an incarnation that is not the latest, and for
+        another broker of the same name."""
         async with self._writing:
             broker = news.broker
             old = self.brokers.get(broker.name)
-            if old is not None and broker.incarnation < old.incarnation:
-                rule = f"incarnation {old.incarnation} of broker {broker.name} came later"
-                raise Conflict("incarnation", broker.incarnation, rule)
+            if old is not None:
+                self._check_succession(old, broker)
             ahead = max([news.have_version, *news.applied.values()])
             if ahead > max(self.version, _LARGEST_CLAIM):
                 raise BadInput("have_version", ahead, f"must be at most {_LARGEST_CLAIM}: no cluster counts so far")
@@ -293,6 +293,22 @@ class Registry:
         await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, dead=name)
 
     # How it is done
+
+    def _check_succession(self, old: Broker, new: Broker) -> None:
+        """A later incarnation proves the death of an earlier one only where both need what one process can have: the
+        lock of a data directory, or a port. Raises Conflict."""
+        if new.directory != old.directory and old.dead:
+            return
+        if new.directory == old.directory or new.tcp_address == old.tcp_address:
+            if new.incarnation < old.incarnation:
+                rule = f"incarnation {old.incarnation} of broker {old.name} came later"
+                raise Conflict("incarnation", new.incarnation, rule)
+        elif self.is_alive(old.name) or any(has_part(topic, old.name) for topic in self.topics.values()):
+            rule = (
+                f"another broker named {old.name} ({old.tcp_address}, incarnation {old.incarnation}) is not proven dead: "
+                "choose another name, or stop that one and POST its incarnation to .../dead"
+            )
+            raise Conflict("incarnation", new.incarnation, rule)
 
     def _is_gone(self, name: str) -> bool:
         """Proven dead, and no incarnation has come since. To be asked under ``_writing``."""

@@ -32,6 +32,11 @@ class Broker:
     accepting: bool
     dead: bool = False  # there is proof that this incarnation ended
 
+    @property
+    def directory(self) -> str:
+        """The data directory that it holds the lock of, as named in the incarnation."""
+        return self.incarnation.partition("-")[2]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:

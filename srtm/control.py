@@ -68,7 +68,7 @@ class Stranger(Control, frozen=True):
 class SyncRequest(Control, frozen=True):
     """Made by ``broker.sync``, read by ``distributor.api``."""
 
-    incarnation: str  # new at every start of the broker process; sorts by start time
+    incarnation: str  # START-DIRECTORY: new at every start of the broker process, sorts by it in one data directory
     srtm_version: str
     tcp_address: str  # HOST:PORT that clients connect to
     http_address: str

@@ -5,6 +5,7 @@ Ports are real, on loopback.
 
 import errno
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -326,7 +327,29 @@ def test_incarnations_sort_by_start_even_if_the_clock_goes_back(tmp_path, monkey
     with data_path.locked(tmp_path) as second:
         pass
     assert first < second
-    assert len(first) == len(second) == 20
+    assert first.partition("-")[2] == second.partition("-")[2]  # the same directory
+
+
+def test_incarnations_name_their_directory(tmp_path):
+    names = set()
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        directory.mkdir()
+        with data_path.locked(directory) as incarnation:
+            names.add(incarnation.partition("-")[2])
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", "²".encode(), b"12"])
+def test_a_spoilt_incarnation_file_is_drawn_anew(tmp_path, content):
+    (tmp_path / "srtm.incarnation").write_bytes(content)
+    with data_path.locked(tmp_path) as incarnation:
+        assert re.fullmatch(r"\d{20}-[0-9a-f]{16}", incarnation)
+
+
+def test_an_incarnation_file_that_cannot_be_read_is_a_refusal(tmp_path):
+    (tmp_path / "srtm.incarnation").mkdir()
+    with pytest.raises(BadInput, match="must be readable and writable"), data_path.locked(tmp_path):
+        pass
 
 
 def test_a_file_is_replaced_whole(tmp_path):

@@ -8,7 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 from broker import sync
 from broker.lease_holder import LeaseHolder
 from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
-from srtm.control import DesiredTopic, Move, Share, SyncAnswer, SyncRequest
+from srtm.control import DesiredTopic, Move, Problem, Share, SyncAnswer, SyncRequest
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
@@ -27,6 +27,7 @@ class FakeDistributor:
         self.topics = list(topics)
         self.moves = []
         self.down = None
+        self.refusal = None  # (status, body)
         self.requests = []  # (time, SyncRequest)
         self.targets = set()
         self.changed = trio.Event()
@@ -49,6 +50,8 @@ class FakeDistributor:
         await trio.lowlevel.checkpoint()
         if self.down is not None:
             raise self.down
+        if self.refusal is not None:
+            return self.refusal
         if asked.have_version == self.version and self.holds_back:
             with trio.move_on_after(asked.wait_s):
                 await self.changed.wait()
@@ -295,3 +298,23 @@ def test_answers_that_are_none_are_sorted_by_whose_fault_it_is():
         read_answer("http://d", 409, b"stale incarnation")
     with pytest.raises(PeerError, match="sync answer"):
         read_answer("http://d", 200, b"{}")
+
+
+async def test_a_broker_that_another_of_its_name_has_replaced_gives_its_tokens_up_until_it_is_taken_back(
+    rig, nursery, mock_clock
+):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    refusal = Problem(title="conflict", status=409, detail="another broker named b1", field="incarnation")
+    rig.distributors[0].refusal = 409, msgspec.json.encode(refusal)
+    mock_clock.jump(2 * PERIOD_S)
+    await settle()
+    assert rig.engine.topics["t"].bucket["rate_micro"] == 0
+    assert not rig.engine.accepting
+    assert any("another broker named b1" in line for line in rig.lines)
+    rig.distributors[0].refusal = None
+    mock_clock.jump(2 * PERIOD_S)
+    await settle()
+    assert rig.engine.topics["t"].bucket["rate_micro"] == 10_000_000
+    assert rig.engine.topics["t"].bucket["fill"] == 0  # what it had was clamped away
+    assert rig.engine.accepting

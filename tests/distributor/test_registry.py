@@ -509,3 +509,41 @@ async def test_a_smaller_automatic_burst_that_its_brokers_cannot_share_places_th
     gone = {"remove": ["publisher-0", "publisher-1"]}
     after = await distributor.registry.change_publishers("cars", lambda old: parse_change(old, gone))
     assert len(after.placement.brokers) <= after.burst < 2
+
+
+async def test_another_broker_of_the_same_name_is_refused_until_the_first_is_proven_dead(distributor):
+    """Only the lock of one data directory, or one port, proves that an earlier incarnation has ended."""
+    a, b = FakeBroker("a", distributor.syncing, incarnation="2-here"), FakeBroker("b", distributor.syncing)
+    await settle(a, b)
+    await distributor.submit(spec())
+    await settle(a, b)
+    double = FakeBroker("a", distributor.syncing, incarnation="3-there", host="10.0.0.9")
+    with pytest.raises(Conflict, match="another broker named a"):
+        await double.sync()
+    assert (await a.sync()).unchanged
+    assert distributor.registry.brokers["a"].incarnation == "2-here"
+    await distributor.registry.declare_dead("a", "2-here")
+    double.incarnation = "1-there"  # its host's clock is behind
+    await settle(double, b)
+    assert total(double, b) == (1100.0, 30.0)
+    with pytest.raises(Conflict, match="another broker named a"):  # the word was false: the first is still there
+        await a.sync()
+
+
+async def test_a_broker_that_comes_back_on_its_port_without_its_data_directory_replaces_the_first(distributor):
+    first = FakeBroker("a", distributor.syncing, incarnation="2-here")
+    await first.settle()
+    again = FakeBroker("a", distributor.syncing, incarnation="3-there")
+    await again.settle()
+    with pytest.raises(Conflict, match="came later"):
+        await first.sync()
+
+
+async def test_a_broker_without_a_part_in_anything_is_replaced_once_it_is_silent(distributor, autojump_clock):
+    await FakeBroker("a", distributor.syncing, incarnation="2-here").settle()
+    double = FakeBroker("a", distributor.syncing, incarnation="3-there", host="10.0.0.9")
+    with pytest.raises(Conflict, match="another broker named a"):
+        await double.sync()
+    await trio.sleep(60)
+    await double.settle()
+    assert distributor.registry.brokers["a"].incarnation == "3-there"

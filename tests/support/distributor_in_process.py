@@ -34,6 +34,7 @@ class FakeBroker:
     syncing: Syncing
     mcap: float = 600.0
     incarnation: str = "1"
+    host: str = "127.0.0.1"
     version: int = 0
     topics: dict[str, DesiredTopic] = field(default_factory=dict)
     reports: list[TopicReport] = field(default_factory=list)
@@ -42,7 +43,7 @@ class FakeBroker:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{4150 + ord(self.name[-1])}"
+        return f"{self.host}:{4150 + ord(self.name[-1])}"
 
     async def sync(self, wait_s: float = 0.0) -> SyncAnswer:
         request = SyncRequest(
