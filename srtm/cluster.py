@@ -45,6 +45,8 @@ def read_cluster(data: Path) -> ClusterFile | None:
         return msgspec.json.decode(path.read_bytes(), type=ClusterFile)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise BadInput("data", str(path), f"must be readable ({error.strerror})") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput("data", str(path), f"must be a cluster file as srtm up writes it ({error})") from error
 

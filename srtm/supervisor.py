@@ -13,7 +13,7 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -21,10 +21,10 @@ from typing import TextIO
 import trio
 
 from srtm.backoff import Backoff
-from srtm.cluster import BrokerPlace, ClusterFile, pick_addresses, read_cluster, split_address, write_cluster
+from srtm.cluster import FILE_NAME, BrokerPlace, ClusterFile, pick_addresses, read_cluster, split_address, write_cluster
 from srtm.control import DeadNotice
 from srtm.distributor_client import DistributorClient
-from srtm.errors import BadInput, Conflict, NotFound, Unavailable
+from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
 from srtm.lifeline import PARENT_VARIABLE
 from srtm.nursery import background_nursery
 
@@ -81,9 +81,16 @@ class Cluster:
     """What runs. ``distributor`` is a URL; ``brokers`` are in the order of their names."""
 
     def __init__(
-        self, data: Path, distributor_address: str, places: Sequence[BrokerPlace], options: Sequence[str]
+        self,
+        data: Path,
+        distributor_address: str,
+        places: Sequence[BrokerPlace],
+        options: Sequence[str],
+        tell: Callable[[str], object],
     ) -> None:
         self.data = data
+        self.tell = tell
+        self.is_ready = False
         self.distributor = f"http://{distributor_address}"
         self._places = list(places)
         self._changed = trio.Event()
@@ -121,6 +128,14 @@ class Cluster:
         return [self._distributor, *self._brokers]
 
     def note_change(self) -> None:
+        try:
+            self._write_file()
+        except OSError as error:  # a full disk must not end what runs
+            self.tell(f"{self.data / FILE_NAME} cannot be written ({error.strerror}): it is out of date")
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _write_file(self) -> None:
         write_cluster(
             self.data,
             ClusterFile(
@@ -130,8 +145,12 @@ class Cluster:
                 distributor_pid=self.distributor_pid,
             ),
         )
-        self._changed.set()
-        self._changed = trio.Event()
+
+    def note_end(self, child: Child) -> None:
+        """At the start of the cluster a child that ends is a failure, with its own message."""
+        if self.is_ready:
+            self.tell(f"{child.name} {child.ended} and is started again (see {child.log})")
+        self.note_change()
 
     def note_stopped(self) -> None:
         self._running = False
@@ -158,21 +177,24 @@ async def cluster(
     http_address: str | None = None,
     broker_options: Sequence[str] = (),
     ready_timeout_s: float = READY_TIMEOUT_S,
+    tell: Callable[[str], object] = lambda _line: None,
 ) -> AsyncIterator[Cluster]:
     """A running cluster whose brokers have all synced once. ``mcap``: msg/s a broker; ``http_address``: the
-    distributor's, None: a free port (kept).
+    distributor's, None: a free port (kept); ``tell`` takes a line for a person whenever a process ended and is started
+    again.
 
     Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not come up; its last
     words are in the message).
     """
     _check(brokers, mcap, http_address)
     with _locked(data):
-        running = _plan(data, brokers, mcap, http_address, broker_options)
+        running = _plan(data, brokers, mcap, http_address, broker_options, tell)
         try:
             async with background_nursery() as nursery:
                 for child in running.children():
                     await nursery.start(_keep_running, running, child)
                 await _wait_ready(running, ready_timeout_s)
+                running.is_ready = True
                 yield running
         finally:
             running.note_stopped()
@@ -214,7 +236,14 @@ def _opened(path: Path) -> TextIO:
         raise BadInput("data", str(path), f"must be a file that can be written ({error.strerror})") from error
 
 
-def _plan(data: Path, brokers: int, mcap: float, http_address: str | None, options: Sequence[str]) -> Cluster:
+def _plan(
+    data: Path,
+    brokers: int,
+    mcap: float,
+    http_address: str | None,
+    options: Sequence[str],
+    tell: Callable[[str], object],
+) -> Cluster:
     last = read_cluster(data)
     kept = {} if last is None else _kept_addresses(last)
     distributor, *free = pick_addresses(1 + 2 * brokers, kept if http_address is None else {**kept, 0: http_address})
@@ -224,7 +253,7 @@ def _plan(data: Path, brokers: int, mcap: float, http_address: str | None, optio
         BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
         for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)
     ]
-    return Cluster(data, distributor, places, ["--mcap", str(mcap), *options])
+    return Cluster(data, distributor, places, ["--mcap", str(mcap), *options], tell)
 
 
 def _kept_addresses(last: ClusterFile) -> dict[int, str]:
@@ -244,7 +273,7 @@ async def _keep_running(running: Cluster, child: Child, *, task_status: trio.Tas
         task_status.started()
         task_status = trio.TASK_STATUS_IGNORED
         await child.run(process)
-        running.note_change()
+        running.note_end(child)
         if trio.current_time() - started_at > _STEADY_S:
             backoff.reset()
         if child.name != "distributor":
@@ -256,15 +285,14 @@ async def _tell_death(running: Cluster, child: Child) -> None:
     """Best effort within a second: the new process, with a new incarnation, proves the same when it syncs."""
     try:
         incarnation = (running.data / child.name / "srtm.incarnation").read_text().strip()  # broker.data_path writes it
-    except FileNotFoundError:  # it never came so far as to have one, so the distributor never heard of it
+    except (OSError, UnicodeDecodeError):  # it never came so far as to have one, so the distributor never heard of it
         return
     notice = DeadNotice(incarnation=incarnation, reason=f"its supervisor saw it end: {child.ended}")
     async with DistributorClient(running.distributor, timeout_s=1.0) as client:
         try:
             await client.broker_is_dead(child.name, notice)
-        except (Unavailable, NotFound, Conflict) as error:
-            with child.log.open("a") as log:
-                log.write(f"srtm up: the distributor was not told that {child.name} ended: {error}\n")
+        except SrtmError as error:
+            running.tell(f"the distributor was not told that {child.name} ended: {error}")
 
 
 async def _wait_ready(running: Cluster, timeout_s: float) -> None:

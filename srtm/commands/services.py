@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -48,11 +49,15 @@ def up(
 
 
 async def _up(brokers: int, mcap: float, data: Path, http_address: str, json_file: str | None) -> None:
-    async with cluster(brokers=brokers, mcap=mcap, data=data, http_address=http_address):
+    async with cluster(brokers=brokers, mcap=mcap, data=data, http_address=http_address, tell=_tell):
         state = read_cluster(data)
         assert state is not None
         show("up", msgspec.to_builtins(state), json_file, partial(_announce, state))
         await trio.sleep_forever()
+
+
+def _tell(line: str) -> None:
+    print(f"srtm up: {line}", file=sys.stderr, flush=True)
 
 
 def _announce(state: ClusterFile, console: Console) -> None:

@@ -110,6 +110,22 @@ def test_when_it_is_killed_its_processes_end_too(tmp_path: Path) -> None:
         wait_gone(children)
 
 
+def test_a_process_that_dies_is_told_on_the_terminal_and_started_again(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1, {})
+    with up(tmp_path, address) as process:
+        victim = state_of(tmp_path).brokers[0].pid
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        assert said == (
+            f"srtm up: broker-1 was ended by signal 9 and is started again (see {tmp_path / 'broker-1.log'})\n"
+        )
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+        assert process.stderr.read() == b""
+
+
 def test_a_broker_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
     (address,) = pick_addresses(1, {})
     (tmp_path / "broker-1").write_text("a file where its data directory should be")
