@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench.document import PERFORMANCE, refuse_unwritable
+from bench.document import PERFORMANCE
 from bench.nsqd import NsqdOptions, compare
 from bench.reach import MEASURES, ReachOptions, chosen, reach
 from srtm.commands.output import JsonOption
@@ -37,7 +37,6 @@ def bench_nsqd(
 
     The same load in turns. Status 0 if nothing was lost, p99 is no worse and processor time at most half.
     """
-    refuse_unwritable("json", json_file)
     options = NsqdOptions(pairs, seconds, seed, json_file, PERFORMANCE if document else None)
     return 0 if run_trio(partial(compare, options, _console(json_file))).reached else 1
 
@@ -54,7 +53,6 @@ def bench_reach(
 
     Status 0 if all of them are reached.
     """
-    refuse_unwritable("json", json_file)
     options = ReachOptions(chosen(names or ()), quick, seed, json_file, PERFORMANCE if document else None)
     verdicts = run_trio(partial(reach, options, _console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1

@@ -26,7 +26,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from bench.demo_side import Side, shortcomings, side_of, without_warmup
 from bench.demo_view import draw, plain, show
-from bench.document import README, refuse_unwritable, write_block
+from bench.document import README, write_block
 from bench.plot import Promise
 from bench.provenance import provenance
 from bench.results import Results, write_results
@@ -34,7 +34,7 @@ from bench.run import RunProgress, RunResult, run_plan
 from bench.sensors import TOPIC_TOML
 from bench.trace import fetch_trace
 from bench.workload import Plan, Publishers, Subscriber
-from srtm.commands.output import JsonOption
+from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import Unavailable

@@ -6,7 +6,6 @@ the command.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -33,15 +32,6 @@ def write_block(path: Path, name: str, text: str) -> None:
     except FileNotFoundError:
         raise BadInput("document", str(path), "must be there: run from a checkout") from None
     path.write_text(with_block(document, name, text))
-
-
-def refuse_unwritable(field: str, file: str | None) -> None:
-    """Before a long measurement rather than after it. Raises BadInput; None and ``-`` are nobody's files."""
-    if file is None or file == "-":
-        return
-    path = Path(file)
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise BadInput(field, file, "must be a file in a folder that is there and can be written")
 
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> str:

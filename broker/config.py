@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from srtm.control import check_broker_name
 from srtm.errors import BadInput
-from srtm.http_client import parse_http_url
-
-_NAME = re.compile(r"[.a-zA-Z0-9_-]{1,64}")
+from srtm.http_client import checked_token, parse_http_url
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,14 +60,14 @@ class BrokerConfig:
     engine: EngineConfig = field(default_factory=EngineConfig)
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise BadInput("name", self.name, "must be 1 to 64 of the characters . _ - A-Z a-z 0-9")
+        check_broker_name("name", self.name)
         parse_address("tcp_address", self.tcp_address)
         parse_address("http_address", self.http_address)
         for address in self.lookupd_tcp_addresses:
             parse_address("lookupd_tcp_address", address)
         for url in self.distributors:
             parse_http_url("distributor", url)
+        checked_token(self.token)
         if not (math.isfinite(self.mcap) and self.mcap >= 0):
             raise BadInput("mcap", self.mcap, "must be a rate in msg/s, 0 (not stated) or more")
         if self.max_memory_bytes <= 0:

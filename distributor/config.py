@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from srtm.http_client import checked_token
+
 
 @dataclass(frozen=True, kw_only=True)
 class DistributorConfig:
-    """Everything that ``srtm distributor`` takes, parsed."""
+    """Everything that ``srtm distributor`` takes, parsed. Making one with a bad token raises BadInput."""
 
     http_address: str = "127.0.0.1:4190"  # loopback: nothing is exposed by accident; port 0: any free one
     store: str = "sqlite:///srtm.sqlite3"
@@ -17,3 +19,6 @@ class DistributorConfig:
     inactive_producer_s: float = 300.0  # nsqlookupd's --inactive-producer-timeout
     longest_wait_s: float = 30.0  # of a long poll
     max_body_bytes: int = 256 << 20  # a million publishers as JSON are about 60 MB
+
+    def __post_init__(self) -> None:
+        checked_token(self.token)

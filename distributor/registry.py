@@ -305,8 +305,8 @@ class Registry:
                 raise Conflict("incarnation", new.incarnation, rule)
         elif self.is_alive(old.name) or any(has_part(topic, old.name) for topic in self.topics.values()):
             rule = (
-                f"another broker named {old.name} ({old.tcp_address}, incarnation {old.incarnation}) is not proven dead: "
-                "choose another name, or stop that one and POST its incarnation to .../dead"
+                f"another broker named {old.name} ({old.tcp_address}, incarnation {old.incarnation}) is not proven "
+                "dead: choose another name, or stop that one and POST its incarnation to .../dead"
             )
             raise Conflict("incarnation", new.incarnation, rule)
 

@@ -14,10 +14,9 @@ from distributor import desired
 from distributor.registry import Registry
 from distributor.state import Broker, Topic
 from distributor.transitions import News
-from srtm.control import Move, Stranger, SyncAnswer, SyncRequest, TopicReport
+from srtm.control import Move, Stranger, SyncAnswer, SyncRequest, TopicReport, check_broker_name
 from srtm.errors import BadInput
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _EPHEMERAL = "#ephemeral"
 
@@ -28,6 +27,7 @@ class Syncing:
     def __init__(self, registry: Registry) -> None:
         self.reports: dict[str, dict[str, TopicReport]] = {}
         self._registry = registry
+        self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, None]] = {}  # {broker: those that may have to move, in order}
 
     async def sync(self, name: str, request: SyncRequest) -> SyncAnswer:
@@ -44,16 +44,18 @@ class Syncing:
         await self._registry.hear(
             News(broker=broker, have_version=request.have_version, applied=request.applied, channels=channels)
         )
+        mine = self._latest[name] = object()
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
         self.reports[name] = reports
         self._strangers.setdefault(name, {}).update(dict.fromkeys(request.strangers))
         await self._share_where_messages_wait(name, reports)
-        return await self._answer(name, request.have_version, wait_s)
+        return await self._answer(name, request.have_version, wait_s, mine)
 
     def forget(self, name: str) -> None:
         self.reports.pop(name, None)
         self._strangers.pop(name, None)
+        self._latest.pop(name, None)
 
     def all_channels(self, topic: str) -> set[str]:
         """As reported last, ephemeral ones too."""
@@ -78,13 +80,16 @@ class Syncing:
             if report is not None and report.backlog and name not in topic.leases.target:
                 await self._registry.share_with(topic.name, name)
 
-    async def _answer(self, name: str, have_version: int, wait_s: float) -> SyncAnswer:
+    async def _answer(self, name: str, have_version: int, wait_s: float, mine: object) -> SyncAnswer:
+        """A sync that the broker has cut short by a later one goes on waiting here; it must not take moves with it."""
         registry = self._registry
-        moves = self._due_moves(name)
+        moves: list[Move] = []
         with trio.move_on_after(wait_s):
-            while not moves and registry.desired_version(name) == have_version:
-                await registry.changed(name).wait()
+            while self._latest.get(name) is mine:
                 moves = self._due_moves(name)
+                if moves or registry.desired_version(name) != have_version:
+                    break
+                await registry.changed(name).wait()
         version = registry.desired_version(name)
         if version == have_version:
             return SyncAnswer(version=version, unchanged=True, moves=moves)
@@ -125,9 +130,7 @@ class Syncing:
 
 def presented(name: str, request: SyncRequest) -> Broker:
     """The broker as it presents itself. Raises BadInput."""
-    if not _NAME.fullmatch(name):
-        rule = "must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, beginning with a letter or digit"
-        raise BadInput("broker", name, rule)
+    check_broker_name("broker", name)
     for field in ("tcp_address", "http_address"):
         address = getattr(request, field)
         match = _ADDRESS.fullmatch(address)

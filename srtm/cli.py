@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of ``srtm ARGUMENTS...`` (default: those of this process)."""
     lifeline.hold()
     try:
-        return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        status = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()  # here, where a reader that has gone is no news
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has gone, as in `srtm topic list | head -1`

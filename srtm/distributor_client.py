@@ -20,6 +20,7 @@ import msgspec
 
 from srtm.control import Assignment, DeadNotice, Lookup, Problem
 from srtm.errors import BadInput, Conflict, NotFound, PeerError, SrtmError, Unavailable
+from srtm.http_client import checked_token
 
 DEFAULT_URL = "http://127.0.0.1:4190"
 URL_VARIABLE = "SRTM_DISTRIBUTOR"
@@ -40,8 +41,8 @@ def distributor_urls(given: str | Sequence[str] | None) -> list[str]:
 def _checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
+        valid = parts.scheme in ("http", "https") and bool(httpx.URL(url).host) and parts.port != 0
+    except (ValueError, httpx.InvalidURL):
         valid = False
     if not valid:
         raise BadInput("distributor", url, "must be a URL like http://127.0.0.1:4190")
@@ -61,7 +62,7 @@ class DistributorClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.urls = distributor_urls(urls)
-        token = token or os.environ.get(TOKEN_VARIABLE) or None
+        token = checked_token(token or os.environ.get(TOKEN_VARIABLE) or None)
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=timeout_s,
@@ -186,6 +187,10 @@ def refusal(answer: httpx.Response) -> SrtmError:
             return NotFound(field, str(value))
         case 409:
             return Conflict(field, value, rule)
+        case 401:
+            return BadInput(
+                "token", "(not shown)", f"{answer.url} asks for a token: --token or $SRTM_TOKEN"
+            )
         case 429 | 503:
             return Unavailable(problem.detail, _retry_after_s(answer))
         case status if 400 <= status < 500:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
@@ -29,7 +30,7 @@ class HttpClient:
         self.base_url = base_url.rstrip("/")
         self._host, self._port = parse_http_url("url", base_url)
         self._headers = [("Host", f"{self._host}:{self._port}")]
-        if token is not None:
+        if checked_token(token) is not None:
             self._headers.append(("Authorization", f"Bearer {token}"))
         self._connect = connect or self._connect_tcp
         self._connect_timeout_s = connect_timeout_s
@@ -123,6 +124,13 @@ class HttpClient:
         stream, self._stream = self._stream, None
         if stream is not None:
             await trio.aclose_forcefully(stream)
+
+
+def checked_token(token: str | None) -> str | None:
+    """A bearer token as it can stand in a header; None for none. Raises BadInput."""
+    if token is not None and re.fullmatch(r"[!-~]+", token) is None:
+        raise BadInput("token", "(not shown)", "must be ASCII letters, digits and punctuation, without a space")
+    return token
 
 
 def parse_http_url(field: str, url: str) -> tuple[str, int]:

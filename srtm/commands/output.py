@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,8 +20,29 @@ from srtm.errors import BadInput
 SCHEMA = 1  # of the envelope and of every result in it; grows with an incompatible change
 _PIPE_COLUMNS = 240
 
+
+def refuse_unwritable(field: str, file: str | None) -> None:
+    """Before anything is done rather than after it. Raises BadInput; None and ``-`` are nobody's files."""
+    if file is None or file == "-":
+        return
+    path = Path(file)
+    if path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise BadInput(field, file, "must be a file that can be written, in a folder that is there")
+
+
+def _writable_json(file: str | None) -> str | None:
+    refuse_unwritable("json", file)
+    return file
+
+
 JsonOption = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON to FILE (-: standard output).")
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the result as JSON to FILE (-: standard output).",
+        callback=_writable_json,
+    ),
 ]
 DistributorOption = Annotated[
     list[str] | None,

@@ -224,7 +224,7 @@ def test_tables_show_both_sides_and_fit_eighty_columns() -> None:
 
 
 def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"png: .*: must be a file in a folder that is there"):
+    with pytest.raises(BadInput, match=r"png: .*: must be a file that can be written"):
         run_demo(DemoOptions(png=tmp_path / "none" / "x.png"))
 
 

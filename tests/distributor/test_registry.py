@@ -547,3 +547,24 @@ async def test_a_broker_without_a_part_in_anything_is_replaced_once_it_is_silent
     await trio.sleep(60)
     await double.settle()
     assert distributor.registry.brokers["a"].incarnation == "3-there"
+
+
+async def test_a_sync_that_was_cut_short_takes_no_moves_with_it(distributor, autojump_clock):
+    """The broker hangs up to report something else; here the abandoned request still waits."""
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a)
+    lost = distributor.registry.topic("cars").placement.ids_of["b"][0]
+    a.strangers = [Stranger(topic="cars", publisher_id=lost)]
+    answers = {}
+
+    async def wait(which: str) -> None:
+        answers[which] = await a.sync(wait_s=20.0)
+
+    async with trio.open_nursery() as nursery:
+        for which in ("abandoned", "heard"):
+            nursery.start_soon(wait, which)
+            await trio.testing.wait_all_tasks_blocked()
+        await settle(b)
+    assert answers["abandoned"].moves == []
+    assert [move.publisher_id for move in answers["heard"].moves] == [lost]

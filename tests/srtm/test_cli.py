@@ -4,6 +4,7 @@ exit status."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -190,6 +191,7 @@ def test_the_token_goes_along_as_a_bearer(distributor: Distributor) -> None:
 
 BAD_RATE = {"title": "bad input", "status": 400, "detail": "-", "field": "rate", "value": -1, "rule": "must be above 0"}
 STALE = {"title": "conflict", "status": 409, "detail": "-", "field": "version", "value": 2, "rule": "must be 3"}
+NO_TOKEN = {"title": "unauthorized", "status": 401, "detail": "this route needs the cluster's bearer token"}
 AWAY = {"title": "unavailable", "status": 503, "detail": "the store cannot be reached"}
 
 
@@ -198,6 +200,12 @@ AWAY = {"title": "unavailable", "status": 503, "detail": "the store cannot be re
     [
         (BAD_RATE, "srtm: rate: -1: must be above 0\n", 2),
         (STALE, "srtm: version: 2: must be 3\n", 1),
+        (
+            NO_TOKEN,
+            "srtm: token: '(not shown)': http://127.0.0.1:4190/v1/topics/roads asks for a token: "
+            "--token or $SRTM_TOKEN\n",
+            2,
+        ),
         (AWAY, "srtm: the store cannot be reached\n", 1),
     ],
 )
@@ -244,7 +252,17 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
         (["topic", "submit", "/nowhere.toml"], "file: '/nowhere.toml': must be a file that can be read"),
         (["topic", "show", "nowhere"], "topic 'nowhere' is not known here"),
         (["topic", "list", "--distributor", "localhost"], "distributor: 'localhost': must be a URL"),
+        (["topic", "list", "--distributor", "http://\x01"], "distributor: 'http://\\x01': must be a URL"),
+        (["topic", "list", "--token", "é"], "token: '(not shown)': must be ASCII"),
         (["topic", "list", "--json", "/nowhere/x.json"], "json: '/nowhere/x.json': must be a file that can be written"),
+        (
+            ["topic", "remove", "roads", "--json", "/nowhere/x"],
+            "json: '/nowhere/x': must be a file that can be written",
+        ),
+        (["topic", "remove", "roads", "--json", "/"], "json: '/': must be a file that can be written"),
+        (["distributor", "--http-address", "127.0.0.1:99999"], "http_address: '127.0.0.1:99999': must be HOST:PORT"),
+        (["distributor", "--store", "mysql://x"], "store: 'mysql://x': must be sqlite:///PATH"),
+        (["distributor", "--token", "a b"], "token: '(not shown)': must be ASCII"),
         (["up", "--brokers", "0", "--mcap", "5", "--data", "/nowhere"], "brokers: 0: must be 1 to 1024"),
         (["up", "--brokers", "1", "--mcap", "-5", "--data", "/nowhere"], "mcap: -5.0: must be a rate above 0 msg/s"),
         (["up", "--brokers", "one", "--mcap", "5", "--data", "/nowhere"], "Invalid value for '--brokers'"),
@@ -275,6 +293,26 @@ def test_bad_input_is_said_in_one_line_with_status_2_and_nothing_is_changed(
 def test_a_distributor_that_cannot_be_reached_is_a_failure_not_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topic", "list", "--distributor", "http://127.0.0.1:1"]) == 1  # nobody listens on tcpmux here
     assert capsys.readouterr().err.startswith("srtm: http://127.0.0.1:1 cannot be reached: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["--version"], ["topic", "--help"]])
+def test_a_reader_that_has_gone_costs_no_words(arguments: list[str]) -> None:
+    """As in ``srtm --version | head -0``: the pipe's other end is closed before the first word."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "srtm", *arguments]
+    with os.fdopen(writer, "wb") as pipe:
+        ended = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=30)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_a_garbled_address_in_the_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SRTM_DISTRIBUTOR", "garbage")
+    assert main(["topic", "list"]) == 2
+    assert capsys.readouterr().err == "srtm: distributor: 'garbage': must be a URL like http://127.0.0.1:4190\n"
 
 
 def test_the_brokers_door_imports_neither_the_command_line_nor_the_http_client() -> None:
