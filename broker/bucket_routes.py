@@ -12,11 +12,11 @@ import msgspec
 from broker import snapshot
 from broker.admin_context import AdminContext
 from broker.lease_holder import MICRO, micro
-from broker.nsqd_routes import is_name
 from broker.reports import latency_ms
 from broker.snapshot import Bucket, Snapshot, Topic
 from srtm.errors import BadInput, Conflict, NotFound
 from srtm.http_api import Request, Response, Router, json_response, text_response
+from srtm.wire import checked_name
 
 _BODY_LIMIT_BYTES = 64 * 1024
 _LARGEST = 1e9  # msg/s or messages: beyond any network card, and within the engine's integers
@@ -52,7 +52,7 @@ class BucketRoutes:
 
     async def put_bucket(self, request: Request, name: str) -> Response:
         """Version 0: any share of the distributor is newer."""
-        self._refuse_managed(_topic_name(name))
+        self._refuse_managed(checked_name("topic", name))
         spec = parse_bucket(await request.read_body(_BODY_LIMIT_BYTES))
         self._refuse_managed(name)  # the body may have taken its time
         old = snapshot.find_topic(self._engine, name)
@@ -71,19 +71,19 @@ class BucketRoutes:
     async def get_bucket(self, request: Request, name: str) -> Response:
         format_ = request.arguments().get("format", "json")
         if format_ == "hlog":
-            return self._show_log(_topic_name(name))
+            return self._show_log(checked_name("topic", name))
         if format_ != "json":
             raise BadInput("format", format_, "must be json or hlog")
-        return self._show(_topic_name(name))
+        return self._show(checked_name("topic", name))
 
     async def delete_bucket(self, _request: Request, name: str) -> Response:
-        self._refuse_managed(_topic_name(name))
+        self._refuse_managed(checked_name("topic", name))
         if not self._engine.clear_bucket(name):
             raise NotFound("bucket", name)
         return json_response({})
 
     async def get_trace(self, _request: Request, name: str) -> Response:
-        columns = self._engine.trace(_topic_name(name))
+        columns = self._engine.trace(checked_name("topic", name))
         if columns is None:
             raise NotFound("trace", name)
         return json_response(trace_json(*columns))
@@ -116,17 +116,11 @@ class BucketRoutes:
         return topic
 
 
-def _topic_name(name: str) -> str:
-    if not is_name(name):
-        raise BadInput("topic", name, "must be 1 to 64 of . _ - A-Z a-z 0-9, optionally ending in #ephemeral")
-    return name
-
-
 def parse_bucket(body: bytes) -> BucketSpec:
     """Raises BadInput, naming the field."""
     try:
         given = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput("body", body[:80].decode(errors="replace"), f"must be JSON: {error}") from None
     if not isinstance(given, dict):
         raise BadInput("body", given, "must be a JSON object with rate and burst")

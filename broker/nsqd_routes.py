@@ -13,8 +13,8 @@ from broker.admin_context import AdminContext
 from broker.stats import stats_json, stats_text
 from srtm.errors import BadInput
 from srtm.http_api import BodyTooLarge, Request, Response, Router, json_response, text_response
+from srtm.wire import is_name
 
-NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 _NSQ_HEADER = (("X-NSQ-Content-Type", "nsq; version=1.0"),)
 _FALSE = ("false", "0")
 _OK = text_response("OK")
@@ -43,11 +43,6 @@ def nsq_answer(handler: NsqHandler) -> NsqHandler:
         return replace(response, headers=response.headers + _NSQ_HEADER)
 
     return answer
-
-
-def is_name(text: str) -> bool:
-    """Of a topic or channel, by NSQ's rule: 64 characters, the suffix included."""
-    return len(text) <= 64 and NAME.fullmatch(text) is not None
 
 
 def add_nsqd_routes(router: Router, context: AdminContext) -> None:

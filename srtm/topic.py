@@ -6,7 +6,6 @@ that of design section 11; of the choices there, those that exist so far are tak
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,12 +18,11 @@ from srtm.publishers import Publishers, PublisherSpec, join
 from srtm.schema import Schema, parsed
 from srtm.splitting import LARGEST, from_micro, to_micro
 from srtm.topic_file import read_topic_file
+from srtm.wire import NAME_RULE, is_name
 
 __all__ = ["PublisherSpec", "Publishers", "Slo", "TopicSpec", "parse_change", "parse_topic_json", "parse_topic_toml"]
 
 PERCENTILES = (50, 90, 95, 99, 99.9)
-_NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")  # nsq's rule for topics and channels
-_LONGEST_NAME = 64
 
 Burst = float | Literal["auto"]
 
@@ -76,10 +74,8 @@ class TopicSpec:
 
 
 def _topic_name(value: str) -> str:
-    if len(value) > _LONGEST_NAME or not _NAME.fullmatch(value):
-        raise ValueError(
-            f'must be 1 to {_LONGEST_NAME} of the characters . _ - A-Z a-z 0-9, and may end in "#ephemeral"'
-        )
+    if not is_name(value):
+        raise ValueError(NAME_RULE)
     return value
 
 

@@ -31,6 +31,7 @@ _HEAD = struct.Struct(">ii")
 _MESSAGE_HEAD = struct.Struct(">qH16s")
 _SIZE = struct.Struct(">i")
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
+NAME_RULE = 'must be 1 to 64 of the characters . _ - A-Z a-z 0-9, and may end in "#ephemeral"'
 _RATE_LIMITED = re.compile(r"retry after (\d+(?:\.\d+)?) ms")
 # Only these leave the connection open (nsqd's three, and ours).
 _NON_FATAL = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED", "E_RATE_LIMITED"})
@@ -184,9 +185,14 @@ def parse_receipt(data: bytes) -> Receipt:
 
 def checked_name(field: str, name: str) -> str:
     """A topic's or channel's name as the protocol allows it. Raises BadInput."""
-    if not 1 <= len(name) <= 64 or _NAME.fullmatch(name) is None:
-        raise BadInput(field, name, "must be 1 to 64 of the characters . a-z A-Z 0-9 _ - (and may end in #ephemeral)")
+    if not is_name(name):
+        raise BadInput(field, name, NAME_RULE)
     return name
+
+
+def is_name(text: str) -> bool:
+    """Of a topic or channel; the 64 characters include the suffix."""
+    return len(text) <= 64 and _NAME.fullmatch(text) is not None
 
 
 def identify(settings: Mapping[str, object]) -> bytes:
