@@ -20,6 +20,7 @@ import trio
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from distributor import lookups, views
 from distributor.config import DistributorConfig
@@ -244,19 +245,26 @@ def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
 
 async def _body(request: Request, config: DistributorConfig, kind: type[_T]) -> _T:
     """The JSON body. Raises BadInput."""
-    content = bytearray()
-    async with aclosing(request.stream()) as chunks:
-        async for chunk in chunks:
-            content += chunk
-            if len(content) > config.max_body_bytes:
-                rule = f"must be at most {config.max_body_bytes} bytes"
-                raise _TooLarge("body", f"{len(content)} bytes or more", rule)
+    content = await _content(request, config.max_body_bytes)
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
-        raise BadInput("body", bytes(content[:80]), str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput("body", bytes(content[:80]), f"must be JSON: {error}") from error
+        raise BadInput("body", content[:80], str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput("body", content[:80], f"must be JSON: {error}") from error
+
+
+async def _content(request: Request, limit_bytes: int) -> bytes:
+    content = bytearray()
+    try:
+        async with aclosing(request.stream()) as chunks:
+            async for chunk in chunks:
+                content += chunk
+                if len(content) > limit_bytes:
+                    raise _TooLarge("body", f"{len(content)} bytes or more", f"must be at most {limit_bytes} bytes")
+    except ClientDisconnect:
+        raise BadInput("body", f"{len(content)} bytes", "must come whole; its sender has gone") from None
+    return bytes(content)
 
 
 def _json(value: object, status: int = 200) -> Response:

@@ -101,3 +101,37 @@ async def test_a_store_that_another_distributor_has_is_refused_and_the_port_is_f
                 await serve(config(tmp_path, http_address=f"127.0.0.1:{port}"))
             socket.create_server(("127.0.0.1", port)).close()
             nursery.cancel_scope.cancel()
+
+
+HOSTILE = {
+    "no HTTP": b"  V2IDENTIFY\n\x00\x00\x00\x02{}",
+    "random bytes": bytes(range(256)) * 20,
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100,
+    "an endless head": b"GET / HTTP/1.1\r\nX: " + b"a" * 300_000,
+    "a path that is not ASCII": b"GET /v1/topics/\xff\xfe HTTP/1.1\r\nHost: d\r\n\r\n",
+    "a path that is not UTF-8": b"GET /v1/topics/%ff%00 HTTP/1.1\r\nHost: d\r\n\r\n",
+    "a negative length": b"PUT /v1/topics/t HTTP/1.1\r\nHost: d\r\nContent-Length: -5\r\n\r\n",
+    "a broken chunk": b"PUT /v1/topics/t HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "half a body": b"PUT /v1/topics/t HTTP/1.1\r\nHost: d\r\nContent-Length: 500\r\n\r\n{",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+
+
+async def test_hostile_bytes_cost_their_sender_the_connection_and_nobody_else_anything(tmp_path, capfd):
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            bound = await nursery.start(serve, config(tmp_path))
+            for what, content in HOSTILE.items():
+                stream = await trio.open_tcp_stream("127.0.0.1", int(bound.http.split(":")[1]))
+                async with stream, httpx.AsyncClient(base_url=f"http://{bound.http}", trust_env=False) as client:
+                    try:
+                        await stream.send_all(content)
+                        await stream.send_eof()
+                        with trio.move_on_after(0.1):
+                            assert not (await stream.receive_some()).startswith(b"HTTP/1.1 5"), what
+                    except trio.BrokenResourceError:
+                        pass  # it was cut off
+                    assert (await client.get("/healthz")).status_code == 200, what
+                    assert (await client.get("/v1/topics")).json() == [], what
+            nursery.cancel_scope.cancel()
+    assert "Traceback" not in capfd.readouterr().err

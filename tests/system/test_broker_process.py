@@ -227,6 +227,48 @@ def test_garbage_on_the_http_port_gets_http_400(tmp_path: Path) -> None:
         assert running.ask("GET", "/ping") == (200, b"OK")
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        bytes(range(256)) * 20,
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"  V1",
+        b"  V2" + b"x" * 200_000,
+        b"  V2IDENTIFY\n\xff\xff\xff\xff{}",
+        b"  V2PUB t\n\x7f\xff\xff\xff",
+        b"  V2PUB t\n\x00\x00\x00\x00",
+        b"  V2MPUB t\n\x00\x00\x00\x08\x7f\xff\xff\xff\x00\x00\x00\x01",
+        b"  V2PUB a b\n\x00\x00\x00\x01x",
+        b"  V2SUB t#x c\n",
+        b"  V2FIN " + b"\xff" * 16 + b"\n",
+    ],
+)
+def test_hostile_bytes_on_the_tcp_port_cost_their_sender_the_connection_and_nobody_else_anything(
+    tmp_path: Path, hostile: bytes
+) -> None:
+    with broker(tmp_path) as running:
+        running.ask("POST", "/topic/create?topic=t")
+        consumer = Subscriber(running.tcp, "t", "c")
+        with socket.create_connection(("127.0.0.1", running.tcp), timeout=WAIT_S) as raw:
+            raw.sendall(hostile)
+            raw.shutdown(socket.SHUT_WR)
+            while swallowed(raw):
+                pass
+        running.ask("POST", "/pub?topic=t", b"still here")
+        assert consumer.body() == b"still here"
+        consumer.close()
+        assert running.topic("t")["message_count"] == 1
+        running.wait_ended(signal.SIGTERM)
+        assert not any("Traceback" in line or "panicked" in line for line in running.lines)
+
+
+def swallowed(raw: socket.socket) -> bytes:
+    try:
+        return raw.recv(65536)
+    except ConnectionResetError:
+        return b""
+
+
 def test_a_member_that_has_never_synced_refuses_publishes_and_says_why(tmp_path: Path) -> None:
     with broker(tmp_path, "--distributor", f"http://127.0.0.1:{free_port()}") as running:
         status, refusal = running.ask_json("POST", "/pub?topic=t", "x")
