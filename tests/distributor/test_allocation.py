@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distributor.allocation import STRATEGIES, BrokerCapacity, Demand, Plan, concentration, place_more, plan
@@ -91,6 +91,7 @@ def test_a_table_is_rounded_with_exact_sums_and_every_entry_up_or_down(rows, col
     st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100) | st.just(float("inf"))), min_size=1, max_size=20),
     st.floats(0, 3000),
 )
+@example([(1.0, 2.225073858507e-311)], 0.0)
 def test_water_filling_sums_to_the_rate_and_only_full_brokers_are_below_the_level(pairs, rate):
     base, room = (np.array(column) for column in zip(*pairs, strict=True))
     quotas = fill(base, room, rate)
