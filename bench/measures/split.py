@@ -49,9 +49,8 @@ class SplitRun:
     brokers: int
     result: RunResult
     access_p99_ms: float
-    off_reference: (
-        float  # largest relative difference of a broker's figure (mean, p99, reported p99) from the reference's
-    )
+    # largest relative difference of a broker's figure (mean, p99, reported p99) from the reference's
+    off_reference: float
 
     def row(self) -> dict[str, object]:
         run = self.result.row(f"split-{self.brokers}")
