@@ -42,7 +42,7 @@ def fill(base: Floats, room: Floats, rate: float) -> Floats:
     tops = base + room
     edges = np.unique(np.concatenate([base, tops[np.isfinite(tops)]]))
     edge = float(edges[bisect_right(edges, rate, key=lambda level: poured(level).sum()) - 1])
-    rising = max(1, np.count_nonzero((base <= edge) & (edge < tops)))  # none where a room is lost in rounding
+    rising = max(1, int(np.count_nonzero((base <= edge) & (edge < tops))))  # none where a room is lost in rounding
     return poured(edge + (rate - float(poured(edge).sum())) / rising)
 
 
