@@ -18,7 +18,12 @@ pytestmark = pytest.mark.slow  # real sockets, real time
 
 
 def plan(address, publishers=None, **changes):
-    fields = {"duration_s": 0.4, "warmup_s": 0.1, "drain_s": 5.0, "slo_ms": 5_000.0}  # lateness of this machine is no finding here
+    fields = {
+        "duration_s": 0.4,
+        "warmup_s": 0.1,
+        "drain_s": 5.0,
+        "slo_ms": 5_000.0,
+    }  # lateness of this machine is no finding here
     return Plan(
         topic="load",
         targets=[address],
