@@ -24,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from broker.service import run  # after the flags, so that a mistyped one and --help are answered at once
 
         return run(config)
+    except KeyboardInterrupt:  # before the service looks out for it
+        return 130
     except SrtmError as error:
         print(f"srtm broker: {error}", file=sys.stderr)
         return error.exit_status

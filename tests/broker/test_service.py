@@ -422,3 +422,12 @@ def test_bad_flags_are_one_line_and_exit_status_2(arguments, message, capsys):
     assert out == ""
     assert err.startswith(message)
     assert err.count("\n") == 1
+
+
+def test_ctrl_c_during_the_start_is_status_130_without_a_word(tmp_path, monkeypatch, capsys):
+    def interrupted(_config):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(service, "run", interrupted)
+    assert main(["--name", "b", "--data-path", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == ""
