@@ -568,3 +568,19 @@ async def test_a_sync_that_was_cut_short_takes_no_moves_with_it(distributor, aut
         await settle(b)
     assert answers["abandoned"].moves == []
     assert [move.publisher_id for move in answers["heard"].moves] == [lost]
+
+
+async def test_the_new_address_of_a_broker_that_came_back_elsewhere_is_told_to_publishers_and_subscribers(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    a.restart()
+    a.host = "10.0.0.9"
+    await settle(a, b)
+    topic = distributor.registry.topic("cars")
+    publisher = topic.placement.ids_of["a"][0]
+    assert views.assignment(topic, publisher, distributor.registry).address == a.address
+    found = lookups.lookup("cars", distributor.registry, distributor.syncing)
+    assert {one.broadcast_address for one in found.producers} == {"10.0.0.9", "127.0.0.1"}
+    b.strangers = [Stranger(topic="cars", publisher_id=publisher)]
+    assert [move.address for move in (await b.sync()).moves] == [a.address]
