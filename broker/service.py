@@ -45,9 +45,8 @@ CHANNEL_QUERY_TIMEOUT_S = 1.0  # nsqd's own bound: a new topic is held no longer
 _HTTP_GRACE_S = 1.0
 _ENGINE_STOP_TIMEOUT_MS = 2000
 _STORAGE_RETRY_S = 1.0
-_QUERIES_AT_ONCE = (
-    16  # new topics that are asked about at the same time: a thousand at once must not take a thousand sockets
-)
+# New topics that are asked about at the same time: a thousand at once must not take a thousand sockets.
+_QUERIES_AT_ONCE = 16
 
 
 class BoundAddresses(NamedTuple):

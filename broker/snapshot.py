@@ -1,5 +1,4 @@
-"""The engine's snapshot, typed. Field names are those of docs/architecture.md, "Engine JSON"; times in ns,
-``*_micro``
+"""The engine's snapshot, typed. Field names are those of docs/architecture.md, "Engine JSON"; times in ns, ``*_micro``
 in 1e-6."""
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The load distributor: which broker a publisher goes to, and which share of the token bucket each broker holds.
 
 Reading order. Pure: ``allocation`` (with ``spreading``) places publishers, ``leases`` moves shares, ``state`` holds
-what is known, ``placing`` and
-``transitions`` join them, ``desired`` is what a broker is told. Around it: ``registry`` is the book and the only place
-that changes it, ``records``
-and ``store`` keep it, ``syncing`` talks with brokers, ``views``, ``lookups`` and ``metrics`` show it, ``api`` is HTTP,
-``service`` runs it all.
+what is known, ``placing`` and ``transitions`` join them, ``desired`` is what a broker is told. Around it: ``registry``
+is the book and the only place that changes it, ``records`` and ``store`` keep it, ``syncing`` talks with brokers,
+``views``, ``lookups`` and ``metrics`` show it, ``api`` is HTTP, ``service`` runs it all.
 """

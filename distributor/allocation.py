@@ -5,8 +5,7 @@ the paper compares with. Rates are msg/s. A topic's load is the sum of its publi
 its token rate r, which is at least that.
 
 ``mcap`` 0 means "not stated": no limit is known, so none is kept, and such a broker takes any topic whole. k, the
-number of brokers, is at
-most floor(burst), because a share needs one token.
+number of brokers, is at most floor(burst), because a share needs one token.
 """
 
 from __future__ import annotations
@@ -102,8 +101,8 @@ maxmin: Allocation = partial(_allocate, concentrate=True)
 srtm: Allocation = partial(_allocate, concentrate=True, correlated=True)
 
 # lb: all brokers, equal parts. conc: the fewest brokers, so that their total loads are equal. maxmin: the fewest
-# brokers, equal parts of this topic. The
-# three take publishers in a seeded random order. srtm: maxmin, and every correlation group spread in proportion.
+# brokers, equal parts of this topic. The three take publishers in a seeded random order. srtm: maxmin, and every
+# correlation group spread in proportion.
 STRATEGIES: dict[str, Allocation] = {"lb": lb, "conc": conc, "maxmin": maxmin, "srtm": srtm}
 
 

@@ -2,9 +2,8 @@
 ``syncing`` and ``views``.
 
 Refusals are problem+json; nsqlookupd's routes answer as nsqlookupd 1.3.0 does. Bodies are read by the parsers of
-``srtm``, not
-by pydantic models of FastAPI: they are the same documents as topic files, and a million publishers must not be copied
-about.
+``srtm``, not by pydantic models of FastAPI: they are the same documents as topic files, and a million publishers must
+not be copied about.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 stores before it tells.
 
 Concurrency. Values are immutable and replaced in ``_commit`` only, which stores them first, under the short lock
-``_writing``. What plans (and may take seconds in a
-worker thread) holds ``_placing`` besides: only it changes specs and placements, so a plan made outside ``_writing``
-still holds when it is committed;
-leases and brokers may have moved on meanwhile and are read afresh. A method that raises has changed nothing.
+``_writing``. What plans (and may take seconds in a worker thread) holds ``_placing`` besides: only it changes specs and
+placements, so a plan made outside ``_writing`` still holds when it is committed; leases and brokers may have moved on
+meanwhile and are read afresh. A method that raises has changed nothing.
 
 Versions are one counter for everything: of specs, placements, shares and desired states. It only grows, and it is
 stored with what it numbers.

@@ -1,8 +1,8 @@
 """What the distributor knows, as immutable values, and what follows from them. Pure.
 
 ``registry`` holds one ``Broker`` a name and one ``Topic`` a name, replaces them whole, and stores each replacement
-before anybody
-is told of it. What is only observed (reports, when a broker was heard last) is not here: it need not survive.
+before anybody is told of it. What is only observed (reports, when a broker was heard last) is not here: it need not
+survive.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class Syncing:
 
     async def sync(self, name: str, request: SyncRequest) -> SyncAnswer:
         """The whole desired state of broker ``name``, at once or, for up to ``wait_s``, when it differs from
-        ``have_version`` or somebody is to
-        move. Raises BadInput, Conflict (a later incarnation is known), Unavailable (the store)."""
+        ``have_version`` or somebody is to move. Raises BadInput, Conflict (a later incarnation is known), Unavailable
+        (the store)."""
         broker = presented(name, request)
         reports = {report.topic: report for report in request.topics}
         channels = {

@@ -5,9 +5,8 @@ Each type names its one maker and its one reader. Rates are msg/s, bursts are me
 refuses one older than what it has.
 
 The flow (level-triggered pull): a broker calls ``POST /v1/brokers/NAME/sync`` with a ``SyncRequest``; the
-``SyncAnswer`` is its whole desired
-state. With ``wait_s > 0`` the distributor holds the answer until the state's version differs from ``have_version``
-(or moves are due), or until the wait is over.
+``SyncAnswer`` is its whole desired state. With ``wait_s > 0`` the distributor holds the answer until the state's
+version differs from ``have_version`` (or moves are due), or until the wait is over.
 """
 
 from __future__ import annotations

@@ -188,9 +188,7 @@ def refusal(answer: httpx.Response) -> SrtmError:
         case 409:
             return Conflict(field, value, rule)
         case 401:
-            return BadInput(
-                "token", "(not shown)", f"{answer.url} asks for a token: --token or $SRTM_TOKEN"
-            )
+            return BadInput("token", "(not shown)", f"{answer.url} asks for a token: --token or $SRTM_TOKEN")
         case 429 | 503:
             return Unavailable(problem.detail, _retry_after_s(answer))
         case status if 400 <= status < 500:

@@ -143,9 +143,8 @@ class Unauthorized(BadInput):
 
 
 Handler = Callable[[Request], Awaitable[Response]]
-RouteHandler = Callable[
-    ..., Awaitable[Response]
-]  # the request, then one str for each {name} of the pattern, by keyword
+# Takes the request, then one str for each {name} of the pattern, by keyword.
+RouteHandler = Callable[..., Awaitable[Response]]
 
 
 class Router:
@@ -209,9 +208,7 @@ class HttpServer:
 
     handler: Handler
     log: Log
-    idle_timeout_s: float = (
-        75.0  # longer than the 60 s after which usual clients and proxies drop idle connections themselves
-    )
+    idle_timeout_s: float = 75.0  # longer than the 60 s after which usual clients and proxies give up by themselves
     request_timeout_s: float = 30.0  # for a head or body to come in, and for an answer to be taken
     _accepting: trio.CancelScope = field(default_factory=trio.CancelScope, init=False)
     _connections: trio.CancelScope = field(default_factory=trio.CancelScope, init=False)

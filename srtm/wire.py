@@ -1,8 +1,8 @@
 """NSQ's protocol V2 as a client speaks it, without I/O: commands to bytes, bytes to events.
 
-    client -> broker   "  V2" once, then COMMAND words "\\n" [int32 size, body] broker -> client   int32 size | int32
-    type | data (size - 4 bytes)            type 0 response, 1 error, 2 message message data       int64 timestamp_ns |
-    uint16 attempts | 16 bytes id | body  all integers big-endian
+    client -> broker   "  V2" once, then COMMAND words "\\n" [int32 size, body]
+    broker -> client   int32 size | int32 type | data (size - 4 bytes)       type 0 response, 1 error, 2 message
+    message data       int64 timestamp_ns | uint16 attempts | 16 bytes id | body       all integers big-endian
 
 Commands are answered in order; RDY, FIN, REQ, TOUCH and NOP have no answer unless they fail. SRTM's additions (design
 section 11) are the receipt in the answer to a publish, the error E_RATE_LIMITED, and the response ``_move_``; a plain

@@ -4,8 +4,7 @@
 * No luck: time is virtual (``autojump_clock``), streams are in memory, random inputs come from Hypothesis or from a
   seed that stands in the test.
 * Real sockets and processes only where they are the point (``tests/system``, ``tests/compat`` and what says so): free
-  ports, waits that are
-  bounded, processes stopped by the id that the test started, nothing but loopback.
+  ports, waits that are bounded, processes stopped by the id that the test started, nothing but loopback.
 * A wait is for a signal, never for a length of time that "should do".
 * What takes more than a quarter of a second is marked ``slow``. A skip says why.
 """
