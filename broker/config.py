@@ -4,11 +4,11 @@ the line says why not."""
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 
 import msgspec
 
+from srtm.address import parse_address
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.http_client import checked_token, parse_http_url
@@ -79,18 +79,3 @@ class BrokerConfig:
     def needs_discovery(self) -> bool:
         """Someone else may know channels of a topic that is new here: hold it until they were asked."""
         return bool(self.distributors or self.lookupd_tcp_addresses)
-
-
-def parse_address(field_name: str, text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT`` (``[::1]:4150`` for IPv6; no host: all addresses). Raises BadInput."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        raise BadInput(field_name, text, "must be HOST:PORT with a port from 0 to 65535")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if any(character.isspace() for character in bare) or (":" in bare and bare == host):
-        raise BadInput(field_name, text, "must be HOST:PORT, an IPv6 host in square brackets")
-    return bare or "0.0.0.0", int(port)
-
-
-def format_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

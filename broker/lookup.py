@@ -14,10 +14,10 @@ from urllib.parse import quote
 import msgspec
 import trio
 
-from broker.config import format_address, parse_address
 from broker.metadata import is_ephemeral
 from broker.snapshot import Snapshot
 from broker.wakeup import Wakeup
+from srtm.address import format_address, parse_address
 from srtm.backoff import Backoff
 from srtm.errors import PeerError, SrtmError
 from srtm.http_client import HttpClient

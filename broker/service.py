@@ -25,13 +25,14 @@ import trio
 from broker import events, metadata, snapshot
 from broker.admin import admin_handler
 from broker.admin_context import AdminContext
-from broker.config import BrokerConfig, EngineConfig, format_address, parse_address
+from broker.config import BrokerConfig, EngineConfig
 from broker.data_path import locked
 from broker.lease_holder import LeaseHolder
 from broker.lookup import Identity, LookupClient, known_channels, registrations
 from broker.sync import Synchronizer, SyncState, load_state
 from broker.wakeup import Wakeup
 from srtm import __version__
+from srtm.address import format_address, parse_address
 from srtm.control import SyncRequest
 from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
 from srtm.http_api import HttpServer

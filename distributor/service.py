@@ -21,6 +21,7 @@ from distributor.config import DistributorConfig
 from distributor.registry import Registry
 from distributor.store import Store
 from distributor.syncing import Syncing
+from srtm.address import format_address, parse_address
 from srtm.errors import BadInput, Unavailable
 from srtm.log import Log
 from srtm.nursery import background_nursery
@@ -85,22 +86,10 @@ async def _run_hypercorn(
 
 def bound(http_address: str) -> socket.socket:
     """A listening socket. Raises BadInput, Unavailable."""
-    host, port = parse_address(http_address)
+    host, port = parse_address("http_address", http_address)
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise Unavailable(f"http_address: port {port} of {host} is in use by another process") from None
         raise BadInput("http_address", http_address, f"must be an address of this host ({error.strerror})") from None
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT, [::1]:4190 for IPv6. Raises BadInput."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise BadInput("http_address", text, "must be HOST:PORT with a port from 0 to 65535")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
-
-
-def format_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from srtm.address import parse_peer
 from srtm.errors import BadInput, Unavailable
 
 FILE_NAME = "cluster.json"
@@ -66,14 +67,6 @@ def pick_addresses(count: int, kept: dict[int, str]) -> list[str]:
         return [_pick(held, kept.get(index)) for index in range(count)]
 
 
-def split_address(field: str, address: str) -> tuple[str, int]:
-    """HOST:PORT as a pair. Raises BadInput."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise BadInput(field, address, "must be HOST:PORT, with a port of 0 to 65535")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def _pick(held: ExitStack, kept: str | None) -> str:
     if kept is not None and _hold(held, kept):
         return kept
@@ -88,7 +81,7 @@ def _pick(held: ExitStack, kept: str | None) -> str:
 
 
 def _hold(held: ExitStack, address: str) -> bool:
-    host, port = split_address("address", address)
+    host, port = parse_peer("address", address)
     probe = held.enter_context(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET))
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from srtm import __version__, wire
-from srtm.cluster import split_address
+from srtm.address import parse_peer
 from srtm.errors import PeerError, Unavailable
 
 HEARTBEAT_MS = 10_000
@@ -126,7 +126,7 @@ async def open_link(nursery: trio.Nursery, address: str, client_id: str, connect
 
 async def dial(address: str) -> trio.abc.Stream:
     """TCP, every packet sent at once. Raises OSError, BadInput."""
-    host, port = split_address("address", address)
+    host, port = parse_peer("address", address)
     stream = await trio.open_tcp_stream(host, port)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return stream

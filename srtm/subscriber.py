@@ -17,6 +17,7 @@ from typing import Self
 import trio
 
 from srtm import wire
+from srtm.address import format_address
 from srtm.backoff import Backoff
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
@@ -175,7 +176,7 @@ class Subscriber:
         if self._client is None:
             return self._fixed
         found = await self._client.lookup(self.topic)
-        return frozenset(f"{one.broadcast_address}:{one.tcp_port}" for one in found.producers)
+        return frozenset(format_address(one.broadcast_address, one.tcp_port) for one in found.producers)
 
     async def _keep_consuming(self, address: str) -> None:
         """Until the broker is neither reachable nor named by the lookup any more."""

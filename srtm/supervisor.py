@@ -20,8 +20,9 @@ from typing import TextIO
 
 import trio
 
+from srtm.address import parse_peer
 from srtm.backoff import Backoff
-from srtm.cluster import FILE_NAME, BrokerPlace, ClusterFile, pick_addresses, read_cluster, split_address, write_cluster
+from srtm.cluster import FILE_NAME, BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
 from srtm.control import DeadNotice
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
@@ -205,7 +206,7 @@ def _check(brokers: int, mcap: float, http_address: str | None) -> None:
         raise BadInput("brokers", brokers, "must be 1 to 1024")
     if not 0 < mcap < float("inf"):
         raise BadInput("mcap", mcap, "must be a rate above 0 msg/s")
-    if http_address is not None and split_address("http-address", http_address)[1] == 0:
+    if http_address is not None and parse_peer("http-address", http_address)[1] == 0:
         raise BadInput("http-address", http_address, "must name a port: it is kept")
 
 

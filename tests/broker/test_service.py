@@ -15,8 +15,9 @@ import trio
 
 from broker import data_path, metadata, service
 from broker.__main__ import main, parse_size
-from broker.config import BrokerConfig, EngineConfig, parse_address
+from broker.config import BrokerConfig, EngineConfig
 from broker.sync import SyncState, load_state, save_state
+from srtm.address import parse_address
 from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError
 from srtm.http_api import HttpServer, Response, json_response

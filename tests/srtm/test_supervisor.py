@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from srtm.cluster import BrokerPlace, ClusterFile, pick_addresses, read_cluster, split_address, write_cluster
+from srtm.address import parse_peer
+from srtm.cluster import BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
 from srtm.errors import BadInput, Conflict
 from srtm.supervisor import Child, cluster
 
@@ -27,18 +28,18 @@ def test_picked_addresses_differ_and_lie_below_the_ephemeral_ports() -> None:
     lowest_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     picked = pick_addresses(20, {})
     assert len(set(picked)) == 20
-    assert all(split_address("address", address)[1] < max(lowest_ephemeral, 11_000) for address in picked)
+    assert all(parse_peer("address", address)[1] < max(lowest_ephemeral, 11_000) for address in picked)
 
 
 def test_an_address_that_is_drawn_twice_is_picked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = (split_address("address", address)[1] for address in pick_addresses(2, {}))
+    one, other = (parse_peer("address", address)[1] for address in pick_addresses(2, {}))
     monkeypatch.setattr("random.SystemRandom.sample", lambda _self, _ports, k: [one, other])
     assert pick_addresses(2, {}) == [f"127.0.0.1:{one}", f"127.0.0.1:{other}"]
 
 
 def test_kept_addresses_are_used_again_unless_something_listens_there() -> None:
     first, second = pick_addresses(2, {})
-    with socket.create_server(split_address("address", second)):
+    with socket.create_server(parse_peer("address", second)):
         again = pick_addresses(2, {0: first, 1: second})
     assert again[0] == first
     assert again[1] != second
@@ -62,7 +63,7 @@ def test_a_file_that_is_no_cluster_file_is_refused_and_left_alone(tmp_path: Path
 @pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1", "host:²"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(BadInput, match="tcp-address: "):
-        split_address("tcp-address", address)
+        parse_peer("tcp-address", address)
 
 
 @pytest.fixture

@@ -1,0 +1,29 @@
+"""``HOST:PORT`` as text and as a pair: one rule for all services."""
+
+from __future__ import annotations
+
+import re
+
+from srtm.errors import BadInput
+
+
+def parse_address(field: str, text: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT`` (``[::1]:4150`` for IPv6; no host: all addresses). Raises BadInput."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise BadInput(field, text, "must be HOST:PORT with a port from 0 to 65535")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if any(character.isspace() for character in bare) or (":" in bare and bare == host):
+        raise BadInput(field, text, "must be HOST:PORT, an IPv6 host in square brackets")
+    return bare or "0.0.0.0", int(port)
+
+
+def parse_peer(field: str, text: str) -> tuple[str, int]:
+    """An address to connect to, which has a host. Raises BadInput."""
+    if text.startswith(":"):
+        raise BadInput(field, text, "must be HOST:PORT, with a host")
+    return parse_address(field, text)
+
+
+def format_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
