@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker.data_path import replace_file
+from broker.data_path import read_json, replace_file
 from broker.snapshot import Snapshot
-from srtm.errors import BadInput
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -54,15 +53,7 @@ def from_snapshot(snapshot: Snapshot, version: str) -> Metadata:
 def load(directory: Path) -> Metadata:
     """Nothing there: nothing known. Raises BadInput for a file that is not ours: to start without it would lose its
     topics."""
-    path = directory / FILE_NAME
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Metadata)
-    except FileNotFoundError:
-        return Metadata()
-    except OSError as error:
-        raise BadInput("data_path", str(path), f"must be readable ({error.strerror})") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput("data_path", str(path), f"must hold nsqd's list of topics in JSON: {error}") from None
+    return read_json(directory / FILE_NAME, Metadata, "nsqd's list of topics in JSON") or Metadata()
 
 
 def save(directory: Path, metadata: Metadata) -> None:

@@ -16,12 +16,12 @@ import msgspec
 import trio
 
 from broker import snapshot
-from broker.data_path import replace_file
+from broker.data_path import read_json, replace_file
 from broker.lease_holder import LeaseHolder
 from broker.reports import topic_reports
 from srtm.backoff import Backoff
 from srtm.control import DesiredTopic, Problem, Stranger, SyncAnswer, SyncRequest
-from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
+from srtm.errors import PeerError, SrtmError, Unavailable
 from srtm.log import Log
 
 if TYPE_CHECKING:
@@ -49,15 +49,7 @@ class SyncState(msgspec.Struct, frozen=True):
 
 def load_state(directory: Path) -> SyncState:
     """Raises BadInput for a file that is not ours: to start without it would let limited topics flow unlimited."""
-    path = directory / STATE_FILE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=SyncState)
-    except FileNotFoundError:
-        return SyncState()
-    except OSError as error:
-        raise BadInput("data_path", str(path), f"must be readable ({error.strerror})") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput("data_path", str(path), f"must hold this broker's last state: {error}") from None
+    return read_json(directory / STATE_FILE, SyncState, "this broker's last state") or SyncState()
 
 
 def save_state(directory: Path, state: SyncState) -> None:
