@@ -19,6 +19,7 @@ from srtm.errors import BadInput
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _EPHEMERAL = "#ephemeral"
+_TELL_MOVES = 2
 
 
 class Syncing:
@@ -28,7 +29,7 @@ class Syncing:
         self.reports: dict[str, dict[str, TopicReport]] = {}
         self._registry = registry
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
-        self._strangers: dict[str, dict[Stranger, None]] = {}  # {broker: those that may have to move, in order}
+        self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
 
     async def sync(self, name: str, request: SyncRequest) -> SyncAnswer:
         """The whole desired state of broker ``name``, at once or, for up to ``wait_s``, when it differs from
@@ -48,7 +49,7 @@ class Syncing:
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
         self.reports[name] = reports
-        self._strangers.setdefault(name, {}).update(dict.fromkeys(request.strangers))
+        self._strangers.setdefault(name, {}).update(dict.fromkeys(request.strangers, 0))
         await self._share_where_messages_wait(name, reports)
         return await self._answer(name, request.have_version, wait_s, mine)
 
@@ -96,8 +97,8 @@ class Syncing:
         return desired.answer(version, have_version, name, registry.topics.values(), moves)
 
     def _due_moves(self, name: str) -> list[Move]:
-        """Strangers on ``name`` whose own broker is ready for them; they are taken off the list, and so are those that
-        may stay."""
+        """Strangers on ``name`` whose own broker is ready for them. Those told twice are taken off the list (one answer
+        may have crossed with the broker's next request, which hangs up on it), and so are those that may stay."""
         moves = []
         waiting = self._strangers.get(name, {})
         for stranger in list(waiting):
@@ -105,8 +106,10 @@ class Syncing:
             if target is None:
                 del waiting[stranger]
             elif (move := self._move(stranger, target)) is not None:
-                del waiting[stranger]
                 moves.append(move)
+                waiting[stranger] += 1
+                if waiting[stranger] == _TELL_MOVES:
+                    del waiting[stranger]
         return moves
 
     def _target(self, stranger: Stranger, name: str) -> str | None:

@@ -245,8 +245,9 @@ async def test_a_stranger_is_told_to_move_once_its_broker_is_ready(distributor, 
     a.strangers = [Stranger(topic="cars", publisher_id=lost), Stranger(topic="cars", publisher_id="unheard of")]
     assert (await a.sync()).moves == []
     await settle(b)
-    (move,) = (await a.sync(wait_s=1.0)).moves
-    assert (move.publisher_id, move.address) == (lost, b.address)
+    for _ in range(2):  # the first answer may have crossed with a request that hung up on it
+        (move,) = (await a.sync(wait_s=1.0)).moves
+        assert (move.publisher_id, move.address) == (lost, b.address)
     assert (await a.sync()).moves == []
 
 
