@@ -46,6 +46,9 @@ def bench_reach(
     names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(MEASURES)}]...")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Short runs: a smoke test, no figures for documents.")] = False,
     seed: SeedOption = ReachOptions.seed,
+    split_seconds: Annotated[
+        float, typer.Option(min=1.0, help="Measured part of each run of the split.")
+    ] = ReachOptions.split_seconds,
     document: DocumentOption = False,
     json_file: JsonOption = None,
 ) -> int:
@@ -53,7 +56,9 @@ def bench_reach(
 
     Status 0 if all of them are reached.
     """
-    options = ReachOptions(chosen(names or ()), quick, seed, json_file, PERFORMANCE if document else None)
+    options = ReachOptions(
+        chosen(names or ()), quick, seed, split_seconds, json_file, PERFORMANCE if document else None
+    )
     verdicts = run_trio(partial(reach, options, _console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 

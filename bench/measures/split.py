@@ -2,6 +2,10 @@
 
 10,000 Poisson msg/s, r = 11,000, b = 25, shares in proportion. Expected p99 access delay (main paper, section 2 and
 appendix A: k independent G/D/1 servers): 2.3, 4.6, 7.0, 9.3, 11.5 ms for k = 2..6, next to nothing for k = 1.
+
+The theory is of Poisson arrivals. When this machine stops the generator for a while, what it held back arrives at once,
+and waits as it must: with r only 10 % above the load a stop of T takes 10 T to drain. A run in which the generator was
+ever more than ``STOP_MS`` late says nothing about the theory; it stays on record, does not count, and is repeated.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ from srtm.replay import access_delays
 from srtm.splitting import from_micro, split_bucket, to_micro
 
 CLAIM = (
-    "10,000 Poisson msg/s, r = 11,000, b = 25, split over k brokers: access delays equal the reference's on the "
-    "recorded arrivals within 1 %, and their mean p99 is within 15 % of theory."
+    "10,000 Poisson msg/s, r = 11,000, b = 25, split over k brokers, five runs of {seconds:g} s each: access delays "
+    "equal the reference's on the recorded arrivals within 1 %, and their mean p99 is within 15 % of theory."
 )
 RATE = 11_000.0
 BURST = 25.0
@@ -38,6 +42,7 @@ REFERENCE_WITHIN = 0.01
 RUNS = 5
 SECONDS = 60.0
 QUICK_SECONDS = 3.0
+STOP_MS = 10.0  # a hundred messages at once, drained in a tenth of a second: a few thousandths of a run
 
 Share = tuple[int, int]  # micro-messages/s, micro-messages
 
@@ -52,30 +57,47 @@ class SplitRun:
     # largest relative difference of a broker's figure (mean, p99, reported p99) from the reference's
     off_reference: float
 
+    @property
+    def poisson(self) -> bool:
+        """Whether the arrivals were what was intended."""
+        return self.result.valid and self.result.lateness_max_ms <= STOP_MS
+
     def row(self) -> dict[str, object]:
         run = self.result.row(f"split-{self.brokers}")
-        return {**run, "access_p99_ms": self.access_p99_ms, "off_reference": self.off_reference}
+        mine = {"access_p99_ms": self.access_p99_ms, "off_reference": self.off_reference, "poisson": self.poisson}
+        return {**run, "lateness_max_ms": self.result.lateness_max_ms, **mine}
 
 
-async def measure(folder: Path, seed: int, quick: bool) -> Verdict:
-    counts, runs, seconds = ((1, 2), 1, QUICK_SECONDS) if quick else ((1, *THEORY_MS), RUNS, SECONDS)
-    found = []
+async def measure(folder: Path, seed: int, quick: bool, seconds: float = SECONDS) -> Verdict:
+    counts, runs, seconds = ((1, 2), 1, QUICK_SECONDS) if quick else ((1, *THEORY_MS), RUNS, seconds)
+    found: list[SplitRun] = []
     for brokers in counts:
-        for number in range(runs):
+        counted = 0
+        for number in range(2 * runs):
             found.append(await _run(folder / f"split-{brokers}-{number}", brokers, seconds, seed + number))
-    return judge(found, {"rate": RATE, "burst": BURST, "runs": runs, "seconds": seconds})
+            counted += found[-1].poisson
+            if counted == runs:
+                break
+    return judge(found, {"rate": RATE, "burst": BURST, "runs": runs, "seconds": seconds}, runs)
 
 
-def judge(runs: Sequence[SplitRun], settings: dict[str, object]) -> Verdict:
-    checks = [_against_theory(k, [run for run in runs if run.brokers == k]) for k in sorted({r.brokers for r in runs})]
+def judge(runs: Sequence[SplitRun], settings: dict[str, object], wanted: int = 1) -> Verdict:
+    """``wanted``: how many runs of each k must count."""
+    by_k = {k: [run for run in runs if run.brokers == k and run.poisson] for k in sorted({r.brokers for r in runs})}
     off = 100 * max(run.off_reference for run in runs)
+    few = [
+        f"k = {k}: only {len(some)} of {wanted} runs were not stopped" for k, some in by_k.items() if len(some) < wanted
+    ]
     return Verdict(
         name="split",
-        claim=CLAIM,
-        checks=[*checks, at_most("largest difference from the reference", off, 100 * REFERENCE_WITHIN, "%")],
+        claim=CLAIM.format(seconds=settings.get("seconds", SECONDS)),
+        checks=[
+            *(_against_theory(k, some) for k, some in by_k.items() if some),
+            at_most("largest difference from the reference", off, 100 * REFERENCE_WITHIN, "%"),
+        ],
         runs=[run.row() for run in runs],
         settings=settings,
-        reasons=[f"k = {run.brokers}: {reason}" for run in runs for reason in run.result.reasons],
+        reasons=few,
     )
 
 
@@ -96,7 +118,7 @@ def _apart(value: float, expected: float) -> float:
 
 def _against_theory(brokers: int, runs: Sequence[SplitRun]) -> Check:
     mean_ms = statistics.mean(run.access_p99_ms for run in runs)
-    what = f"k = {brokers}: p99 access delay"
+    what = f"k = {brokers}: p99 access delay, mean of {len(runs)} runs"
     if brokers == 1:
         return at_most(what, mean_ms, ONE_BROKER_MS, "ms")
     return within(what, mean_ms, THEORY_MS[brokers], THEORY_WITHIN, "ms")

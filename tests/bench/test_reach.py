@@ -127,8 +127,16 @@ def test_the_mean_of_the_runs_is_what_meets_theory() -> None:
     good = [split_run(k, theory) for k, theory in split.THEORY_MS.items()]
     assert split.judge([*good, split_run(1, 0.2)], {}).reached
     assert split.judge([split_run(2, 2.3 * 0.8), split_run(2, 2.3 * 1.2)], {}).reached
-    assert missed(split.judge([split_run(2, 2.3 * 1.2)], {})) == ["k = 2: p99 access delay"]
-    assert missed(split.judge([split_run(1, 0.31)], {})) == ["k = 1: p99 access delay"]
+    assert missed(split.judge([split_run(2, 2.3 * 1.2)], {})) == ["k = 2: p99 access delay, mean of 1 runs"]
+    assert missed(split.judge([split_run(1, 0.31)], {})) == ["k = 1: p99 access delay, mean of 1 runs"]
+
+
+def test_a_run_in_which_the_generator_was_stopped_does_not_count() -> None:
+    stopped_run = split.SplitRun(2, result(brokers=2, lateness_max_ms=split.STOP_MS + 1), 90.0, 0.0)
+    assert split.judge([split_run(2, 2.3), stopped_run], {}, wanted=1).reached
+    verdict = split.judge([split_run(2, 2.3), stopped_run], {}, wanted=2)
+    assert verdict.reasons == ["k = 2: only 1 of 2 runs were not stopped"]
+    assert [run["poisson"] for run in verdict.runs] == [True, False]
 
 
 def test_a_broker_whose_delays_are_two_percent_off_the_reference_is_found() -> None:

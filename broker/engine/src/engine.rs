@@ -51,7 +51,8 @@ pub struct Engine {
     pub wall_offset: i64,        // wall clock minus monotonic clock, kept by the reactor
     pub refusal: Option<String>, // why publishes are refused just now
     pub accepted: u64,
-    pub timestamp_fallbacks: u64,
+    pub timestamp_fallbacks: u64, // arrivals that count as of their read: unstamped reads, and publishes by HTTP
+    pub unstamped_reads: u64,     // the kernel gave no stamp
     pub(crate) sampler: u64,
 }
 
@@ -87,6 +88,7 @@ impl Engine {
             wall_offset: 0,
             accepted: 0,
             timestamp_fallbacks: 0,
+            unstamped_reads: 0,
             sampler: 0x2545_f491_4f6c_dd1d,
         }
     }

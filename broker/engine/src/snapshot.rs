@@ -127,7 +127,7 @@ impl Engine {
     }
 
     fn topic_view(&mut self, key: TopicKey, channel: &str, clients: bool, now: Nanos) -> TopicView {
-        let source = if self.timestamp_fallbacks == 0 { "kernel" } else { "read" };
+        let source = if self.unstamped_reads == 0 { "kernel" } else { "read" };
         let topic = &mut self.topics[key];
         let latency = topic.latency.as_mut().map(|latency| latency.summaries(now)).unwrap_or_default();
         let topic = &self.topics[key];

@@ -132,6 +132,7 @@ impl Reactor {
                     Some(stamp) => self.clock.monotonic_of(stamp, clock::monotonic()),
                     None => {
                         self.engine.timestamp_fallbacks += 1;
+                        self.engine.unstamped_reads += 1;
                         clock::monotonic()
                     }
                 };
