@@ -7,6 +7,7 @@ use crate::engine::{ChannelKey, TopicKey};
 use crate::id::MessageId;
 use crate::identify::Identity;
 use crate::message::{Charge, Message};
+use crate::parking::Waiting;
 use crate::timer::Armed;
 use crate::wire::{self, State};
 
@@ -85,7 +86,8 @@ pub struct Connection {
     pub connected_wall_ns: i64,
     pub subscription: Option<Box<Subscription>>,
     pub published: Vec<Published>,
-    pub input: Vec<u8>,                      // the unfinished command; empty nearly always
+    pub input: Vec<u8>,                      // the unfinished command, or what came while it waits; empty nearly always
+    pub waiting: Option<Box<Waiting>>,       // for an answer from Python: nothing more runs until then
     pub(crate) input_charge: Option<Charge>, // for `input`
     output: Vec<u8>,
     output_at: usize,   // bytes of `output` that have been written
@@ -111,6 +113,7 @@ impl Connection {
             subscription: None,
             published: Vec::new(),
             input: Vec::new(),
+            waiting: None,
             input_charge: None,
             output: Vec::new(),
             output_at: 0,
@@ -210,13 +213,14 @@ impl Connection {
         self.identity.heartbeat_ms.map(|ms| ms as Nanos * 1_000_000)
     }
 
-    /// When it counts as gone: no whole command for two intervals, or a write blocked for one. Without heartbeats that is the client's affair, until
+    /// When it counts as gone: no whole command for two intervals (while it waits for Python it cannot be heard), or a write blocked for one. Without heartbeats that is the client's affair, until
     /// only what it does not read keeps the connection.
     pub fn silence_deadline(&self) -> Option<Nanos> {
         let interval = self.heartbeat_ns();
         let patience = interval.or_else(|| (self.phase == Phase::Flushing).then_some(FLUSH_NS));
         let blocked = self.blocked_since.zip(patience).map(|(since, patience)| since + patience);
-        interval.map(|interval| self.last_command + 2 * interval).into_iter().chain(blocked).min()
+        let heard = interval.filter(|_| self.waiting.is_none()).map(|interval| self.last_command + 2 * interval);
+        heard.into_iter().chain(blocked).min()
     }
 }
 

@@ -48,8 +48,9 @@ pub struct Engine {
     pub(crate) dirty_conns: Vec<ConnKey>,
     pub(crate) dirty_channels: Vec<ChannelKey>,
     closed: Vec<ConnKey>,
-    pub wall_offset: i64,        // wall clock minus monotonic clock, kept by the reactor
-    pub refusal: Option<String>, // why publishes are refused just now
+    pub(crate) resumed: Vec<ConnKey>, // were parked
+    pub wall_offset: i64,             // wall clock minus monotonic clock, kept by the reactor
+    pub refusal: Option<String>,      // why publishes are refused just now
     pub accepted: u64,
     pub timestamp_fallbacks: u64, // arrivals that count as of their read: unstamped reads, and publishes by HTTP
     pub unstamped_reads: u64,     // the kernel gave no stamp
@@ -85,6 +86,7 @@ impl Engine {
             dirty_conns: Vec::new(),
             dirty_channels: Vec::new(),
             closed: Vec::new(),
+            resumed: Vec::new(),
             wall_offset: 0,
             accepted: 0,
             timestamp_fallbacks: 0,
@@ -109,7 +111,7 @@ impl Engine {
         if conn.input.is_empty() {
             let used = self.run_commands(key, bytes, stamp, now);
             if used < bytes.len() {
-                self.keep_input(key, bytes[used..].to_vec());
+                self.keep_input(key, bytes[used..].to_vec(), stamp);
             }
             return;
         }
@@ -119,14 +121,17 @@ impl Engine {
         let used = self.run_commands(key, &input, stamp, now);
         if used < input.len() {
             input.drain(..used);
-            self.keep_input(key, input);
+            self.keep_input(key, input, stamp);
         }
     }
 
-    /// Keep an unfinished command, unless all of them together would take more memory than there may be.
-    fn keep_input(&mut self, key: ConnKey, input: Vec<u8>) {
+    /// Keep an unfinished command, or what comes while the connection waits, unless all of it together would take more memory than there may be.
+    pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, stamp: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         conn.input_charge = Some(self.inputs.charge(input.capacity() as u64));
+        if let Some(waiting) = &mut conn.waiting {
+            waiting.note(input.len(), stamp);
+        }
         conn.input = input;
         if self.memory_used() > self.config.max_memory_bytes {
             let text = format!("unfinished command: the memory limit of {} bytes is reached", self.config.max_memory_bytes);
@@ -139,6 +144,7 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.eof = true;
         match conn.phase {
+            Phase::Open if conn.waiting.is_some() => {} // `resume` ends it
             Phase::Magic | Phase::Open | Phase::Flushing => {
                 conn.phase = Phase::Flushing;
                 self.mark_dirty(key);

@@ -22,6 +22,7 @@ pub mod identify;
 pub mod io;
 pub mod latency;
 pub mod message;
+pub mod parking;
 pub mod protocol;
 pub mod publish;
 pub mod snapshot;

@@ -16,7 +16,7 @@ impl Engine {
     pub(crate) fn run_commands(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) -> usize {
         let mut at = 0;
         loop {
-            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return at };
+            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.waiting.is_none()) else { return at };
             if conn.phase == Phase::Magic {
                 let Some(magic) = bytes[at..].first_chunk::<4>() else { return at };
                 if magic != wire::MAGIC {
@@ -79,6 +79,7 @@ impl Engine {
             conn.phase = Phase::Flushing;
             conn.input = Vec::new();
             conn.input_charge = None;
+            conn.waiting = None;
         }
         self.reply(key, Reply::Error(error));
     }

@@ -41,6 +41,7 @@ struct Socket {
     stream: TcpStream,
     writes: bool, // EPOLLOUT is asked for
     reads: bool,  // EPOLLIN is asked for
+    ended: bool,  // the peer has ended its stream
 }
 
 pub struct Reactor {
@@ -106,6 +107,7 @@ impl Reactor {
             }
             self.rest_is_over(now)?;
             self.engine.finish_turn(now);
+            self.read_on();
             self.write_all();
             self.close_all();
             self.publish_events();
@@ -137,13 +139,25 @@ impl Reactor {
                     }
                 };
                 self.engine.handle_bytes(key, &self.buffer[..len], stamp, now);
+                if !self.engine.wants_input(key) {
+                    self.set_interest(key, |socket| socket.reads = false);
+                }
             }
             Received::Nothing => {}
             Received::End => {
                 self.engine.handle_eof(key);
-                self.set_interest(key, |socket| socket.reads = false);
+                self.set_interest(key, |socket| (socket.reads, socket.ended) = (false, true));
             }
             Received::Broken => self.engine.handle_broken(key),
+        }
+    }
+
+    /// Those that waited for an answer and have it are read again, if their stream has not ended meanwhile.
+    fn read_on(&mut self) {
+        for key in self.engine.poll_resumed() {
+            if self.engine.wants_input(key) {
+                self.set_interest(key, |socket| socket.reads = !socket.ended);
+            }
         }
     }
 
@@ -156,7 +170,7 @@ impl Reactor {
                         self.engine.handle_broken(key);
                         continue;
                     }
-                    self.sockets.insert(key, Socket { stream, writes: false, reads: true });
+                    self.sockets.insert(key, Socket { stream, writes: false, reads: true, ended: false });
                 }
                 Ok(None) => return,
                 Err(error) if is_exhaustion(&error) => {

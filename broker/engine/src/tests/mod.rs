@@ -6,5 +6,6 @@ mod documentation;
 mod ends;
 mod limits;
 mod pair;
+mod parking;
 mod random_operations;
 mod reference;

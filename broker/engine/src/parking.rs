@@ -1,0 +1,86 @@
+//! A connection that waits for an answer from Python: its next commands are kept, with the instants at which they came, until somebody resumes it.
+//!
+//! Nothing else waits with it. Heartbeats go on, and what it sends meanwhile is bounded: beyond that the reactor leaves its bytes in the kernel.
+
+use crate::bucket::Nanos;
+use crate::connection::Phase;
+use crate::engine::{ConnKey, Engine};
+
+/// Bytes kept for a waiting connection before it is read no further. (One read may exceed it.)
+const MAX_KEPT_BYTES: usize = 64 << 10;
+
+/// Reads kept apart for a waiting connection, each with its stamp, before it is read no further.
+const MAX_KEPT_READS: usize = 256;
+
+/// What a waiting connection has in `input`: up to which byte each read went, and when it came. Ends ascend.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    reads: Vec<(usize, Nanos)>,
+}
+
+impl Waiting {
+    pub fn note(&mut self, end: usize, stamp: Nanos) {
+        self.reads.push((end, stamp));
+    }
+
+    fn is_full(&self) -> bool {
+        self.reads.len() >= MAX_KEPT_READS || self.reads.last().is_some_and(|(end, _)| *end > MAX_KEPT_BYTES)
+    }
+}
+
+impl Engine {
+    /// Keep what comes from a connection until `resume`.
+    pub fn park(&mut self, key: ConnKey) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.waiting.get_or_insert_default();
+        }
+    }
+
+    /// Go on with a parked connection: what was kept runs now, as of its own arrivals. False: it does not wait.
+    pub fn resume(&mut self, key: ConnKey, now: Nanos) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        let Some(waiting) = conn.waiting.take() else { return false };
+        let input = std::mem::take(&mut conn.input);
+        conn.input_charge = None;
+        conn.last_command = now; // it could not be heard: its silence begins now
+        self.resumed.push(key);
+        let mut used = 0;
+        for (end, stamp) in &waiting.reads {
+            used += self.run_commands(key, &input[used..*end], *stamp, now);
+            if self.is_waiting(key) {
+                break;
+            }
+        }
+        let rest: Vec<_> = waiting.reads.iter().filter(|(end, _)| *end > used).map(|(end, stamp)| (end - used, *stamp)).collect();
+        if let Some((_, stamp)) = rest.last() {
+            self.keep_input(key, input[used..].to_vec(), *stamp);
+        }
+        if let Some(waiting) = self.conns.get_mut(key).and_then(|conn| conn.waiting.as_mut()) {
+            waiting.reads = rest;
+        }
+        self.end_if_waited_for(key);
+        self.arm_connection(key);
+        true
+    }
+
+    pub fn is_waiting(&self, key: ConnKey) -> bool {
+        self.conns.get(key).is_some_and(|conn| conn.waiting.is_some())
+    }
+
+    /// Whether to read on from a connection; once false, `poll_resumed` names it when it is time again.
+    pub fn wants_input(&self, key: ConnKey) -> bool {
+        self.conns.get(key).and_then(|conn| conn.waiting.as_ref()).is_none_or(|waiting| !waiting.is_full())
+    }
+
+    /// Connections that were parked and go on.
+    pub fn poll_resumed(&mut self) -> impl Iterator<Item = ConnKey> + use<> {
+        std::mem::take(&mut self.resumed).into_iter()
+    }
+
+    /// The peer ended its stream while it waited: now that all it sent has run, so does ours.
+    fn end_if_waited_for(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.eof && conn.reads() && conn.waiting.is_none()) else { return };
+        conn.phase = Phase::Flushing;
+        self.mark_dirty(key);
+    }
+}
