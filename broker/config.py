@@ -4,14 +4,16 @@ the line says why not."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
-from srtm.address import parse_address
+from srtm.address import parse_address, parse_peer
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.http_client import checked_token, parse_http_url
+from srtm.log import LEVELS
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +21,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     docs/architecture.md."""
 
     tcp_address: str = "127.0.0.1:4150"  # loopback, where nsqd has all addresses: nothing is exposed by accident
-    node_id: int = 0  # 0: drawn from the broker's name, so that brokers on one host make different message ids
+    node_id: int = 0  # part of message ids: brokers on one host should have different ones
     version: str = "1.3.0"
     max_rdy_count: int = 2500
     msg_timeout_ms: int = 60_000
@@ -43,8 +45,24 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatsdConfig:
+    """Where and how numbers are pushed (protocol section 16). One that exists is valid: making it raises BadInput."""
+
+    address: str = ""  # "": nowhere
+    prefix: str = "nsq.%s"
+    interval_ms: int = 60_000
+    mem_stats: bool = True
+    udp_packet_size: int = 508
+    exclude_ephemeral: bool = False
+
+    def __post_init__(self) -> None:
+        if self.address:
+            parse_peer("statsd_address", self.address)
+
+
+@dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    """Everything that ``srtm broker`` takes. One that exists is valid: making it raises BadInput."""
+    """Everything that ``srtm broker`` and ``srtm nsqd`` take. One that exists is valid: making it raises BadInput."""
 
     name: str
     tcp_address: str = "127.0.0.1:4150"
@@ -54,6 +72,13 @@ class BrokerConfig:
     distributors: tuple[str, ...] = ()  # none: a broker alone
     lookupd_tcp_addresses: tuple[str, ...] = ()
     broadcast_address: str | None = None  # None: the host of tcp_address, or the host name where that is a wildcard
+    broadcast_tcp_port: int = 0  # 0: the port that is listened on
+    broadcast_http_port: int = 0
+    node_id: int | None = None  # None: drawn from the name, so that brokers on one host differ
+    log_level: str = "info"
+    log_name: str = ""  # what log lines begin with; "": the name
+    statsd: StatsdConfig = field(default_factory=StatsdConfig)
+    unused: Mapping[str, object] = field(default_factory=dict)  # nsqd's options that have no effect here, as given
     max_memory_bytes: int = 1 << 30
     trace_entries: int = 1_000_000
     token: str | None = field(default=None, repr=False)
@@ -72,6 +97,8 @@ class BrokerConfig:
             raise BadInput("mcap", self.mcap, "must be a rate in msg/s, 0 (not stated) or more")
         if self.max_memory_bytes <= 0:
             raise BadInput("max_memory", self.max_memory_bytes, "must be at least 1 byte")
+        if self.log_level not in LEVELS:
+            raise BadInput("log_level", self.log_level, f"must be one of {', '.join(LEVELS)}")
         if self.trace_entries < 0:
             raise BadInput("trace_entries", self.trace_entries, "must be 0 (no trace) or more")
 

@@ -37,7 +37,7 @@ from srtm.control import SyncRequest
 from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
 from srtm.http_api import HttpServer
 from srtm.http_client import HttpClient
-from srtm.log import Log
+from srtm.log import Log, Threshold
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -67,7 +67,7 @@ async def serve(
     """
     from srtm._native import Engine
 
-    log = Log(config.name)
+    log = log_of(config)
     directory = Path(config.data_path)
     with ExitStack() as stack:
         incarnation = stack.enter_context(locked(directory))
@@ -88,13 +88,17 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
     return msgspec.structs.replace(
         config.engine,
         tcp_address=format_address(host, port),
-        node_id=config.engine.node_id or zlib.crc32(config.name.encode()) % 1024,
+        node_id=zlib.crc32(config.name.encode()) % 1024 if config.node_id is None else config.node_id,
         max_memory_bytes=config.max_memory_bytes,
         trace_entries=config.trace_entries,
         hold_new_topics=config.needs_discovery,
         accepting=False,
         not_accepting_reason=refusal(config, state),
     )
+
+
+def log_of(config: BrokerConfig) -> Log:
+    return Log(config.log_name or config.name, threshold=Threshold(config.log_level))
 
 
 def refusal(config: BrokerConfig, state: SyncState) -> str:
@@ -217,8 +221,8 @@ class Broker:
         identity = Identity(
             broadcast_address=self._broadcast_address,
             hostname=self._hostname,
-            http_port=http_port,
-            tcp_port=self._tcp_port,
+            http_port=self._config.broadcast_http_port or http_port,
+            tcp_port=self._config.broadcast_tcp_port or self._tcp_port,
             version=self._settings.version,
         )
         return [
@@ -355,7 +359,7 @@ async def _serve_until_signal(config: BrokerConfig) -> int:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(serve, config))
             async for number in signals:
-                Log(config.name).info("stopping", signal=signal.Signals(number).name)
+                log_of(config).info("stopping", signal=signal.Signals(number).name)
                 nursery.cancel_scope.cancel()
                 return 0 if number == signal.SIGTERM else 128 + number
     raise Unavailable("the broker ended by itself")

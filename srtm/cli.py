@@ -46,6 +46,10 @@ def _dispatch(arguments: list[str]) -> int:
         from broker.__main__ import main as broker_main
 
         return broker_main(arguments[1:])
+    if arguments[:1] == ["nsqd"]:
+        from broker.nsqd import main as nsqd_main
+
+        return nsqd_main(arguments[1:])
     from srtm.commands import run
 
     return run(arguments)

@@ -10,8 +10,9 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+LEVELS = ("debug", "info", "warn", "error", "fatal")
 _PLAIN = re.compile(r"[^\s\"=]+")
 
 
@@ -20,24 +21,36 @@ def _to_stderr(line: str) -> None:
     sys.stderr.flush()
 
 
+@dataclass
+class Threshold:
+    """The least of ``LEVELS`` that is said; may change while those who share it run."""
+
+    level: str = "info"
+
+    def lets(self, level: str) -> bool:
+        return LEVELS.index(level) >= LEVELS.index(self.level)
+
+
 @dataclass(frozen=True)
 class Log:
     """Says things in the name of ``who`` (a broker's or service's name). ``write`` takes whole lines."""
 
     who: str
     write: Callable[[str], object] = _to_stderr
+    threshold: Threshold = field(default_factory=Threshold)
 
     def info(self, what: str, **facts: object) -> None:
-        self._say("INFO", what, facts)
+        self._say("info", "INFO", what, facts)
 
     def warning(self, what: str, **facts: object) -> None:
-        self._say("WARNING", what, facts)
+        self._say("warn", "WARNING", what, facts)
 
     def failure(self, what: str, **facts: object) -> None:
-        self._say("ERROR", what, facts)
+        self._say("error", "ERROR", what, facts)
 
-    def _say(self, level: str, what: str, facts: dict[str, object]) -> None:
-        self.write(format_line(self.who, level, what, facts, time.time_ns()))
+    def _say(self, level: str, shown: str, what: str, facts: dict[str, object]) -> None:
+        if self.threshold.lets(level):
+            self.write(format_line(self.who, shown, what, facts, time.time_ns()))
 
 
 def format_line(who: str, level: str, what: str, facts: dict[str, object], wall_ns: int) -> str:

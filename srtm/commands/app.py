@@ -20,6 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("broker", help="Run a broker: alone (a small nsqd), or as a member of a cluster.")(services.broker)
+app.command("nsqd", help="Run a bare broker with nsqd's own flags, in nsqd's place.")(services.nsqd)
 app.command("distributor")(services.distributor)
 app.command("up")(services.up)
 app.add_typer(topics.app, name="topic")

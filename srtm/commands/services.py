@@ -1,4 +1,4 @@
-"""``srtm broker``, ``srtm distributor``, ``srtm up``: the parts that run until they are told to stop."""
+"""``srtm broker``, ``srtm nsqd``, ``srtm distributor``, ``srtm up``: the parts that run until they are told to stop."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ from srtm.supervisor import cluster
 def broker(context: typer.Context) -> int:
     """Shown in the list of commands; ``srtm.cli`` goes straight to the broker's own parser, for a fast start."""
     from broker.__main__ import main
+
+    return main(context.args)
+
+
+def nsqd(context: typer.Context) -> int:
+    """As ``broker``."""
+    from broker.nsqd import main
 
     return main(context.args)
 
