@@ -37,6 +37,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_output_buffer_timeout_ms: int = 25
     max_output_buffer_timeout_ms: int = 30_000
     max_channel_consumers: int = 0
+    auth_required: bool = False  # set by ``broker.service`` where there are auth servers
     max_memory_bytes: int = 1 << 30
     trace_entries: int = 1_000_000
     hold_new_topics: bool = False

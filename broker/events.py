@@ -43,13 +43,23 @@ class Starved(msgspec.Struct, frozen=True, tag="starved"):
     waiting: int
 
 
+class AuthAsked(msgspec.Struct, frozen=True, tag="auth_asked"):
+    """A connection waits for ``Engine.set_authorization``."""
+
+    connection: int
+    secret: bytes  # base64 on the way here
+    remote_ip: str
+    tls: bool
+    common_name: str  # of the client's certificate; "": none
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The reactor cannot go on: the broker must end."""
 
     reason: str
 
 
-Event = TopicCreated | TopicDeleted | ChannelCreated | ChannelDeleted | StrangerSeen | Starved | Failed
+Event = TopicCreated | TopicDeleted | ChannelCreated | ChannelDeleted | StrangerSeen | Starved | AuthAsked | Failed
 
 _DECODER = msgspec.json.Decoder(list[Event])
 

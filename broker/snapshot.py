@@ -35,6 +35,9 @@ class Client(Part, frozen=True):
     connect_ts: int  # unix seconds
     sample_rate: int
     aware: bool
+    authed: bool = False
+    auth_identity: str = ""
+    auth_identity_url: str = ""
     pub_counts: list[PubCount] = []
 
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::auth::Auth;
 use crate::bucket::Nanos;
 use crate::engine::{ChannelKey, TopicKey};
 use crate::id::MessageId;
@@ -85,6 +86,7 @@ pub struct Connection {
     pub remote: Box<str>,
     pub connected_wall_ns: i64,
     pub subscription: Option<Box<Subscription>>,
+    pub auth: Option<Box<Auth>>,
     pub published: Vec<Published>,
     pub input: Vec<u8>,                      // the unfinished command, or what came while it waits; empty nearly always
     pub waiting: Option<Box<Waiting>>,       // for an answer from Python: nothing more runs until then
@@ -111,6 +113,7 @@ impl Connection {
             remote: remote.into(),
             connected_wall_ns: wall_ns,
             subscription: None,
+            auth: None,
             published: Vec::new(),
             input: Vec::new(),
             waiting: None,
@@ -136,7 +139,7 @@ impl Connection {
         self.identity.hostname.as_deref().unwrap_or_else(|| self.remote_host())
     }
 
-    fn remote_host(&self) -> &str {
+    pub fn remote_host(&self) -> &str {
         self.remote.rsplit_once(':').map_or(&self.remote, |(host, _)| host)
     }
 

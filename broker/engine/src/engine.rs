@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use slotmap::{SlotMap, new_key_type};
 
+use crate::auth::Patterns;
 use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::config::Config;
@@ -48,6 +49,7 @@ pub struct Engine {
     pub(crate) dirty_conns: Vec<ConnKey>,
     pub(crate) dirty_channels: Vec<ChannelKey>,
     closed: Vec<ConnKey>,
+    pub(crate) patterns: Patterns,
     pub(crate) resumed: Vec<ConnKey>, // were parked
     pub wall_offset: i64,             // wall clock minus monotonic clock, kept by the reactor
     pub refusal: Option<String>,      // why publishes are refused just now
@@ -86,6 +88,7 @@ impl Engine {
             dirty_conns: Vec::new(),
             dirty_channels: Vec::new(),
             closed: Vec::new(),
+            patterns: Patterns::default(),
             resumed: Vec::new(),
             wall_offset: 0,
             accepted: 0,

@@ -30,6 +30,9 @@ pub const E_SUB_FAILED: &str = "E_SUB_FAILED";
 pub const E_FIN_FAILED: &str = "E_FIN_FAILED";
 pub const E_REQ_FAILED: &str = "E_REQ_FAILED";
 pub const E_TOUCH_FAILED: &str = "E_TOUCH_FAILED";
+pub const E_AUTH_FIRST: &str = "E_AUTH_FIRST";
+pub const E_AUTH_FAILED: &str = "E_AUTH_FAILED";
+pub const E_UNAUTHORIZED: &str = "E_UNAUTHORIZED";
 pub const E_AUTH_DISABLED: &str = "E_AUTH_DISABLED";
 /// Ours: the topic's token bucket refused the publish; the connection goes on.
 pub const E_RATE_LIMITED: &str = "E_RATE_LIMITED";

@@ -29,6 +29,14 @@ pub enum Event {
         topic: String,
         waiting: usize,
     },
+    /// A connection waits for `set_authorization`; `secret` is in base64.
+    AuthAsked {
+        connection: u64,
+        secret: String,
+        remote_ip: String,
+        tls: bool,
+        common_name: String,
+    },
     /// The reactor cannot go on.
     Failed {
         reason: String,

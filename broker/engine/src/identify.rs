@@ -153,7 +153,7 @@ impl Identity {
         format!(
             concat!(
                 r#"{{"max_rdy_count":{},"version":{},"max_msg_timeout":{},"msg_timeout":{},"tls_v1":false,"deflate":false,"#,
-                r#""deflate_level":6,"max_deflate_level":6,"snappy":false,"sample_rate":{},"auth_required":false,"#,
+                r#""deflate_level":6,"max_deflate_level":6,"snappy":false,"sample_rate":{},"auth_required":{},"#,
                 r#""output_buffer_size":{},"output_buffer_timeout":{},"topology_region":"","topology_zone":""{}}}"#
             ),
             config.max_rdy_count,
@@ -161,6 +161,7 @@ impl Identity {
             config.max_msg_timeout_ms,
             self.msg_timeout_ms,
             self.sample_rate,
+            config.auth_required,
             self.output_buffer_size,
             self.output_buffer_timeout_ms,
             srtm

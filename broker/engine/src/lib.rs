@@ -6,6 +6,7 @@
 //! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
 //! It costs one allocation: the frame that all channels and consumers share.
 
+pub mod auth;
 pub mod backlog;
 pub mod bucket;
 pub mod channel;

@@ -32,6 +32,16 @@ impl Engine {
                 Ok(None) => return at,
                 Ok(Some((command, len))) => {
                     conn.last_command = now;
+                    if self.config.auth_required {
+                        match self.may_run(key, &command, now) {
+                            Ok(true) => {}
+                            Ok(false) => return at, // it runs when the answer is there
+                            Err(error) => {
+                                self.refuse(key, error);
+                                return at;
+                            }
+                        }
+                    }
                     at += len;
                     if let Err(error) = self.execute(key, command, stamp, now) {
                         self.refuse(key, error);
@@ -64,7 +74,7 @@ impl Engine {
                 Ok(())
             }
             Command::Identify(body) => self.identify(key, body, now),
-            Command::Auth(_) => Err(WireError::new(error::E_AUTH_DISABLED, "AUTH disabled")),
+            Command::Auth(secret) => self.auth(key, secret),
         }
     }
 
@@ -79,7 +89,9 @@ impl Engine {
             conn.phase = Phase::Flushing;
             conn.input = Vec::new();
             conn.input_charge = None;
-            conn.waiting = None;
+            if conn.waiting.take().is_some() {
+                self.resumed.push(key);
+            }
         }
         self.reply(key, Reply::Error(error));
     }

@@ -89,6 +89,9 @@ struct ClientView {
     connect_ts: i64,
     sample_rate: u8,
     aware: bool,
+    authed: bool,
+    auth_identity: String,
+    auth_identity_url: String,
     pub_counts: Vec<PubCount>,
 }
 
@@ -192,6 +195,8 @@ fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str,
 
 fn client_view(conn: &Connection) -> ClientView {
     let sub = conn.subscription.as_deref();
+    let identity = conn.auth.as_ref().and_then(|auth| auth.identity());
+    let (auth_identity, auth_identity_url) = identity.unwrap_or_default();
     ClientView {
         client_id: conn.client_id().into(),
         hostname: conn.hostname().into(),
@@ -206,6 +211,9 @@ fn client_view(conn: &Connection) -> ClientView {
         connect_ts: conn.connected_wall_ns / 1_000_000_000,
         sample_rate: conn.identity.sample_rate,
         aware: conn.identity.aware,
+        authed: identity.is_some(),
+        auth_identity: auth_identity.into(),
+        auth_identity_url: auth_identity_url.into(),
         pub_counts: conn.published.iter().map(|p| PubCount { topic: p.name.to_string(), count: p.count }).collect(),
     }
 }

@@ -13,6 +13,9 @@ pub const MAGIC: &[u8; 4] = b"  V2";
 /// Longest command line including its newline; nsqd drops the connection beyond it, without a word.
 const MAX_LINE: usize = 16_384;
 
+/// Longest secret of an AUTH: it is kept for as long as the connection.
+const MAX_SECRET: u32 = 64 << 10;
+
 const MAX_NAME: usize = 64;
 const EPHEMERAL: &[u8] = b"#ephemeral";
 
@@ -210,7 +213,7 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
 
     fn identify(self) -> Parsed<'a> {
         self.allowed("IDENTIFY", &[State::Init])?;
-        let Some((body, len)) = self.control_body("IDENTIFY")? else { return Ok(None) };
+        let Some((body, len)) = self.control_body("IDENTIFY", self.context.config.max_body_size)? else { return Ok(None) };
         Ok(Some((Command::Identify(body), len)))
     }
 
@@ -219,12 +222,11 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         if self.words.next().is_some() {
             return Err(WireError::invalid("AUTH invalid number of parameters").into());
         }
-        let Some((body, len)) = self.control_body("AUTH")? else { return Ok(None) };
+        let Some((body, len)) = self.control_body("AUTH", self.context.config.max_body_size.min(MAX_SECRET))? else { return Ok(None) };
         Ok(Some((Command::Auth(body), len)))
     }
 
-    fn control_body(&self, command: &'static str) -> Result<Option<(&'a [u8], usize)>, WireError> {
-        let max = self.context.config.max_body_size;
+    fn control_body(&self, command: &'static str, max: u32) -> Result<Option<(&'a [u8], usize)>, WireError> {
         let Some(size) = self.size() else { return Ok(None) };
         if size > 0 && size as u32 > max {
             return Err(WireError::new(error::E_BAD_BODY, format!("{command} body too big {size} > {max}")));

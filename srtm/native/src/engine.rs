@@ -142,6 +142,10 @@ impl Engine {
         self.call(py, move |engine, _| engine.move_publisher(&topic, &publisher_id, &address, version))
     }
 
+    fn set_authorization(&self, py: Python<'_>, connection: u64, answer: Option<Vec<u8>>) -> PyResult<Option<String>> {
+        self.call(py, move |engine, now| engine.set_authorization(connection, answer.as_deref(), now).err())
+    }
+
     fn set_accepting(&self, py: Python<'_>, accepting: bool, reason: String) -> PyResult<()> {
         self.call(py, move |engine, _| engine.set_accepting(accepting, &reason))
     }
