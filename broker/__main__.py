@@ -43,6 +43,8 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         mcap=_number("mcap", given.mcap),
         distributors=tuple(distributors),
         lookupd_tcp_addresses=tuple(given.lookupd_tcp_address),
+        auth_http_addresses=tuple(given.auth_http_address),
+        auth_http_request_method=given.auth_http_request_method,
         broadcast_address=given.broadcast_address,
         max_memory_bytes=parse_size("max_memory", given.max_memory),
         trace_entries=parse_size("trace_entries", given.trace_entries),
@@ -83,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--lookupd-tcp-address", action="append", default=[], metavar="HOST:PORT", help="a nsqlookupd; may be repeated"
+    )
+    parser.add_argument(
+        "--auth-http-address", action="append", default=[], metavar="ADDRESS",
+        help="an auth server, HOST:PORT or a URL; clients must AUTH then; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--auth-http-request-method", default="get", metavar="METHOD", help="get or post (default: %(default)s)"
     )
     parser.add_argument("--broadcast-address", metavar="HOST", help="what others are told to connect to")
     parser.add_argument(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from broker.auth import METHODS, parse_auth_address
 from srtm.address import parse_address, parse_peer
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
@@ -72,6 +73,10 @@ class BrokerConfig:
     mcap: float = 0.0  # msg/s; 0: not stated
     distributors: tuple[str, ...] = ()  # none: a broker alone
     lookupd_tcp_addresses: tuple[str, ...] = ()
+    auth_http_addresses: tuple[str, ...] = ()  # none: AUTH is disabled
+    auth_http_request_method: str = "get"
+    http_client_connect_timeout_ms: int = 2_000
+    http_client_request_timeout_ms: int = 5_000
     broadcast_address: str | None = None  # None: the host of tcp_address, or the host name where that is a wildcard
     broadcast_tcp_port: int = 0  # 0: the port that is listened on
     broadcast_http_port: int = 0
@@ -91,6 +96,10 @@ class BrokerConfig:
         parse_address("http_address", self.http_address)
         for address in self.lookupd_tcp_addresses:
             parse_address("lookupd_tcp_address", address)
+        for address in self.auth_http_addresses:
+            parse_auth_address("auth_http_address", address)
+        if self.auth_http_request_method not in METHODS:
+            raise BadInput("auth_http_request_method", self.auth_http_request_method, "must be get or post")
         for url in self.distributors:
             parse_http_url("distributor", url)
         checked_token(self.token)

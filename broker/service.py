@@ -25,6 +25,7 @@ import trio
 from broker import events, metadata, snapshot
 from broker.admin import admin_handler
 from broker.admin_context import AdminContext
+from broker.auth import AuthServers, parse_auth_address
 from broker.config import BrokerConfig, EngineConfig
 from broker.data_path import locked
 from broker.lease_holder import LeaseHolder
@@ -48,6 +49,7 @@ _ENGINE_STOP_TIMEOUT_MS = 2000
 _STORAGE_RETRY_S = 1.0
 # New topics that are asked about at the same time: a thousand at once must not take a thousand sockets.
 _QUERIES_AT_ONCE = 16
+_AUTHORIZATIONS_AT_ONCE = 64
 
 
 class BoundAddresses(NamedTuple):
@@ -92,6 +94,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         max_memory_bytes=config.max_memory_bytes,
         trace_entries=config.trace_entries,
         hold_new_topics=config.needs_discovery,
+        auth_required=bool(config.auth_http_addresses),
         accepting=False,
         not_accepting_reason=refusal(config, state),
     )
@@ -152,6 +155,8 @@ class Broker:
         self._metadata_changed = Wakeup()
         self._restored: set[str] = set()  # topics whose channels are known although an event will call them new
         self._queries = trio.CapacityLimiter(_QUERIES_AT_ONCE)
+        self._auth_servers = auth_servers(config)
+        self._authorizations = trio.CapacityLimiter(_AUTHORIZATIONS_AT_ONCE)
         self._holder = LeaseHolder(engine)
         self._lookups: list[LookupClient] = []
         self._synchronizer: Synchronizer | None = None
@@ -266,8 +271,22 @@ class Broker:
             case events.Starved():
                 if self._synchronizer is not None:
                     self._synchronizer.wake()
+            case events.AuthAsked():
+                nursery.start_soon(self._authorize, event)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
+
+    async def _authorize(self, question: events.AuthAsked) -> None:
+        """The connection waits meanwhile, nobody else does."""
+        answer = None
+        try:
+            async with self._authorizations:
+                answer = await self._auth_servers.ask(question)
+        except SrtmError as error:
+            self._log.warning("no authorization", client=question.remote_ip, reason=error)
+        refused = self._engine.set_authorization(question.connection, answer)
+        if refused is not None:
+            self._log.warning("an authorization is refused", client=question.remote_ip, reason=refused)
 
     def _note_change(self) -> None:
         self._metadata_changed.set()
@@ -313,6 +332,15 @@ class Broker:
 
     def _metadata(self) -> metadata.Metadata:
         return metadata.from_snapshot(snapshot.take(self._engine), self._settings.version)
+
+
+def auth_servers(config: BrokerConfig) -> AuthServers:
+    return AuthServers(
+        [parse_auth_address("auth_http_address", address) for address in config.auth_http_addresses],
+        config.auth_http_request_method,
+        config.http_client_connect_timeout_ms / 1000,
+        config.http_client_request_timeout_ms / 1000,
+    )
 
 
 def broadcast_address(config: BrokerConfig, hostname: str) -> str:

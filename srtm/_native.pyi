@@ -74,7 +74,8 @@ class Engine:
     def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
         """Send ``_move_ ADDRESS VERSION`` to the aware connections of that publisher; returns to how many."""
     def set_authorization(self, connection: int, answer: bytes | None) -> str | None:
-        """Answer an ``AuthAsked``: the auth server's JSON, or None (it fails). Gives why the JSON is refused, if it is."""
+        """Answer an ``AuthAsked``: an auth server's JSON, or None: there is none. Gives why the JSON is refused, if it
+        is."""
     def set_accepting(self, accepting: bool, reason: str) -> None:
         """While false, every publish is answered E_PUB_FAILED with ``reason``."""
     def publish(self, topic: str, bodies: Sequence[bytes], defer_ms: int) -> tuple[str, float]:

@@ -4,32 +4,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
 import h11
 import trio
 
+from srtm.address import format_address
 from srtm.errors import BadInput, PeerError, Unavailable
 
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
 
 
 class HttpClient:
-    """For one task at a time. ``base_url``: ``http://HOST:PORT``. Raises BadInput for any other URL."""
+    """For one task at a time. ``base_url``: ``http://HOST:PORT``, or ``https`` with ``tls``. Raises BadInput for any
+    other URL."""
 
     def __init__(
         self,
         base_url: str,
         *,
         token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        headers: Sequence[tuple[str, str]] = (),
         connect: Connect | None = None,
         connect_timeout_s: float = 1.0,
         answer_limit_bytes: int = 256 * 1024 * 1024,  # a desired state that names a million publishers is some 20 MB
     ) -> None:
         self.base_url = base_url.rstrip("/")
-        self._host, self._port = parse_http_url("url", base_url)
-        self._headers = [("Host", f"{self._host}:{self._port}")]
+        self._host, self._port = parse_http_url("url", base_url, "https" if tls else "http")
+        self._tls = tls
+        self._headers = [("Host", format_address(self._host, self._port)), *headers]
         if checked_token(token) is not None:
             self._headers.append(("Authorization", f"Bearer {token}"))
         self._connect = connect or self._connect_tcp
@@ -56,7 +62,8 @@ class HttpClient:
         except h11.RemoteProtocolError as error:
             raise PeerError(f"{self.base_url}: {error}") from error
         except (OSError, trio.BrokenResourceError) as error:
-            raise Unavailable(f"{self.base_url}: {error or 'connection lost'}") from error
+            reason = str(error) or str(error.__cause__ or "connection lost")
+            raise Unavailable(f"{self.base_url}: {reason}") from error
         finally:
             if not finished:
                 await self._abandon()
@@ -118,7 +125,10 @@ class HttpClient:
         return stream
 
     async def _connect_tcp(self) -> trio.abc.Stream:
-        return await trio.open_tcp_stream(self._host, self._port)
+        stream = await trio.open_tcp_stream(self._host, self._port)
+        if self._tls is None:
+            return stream
+        return trio.SSLStream(stream, self._tls, server_hostname=self._host, https_compatible=True)
 
     async def _abandon(self) -> None:
         stream, self._stream = self._stream, None
@@ -133,13 +143,14 @@ def checked_token(token: str | None) -> str | None:
     return token
 
 
-def parse_http_url(field: str, url: str) -> tuple[str, int]:
+def parse_http_url(field: str, url: str, scheme: str = "http") -> tuple[str, int]:
     """Host and port of ``http://HOST:PORT``. Raises BadInput."""
+    rule = f"must be {scheme}://HOST:PORT"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise BadInput(field, url, "must be http://HOST:PORT") from None
-    if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise BadInput(field, url, "must be http://HOST:PORT")
-    return parts.hostname, port or 80
+        raise BadInput(field, url, rule) from None
+    if parts.scheme != scheme or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise BadInput(field, url, rule)
+    return parts.hostname, port or (443 if scheme == "https" else 80)

@@ -168,6 +168,10 @@ class FakeEngine:
         self.calls.append(("move_publisher", topic, publisher_id, address, version))
         return 1
 
+    def set_authorization(self, connection: int, answer: bytes | None) -> str | None:
+        self.calls.append(("set_authorization", connection, answer))
+        return None
+
     def set_accepting(self, accepting: bool, reason: str) -> None:
         self.calls.append(("set_accepting", accepting, reason))
         self.accepting, self.reason = accepting, reason

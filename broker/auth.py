@@ -1,0 +1,166 @@
+"""nsqd's HTTP auth servers: what they are asked when a client says AUTH, and what counts as an answer (protocol section
+12). What an answer allows is the engine's to judge."""
+
+from __future__ import annotations
+
+import random
+import re
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from broker.events import AuthAsked
+from srtm.address import format_address, parse_peer
+from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
+from srtm.http_client import HttpClient
+
+METHODS = ("get", "post")
+_ANSWER_LIMIT_BYTES = 1 << 20
+_HEADERS = (("Accept", "application/vnd.nsq; version=1.0"),)
+
+
+@dataclass(frozen=True)
+class AuthAddress:
+    """Where to ask."""
+
+    host: str
+    port: int
+    path: str = "/auth"
+    tls: bool = False
+
+    @property
+    def base_url(self) -> str:
+        return f"http{'s' if self.tls else ''}://{format_address(self.host, self.port)}"
+
+
+class Authorization(msgspec.Struct, frozen=True):
+    """What may be done where: ``topic`` and ``channels`` are patterns."""
+
+    topic: str
+    channels: list[str] | None = None
+    permissions: list[Literal["subscribe", "publish"]] | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Made from an auth server's JSON, read by the engine (as JSON again)."""
+
+    ttl: Annotated[int, msgspec.Meta(gt=0)]  # seconds
+    identity: str = ""
+    identity_url: str = ""
+    authorizations: list[Authorization] | None = None
+
+
+class _TlsHint(msgspec.Struct, frozen=True):
+    https_port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+def parse_auth_address(field: str, text: str) -> AuthAddress:
+    """``HOST:PORT``, or a whole URL, whose path is used as it is. Raises BadInput."""
+    if "://" not in text:
+        host, port = parse_peer(field, text)
+        return AuthAddress(_resolvable(field, text, host), port)
+    rule = "must be HOST:PORT, or a URL such as http://HOST:PORT/PATH"
+    try:
+        parts = urlsplit(text)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        raise BadInput(field, text, rule) from None
+    plain = parts.hostname and not (parts.query or parts.fragment or parts.username)
+    if parts.scheme not in ("http", "https") or not plain or not re.fullmatch(r"[!-~]*", parts.path):
+        raise BadInput(field, text, rule)
+    return AuthAddress(_resolvable(field, text, parts.hostname or ""), port, parts.path or "/", parts.scheme == "https")
+
+
+def _resolvable(field: str, text: str, host: str) -> str:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise BadInput(field, text, "must have a host name") from None
+    return host
+
+
+def encode_question(question: AuthAsked, path: str, method: str) -> tuple[str, bytes]:
+    """Request target and body. What is asked is in the query (``get``), or in JSON as lists of one (``post``)."""
+    fields = {
+        "common_name": question.common_name,
+        "remote_ip": question.remote_ip,
+        "secret": question.secret,
+        "tls": "true" if question.tls else "false",
+    }
+    if method == "get":
+        return f"{path}?{urlencode(fields)}", b""
+    secret = question.secret.decode(errors="replace")
+    return path, msgspec.json.encode({name: [value] for name, value in {**fields, "secret": secret}.items()})
+
+
+def normalize(body: bytes) -> bytes:
+    """The answer as the engine takes it: without what does not belong there, null lists empty. Raises PeerError."""
+    try:
+        answer = msgspec.json.decode(body, type=Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PeerError(f"not an authorization: {error}") from None
+    rules = [
+        {"topic": rule.topic, "channels": rule.channels or [], "permissions": rule.permissions or []}
+        for rule in answer.authorizations or []
+    ]
+    return msgspec.json.encode({**msgspec.structs.asdict(answer), "authorizations": rules})
+
+
+@dataclass(frozen=True)
+class AuthServers:
+    """``tls``: makes the context for https, at its first use (loading the system's certificates takes a while)."""
+
+    addresses: Sequence[AuthAddress]
+    method: str = "get"
+    connect_timeout_s: float = 2.0
+    request_timeout_s: float = 5.0
+    tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
+    draw: Callable[[int], int] = random.randrange
+
+    async def ask(self, question: AuthAsked) -> bytes:
+        """The first usable answer, from a random start. Raises Unavailable: nobody gave one."""
+        start = self.draw(len(self.addresses))
+        reasons = []
+        for address in [*self.addresses[start:], *self.addresses[:start]]:
+            try:
+                return normalize(await self._ask(address, question))
+            except SrtmError as error:
+                reasons.append(str(error))
+        raise Unavailable("; ".join(reasons))
+
+    async def _ask(self, address: AuthAddress, question: AuthAsked) -> bytes:
+        status, body = await self._exchange(address, question)
+        if status == 403 and not address.tls:
+            hint = _tls_hint(body)
+            if hint is not None:
+                address = AuthAddress(address.host, hint, address.path, tls=True)
+                status, body = await self._exchange(address, question)
+        if status != 200:
+            raise PeerError(f"{address.base_url}: status {status}")
+        return body
+
+    async def _exchange(self, address: AuthAddress, question: AuthAsked) -> tuple[int, bytes]:
+        target, body = encode_question(question, address.path, self.method)
+        client = HttpClient(
+            address.base_url,
+            tls=self.tls() if address.tls else None,
+            headers=_HEADERS,
+            connect_timeout_s=self.connect_timeout_s,
+            answer_limit_bytes=_ANSWER_LIMIT_BYTES,
+        )
+        try:
+            return await client.request(self.method.upper(), target, body, timeout_s=self.request_timeout_s)
+        finally:
+            await client.aclose()
+
+
+def _tls_hint(body: bytes) -> int | None:
+    """The port that a server names which answers over https only."""
+    try:
+        return msgspec.json.decode(body, type=_TlsHint).https_port
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,110 @@
+"""A broker in this process that asks an auth server, over real sockets: what a client may do, and whom a slow server
+keeps waiting."""
+
+import json
+
+import pytest
+import trio
+
+from broker import service
+from broker.config import BrokerConfig
+from srtm import wire
+from srtm.address import parse_address
+from srtm.http_api import HttpServer, Response
+from srtm.log import Log
+
+RULE = {"topic": "^mine", "channels": [".*"], "permissions": ["subscribe", "publish"]}
+ANSWER = json.dumps({"ttl": 60, "identity": "u", "authorizations": [RULE]}).encode()
+
+
+class Client:
+    """A connection that has said hello."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.events = wire.EventReader()
+
+    async def ask(self, command):
+        await self.stream.send_all(command)
+        return await self.next()
+
+    async def next(self):
+        with trio.fail_after(5):
+            while (event := self.events.next_event()) is wire.NEED_DATA:
+                self.events.receive_data(await self.stream.receive_some())
+            return event
+
+
+class Scene:
+    """A broker and its auth server, which is slow to answer the secret ``slow``."""
+
+    def __init__(self, nursery):
+        self.nursery = nursery
+        self.slow_asked = trio.Event()
+        self.let_go = trio.Event()
+
+    async def answer(self, request):
+        if "secret=slow" in request.query:
+            self.slow_asked.set()
+            await self.let_go.wait()
+        return Response(200 if "secret=wrong" not in request.query else 403, ANSWER)
+
+    async def start(self, tmp_path):
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        self.nursery.start_soon(HttpServer(self.answer, Log("a", lambda _line: None)).serve, listeners)
+        config = BrokerConfig(
+            name="b1",
+            tcp_address="127.0.0.1:0",
+            http_address="127.0.0.1:0",
+            data_path=str(tmp_path),
+            auth_http_addresses=(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}",),
+        )
+        self.tcp = (await self.nursery.start(service.serve, config)).tcp
+
+    async def connect(self):
+        client = Client(await trio.open_tcp_stream(*parse_address("tcp", self.tcp)))
+        await client.stream.send_all(b"  V2")
+        return client
+
+
+@pytest.fixture
+async def scene(nursery, tmp_path):
+    scene = Scene(nursery)
+    await scene.start(tmp_path)
+    yield scene
+    nursery.cancel_scope.cancel()
+
+
+def auth(secret):
+    return b"AUTH\n" + len(secret).to_bytes(4, "big") + secret
+
+
+OK = wire.Response(b"OK")
+
+
+async def test_a_client_may_do_what_the_server_grants_and_nothing_else(scene):
+    client = await scene.connect()
+    granted = await client.ask(auth(b"right"))
+    assert json.loads(granted.data) == {"identity": "u", "identity_url": "", "permission_count": 1}
+    assert await client.ask(wire.pub("mine.1", b"x")) == OK
+    assert (await client.ask(wire.pub("yours", b"x"))).code == "E_UNAUTHORIZED"
+    await client.stream.aclose()
+
+
+async def test_a_secret_that_the_server_refuses_fails(scene):
+    client = await scene.connect()
+    assert (await client.ask(auth(b"wrong"))).code == "E_AUTH_FAILED"
+    await client.stream.aclose()
+
+
+async def test_a_slow_server_keeps_only_those_waiting_that_asked_it(scene):
+    slow, quick = await scene.connect(), await scene.connect()
+    await slow.stream.send_all(auth(b"slow") + wire.pub("mine.1", b"late"))
+    await scene.slow_asked.wait()
+    assert isinstance(await quick.ask(auth(b"right")), wire.Response)
+    assert await quick.ask(wire.pub("mine.1", b"x")) == OK
+    scene.let_go.set()
+    assert isinstance(await slow.next(), wire.Response)
+    assert await slow.next() == OK
+    for client in (slow, quick):
+        await client.stream.aclose()
