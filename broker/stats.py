@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.snapshot import Channel, Client, Snapshot, Topic
+from broker.snapshot import Bucket, Channel, Client, Snapshot, Topic
 
 _NS_PER_S = 10**9
 _NO_E2E = {"count": 0, "percentiles": None}  # always an object: nsqadmin crashes on null
@@ -65,6 +65,23 @@ def _topic_json(topic: Topic, channel: str, include_clients: bool) -> dict[str, 
         "message_bytes": topic.message_bytes,
         "paused": topic.paused,
         "e2e_processing_latency": _NO_E2E,
+        **({"bucket": _bucket_json(topic.bucket)} if topic.bucket else {}),
+    }
+
+
+def _bucket_json(bucket: Bucket) -> dict[str, object]:
+    """Ours; tools of nsqd's pass over it. Rates in msg/s, bursts and fills in messages."""
+    return {
+        "rate": bucket.rate_micro * 1e-6,
+        "burst": bucket.burst_micro * 1e-6,
+        "on_excess": "reject" if bucket.reject else "delay",
+        "fill": bucket.fill,
+        "backlog": bucket.backlog,
+        "backlog_bytes": bucket.backlog_bytes,
+        "max_backlog": bucket.max_backlog,
+        "max_backlog_bytes": bucket.max_backlog_bytes,
+        "delayed": bucket.delayed,
+        "rejected": bucket.rejected,
     }
 
 
@@ -102,6 +119,7 @@ def client_json(client: Client) -> dict[str, object]:
         "deflate": False,
         "snappy": False,
         "user_agent": client.user_agent,
+        **_auth_json(client),
         "topology_zone": "",
         "topology_region": "",
     }
@@ -109,6 +127,16 @@ def client_json(client: Client) -> dict[str, object]:
         answer["pub_counts"] = [{"topic": pub.topic, "count": pub.count} for pub in client.pub_counts]
     tls = dict.fromkeys(("tls_cipher_suite", "tls_version", "tls_negotiated_protocol"), "")
     return {**answer, "tls": False, **tls, "tls_negotiated_protocol_is_mutual": False}
+
+
+def _auth_json(client: Client) -> dict[str, object]:
+    """Without what is empty, as nsqd leaves it out."""
+    said = {
+        "authed": client.authed,
+        "auth_identity": client.auth_identity,
+        "auth_identity_url": client.auth_identity_url,
+    }
+    return {name: value for name, value in said.items() if value}
 
 
 def stats_text(
@@ -138,6 +166,8 @@ def _topic_lines(topic: Topic, channel: str) -> list[str]:
         f"   {_mark(topic.paused)} [{topic.topic_name:<15}] depth: {topic.depth:<5} msgs: {topic.message_count:<8}"
         f" bytes: {topic.message_bytes}"
     ]
+    if topic.bucket:
+        lines.append(_bucket_line(topic.bucket))
     for found in _channels(topic, channel):
         lines.append(
             f"      {_mark(found.paused)} [{found.channel_name:<25}] depth: {found.depth:<5}"
@@ -146,6 +176,13 @@ def _topic_lines(topic: Topic, channel: str) -> list[str]:
         )
         lines += _client_lines(found.clients)
     return lines
+
+
+def _bucket_line(bucket: Bucket) -> str:
+    return (
+        f"      bucket: {bucket.rate_micro * 1e-6:g} msg/s, fill: {bucket.fill:.6g} of {bucket.burst_micro * 1e-6:g}"
+        f" wait: {bucket.backlog} of {bucket.max_backlog} delayed: {bucket.delayed} rejected: {bucket.rejected}"
+    )
 
 
 def _client_lines(clients: Iterable[Client]) -> list[str]:

@@ -90,6 +90,7 @@ class Publisher:
         self._backoff = Backoff(first_s=0.05, longest_s=2.0)
         self._exits = AsyncExitStack()
         self._closed = False
+        self._receipt: Receipt | None = None
         self._unable_since: float | None = None  # when brokers began to answer with ``_UNABLE``, and nothing else since
 
     @property
@@ -97,8 +98,15 @@ class Publisher:
         """HOST:PORT of the broker in use; None between two."""
         return None if self._link is None else self._link.address
 
+    @property
+    def receipt(self) -> Receipt | None:
+        """The latest: how long that message waits for its token, and how full the bucket is. None before the first."""
+        return self._receipt
+
     async def publish(self, body: bytes) -> Receipt:
-        """Returns when the broker has accepted the message. Raises BadInput (empty), PublishRefused, PeerError.
+        """Returns when the broker has accepted the message; the receipt says how long it waits for its token and what
+        is left in the bucket. Raises BadInput (empty), PublishRefused (``retry_after_ms``: when there are tokens),
+        PeerError.
 
         If cancelled, the message may or may not have been published.
         """
@@ -194,7 +202,8 @@ class Publisher:
     def _handle(self, event: wire.Event) -> None:
         match event:
             case wire.Response(data):
-                self._oldest().settle(wire.parse_receipt(data))
+                self._receipt = wire.parse_receipt(data)
+                self._oldest().settle(self._receipt)
                 self._outstanding.popleft()
                 self._backoff.reset()
                 self._unable_since = None

@@ -5,8 +5,10 @@ A refusal changes nothing.
 
 import json
 
+import msgspec
 import pytest
 
+from broker import snapshot, stats
 from broker.admin import admin_handler
 from broker.admin_context import AdminContext
 from broker.config import EngineConfig
@@ -224,25 +226,25 @@ async def test_stats_json_has_nsqds_shape(admin):
     admin.engine.create_topic("b")
     admin.engine.create_topic("a")
     admin.engine.create_channel("a", "c")
-    _, stats = await admin.json("GET", "/stats?format=json")
-    assert list(stats) == ["version", "health", "start_time", "topics", "memory", "producers"]
-    assert [topic["topic_name"] for topic in stats["topics"]] == ["a", "b"]
-    (channel,) = stats["topics"][0]["channels"]
+    _, shown = await admin.json("GET", "/stats?format=json")
+    assert list(shown) == ["version", "health", "start_time", "topics", "memory", "producers"]
+    assert [topic["topic_name"] for topic in shown["topics"]] == ["a", "b"]
+    (channel,) = shown["topics"][0]["channels"]
     assert channel["clients"] == []
     assert channel["e2e_processing_latency"] == {"count": 0, "percentiles": None}
-    assert stats["producers"] is None
+    assert shown["producers"] is None
 
 
 async def test_stats_filters(admin):
     for topic in ("a", "b"):
         admin.engine.create_topic(topic)
     admin.engine.create_channel("a", "c")
-    _, stats = await admin.json("GET", "/stats?format=json&topic=nowhere&include_mem=false&include_clients=0")
-    assert stats["topics"] is None
-    assert "memory" not in stats
-    _, stats = await admin.json("GET", "/stats?format=json&channel=c&include_clients=false")
-    assert [topic["topic_name"] for topic in stats["topics"]] == ["a"]
-    assert stats["topics"][0]["channels"][0]["clients"] is None
+    _, shown = await admin.json("GET", "/stats?format=json&topic=nowhere&include_mem=false&include_clients=0")
+    assert shown["topics"] is None
+    assert "memory" not in shown
+    _, shown = await admin.json("GET", "/stats?format=json&channel=c&include_clients=false")
+    assert [topic["topic_name"] for topic in shown["topics"]] == ["a"]
+    assert shown["topics"][0]["channels"][0]["clients"] is None
 
 
 async def test_stats_text_is_the_default_and_marks_what_is_paused(admin):
@@ -251,6 +253,36 @@ async def test_stats_text_is_the_default_and_marks_what_is_paused(admin):
     response = await admin.ask("GET", "/stats?format=xml")
     assert response.content_type.startswith("text/plain")
     assert b"*P [t  " in response.body
+
+
+async def test_throttling_shows_in_stats_and_metrics_by_topic(admin):
+    admin.engine.create_topic("free")
+    admin.engine.set_bucket("tight", 2_000_000, 5_000_000, True, 7, 1000, 1, False)
+    admin.engine.topics["tight"].bucket.update(fill=0.5, delayed=4, rejected=3, backlog=2, backlog_bytes=20)
+    free, tight = (await admin.json("GET", "/stats?format=json"))[1]["topics"]
+    assert "bucket" not in free
+    assert tight["bucket"] == {
+        "rate": 2.0, "burst": 5.0, "on_excess": "reject", "fill": 0.5, "backlog": 2, "backlog_bytes": 20,
+        "max_backlog": 7, "max_backlog_bytes": 1000, "delayed": 4, "rejected": 3,
+    }  # fmt: skip
+    text = (await admin.ask("GET", "/stats")).body.decode()
+    assert "bucket: 2 msg/s, fill: 0.5 of 5 wait: 2 of 7 delayed: 4 rejected: 3" in text
+    metrics = (await admin.ask("GET", "/metrics")).body.decode()
+    for line in ('srtm_topic_delayed_total{topic="tight"} 4.0', 'srtm_bucket_backlog{topic="tight"} 2.0'):
+        assert line in metrics
+
+
+def test_a_client_that_said_auth_is_shown_with_who_it_is():
+    counts = ("state", "ready_count", "in_flight_count", "message_count", "finish_count", "requeue_count")
+    words = ("client_id", "hostname", "user_agent", "remote_address")
+    client = msgspec.convert(
+        {**dict.fromkeys(counts, 0), **dict.fromkeys(words, ""), "connect_ts": 1, "sample_rate": 0, "aware": False},
+        snapshot.Client,
+    )
+    assert "authed" not in stats.client_json(client)
+    known = msgspec.structs.replace(client, authed=True, auth_identity="u")
+    assert stats.client_json(known)["auth_identity"] == "u"
+    assert "auth_identity_url" not in stats.client_json(known)
 
 
 # --- ours

@@ -116,6 +116,20 @@ async def test_publish_returns_the_brokers_receipt(
         assert outcomes.ended == {b"one": Receipt(2.0, 0.5), b"two": Receipt(None, None)}
 
 
+async def test_the_latest_receipt_says_the_wait_and_what_is_left_of_the_bucket(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        assert publisher.receipt is None
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two")
+        await expect_bodies(session, b"one", b"two")
+        await session.respond(b"OK wait_ns=2000000 fill=0.5")
+        await session.respond(b"OK wait_ns=3000000 fill=0")
+        await trio.testing.wait_all_tasks_blocked()
+        assert publisher.receipt == Receipt(3.0, 0.0)
+
+
 async def test_many_go_as_one_command(
     network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -119,6 +119,22 @@ fn a_full_backlog_refuses_in_messages_and_in_bytes() {
 }
 
 #[test]
+fn heartbeats_and_answers_do_not_wait_behind_tokens() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(0, 0, 1)); // nothing will ever be released
+    let consumer = pair.subscribe("t", "c", 10);
+    let publisher = pair.connect();
+    for second in 1..=60 {
+        pair.advance(S);
+        let expected = if second % 30 == 0 { vec![response("_heartbeat_"), ok()] } else { vec![ok()] };
+        assert_eq!(pair.ask(publisher, pub_("t", "x")), expected, "second {second}");
+        pair.send(consumer, "NOP\n");
+    }
+    assert_eq!(pair.take(consumer), vec![response("_heartbeat_"); 2]);
+    assert_eq!(pair.topic()["bucket"]["backlog"], 60);
+}
+
+#[test]
 fn a_new_rate_retimes_what_waits() {
     let mut pair = Pair::new();
     pair.limit("t", limit(1, 1, 1));
