@@ -10,6 +10,7 @@ from broker.admin_context import AdminContext
 from broker.bucket_routes import add_bucket_routes
 from broker.metrics import CONTENT_TYPE, metrics_text
 from broker.nsqd_routes import add_nsqd_routes, nsq_answer
+from broker.option_routes import add_option_routes
 from srtm import __version__
 from srtm.errors import BadInput, NotFound
 from srtm.http_api import (
@@ -28,6 +29,7 @@ _OURS = ("/v1/", "/metrics", "/healthz")
 def admin_handler(context: AdminContext) -> Handler:
     router = Router(token=context.token)
     add_nsqd_routes(router, context)
+    add_option_routes(router, context)
     add_bucket_routes(router, context)
     service = _ServiceRoutes(context)
     router.add("GET", "/metrics", service.metrics)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.config import EngineConfig
+from broker.config import BrokerConfig, EngineConfig
+from srtm.log import Threshold
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 class AdminContext:
     engine: Engine
     settings: EngineConfig
+    config: BrokerConfig
     name: str
     incarnation: str
     start_wall_ns: int  # when the service started, unix time
@@ -27,3 +29,6 @@ class AdminContext:
     is_managed: Callable[[str], bool]  # the distributor decides over this topic's limit
     note_change: Callable[[], None]  # something in the metadata file has changed, perhaps without an event
     health: Callable[[], str]  # "OK", or "NOK - why"
+    threshold: Threshold  # of the log
+    lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use
+    use_lookups: Callable[[Sequence[str]], None]  # these from now on; raises BadInput

@@ -95,7 +95,7 @@ class BrokerConfig:
         parse_address("tcp_address", self.tcp_address)
         parse_address("http_address", self.http_address)
         for address in self.lookupd_tcp_addresses:
-            parse_address("lookupd_tcp_address", address)
+            parse_peer("lookupd_tcp_address", address)
         for address in self.auth_http_addresses:
             parse_auth_address("auth_http_address", address)
         if self.auth_http_request_method not in METHODS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -17,11 +18,12 @@ import trio
 from broker.metadata import is_ephemeral
 from broker.snapshot import Snapshot
 from broker.wakeup import Wakeup
-from srtm.address import format_address, parse_address
+from srtm.address import format_address, parse_peer
 from srtm.backoff import Backoff
 from srtm.errors import PeerError, SrtmError
 from srtm.http_client import HttpClient
 from srtm.log import Log
+from srtm.wire import is_name
 
 MAGIC = b"  V1"
 PING_PERIOD_S = 15.0
@@ -95,6 +97,13 @@ class AnswerReader:
         return answers
 
 
+Connect = Callable[[str], Awaitable[trio.abc.Stream]]  # by HOST:PORT; raises OSError
+
+
+async def dial(address: str) -> trio.abc.Stream:
+    return await trio.open_tcp_stream(*parse_peer("lookupd_tcp_address", address))
+
+
 @dataclass(eq=False)
 class LookupClient:
     """The connection to one nsqlookupd. ``wanted()``: what it should know, asked after every ``changed.set()``."""
@@ -103,7 +112,7 @@ class LookupClient:
     identity: Identity
     wanted: Callable[[], set[Registration]]
     log: Log
-    connect: Callable[[], Awaitable[trio.abc.Stream]] | None = None
+    connect: Connect
     changed: Wakeup = field(default_factory=Wakeup)
     http_url: str | None = field(default=None, init=False)  # None: not connected
     _trouble: str = field(default="", init=False)
@@ -123,9 +132,7 @@ class LookupClient:
 
     async def _open(self) -> trio.abc.Stream:
         with trio.fail_after(ANSWER_TIMEOUT_S):
-            if self.connect is not None:
-                return await self.connect()
-            return await trio.open_tcp_stream(*parse_address("lookupd_tcp_address", self.address))
+            return await self.connect(self.address)
 
     async def _converse(self, conversation: _Conversation, backoff: Backoff) -> None:
         info = await conversation.identify(self.identity)
@@ -137,10 +144,24 @@ class LookupClient:
             for command, entry in encode_changes(told, self.wanted()):
                 await conversation.ask(command)
                 told ^= {entry}
-            with trio.move_on_after(PING_PERIOD_S):
-                await self.changed.wait()
-                continue
-            await conversation.ask(b"PING\n")
+            with trio.move_on_after(PING_PERIOD_S) as ping_due:
+                await self._wait_changed(conversation)
+            if ping_due.cancelled_caught:
+                await conversation.ask(b"PING\n")
+
+    async def _wait_changed(self, conversation: _Conversation) -> None:
+        """Raises BrokenResourceError or PeerError as soon as the connection ends or says something unasked."""
+        trouble: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_changed, nursery.cancel_scope)
+            trouble = await conversation.wait_trouble()
+            nursery.cancel_scope.cancel()
+        if trouble is not None:
+            raise trouble
+
+    async def _cancel_when_changed(self, scope: trio.CancelScope) -> None:
+        await self.changed.wait()
+        scope.cancel()
 
     def _report_trouble(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
@@ -169,6 +190,16 @@ class _Conversation:
         if answer != b"OK":
             raise PeerError(f"nsqlookupd answered {command.decode().strip()!r} with {answer[:100]!r}")
 
+    async def wait_trouble(self) -> Exception:
+        """Between two commands nothing may come but the end."""
+        try:
+            data = await self._stream.receive_some(1024)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            return error
+        if data:
+            return PeerError(f"nsqlookupd said {bytes(data[:100])!r} unasked")
+        return trio.BrokenResourceError("nsqlookupd closed the connection")
+
     async def _exchange(self, command: bytes) -> bytes:
         with trio.fail_after(ANSWER_TIMEOUT_S):
             await self._stream.send_all(command)
@@ -179,6 +210,59 @@ class _Conversation:
                 answers = self._reader.feed(bytes(data))
                 if answers:
                     return answers[0]
+
+
+class Lookups:
+    """The nsqlookupds in use. Which ones may change while ``run`` runs."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        identity: Identity,
+        wanted: Callable[[], set[Registration]],
+        log: Log,
+        connect: Connect | None = None,
+    ) -> None:
+        self._make = partial(LookupClient, identity=identity, wanted=wanted, log=log, connect=connect or dial)
+        self._clients = {address: self._make(address) for address in addresses}
+        self._scopes: dict[str, trio.CancelScope] = {}
+        self._changed = Wakeup()
+
+    @property
+    def addresses(self) -> list[str]:
+        return list(self._clients)
+
+    @property
+    def http_urls(self) -> list[str]:
+        """Of those that are connected."""
+        return [client.http_url for client in self._clients.values() if client.http_url is not None]
+
+    def note_change(self) -> None:
+        for client in self._clients.values():
+            client.changed.set()
+
+    def use(self, addresses: Sequence[str]) -> None:
+        """Connect to those that are new, leave those that are not named any more; one named twice is one. Raises
+        BadInput."""
+        for address in addresses:
+            parse_peer("nsqlookupd_tcp_addresses", address)
+        known = self._clients
+        self._clients = {address: known.get(address) or self._make(address) for address in addresses}
+        self._changed.set()
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                for address in self._scopes.keys() - self._clients.keys():
+                    self._scopes.pop(address).cancel()
+                for address in self._clients.keys() - self._scopes.keys():
+                    self._scopes[address] = trio.CancelScope()
+                    nursery.start_soon(self._run_client, self._clients[address], self._scopes[address])
+                await self._changed.wait()
+
+    async def _run_client(self, client: LookupClient, scope: trio.CancelScope) -> None:
+        with scope:
+            await client.run()
 
 
 class _Channels(msgspec.Struct, frozen=True):
@@ -212,7 +296,7 @@ async def fetch_channels(client: HttpClient, topic: str, timeout_s: float) -> Se
         if status != 200:
             raise PeerError(f"{client.base_url}: /channels answered {status}")
         channels = msgspec.json.decode(body, type=_Channels).channels
-        return [channel for channel in channels if not is_ephemeral(channel)]
+        return [channel for channel in channels if is_name(channel) and not is_ephemeral(channel)]
     except msgspec.DecodeError as error:
         raise PeerError(f"{client.base_url}: /channels: {error}") from None
     finally:

@@ -29,15 +29,15 @@ class Refused(Exception):
         self.response = json_response({"message": code}, status, headers)
 
 
-NsqHandler = Callable[[Request], Awaitable[Response]]
+NsqHandler = Callable[..., Awaitable[Response]]  # takes the request, then what its path names
 
 
 def nsq_answer(handler: NsqHandler) -> NsqHandler:
     """``handler`` with its refusals as answers and nsqd's header on all of them."""
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: Request, **names: str) -> Response:
         try:
-            response = await handler(request)
+            response = await handler(request, **names)
         except Refused as refused:
             response = refused.response
         return replace(response, headers=response.headers + _NSQ_HEADER)

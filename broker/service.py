@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 import zlib
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from broker.auth import AuthServers, parse_auth_address
 from broker.config import BrokerConfig, EngineConfig
 from broker.data_path import locked
 from broker.lease_holder import LeaseHolder
-from broker.lookup import Identity, LookupClient, known_channels, registrations
+from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
 from broker.sync import Synchronizer, SyncState, load_state
 from broker.wakeup import Wakeup
 from srtm import __version__
@@ -158,7 +159,6 @@ class Broker:
         self._auth_servers = auth_servers(config)
         self._authorizations = trio.CapacityLimiter(_AUTHORIZATIONS_AT_ONCE)
         self._holder = LeaseHolder(engine)
-        self._lookups: list[LookupClient] = []
         self._synchronizer: Synchronizer | None = None
 
     def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
@@ -174,8 +174,8 @@ class Broker:
     async def run(self, task_status: trio.TaskStatus[BoundAddresses]) -> None:
         listeners = await open_http(self._config)
         http_port = int(listeners[0].socket.getsockname()[1])
+        self._lookups = self._make_lookups(http_port)
         server = HttpServer(admin_handler(self._admin_context(http_port)), self._log)
-        self._lookups = self._lookup_clients(http_port)
         self._synchronizer = self._make_synchronizer(http_port)
         try:
             await self._run_tasks(server, listeners, self._bound(http_port), task_status)
@@ -193,8 +193,7 @@ class Broker:
             nursery.start_soon(serve_http, server, listeners)
             nursery.start_soon(self._follow_events, nursery)
             nursery.start_soon(self._keep_metadata)
-            for lookup in self._lookups:
-                nursery.start_soon(lookup.run)
+            nursery.start_soon(self._lookups.run)
             if self._synchronizer is not None:
                 nursery.start_soon(self._synchronizer.run)
             self._log.info("listening", tcp=bound.tcp, http=bound.http, version=__version__, data=self._directory)
@@ -220,9 +219,13 @@ class Broker:
             is_managed=self._holder.is_managed,
             note_change=self._note_change,
             health=lambda: self._health,
+            config=self._config,
+            threshold=self._log.threshold,
+            lookup_addresses=lambda: self._lookups.addresses,
+            use_lookups=self._use_lookups,
         )
 
-    def _lookup_clients(self, http_port: int) -> list[LookupClient]:
+    def _make_lookups(self, http_port: int) -> Lookups:
         identity = Identity(
             broadcast_address=self._broadcast_address,
             hostname=self._hostname,
@@ -230,10 +233,20 @@ class Broker:
             tcp_port=self._config.broadcast_tcp_port or self._tcp_port,
             version=self._settings.version,
         )
-        return [
-            LookupClient(address, identity, lambda: registrations(snapshot.take(self._engine)), self._log)
-            for address in self._config.lookupd_tcp_addresses
-        ]
+        return Lookups(self._config.lookupd_tcp_addresses, identity, self._registrations, self._log)
+
+    def _registrations(self) -> set[Registration]:
+        return registrations(snapshot.take(self._engine))
+
+    def _use_lookups(self, addresses: Sequence[str]) -> None:
+        """Raises BadInput."""
+        self._lookups.use(addresses)
+        self._engine.set_hold_new_topics(self._needs_discovery)
+
+    @property
+    def _needs_discovery(self) -> bool:
+        """Someone else may know channels of a topic that is new here: hold it until they were asked."""
+        return bool(self._config.distributors or self._lookups.addresses)
 
     def _make_synchronizer(self, http_port: int) -> Synchronizer | None:
         if not self._config.distributors:
@@ -290,13 +303,12 @@ class Broker:
 
     def _note_change(self) -> None:
         self._metadata_changed.set()
-        for lookup in self._lookups:
-            lookup.changed.set()
+        self._lookups.note_change()
 
     async def _introduce_topic(self, topic: str) -> None:
         """A new topic gets the channels that it has elsewhere before any message moves; it waits for that, but not for
         long."""
-        if self._config.needs_discovery and topic not in self._restored:
+        if self._needs_discovery and topic not in self._restored:
             with trio.move_on_after(CHANNEL_QUERY_TIMEOUT_S):
                 async with self._queries:
                     for channel in await self._known_channels(topic):
@@ -305,7 +317,7 @@ class Broker:
         self._engine.release_topic(topic)
 
     async def _known_channels(self, topic: str) -> list[str]:
-        urls = [*self._config.distributors, *(lookup.http_url for lookup in self._lookups if lookup.http_url)]
+        urls = [*self._config.distributors, *self._lookups.http_urls]
         return await known_channels(topic, urls, self._config.token, CHANNEL_QUERY_TIMEOUT_S, self._log)
 
     async def _keep_metadata(self) -> None:

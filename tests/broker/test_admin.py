@@ -11,9 +11,10 @@ import pytest
 from broker import snapshot, stats
 from broker.admin import admin_handler
 from broker.admin_context import AdminContext
-from broker.config import EngineConfig
+from broker.config import BrokerConfig, EngineConfig
+from srtm.address import parse_peer
 from srtm.http_api import BodyTooLarge, HttpServer, Request
-from srtm.log import Log
+from srtm.log import Log, Threshold
 from tests.support.fake_engine import FakeEngine
 
 
@@ -23,6 +24,8 @@ class Admin:
         self.managed = set()
         self.changes = 0
         self.health = "OK"
+        self.threshold = Threshold()
+        self.lookups = ["a:4160"]
         context = AdminContext(
             **{
                 "engine": self.engine,
@@ -38,10 +41,19 @@ class Admin:
                 "is_managed": self.managed.__contains__,
                 "note_change": self.note_change,
                 "health": lambda: self.health,
+                "config": BrokerConfig(name="b1", max_memory_bytes=99),
+                "threshold": self.threshold,
+                "lookup_addresses": lambda: self.lookups,
+                "use_lookups": self.use_lookups,
                 **changes,
             }
         )
         self.server = HttpServer(admin_handler(context), Log("b1"))
+
+    def use_lookups(self, addresses):
+        for address in addresses:
+            parse_peer("nsqlookupd_tcp_addresses", address)
+        self.lookups = addresses
 
     def note_change(self):
         self.changes += 1
@@ -426,3 +438,70 @@ async def test_metrics_are_prometheus_text(admin):
     assert depth.labels == {"topic": "t", "channel": "c"}
     assert families["srtm_topic_received"].type == "counter"
     assert len(families["srtm_topic_latency_seconds"].samples) == 4 * 5
+
+
+# --- options
+
+
+@pytest.mark.parametrize(
+    ("key", "body"),
+    [
+        ("broadcast_address", b""),
+        ("tcp_address", b"127.0.0.1:4150"),
+        ("msg_timeout", b"60000000000"),
+        ("max_rdy_count", b"2500"),
+        ("log_level", b"2"),
+        ("tls_required", b"0"),
+        ("tls_min_version", b"769"),
+        ("snappy", b"true"),
+        ("nsqlookupd_tcp_addresses", b'["a:4160"]'),
+        ("e2e_processing_latency_percentiles", b"[]"),
+    ],
+)
+async def test_an_option_is_shown_by_its_key_texts_bare_and_the_rest_in_json(admin, key, body):
+    response = await admin.ask("GET", f"/config/{key}")
+    assert (response.status, response.body) == (200, body)
+    assert dict(response.headers)["X-NSQ-Content-Type"] == "nsq; version=1.0"
+
+
+async def test_the_nsqlookupds_in_use_can_be_changed(admin):
+    response = await admin.ask("PUT", "/config/nsqlookupd_tcp_addresses", b'["b:1", "c:2"]')
+    assert (response.status, response.body) == (200, b'["b:1","c:2"]')
+    assert admin.lookups == ["b:1", "c:2"]
+
+
+async def test_the_level_of_the_log_can_be_changed(admin):
+    response = await admin.ask("PUT", "/config/log_level", b"ERROR")
+    assert (response.status, response.body, admin.threshold.level) == (200, b"4", "error")
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "body", "expected"),
+    [
+        ("GET", "no_such_option", b"", (400, "INVALID_OPTION")),
+        ("PUT", "max_rdy_count", b"5", (400, "INVALID_OPTION")),
+        ("PUT", "no_such_option", b"5", (400, "INVALID_OPTION")),
+        ("PUT", "log_level", b"", (413, "INVALID_VALUE")),
+        ("PUT", "log_level", b"x" * 101, (413, "INVALID_VALUE")),
+        ("PUT", "log_level", b"loud", (400, "INVALID_VALUE")),
+        ("PUT", "log_level", b"\xff", (400, "INVALID_VALUE")),
+        ("PUT", "nsqlookupd_tcp_addresses", b"a:1", (400, "INVALID_VALUE")),
+        ("PUT", "nsqlookupd_tcp_addresses", b"[1]", (400, "INVALID_VALUE")),
+        ("PUT", "nsqlookupd_tcp_addresses", b'["a"]', (400, "INVALID_VALUE")),
+        ("POST", "log_level", b"info", (405, "METHOD_NOT_ALLOWED")),
+    ],
+)
+async def test_a_bad_option_or_value_is_refused_and_changes_nothing(admin, method, key, body, expected):
+    assert await admin.code(method, f"/config/{key}", body) == expected
+    assert (admin.lookups, admin.threshold.level) == (["a:4160"], "info")
+
+
+async def test_memory_can_be_given_back(admin):
+    assert await admin.code("POST", "/debug/freememory") == (200, "")
+
+
+@pytest.mark.parametrize(
+    "path", ["/debug/pprof/", "/debug/pprof/heap", "/put", "/create_topic", "/mput", "/empty_channel"]
+)
+async def test_what_is_gos_own_and_what_is_long_gone_is_not_found(admin, path):
+    assert await admin.code("GET", path) == (404, "NOT_FOUND")

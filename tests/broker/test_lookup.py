@@ -15,13 +15,14 @@ from broker.lookup import (
     AnswerReader,
     Identity,
     LookupClient,
+    Lookups,
     Registration,
     encode_changes,
     fetch_channels,
     known_channels,
     registrations,
 )
-from srtm.errors import PeerError
+from srtm.errors import BadInput, PeerError
 from srtm.http_api import HttpServer, json_response
 from srtm.http_client import HttpClient
 from srtm.log import Log
@@ -41,7 +42,7 @@ class FakeLookupd:
         self.greeting = json.dumps(GREETING).encode()
         self.answer = b"OK"
 
-    async def connect(self):
+    async def connect(self, _address=""):
         near, far = memory_stream_pair()
         self.streams.append(far)
         self.nursery.start_soon(self.serve, far)
@@ -130,12 +131,73 @@ async def test_it_pings_every_15_seconds(rig, autojump_clock):
     assert rig.told[0][3:] == ["PING"] * 3
 
 
-async def test_a_lost_connection_is_made_again_and_everything_told_anew(rig, autojump_clock):
+async def test_a_lost_connection_is_made_again_at_once_and_everything_told_anew(rig, autojump_clock):
     await trio.sleep(1)
     await rig.lookupd.streams[0].aclose()
-    await trio.sleep(PING_PERIOD_S + 1)
+    await trio.sleep(0.3)  # the first pause before a new try is at most 0.25 s
     assert rig.told[1][1:] == ["REGISTER t", "REGISTER t c"]
     assert sum("nsqlookupd lost" in line for line in rig.lines) == 1
+
+
+async def test_a_nsqlookupd_that_speaks_unasked_is_left(rig, autojump_clock):
+    await trio.sleep(1)
+    await rig.lookupd.streams[0].send_all(b"\0\0\0\2OK")
+    await trio.sleep(0.3)
+    assert len(rig.told) == 2
+    assert any("unasked" in line for line in rig.lines)
+
+
+class Several:
+    """Lookups whose connections are scripted, by address."""
+
+    def __init__(self, nursery, *addresses):
+        self.servers = {}
+        self.nursery = nursery
+        self.wanted = {Registration("t")}
+        self.lookups = Lookups(addresses, IDENTITY, lambda: self.wanted, Log("b1", lambda _line: None), self.connect)
+        nursery.start_soon(self.lookups.run)
+
+    async def connect(self, address):
+        return await self.servers.setdefault(address, FakeLookupd(self.nursery)).connect()
+
+    def told(self):
+        return {address: server.told[-1][1:] for address, server in self.servers.items()}
+
+
+async def test_each_of_several_is_told_everything(nursery, mock_clock):
+    several = Several(nursery, "a:1", "b:1")
+    await wait_all_tasks_blocked()
+    assert several.told() == {"a:1": ["REGISTER t"], "b:1": ["REGISTER t"]}
+    several.wanted.add(Registration("u"))
+    several.lookups.note_change()
+    await wait_all_tasks_blocked()
+    assert several.told() == {"a:1": ["REGISTER t", "REGISTER u"], "b:1": ["REGISTER t", "REGISTER u"]}
+    assert several.lookups.http_urls == ["http://lookup:4161"] * 2
+
+
+async def test_which_ones_are_used_can_change_and_those_that_stay_notice_nothing(nursery, mock_clock):
+    several = Several(nursery, "a:1", "b:1")
+    await wait_all_tasks_blocked()
+    several.lookups.use(["b:1", "c:1", "c:1"])
+    await wait_all_tasks_blocked()
+    assert several.lookups.addresses == ["b:1", "c:1"]
+    assert several.told()["c:1"] == ["REGISTER t"]
+    assert len(several.servers["b:1"].told) == 1
+    assert await several.servers["a:1"].streams[0].receive_some() == b""  # its connection is over
+    several.lookups.use([])
+    await wait_all_tasks_blocked()
+    assert several.lookups.http_urls == []
+    several.lookups.use(["b:1"])
+    await wait_all_tasks_blocked()
+    assert len(several.servers["b:1"].told) == 2
+
+
+async def test_a_bad_address_leaves_those_in_use_alone(nursery, mock_clock):
+    several = Several(nursery, "a:1")
+    for bad in ("nowhere", ":4160", "h:99999"):
+        with pytest.raises(BadInput, match="nsqlookupd_tcp_addresses"):
+            several.lookups.use(["b:1", bad])
+    assert several.lookups.addresses == ["a:1"]
 
 
 async def test_while_it_is_away_its_address_is_not_asked_for_channels(rig, autojump_clock):
@@ -161,7 +223,7 @@ async def test_a_refused_command_closes_and_starts_over(rig, autojump_clock):
 async def test_a_nsqlookupd_that_does_not_answer_is_left_after_a_second(nursery, autojump_clock):
     opened = []
 
-    async def connect():
+    async def connect(_address):
         near, far = memory_stream_pair()
         opened.append((trio.current_time(), far))
         return near
@@ -222,12 +284,12 @@ def channel_server(nursery, answer):
     return HttpClient("http://l:1", connect=connect)
 
 
-async def test_channels_are_fetched_without_the_ephemeral_ones(nursery):
+async def test_channels_are_fetched_without_the_ephemeral_ones_and_those_that_cannot_be(nursery):
     asked = []
 
     async def answer(request):
         asked.append((request.path, request.arguments()))
-        return json_response({"channels": ["c", "d#ephemeral"]})
+        return json_response({"channels": ["c", "d#ephemeral", "no name"]})
 
     assert await fetch_channels(channel_server(nursery, answer), "t#ephemeral", 1.0) == ["c"]
     assert asked == [("/channels", {"topic": "t#ephemeral"})]

@@ -300,6 +300,16 @@ async def test_a_new_topic_is_let_go_although_nobody_knows_its_channels(tmp_path
     nursery.cancel_scope.cancel()
 
 
+async def test_new_topics_are_held_from_when_there_is_a_nsqlookupd_to_ask(tmp_path, engines, nursery):
+    bound = await nursery.start(service.serve, config(tmp_path))
+    for body, held in ((b'["127.0.0.1:1"]', True), (b"[]", False)):
+        client = HttpClient(f"http://{bound.http}")
+        assert await client.request("PUT", "/config/nsqlookupd_tcp_addresses", body, timeout_s=2) == (200, body)
+        assert engines[0].calls[-1] == ("set_hold_new_topics", held)
+        await client.aclose()
+    nursery.cancel_scope.cancel()
+
+
 async def test_strangers_and_starved_topics_reach_the_distributor_at_once(tmp_path, engines, nursery):
     strangers = []
 

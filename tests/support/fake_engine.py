@@ -71,6 +71,9 @@ class FakeEngine:
             self.emit(type="topic_created", topic=topic)
         return self.topics[topic]
 
+    def set_hold_new_topics(self, hold: bool) -> None:
+        self.calls.append(("set_hold_new_topics", hold))
+
     def delete_topic(self, topic: str) -> bool:
         self.calls.append(("delete_topic", topic))
         if self.topics.pop(topic, None) is None:

@@ -21,15 +21,20 @@ pub enum Accepted {
 
 impl Engine {
     pub fn create_topic(&mut self, name: &str) {
-        self.topic_of(name, false);
+        self.topic_of(name);
     }
 
-    /// The topic of that name, made if missing; `held`: its messages wait until `release_topic`.
-    pub(crate) fn topic_of(&mut self, name: &str, held: bool) -> TopicKey {
+    /// Whether the messages of topics made from now on wait until `release_topic`.
+    pub fn set_hold_new_topics(&mut self, hold: bool) {
+        self.config.hold_new_topics = hold;
+    }
+
+    /// The topic of that name, made if missing, and held then if new topics are.
+    pub(crate) fn topic_of(&mut self, name: &str) -> TopicKey {
         if let Some(key) = self.topic_names.get(name) {
             return *key;
         }
-        let key = self.topics.insert(Topic::new(name, held));
+        let key = self.topics.insert(Topic::new(name, self.config.hold_new_topics));
         self.topic_names.insert(name.into(), key);
         self.events.push(Event::TopicCreated { topic: name.into() });
         key
@@ -155,7 +160,7 @@ impl Engine {
 
     /// Give a topic a bucket or change the one it has. False: `limit.version` is older than the one in force.
     pub fn set_bucket(&mut self, name: &str, limit: Limit, now: Nanos) -> bool {
-        let key = self.topic_of(name, false);
+        let key = self.topic_of(name);
         self.release_due(key, now);
         let Some(topic) = self.topics.get_mut(key) else { return false };
         match &mut topic.limiter {
@@ -193,7 +198,7 @@ impl Engine {
 
     /// The publishers that are assigned to this broker: others become strangers at their next message.
     pub fn set_publishers(&mut self, name: &str, publishers: Vec<String>, version: u64) {
-        let key = self.topic_of(name, false);
+        let key = self.topic_of(name);
         let Some(topic) = self.topics.get_mut(key) else { return };
         let unchanged = topic.publishers.is_some() && topic.assignment_version == version;
         if unchanged {
@@ -227,7 +232,7 @@ impl Engine {
             return Accepted::Failed(reason.clone());
         }
         self.timestamp_fallbacks += 1;
-        let key = self.topic_of(topic, self.config.hold_new_topics);
+        let key = self.topic_of(topic);
         let Some(topic) = self.topics.get_mut(key) else { return Accepted::Failed("exiting".into()) };
         let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher("http"));
         let source = Source { declared: topic.publishers.is_none(), trace_index, conn: None };

@@ -149,7 +149,7 @@ impl Engine {
     }
 
     pub(crate) fn subscribe(&mut self, key: ConnKey, topic: &str, channel: &str, now: Nanos) -> Result<(), WireError> {
-        let topic_key = self.topic_of(topic, self.config.hold_new_topics);
+        let topic_key = self.topic_of(topic);
         let channel_key = self.channel_of(topic_key, channel, now);
         let limit = self.config.max_channel_consumers as usize;
         let Some(target) = self.channels.get_mut(channel_key) else { return Ok(()) };

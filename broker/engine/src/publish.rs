@@ -165,7 +165,7 @@ impl Engine {
 
     #[cold]
     fn look_up_published(&mut self, key: ConnKey, name: &str, cached: Option<usize>) -> usize {
-        let topic_key = self.topic_of(name, self.config.hold_new_topics);
+        let topic_key = self.topic_of(name);
         let Some((conn, topic)) = self.conns.get_mut(key).zip(self.topics.get_mut(topic_key)) else { return 0 };
         let client_id = conn.identity.client_id.clone();
         let declared = match (&topic.publishers, &client_id) {

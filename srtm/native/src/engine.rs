@@ -78,6 +78,10 @@ impl Engine {
         self.call(py, move |engine, _| engine.create_topic(&topic))
     }
 
+    fn set_hold_new_topics(&self, py: Python<'_>, hold: bool) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.set_hold_new_topics(hold))
+    }
+
     fn delete_topic(&self, py: Python<'_>, topic: String) -> PyResult<bool> {
         self.call(py, move |engine, _| engine.delete_topic(&topic))
     }

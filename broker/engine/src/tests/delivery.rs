@@ -261,6 +261,18 @@ fn a_held_topic_queues_until_it_is_released() {
 }
 
 #[test]
+fn a_topic_is_held_however_it_is_made_and_only_while_new_ones_are() {
+    let mut pair = Pair::new();
+    pair.engine.set_hold_new_topics(true);
+    pair.engine.create_topic("t");
+    assert_eq!(pair.topic()["held"], true);
+    pair.engine.set_hold_new_topics(false);
+    assert!(pair.engine.delete_topic("t"));
+    pair.engine.create_topic("t");
+    assert_eq!(pair.topic()["held"], false);
+}
+
+#[test]
 fn emptying_a_channel_drops_what_is_queued_in_flight_and_deferred_and_frees_the_credit() {
     let mut pair = Pair::new();
     let key = pair.subscribe("t", "c", 2);
