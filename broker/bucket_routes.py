@@ -177,6 +177,8 @@ def bucket_json(topic: Topic, bucket: Bucket, managed: bool) -> dict[str, object
         "largest_backlog": bucket.largest_backlog,
         "lateness_max_ms": bucket.lateness_max_ns / 1e6,
         "timestamp_source": bucket.timestamp_source,
+        "timestamp_bias_max_seconds": bucket.timestamp_bias_max_ns / 1e9,
+        "merged_read_share": bucket.merged_read_share,
         "latency": {
             kind: {name: latency_ms(getattr(latencies, kind)) for name, latencies in windows.items()} for kind in KINDS
         },

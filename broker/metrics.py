@@ -61,12 +61,29 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "srtm_broker_timestamp_fallbacks", "Arrivals without a kernel time stamp", snapshot.timestamp_fallbacks
     )
+    yield from _arrival_metrics(snapshot)
     yield from _topic_metrics(snapshot.topics)
     yield from _bucket_metrics([(topic.topic_name, topic.bucket) for topic in snapshot.topics if topic.bucket])
     yield from _channel_metrics(
         [(topic.topic_name, channel) for topic in snapshot.topics for channel in topic.channels]
     )
     yield from _latency_metrics(snapshot.topics)
+
+
+def _arrival_metrics(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    yield CounterMetricFamily("srtm_broker_publish_reads", "Reads that brought publishes", snapshot.publish_reads)
+    yield CounterMetricFamily(
+        "srtm_broker_merged_reads",
+        "Reads with a publish that took the stamp of later bytes",
+        snapshot.merged_reads,
+    )
+    yield GaugeMetricFamily(
+        "srtm_broker_timestamp_bias_max_seconds",
+        "Largest bound of what such a stamp was too late",
+        snapshot.timestamp_bias_max_ns * 1e-9,
+    )
 
 
 def _topic_metrics(topics: list[Topic]) -> Iterator[Metric]:

@@ -72,6 +72,8 @@ class Bucket(Part, frozen=True):
     largest_backlog: float  # last 60 s
     lateness_max_ns: int
     timestamp_source: str
+    timestamp_bias_max_ns: int  # of the whole broker, as is the next
+    merged_read_share: float  # 0 to 1
 
 
 class LatencyNs(Part, frozen=True):
@@ -118,6 +120,9 @@ class Snapshot(Part, frozen=True):
     connections: int
     accepted: int
     timestamp_fallbacks: int
+    timestamp_bias_max_ns: int
+    publish_reads: int
+    merged_reads: int
     accepting: bool
     topics: list[Topic]
     producers: list[Client] = []

@@ -308,6 +308,7 @@ async def test_a_bucket_is_put_shown_changed_and_removed(admin):
     assert admin.engine.calls[-1] == ("set_bucket", "t", 500_000, 2_500_000, 0, True)
     status, shown = await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1, "max_backlog": 0})
     assert (status, shown["max_backlog"], shown["fill"]) == (200, 0, 1.0)
+    assert (shown["timestamp_bias_max_seconds"], shown["merged_read_share"]) == (0.0, 0.0)
     assert admin.engine.calls[-1][-1] is False  # only a bucket that was not there starts full
     assert (await admin.json("GET", "/v1/topics/t/bucket"))[1] == shown
     assert set(shown["latency"]) == {"access", "processing", "consumer_wait", "total"}
@@ -433,6 +434,8 @@ async def test_metrics_are_prometheus_text(admin):
     response = await admin.ask("GET", "/metrics")
     families = {family.name: family for family in text_string_to_metric_families(response.body.decode())}
     (rate,) = families["srtm_bucket_rate"].samples
+    assert families["srtm_broker_timestamp_bias_max_seconds"].samples[0].value == 0.0
+    assert families["srtm_broker_merged_reads"].samples[0].value == 0.0
     assert (rate.labels, rate.value) == ({"topic": "t"}, 1.5)
     (depth,) = families["srtm_channel_depth"].samples
     assert depth.labels == {"topic": "t", "channel": "c"}

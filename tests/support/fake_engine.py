@@ -153,6 +153,8 @@ class FakeEngine:
             "largest_backlog": 0.0,
             "lateness_max_ns": 0,
             "timestamp_source": "kernel",
+            "timestamp_bias_max_ns": 0,
+            "merged_read_share": 0.0,
         }
         return True
 
@@ -205,6 +207,9 @@ class FakeEngine:
                 "connections": 0,
                 "accepted": 0,
                 "timestamp_fallbacks": 0,
+                "timestamp_bias_max_ns": 0,
+                "publish_reads": 0,
+                "merged_reads": 0,
                 "accepting": self.accepting,
                 "topics": [topic_json(found, channel) for found in shown],
                 "producers": [],

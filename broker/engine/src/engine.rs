@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use slotmap::{SlotMap, new_key_type};
 
+use crate::arrival::{Sharing, Stamps};
 use crate::auth::Patterns;
 use crate::bucket::Nanos;
 use crate::channel::Channel;
@@ -56,6 +57,7 @@ pub struct Engine {
     pub accepted: u64,
     pub timestamp_fallbacks: u64, // arrivals that count as of their read: unstamped reads, and publishes by HTTP
     pub unstamped_reads: u64,     // the kernel gave no stamp
+    pub sharing: Sharing,
     pub(crate) sampler: u64,
 }
 
@@ -94,6 +96,7 @@ impl Engine {
             accepted: 0,
             timestamp_fallbacks: 0,
             unstamped_reads: 0,
+            sharing: Sharing::default(),
             sampler: 0x2545_f491_4f6c_dd1d,
         }
     }
@@ -108,32 +111,46 @@ impl Engine {
         key
     }
 
-    /// Bytes of one read, stamped with the arrival of the last of them.
-    pub fn handle_bytes(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) {
+    /// Bytes of one read, and when they arrived.
+    pub fn handle_bytes<'a>(&mut self, key: ConnKey, bytes: &[u8], stamps: impl Into<Stamps<'a>>, now: Nanos) {
+        let stamps = stamps.into();
+        let publishes = self.turn.publishes.len();
+        self.turn.shares_stamp = false;
+        self.take_bytes(key, bytes, stamps, now);
+        if self.turn.publishes.len() > publishes {
+            self.sharing.note(&stamps, self.turn.shares_stamp);
+        }
+    }
+
+    fn take_bytes(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         if conn.input.is_empty() {
-            let used = self.run_commands(key, bytes, stamp, now);
+            let used = self.run_commands(key, bytes, stamps, now);
             if used < bytes.len() {
-                self.keep_input(key, bytes[used..].to_vec(), stamp);
+                self.keep_input(key, bytes[used..].to_vec(), used, stamps);
             }
             return;
         }
         let mut input = std::mem::take(&mut conn.input);
         conn.input_charge = None;
+        let stamps = stamps.behind(input.len());
         input.extend_from_slice(bytes);
-        let used = self.run_commands(key, &input, stamp, now);
+        let used = self.run_commands(key, &input, stamps, now);
         if used < input.len() {
             input.drain(..used);
-            self.keep_input(key, input, stamp);
+            self.keep_input(key, input, used, stamps);
         }
     }
 
     /// Keep an unfinished command, or what comes while the connection waits, unless all of it together would take more memory than there may be.
-    pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, stamp: Nanos) {
+    /// `stamps` counts from `used` bytes in front of it.
+    pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, used: usize, stamps: Stamps<'_>) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         conn.input_charge = Some(self.inputs.charge(input.capacity() as u64));
         if let Some(waiting) = &mut conn.waiting {
-            waiting.note(input.len(), stamp);
+            for (end, stamp) in stamps.rest(used, used + input.len()) {
+                waiting.note(end, stamp);
+            }
         }
         conn.input = input;
         if self.memory_used() > self.config.max_memory_bytes {

@@ -6,6 +6,7 @@
 //! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
 //! It costs one allocation: the frame that all channels and consumers share.
 
+pub mod arrival;
 pub mod auth;
 pub mod backlog;
 pub mod bucket;
@@ -26,6 +27,7 @@ pub mod message;
 pub mod parking;
 pub mod protocol;
 pub mod publish;
+pub mod quiet;
 pub mod snapshot;
 pub mod timer;
 pub mod topic;

@@ -46,14 +46,14 @@ impl Engine {
         self.resumed.push(key);
         let mut used = 0;
         for (end, stamp) in &waiting.reads {
-            used += self.run_commands(key, &input[used..*end], *stamp, now);
+            used += self.run_commands(key, &input[used..*end], (*stamp).into(), now);
             if self.is_waiting(key) {
                 break;
             }
         }
         let rest: Vec<_> = waiting.reads.iter().filter(|(end, _)| *end > used).map(|(end, stamp)| (end - used, *stamp)).collect();
         if let Some((_, stamp)) = rest.last() {
-            self.keep_input(key, input[used..].to_vec(), *stamp);
+            self.keep_input(key, input[used..].to_vec(), used, (*stamp).into());
         }
         if let Some(waiting) = self.conns.get_mut(key).and_then(|conn| conn.waiting.as_mut()) {
             waiting.reads = rest;

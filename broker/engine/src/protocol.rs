@@ -1,5 +1,6 @@
 //! What clients ask for: every command of the wire, run on the engine. Its answer is kept for the end of the turn.
 
+use crate::arrival::Stamps;
 use crate::bucket::Nanos;
 use crate::channel::{Channel, InFlight, NotYours};
 use crate::connection::{MAX_UNREAD_ANSWERS, Phase, Subscription};
@@ -13,7 +14,7 @@ use crate::wire::{self, Command, Context, ParseError, State};
 
 impl Engine {
     /// Run every whole command in `bytes`; gives how many bytes they took.
-    pub(crate) fn run_commands(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) -> usize {
+    pub(crate) fn run_commands(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
         let mut at = 0;
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.waiting.is_none()) else { return at };
@@ -43,9 +44,11 @@ impl Engine {
                         }
                     }
                     at += len;
-                    if let Err(error) = self.execute(key, command, stamp, now) {
+                    let publishes = self.turn.publishes.len();
+                    if let Err(error) = self.execute(key, command, stamps.at(at), now) {
                         self.refuse(key, error);
                     }
+                    self.turn.shares_stamp |= at < bytes.len() && self.turn.publishes.len() > publishes;
                 }
                 Err(ParseError::Wire(error)) => self.refuse(key, error),
                 Err(ParseError::LineTooLong) => self.close(key),

@@ -102,6 +102,7 @@ pub(crate) struct Turn {
     pub publishes: Vec<Publish>,
     pub messages: Vec<Option<Message>>,
     pub replies: Vec<(ConnKey, Reply)>,
+    pub shares_stamp: bool, // a publish of the present read ended before the read did
     order: Vec<usize>,
     decided: usize, // publishes[..decided] have their outcome
 }

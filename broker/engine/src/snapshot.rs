@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::arrival::Sharing;
 use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::connection::Connection;
@@ -18,6 +19,9 @@ pub struct Snapshot {
     connections: usize,
     accepted: u64,
     timestamp_fallbacks: u64,
+    timestamp_bias_max_ns: Nanos,
+    publish_reads: u64,
+    merged_reads: u64,
     accepting: bool,
     pub(crate) topics: Vec<TopicView>,
     producers: Vec<ClientView>,
@@ -72,6 +76,8 @@ struct BucketView {
     largest_backlog: f64,
     lateness_max_ns: Nanos,
     timestamp_source: &'static str,
+    timestamp_bias_max_ns: Nanos,
+    merged_read_share: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +122,9 @@ impl Engine {
             connections: self.conns.len(),
             accepted: self.accepted,
             timestamp_fallbacks: self.timestamp_fallbacks,
+            timestamp_bias_max_ns: self.sharing.bias_max,
+            publish_reads: self.sharing.reads,
+            merged_reads: self.sharing.merged,
             accepting: self.refusal.is_none(),
             topics: Vec::new(),
             producers,
@@ -148,7 +157,7 @@ impl Engine {
             released: topic.counters.released,
             rejected: topic.counters.rejected,
             channels: channels.into_iter().map(|channel| self.channel_view(channel, clients)).collect(),
-            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, now)),
+            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, self.sharing, now)),
             latency,
         }
     }
@@ -170,7 +179,7 @@ impl Engine {
     }
 }
 
-fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str, now: Nanos) -> BucketView {
+fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str, sharing: Sharing, now: Nanos) -> BucketView {
     let (limit, counters) = (limiter.limit, &topic.counters);
     BucketView {
         rate_micro: limit.rate_micro,
@@ -190,6 +199,8 @@ fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str,
         largest_backlog: limiter.largest_backlog(now),
         lateness_max_ns: limiter.lateness_max,
         timestamp_source,
+        timestamp_bias_max_ns: sharing.bias_max,
+        merged_read_share: sharing.share(),
     }
 }
 

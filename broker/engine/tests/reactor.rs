@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use srtm_engine::config::Config;
@@ -99,6 +100,47 @@ fn what_is_published_is_delivered_with_the_kernels_stamp() {
     }
     let fallbacks = handle.call(|engine, _| engine.timestamp_fallbacks).expect("running");
     assert_eq!(fallbacks, 0);
+    assert!(handle.stop(PATIENCE));
+}
+
+/// Hold the engine up while `meanwhile` runs.
+fn while_held_up<T>(handle: &Arc<Handle>, meanwhile: impl FnOnce() -> T) -> T {
+    let (holds, held) = mpsc::sync_channel(1);
+    let (go_on, told) = mpsc::sync_channel::<()>(1);
+    let held_up = Arc::clone(handle);
+    let caller = std::thread::spawn(move || {
+        held_up.call(move |_, _| {
+            holds.send(()).expect("the test waits");
+            told.recv_timeout(PATIENCE).expect("the test goes on");
+        })
+    });
+    held.recv_timeout(PATIENCE).expect("the engine is held up");
+    let result = meanwhile();
+    go_on.send(()).expect("the engine waits");
+    caller.join().expect("no panic").expect("running");
+    result
+}
+
+#[test]
+fn the_bound_of_a_shared_stamp_is_not_below_the_time_between_what_shares_it() {
+    let (handle, port) = start();
+    let handle = Arc::new(handle);
+    let mut publisher = Client::connect(port);
+    publisher.publish("t", b"x");
+    let apart = while_held_up(&handle, || {
+        publisher.send(b"PUB t\n\0\0\0\x01x");
+        let first = Instant::now();
+        while first.elapsed() < Duration::from_millis(5) {
+            std::thread::yield_now();
+        }
+        let apart = first.elapsed();
+        publisher.send(b"PUB t\n\0\0\0\x01x");
+        apart
+    });
+    assert_eq!([publisher.frame().1, publisher.frame().1], [b"OK", b"OK"]);
+    let sharing = handle.call(|engine, _| engine.sharing).expect("running");
+    assert_eq!((sharing.reads, sharing.merged), (2, 1));
+    assert!(sharing.bias_max >= apart.as_nanos() as i64, "{} ns for messages {apart:?} apart", sharing.bias_max);
     assert!(handle.stop(PATIENCE));
 }
 

@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use slotmap::{Key, KeyData, SecondaryMap};
 
+use crate::arrival::Stamps;
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine};
 use crate::event::Event;
 use crate::io::clock::{self, ClockMap};
 use crate::io::handle::Shared;
 use crate::io::socket::{self, Epoll, Received};
+use crate::quiet::{Unread, Waits};
 
 const LISTENER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
@@ -42,6 +44,7 @@ struct Socket {
     writes: bool, // EPOLLOUT is asked for
     reads: bool,  // EPOLLIN is asked for
     ended: bool,  // the peer has ended its stream
+    unread: Unread,
 }
 
 pub struct Reactor {
@@ -51,6 +54,8 @@ pub struct Reactor {
     sockets: SecondaryMap<ConnKey, Socket>,
     shared: Arc<Shared>,
     clock: ClockMap,
+    waits: Waits,
+    waiting: Unread, // connections to accept
     buffer: Vec<u8>,
     dirty: Vec<ConnKey>,
     accept_rests_until: Option<Nanos>,
@@ -61,6 +66,7 @@ impl Reactor {
         let epoll = Epoll::new(EVENTS)?;
         epoll.add(listener.as_raw_fd(), LISTENER)?;
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
+        let waits = Waits::default();
         Ok(Self {
             engine,
             epoll,
@@ -68,6 +74,8 @@ impl Reactor {
             sockets: SecondaryMap::new(),
             shared,
             clock: ClockMap::sample(),
+            waiting: Unread::new(&waits, clock::monotonic()),
+            waits,
             buffer: vec![0; READ_BUFFER],
             dirty: Vec::new(),
             accept_rests_until: None,
@@ -81,7 +89,7 @@ impl Reactor {
         let mut now = self.clock.resample();
         while !self.shared.stopping() {
             let timeout = self.engine.poll_timeout().into_iter().chain(self.accept_rests_until).min().map(|at| at - now);
-            let mut ready = self.epoll.wait(timeout)?;
+            let mut ready = self.wait(timeout, now)?;
             now = self.clock.resample();
             self.engine.wall_offset = self.clock.offset();
             let mut commands = false;
@@ -97,7 +105,7 @@ impl Reactor {
                 if ready < self.epoll.capacity() || hold == MAX_HOLDS || self.engine.memory_is_full() {
                     break;
                 }
-                ready = self.epoll.wait(Some(0))?;
+                ready = self.wait(Some(0), now)?;
             }
             now = clock::monotonic(); // nothing that was read arrived after this
             if commands {
@@ -116,6 +124,14 @@ impl Reactor {
         Ok(())
     }
 
+    /// `now` is some instant not after the wait is entered.
+    fn wait(&mut self, timeout: Option<Nanos>, now: Nanos) -> std::io::Result<usize> {
+        self.waits.begin(now);
+        let ready = self.epoll.wait(timeout)?;
+        self.waits.end(ready, self.epoll.capacity());
+        Ok(ready)
+    }
+
     fn handle_ready(&mut self, key: ConnKey, readiness: u32, now: Nanos) {
         if readiness & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0 {
             self.read(key, now);
@@ -127,18 +143,26 @@ impl Reactor {
 
     /// One read; what it brought goes to the engine with the arrival of its last byte.
     fn read(&mut self, key: ConnKey, now: Nanos) {
-        let Some(socket) = self.sockets.get(key) else { return };
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        socket.unread.reported(&self.waits);
+        let since = socket.unread.since;
         match socket::receive(socket.stream.as_raw_fd(), &mut self.buffer) {
             Received::Bytes(len, stamp) => {
                 let stamp = match stamp {
-                    Some(stamp) => self.clock.monotonic_of(stamp, clock::monotonic()),
+                    Some(stamp) => {
+                        let stamp = self.clock.monotonic_of(stamp, clock::monotonic());
+                        if len < self.buffer.len() {
+                            socket.unread.drained(stamp);
+                        }
+                        stamp
+                    }
                     None => {
                         self.engine.timestamp_fallbacks += 1;
                         self.engine.unstamped_reads += 1;
                         clock::monotonic()
                     }
                 };
-                self.engine.handle_bytes(key, &self.buffer[..len], stamp, now);
+                self.engine.handle_bytes(key, &self.buffer[..len], Stamps::shared(stamp, since), now);
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);
                 }
@@ -156,21 +180,27 @@ impl Reactor {
     fn read_on(&mut self) {
         for key in self.engine.poll_resumed() {
             if self.engine.wants_input(key) {
+                let waits = &self.waits;
+                if let Some(socket) = self.sockets.get_mut(key) {
+                    socket.unread.asked_again(waits);
+                }
                 self.set_interest(key, |socket| socket.reads = !socket.ended);
             }
         }
     }
 
     fn accept(&mut self, now: Nanos) {
+        self.waiting.reported(&self.waits);
         for _ in 0..ACCEPTS {
             match socket::accept(&self.listener) {
                 Ok(Some((stream, address))) => {
+                    let unread = Unread::new(&self.waits, self.waiting.since);
                     let key = self.engine.handle_accept(&address.to_string(), now);
                     if self.epoll.add(stream.as_raw_fd(), key.data().as_ffi()).is_err() {
                         self.engine.handle_broken(key);
                         continue;
                     }
-                    self.sockets.insert(key, Socket { stream, writes: false, reads: true, ended: false });
+                    self.sockets.insert(key, Socket { stream, writes: false, reads: true, ended: false, unread });
                 }
                 Ok(None) => return,
                 Err(error) if is_exhaustion(&error) => {
@@ -188,6 +218,7 @@ impl Reactor {
     fn rest_is_over(&mut self, now: Nanos) -> std::io::Result<()> {
         if self.accept_rests_until.is_some_and(|until| until <= now) {
             self.accept_rests_until = None;
+            self.waiting.asked_again(&self.waits);
             self.epoll.set_interest(self.listener.as_raw_fd(), LISTENER, true, false)?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Behaviour of the whole engine without sockets, clocks or threads. Test names are the rules; `pair` is the harness.
 
+mod arrival;
 mod auth;
 mod connections;
 mod delivery;
