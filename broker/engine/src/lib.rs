@@ -15,6 +15,7 @@ pub mod commands;
 pub mod config;
 pub mod connection;
 pub mod delivery;
+pub mod disk;
 pub mod engine;
 pub mod error;
 pub mod event;

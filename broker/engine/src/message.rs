@@ -50,7 +50,7 @@ impl Drop for Charge {
 }
 
 /// When things happened to a message. Channels copy it; the first three are the topic's and never change once it is released.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     pub arrival: Nanos, // effective: what the bucket counted
     pub due: Nanos,     // release instant of the bucket

@@ -1,6 +1,7 @@
 //! The shell around the sans-I/O engine: the only place with sockets, epoll, clocks and threads.
 
 pub mod clock;
+pub mod files;
 pub mod handle;
 pub mod reactor;
 pub mod socket;

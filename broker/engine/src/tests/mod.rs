@@ -7,6 +7,7 @@ mod delivery;
 mod documentation;
 mod ends;
 mod limits;
+pub mod memory_store;
 mod pair;
 mod parking;
 mod random_operations;

@@ -1,0 +1,14 @@
+//! Queues on disk, without I/O of their own: everything goes through a small `Store` (the real one is `io::files`).
+//!
+//! A queue is a list of segments, files that only grow. A segment is a header (`segment`) and records (`record`), each with a checksum that is seeded by the
+//! segment's salt: what checks out was written here, to this segment. What is read is told by its receipts (`ledger`) when it is no longer needed; where
+//! reading begins after a start is kept in a small file beside the segments (`meta`), written whenever the queue is synced. So a crash may
+//! deliver again what was read since the last sync, and loses nothing that was written.
+
+pub mod ledger;
+pub mod meta;
+pub mod queue;
+pub mod record;
+pub mod segment;
+pub mod store;
+pub mod volume;

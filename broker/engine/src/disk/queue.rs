@@ -1,0 +1,369 @@
+//! One queue on disk: first in, first out, over segments that are written once and removed when nobody needs them any more.
+
+use std::collections::VecDeque;
+use std::io;
+use std::iter::Peekable;
+use std::rc::Rc;
+
+use crate::disk::ledger::Receipt;
+use crate::disk::meta::{self, Entry, Meta};
+use crate::disk::record::{self, Record};
+use crate::disk::segment::{self, HEADER, Header, Kind, Segment};
+use crate::disk::store::{Job, explain};
+use crate::disk::volume::{Found, Volume};
+
+/// What one write carries.
+const BATCH: usize = 4 << 20;
+
+#[derive(Debug)]
+pub struct DiskQueue {
+    name: Box<str>,
+    segments: VecDeque<Segment>, // in order of reading; those of kind `Aside` are read apart
+    unread: u64,                 // messages of the queue
+    changes: u64,                // records written and read since the last sync
+    highest_id: u64,
+    saved: Vec<u8>, // the meta file, as it was written last
+}
+
+/// A record that was read: needed until the receipt is dropped.
+pub struct Read<'a> {
+    pub record: Record<'a>,
+    pub receipt: Rc<Receipt>,
+    pub foreign: bool, // written by another incarnation: its times mean nothing here
+}
+
+impl DiskQueue {
+    pub fn new(name: &str) -> Self {
+        let (segments, saved) = Default::default();
+        Self { name: name.into(), segments, unread: 0, changes: 0, highest_id: 0, saved }
+    }
+
+    /// Messages that are not read yet.
+    pub fn unread(&self) -> u64 {
+        self.unread
+    }
+
+    /// Records written and read since the last sync.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Of all messages that were ever written here.
+    pub fn highest_id(&self) -> u64 {
+        self.highest_id
+    }
+
+    // ---- start -------------------------------------------------------------------------------------------------------------------------
+
+    /// Take over what an earlier incarnation left. Damage is cut off or skipped, and reported.
+    pub fn open(volume: &mut Volume, name: &str, found: &Found) -> io::Result<Self> {
+        let mut queue = Self::new(name);
+        let meta = queue.read_meta(volume, found)?;
+        queue.highest_id = meta.highest_id;
+        let newest = meta.entries.iter().map(|entry| entry.number).max();
+        let mut left = found.segments.clone();
+        for entry in &meta.entries {
+            if let Some(len) = left.remove(&entry.number) {
+                queue.adopt(volume, entry.number, len, Some(*entry))?;
+            }
+        }
+        for (number, len) in left {
+            if newest.is_some_and(|newest| number < newest) {
+                volume.store.remove(&segment::file_name(name, number))?; // it was done with when the meta file was written
+            } else {
+                queue.adopt(volume, number, len, None)?;
+            }
+        }
+        queue.unread = queue.in_order().map(|segment| segment.unread).sum();
+        Ok(queue)
+    }
+
+    fn read_meta(&mut self, volume: &mut Volume, found: &Found) -> io::Result<Meta> {
+        let Some(len) = found.meta else { return Ok(Meta::default()) };
+        let file = meta::file_name(&self.name);
+        self.saved = volume.read_all(&file, len)?;
+        Ok(Meta::decode(&self.saved).unwrap_or_else(|| {
+            volume.report(&file, "is damaged: all that is there is delivered, some of it again".into());
+            Meta::default()
+        }))
+    }
+
+    fn adopt(&mut self, volume: &mut Volume, number: u64, len: u64, entry: Option<Entry>) -> io::Result<()> {
+        let file = segment::file_name(&self.name, number);
+        let head = volume.read_all(&file, len.min(HEADER as u64))?;
+        let Some(header) = Header::decode(&head).filter(|header| header.number == number) else {
+            if len <= HEADER as u64 {
+                return volume.store.remove(&file); // made in the moment of the crash: nothing is in it
+            }
+            volume.report(&file, format!("has no sound header: set aside with {len} bytes"));
+            return volume.store.set_aside(&file);
+        };
+        let mut segment = Segment { sealed: true, ..Segment::new(&self.name, header) };
+        let mut known = HEADER as u64;
+        if let Some(entry) = entry {
+            segment.read = entry.start.clamp(HEADER as u64, len);
+            known = segment.read;
+            if entry.end <= len && entry.start <= entry.end {
+                (known, segment.unread) = (entry.end, entry.count);
+            } else {
+                volume.report(&file, format!("has {len} bytes where {} were written", entry.end));
+            }
+        }
+        let scan = volume.scan(&file, known, len, header.salt)?;
+        segment.end = scan.end;
+        segment.unread += scan.count;
+        self.highest_id = self.highest_id.max(scan.highest_id);
+        if scan.end < len {
+            volume.report(&file, format!("had a torn end: cut at the last whole message, {} bytes off", len - scan.end));
+            volume.store.truncate(&file, scan.end)?;
+        }
+        if segment.is_spent() {
+            return volume.store.remove(&file);
+        }
+        self.segments.push_back(segment);
+        Ok(())
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|segment| segment.header.kind == Kind::Queue)
+    }
+
+    // ---- writing -----------------------------------------------------------------------------------------------------------------------
+
+    /// Write to the tail; gives how many were, and the error that stopped it.
+    pub fn append<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
+        let (written, result) = self.write(volume, Kind::Queue, records);
+        self.unread += written;
+        (written, result)
+    }
+
+    /// At the end of an incarnation: write in front of everything that is not read yet.
+    pub fn prepend<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
+        let before = self.segments.len();
+        self.seal();
+        let (written, result) = self.write(volume, Kind::Queue, records);
+        self.unread += written;
+        self.seal();
+        let new = self.segments.len() - before;
+        self.segments.rotate_right(new);
+        (written, result)
+    }
+
+    /// At the end of an incarnation: write what stands beside the queue.
+    pub fn put_aside<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
+        let result = self.write(volume, Kind::Aside, records);
+        self.seal();
+        result
+    }
+
+    /// No more is written to the last segment.
+    fn seal(&mut self) {
+        if let Some(last) = self.segments.back_mut() {
+            last.sealed = true;
+        }
+    }
+
+    fn write<'a>(&mut self, volume: &mut Volume, kind: Kind, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
+        let (mut records, mut written) = (records.peekable(), 0);
+        while let Some(next) = records.peek() {
+            let size = next.size() as u64;
+            match self.write_batch(volume, kind, size, &mut records) {
+                Ok(count) => written += count,
+                Err(error) => return (written, Err(error)),
+            }
+        }
+        (written, Ok(()))
+    }
+
+    /// One write: as many of `records` as go into the last segment and a batch, one at least.
+    fn write_batch<'a>(
+        &mut self,
+        volume: &mut Volume,
+        kind: Kind,
+        first: u64,
+        records: &mut Peekable<impl Iterator<Item = Record<'a>>>,
+    ) -> io::Result<u64> {
+        let max = volume.max_bytes_per_file;
+        let fits = |segment: &Segment| segment.end + first <= max || segment.end == HEADER as u64;
+        if !self.segments.back().is_some_and(|last| !last.sealed && last.header.kind == kind && fits(last)) {
+            self.add_segment(volume, kind)?;
+        }
+        let Some(segment) = self.segments.back_mut() else { return Ok(0) };
+        let (mut batch, mut count) = (std::mem::take(&mut volume.batch), 0);
+        batch.clear();
+        let room = usize::try_from(max.saturating_sub(segment.end)).unwrap_or(usize::MAX).min(BATCH);
+        while let Some(record) = records.next_if(|next| count == 0 || batch.len() + next.size() <= room) {
+            record::encode(&mut batch, &record, segment.header.salt);
+            self.highest_id = self.highest_id.max(record.id.0);
+            count += 1;
+        }
+        let result = volume.store.write(&segment.file, segment.end, &batch);
+        match &result {
+            Ok(()) => {
+                segment.end += batch.len() as u64;
+                segment.unread += count;
+                segment.synced = false;
+                self.changes += count;
+            }
+            // A part of it may be there. Where it cannot be cut off nothing may follow it.
+            Err(_) => segment.sealed = volume.store.truncate(&segment.file, segment.end).is_err(),
+        }
+        batch.shrink_to(BATCH);
+        volume.batch = batch;
+        result.map(|()| count).map_err(|error| explain("write", &segment.file, &error))
+    }
+
+    fn add_segment(&mut self, volume: &mut Volume, kind: Kind) -> io::Result<()> {
+        self.seal();
+        let segment = Segment::new(&self.name, volume.new_header(kind));
+        if let Err(error) = volume.store.create(&segment.file, &segment.header.encode()) {
+            // Half a header may be there; if not even that can be removed the next start does.
+            let _ = volume.store.remove(&segment.file);
+            return Err(explain("create", &segment.file, &error));
+        }
+        self.segments.push_back(segment);
+        Ok(())
+    }
+
+    // ---- reading -----------------------------------------------------------------------------------------------------------------------
+
+    /// Give up to `max` messages to `sink`, oldest first; gives how many. What is damaged is skipped up to the next sound record, and reported.
+    pub fn read(&mut self, volume: &mut Volume, max: u64, mut sink: impl FnMut(Read<'_>)) -> io::Result<u64> {
+        let mut count = 0;
+        while count < max
+            && let Some(index) = self.segments.iter().position(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)
+        {
+            count += self.read_segment(volume, index, max - count, &mut sink)?;
+        }
+        self.changes += count;
+        Ok(count)
+    }
+
+    /// Give all that stands beside the queue to `sink`.
+    pub fn read_aside(&mut self, volume: &mut Volume, mut sink: impl FnMut(Read<'_>)) -> io::Result<()> {
+        while let Some(index) = self.segments.iter().position(|segment| segment.header.kind == Kind::Aside && segment.read < segment.end) {
+            self.read_segment(volume, index, u64::MAX, &mut sink)?;
+        }
+        Ok(())
+    }
+
+    fn read_segment(&mut self, volume: &mut Volume, index: usize, max: u64, sink: &mut impl FnMut(Read<'_>)) -> io::Result<u64> {
+        let segment = &mut self.segments[index];
+        let (mut count, before) = (0, segment.unread);
+        let salt = segment.header.salt;
+        while count < max && segment.read < segment.end {
+            let foreign = segment.header.incarnation != volume.incarnation;
+            if let Some(record) = volume.record_at(&segment.file, segment.read, segment.end, salt)? {
+                let receipt = segment.ledger.open(segment.read);
+                segment.read += record.size() as u64;
+                segment.unread = segment.unread.saturating_sub(1);
+                count += 1;
+                sink(Read { record, receipt, foreign });
+            } else {
+                skip_damage(volume, segment)?;
+            }
+        }
+        if segment.header.kind == Kind::Queue {
+            self.unread = self.unread.saturating_sub(before) + segment.unread;
+        }
+        Ok(count)
+    }
+
+    /// Pass over the oldest message, whose record has `size` bytes: the caller has kept it.
+    pub fn skip(&mut self, size: u64) -> Option<Rc<Receipt>> {
+        let segment = self.segments.iter_mut().find(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)?;
+        let receipt = segment.ledger.open(segment.read);
+        segment.read += size;
+        segment.unread -= 1;
+        self.unread -= 1;
+        self.changes += 1;
+        Some(receipt)
+    }
+
+    /// The segment that would be read next cannot be: leave it to people, and go on with the next.
+    pub fn give_up_segment(&mut self, volume: &mut Volume) {
+        let next = |segment: &&mut Segment| segment.header.kind == Kind::Queue && segment.read < segment.end;
+        let Some(segment) = self.segments.iter_mut().find(next) else { return };
+        let lost = segment.end - segment.read;
+        volume.report(&segment.file, format!("cannot be read: set aside with about {} messages in {lost} bytes", segment.unread));
+        self.unread -= segment.unread;
+        (segment.unread, segment.read, segment.damaged) = (0, segment.end, true);
+    }
+
+    // ---- keeping -----------------------------------------------------------------------------------------------------------------------
+
+    /// What is to be done so that a crash from now on costs as little as can be; nothing where nothing changed.
+    pub fn sync(&mut self) -> Job {
+        let mut job = Job::default();
+        self.changes = 0;
+        let idle = self.unread == 0 && self.segments.iter().all(Segment::is_spent);
+        let mut kept = VecDeque::with_capacity(self.segments.len());
+        for mut segment in self.segments.drain(..) {
+            if segment.is_spent() && (segment.sealed || idle) {
+                let list = if segment.damaged { &mut job.set_aside } else { &mut job.remove };
+                list.push(segment.file);
+                continue;
+            }
+            if !std::mem::replace(&mut segment.synced, true) {
+                job.sync.push(segment.file.clone());
+            }
+            kept.push_back(segment);
+        }
+        self.segments = kept;
+        if self.segments.is_empty() {
+            if !std::mem::take(&mut self.saved).is_empty() {
+                job.remove.push(meta::file_name(&self.name));
+            }
+            return job;
+        }
+        let meta = self.meta().encode();
+        if meta != self.saved {
+            job.replace = Some((meta::file_name(&self.name), meta.clone()));
+            self.saved = meta;
+        }
+        job
+    }
+
+    /// The last sync failed: all of it is to be done again.
+    pub fn sync_failed(&mut self) {
+        self.saved = Vec::new();
+    }
+
+    fn meta(&self) -> Meta {
+        let entry = |s: &Segment| Entry { number: s.header.number, start: s.start(), end: s.end, count: s.count() };
+        Meta { highest_id: self.highest_id, entries: self.segments.iter().map(entry).collect() }
+    }
+
+    /// No file is left, and nobody holds a receipt.
+    pub fn is_gone(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Remove all files: nobody wants what is in them.
+    pub fn destroy(self, volume: &mut Volume) -> io::Result<()> {
+        // Once more by a job: one that is under way may write the meta file yet.
+        volume.store.begin(Job { remove: vec![meta::file_name(&self.name)], ..Job::default() });
+        let mut result = volume.store.remove(&meta::file_name(&self.name));
+        for segment in &self.segments {
+            result = volume.store.remove(&segment.file).and(result);
+        }
+        result
+    }
+}
+
+/// Go on behind a record that is not sound.
+#[cold]
+fn skip_damage(volume: &mut Volume, segment: &mut Segment) -> io::Result<()> {
+    let from = segment.read;
+    let salt = segment.header.salt;
+    let next = volume.find_record(&segment.file, from + 1, segment.end, salt)?;
+    let to = next.unwrap_or(segment.end);
+    let left = volume.scan(&segment.file, to, segment.end, salt)?.count;
+    volume.report(&segment.file, format!("is damaged at {from}: {} bytes skipped, up to the next sound message", to - from));
+    (segment.read, segment.unread, segment.damaged) = (to, left, true);
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "../tests/disk_queue.rs"]
+mod tests;

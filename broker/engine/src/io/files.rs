@@ -1,0 +1,194 @@
+//! The real `Store`: one directory. What may take long (fsync, unlinking what is large) is done by a thread of its own, in order.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use crate::disk::store::{Job, Store, explain};
+
+/// Files kept open: a broker has more queues than it may have descriptors.
+const MAX_OPEN: usize = 128;
+
+const TEMPORARY: &str = ".tmp";
+
+pub struct Files {
+    directory: PathBuf,
+    open: HashMap<String, File>,
+    jobs: Sender<Job>,
+    results: Receiver<io::Result<()>>,
+    under_way: usize,
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("directory", &self.directory).field("under_way", &self.under_way).finish_non_exhaustive()
+    }
+}
+
+impl Files {
+    /// `told` is called by the thread whenever there is an outcome.
+    pub fn open(directory: &Path, told: impl Fn() + Send + 'static) -> io::Result<Self> {
+        if let Err(error) = fs::create_dir(directory)
+            && error.kind() != ErrorKind::AlreadyExists
+        {
+            return Err(error);
+        }
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.to_str().is_some_and(|path| path.ends_with(TEMPORARY)) {
+                fs::remove_file(path)?;
+            }
+        }
+        let ((jobs, to_do), (done, results)) = (mpsc::channel(), mpsc::channel());
+        let place = directory.to_owned();
+        std::thread::Builder::new().name("srtm-disk".into()).spawn(move || work(&place, &to_do, &done, told))?;
+        Ok(Self { directory: directory.into(), open: HashMap::new(), jobs, results, under_way: 0 })
+    }
+
+    fn file(&mut self, name: &str) -> io::Result<&File> {
+        if !self.open.contains_key(name) {
+            let file = OpenOptions::new().read(true).write(true).open(self.directory.join(name))?;
+            self.keep(name, file);
+        }
+        self.open.get(name).ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn keep(&mut self, name: &str, file: File) {
+        if self.open.len() == MAX_OPEN {
+            self.open.clear(); // rare, and what is in use is soon open again
+        }
+        self.open.insert(name.into(), file);
+    }
+}
+
+impl Store for Files {
+    fn list(&mut self) -> io::Result<Vec<(String, u64)>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            if let (Ok(name), true) = (entry.file_name().into_string(), entry.file_type()?.is_file()) {
+                files.push((name, entry.metadata()?.len()));
+            }
+        }
+        Ok(files)
+    }
+
+    fn read(&mut self, file: &str, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let file = self.file(file)?;
+        let mut len = 0;
+        while len < into.len() {
+            match file.read_at(&mut into[len..], offset + len as u64) {
+                Ok(0) => break,
+                Ok(more) => len += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(len)
+    }
+
+    fn create(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.directory.join(name))?;
+        file.write_all_at(content, 0)?;
+        self.keep(name, file);
+        Ok(())
+    }
+
+    fn write(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file(file)?.write_all_at(bytes, offset)
+    }
+
+    fn truncate(&mut self, file: &str, len: u64) -> io::Result<()> {
+        self.file(file)?.set_len(len)
+    }
+
+    fn set_aside(&mut self, file: &str) -> io::Result<()> {
+        self.open.remove(file);
+        set_aside(&self.directory, file)
+    }
+
+    fn remove(&mut self, file: &str) -> io::Result<()> {
+        self.open.remove(file);
+        remove(&self.directory, file)
+    }
+
+    fn begin(&mut self, job: Job) {
+        for file in job.remove.iter().chain(&job.set_aside) {
+            self.open.remove(file);
+        }
+        if self.jobs.send(job).is_ok() {
+            self.under_way += 1;
+        }
+    }
+
+    fn outcomes(&mut self) -> Vec<io::Result<()>> {
+        let outcomes: Vec<_> = if self.under_way == 0 { Vec::new() } else { self.results.try_iter().collect() };
+        self.under_way -= outcomes.len();
+        outcomes
+    }
+
+    fn wait(&mut self) -> Vec<io::Result<()>> {
+        let outcomes: Vec<_> = self.results.iter().take(self.under_way).collect();
+        self.under_way = 0;
+        outcomes
+    }
+}
+
+/// Until the store is gone.
+fn work(directory: &Path, jobs: &Receiver<Job>, done: &Sender<io::Result<()>>, told: impl Fn()) {
+    for job in jobs {
+        if done.send(run(directory, &job)).is_err() {
+            return;
+        }
+        told();
+    }
+}
+
+fn run(directory: &Path, job: &Job) -> io::Result<()> {
+    for file in &job.sync {
+        present(File::open(directory.join(file)).and_then(|open| open.sync_data())).map_err(|error| explain("sync", file, &error))?;
+    }
+    if let Some((file, content)) = &job.replace {
+        replace(&directory.join(file), content).map_err(|error| explain("write", file, &error))?;
+    }
+    if !job.sync.is_empty() || job.replace.is_some() {
+        File::open(directory).and_then(|open| open.sync_all()).map_err(|error| explain("sync", "the directory of queues", &error))?;
+    }
+    for file in &job.set_aside {
+        set_aside(directory, file).map_err(|error| explain("rename", file, &error))?;
+    }
+    for file in &job.remove {
+        remove(directory, file).map_err(|error| explain("remove", file, &error))?;
+    }
+    Ok(())
+}
+
+/// What was removed meanwhile needs no care any more.
+fn present(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+fn remove(directory: &Path, file: &str) -> io::Result<()> {
+    present(fs::remove_file(directory.join(file)))
+}
+
+fn set_aside(directory: &Path, file: &str) -> io::Result<()> {
+    fs::rename(directory.join(file), directory.join(format!("{file}.bad")))
+}
+
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(TEMPORARY);
+    let mut file = File::create(&temporary)?;
+    file.write_all(content)?;
+    file.sync_data()?;
+    fs::rename(temporary, path)
+}
+
+#[cfg(test)]
+#[path = "../tests/files.rs"]
+mod tests;

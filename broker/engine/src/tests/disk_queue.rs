@@ -1,0 +1,468 @@
+//! A queue on disk, on a disk in memory.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::disk::record::HEAD;
+use crate::id::MessageId;
+use crate::message::Times;
+use crate::tests::memory_store::MemoryStore;
+
+const TIMES: Times = Times { arrival: 1, due: 2, queued: 3, trace: 4 };
+
+struct World {
+    store: MemoryStore,
+    volume: Volume,
+    queue: DiskQueue,
+    incarnation: u64,
+    max: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(1 << 20)
+    }
+
+    fn with(max: u64) -> Self {
+        let store = MemoryStore::default();
+        let volume = Volume::new(Box::new(store.clone()), 1, max);
+        Self { store, volume, queue: DiskQueue::new("t:c"), incarnation: 1, max }
+    }
+
+    fn append(&mut self, bodies: &[&str]) -> (u64, io::Result<()>) {
+        let ids = self.queue.highest_id() + 1..;
+        self.queue.append(&mut self.volume, ids.zip(bodies).map(|(id, body)| record(id, body)))
+    }
+
+    fn put(&mut self, bodies: &[&str]) {
+        let (written, result) = self.append(bodies);
+        result.expect("a sound disk");
+        assert_eq!(written, bodies.len() as u64);
+    }
+
+    fn read(&mut self, max: u64) -> (Vec<String>, Vec<Rc<Receipt>>) {
+        let (mut bodies, mut receipts) = (Vec::new(), Vec::new());
+        let count = self.queue.read(&mut self.volume, max, |read| {
+            bodies.push(text(read.record.body));
+            receipts.push(read.receipt);
+        });
+        assert_eq!(count.expect("a sound disk"), bodies.len() as u64);
+        (bodies, receipts)
+    }
+
+    /// Read and give back.
+    fn drain(&mut self) -> Vec<String> {
+        self.read(u64::MAX).0
+    }
+
+    fn sync(&mut self) {
+        let job = self.queue.sync();
+        self.volume.store.begin(job);
+        assert!(self.volume.store.outcomes().into_iter().all(|outcome| outcome.is_ok()));
+    }
+
+    /// The process is killed and another one starts. The reports of its start.
+    fn restart(&mut self) -> Vec<String> {
+        self.store = self.store.after_kill();
+        self.incarnation += 1;
+        self.volume = Volume::new(Box::new(self.store.clone()), self.incarnation, self.max);
+        let found = self.volume.found().expect("a list").remove("t:c").unwrap_or_default();
+        self.queue = DiskQueue::open(&mut self.volume, "t:c", &found).expect("a sound disk");
+        self.reports()
+    }
+
+    fn reports(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.volume.reports).into_iter().map(|report| format!("{} {}", report.file, report.what)).collect()
+    }
+
+    fn damage(&mut self, file: &str, offset: usize) {
+        self.store.with(|disk| disk.files.get_mut(file).expect("there")[offset] ^= 1);
+    }
+}
+
+fn record(id: u64, body: &str) -> Record<'_> {
+    Record { id: MessageId(id), wall_ns: 9, attempts: 2, defer_ms: 0, times: TIMES, until_wall_ns: 0, body: body.as_bytes() }
+}
+
+fn text(body: &[u8]) -> String {
+    String::from_utf8(body.to_vec()).expect("text")
+}
+
+#[test]
+fn messages_come_back_in_order_and_whole() {
+    let mut world = World::new();
+    world.put(&["a", "b"]);
+    world.put(&["c"]);
+    assert_eq!(world.queue.unread(), 3);
+    let mut seen = Vec::new();
+    let sink = |read: Read<'_>| seen.push((read.record.id.0, read.record.attempts, read.record.times, read.foreign));
+    assert_eq!(world.queue.read(&mut world.volume, 2, sink).expect("sound"), 2);
+    assert_eq!(seen, [(1, 2, TIMES, false), (2, 2, TIMES, false)]);
+    assert_eq!((world.drain(), world.queue.unread()), (vec!["c".to_owned()], 0));
+}
+
+#[test]
+fn a_batch_is_one_write_and_segments_are_no_longer_than_they_may_be() {
+    let mut world = World::with((HEADER + 3 * (HEAD + 1)) as u64);
+    world.put(&["a", "b", "c"]);
+    assert_eq!(world.store.with(|disk| disk.writes), 2, "the header and the messages");
+    world.put(&["d", "e", "f", "g"]);
+    assert_eq!(world.store.names(), ["t:c.000000.seg", "t:c.000001.seg", "t:c.000002.seg"]);
+    assert!(world.store.with(|disk| disk.files.values().all(|content| content.len() as u64 <= world.max)));
+    assert_eq!(world.drain(), ["a", "b", "c", "d", "e", "f", "g"]);
+}
+
+#[test]
+fn a_message_longer_than_a_segment_may_be_gets_one_of_its_own() {
+    let mut world = World::with(200);
+    let long = "x".repeat(1_000_000);
+    world.put(&["a", &long, "b"]);
+    assert_eq!(world.store.names().len(), 3);
+    assert_eq!(world.drain(), ["a", &long, "b"]);
+}
+
+#[test]
+fn what_was_read_but_is_still_needed_comes_again_after_a_kill_and_what_was_given_back_before_the_sync_does_not() {
+    let mut world = World::new();
+    world.put(&["a", "b", "c", "d"]);
+    let (_, mut receipts) = world.read(3);
+    receipts.remove(0);
+    world.sync();
+    assert_eq!(world.restart(), [""; 0]);
+    assert_eq!(world.queue.unread(), 3);
+    assert_eq!(world.drain(), ["b", "c", "d"]);
+}
+
+#[test]
+fn without_a_sync_everything_that_was_written_is_there_after_a_kill() {
+    let mut world = World::new();
+    world.put(&["a", "b"]);
+    world.drain();
+    world.put(&["c"]);
+    assert_eq!(world.restart(), [""; 0]);
+    assert_eq!((world.queue.unread(), world.queue.highest_id()), (3, 3));
+    assert_eq!(world.drain(), ["a", "b", "c"]);
+}
+
+#[test]
+fn what_was_written_after_the_last_sync_is_counted_at_the_start() {
+    let mut world = World::new();
+    world.put(&["a", "b"]);
+    world.read(1);
+    world.sync();
+    world.put(&["c", "d"]);
+    world.restart();
+    assert_eq!(world.queue.unread(), 3);
+    assert_eq!(world.drain(), ["b", "c", "d"]);
+}
+
+#[test]
+fn a_segment_that_nobody_needs_is_removed_by_the_next_sync_and_an_empty_queue_leaves_no_file() {
+    let mut world = World::with(150);
+    world.put(&["a", "b"]);
+    let (_, receipts) = world.read(2);
+    world.sync();
+    assert_eq!(world.store.names(), ["t:c.000000.seg", "t:c.000001.seg", "t:c.meta"]);
+    drop(receipts);
+    world.put(&["c"]);
+    world.sync();
+    assert_eq!(world.store.names(), ["t:c.000002.seg", "t:c.meta"]);
+    world.drain();
+    world.sync();
+    assert_eq!(world.store.names(), [""; 0]);
+    assert!(world.queue.is_gone());
+}
+
+#[test]
+fn a_long_held_message_keeps_its_own_segment_only() {
+    let mut world = World::with(150);
+    world.put(&["held", "b", "c", "d"]);
+    let (_, receipts) = world.read(1);
+    world.drain();
+    world.sync();
+    assert_eq!(world.store.names(), ["t:c.000000.seg", "t:c.000003.seg", "t:c.meta"]);
+    drop(receipts);
+}
+
+#[test]
+fn nothing_to_sync_is_no_job() {
+    let mut world = World::new();
+    world.put(&["a"]);
+    assert!(!world.queue.sync().is_empty());
+    assert!(world.queue.sync().is_empty());
+    world.queue.sync_failed();
+    assert!(world.queue.sync().replace.is_some(), "a failed one is done again");
+}
+
+#[test]
+fn a_torn_tail_is_cut_at_the_last_whole_message_and_reported() {
+    for cut in 1..HEAD + 5 {
+        let mut world = World::new();
+        world.put(&["first", "last!"]);
+        world.store.with(|disk| {
+            let content = disk.files.get_mut("t:c.000000.seg").expect("there");
+            content.truncate(content.len() - cut);
+        });
+        let torn = HEAD + 5 - cut;
+        let expected = format!("t:c.000000.seg had a torn end: cut at the last whole message, {torn} bytes off");
+        assert_eq!(world.restart(), [expected]);
+        assert_eq!(world.drain(), ["first"]);
+        assert_eq!(world.restart(), [""; 0], "it is told once");
+    }
+}
+
+#[test]
+fn a_segment_that_was_just_being_made_is_no_news() {
+    for len in 0..=HEADER {
+        let mut world = World::new();
+        world.put(&["a"]);
+        world.store.with(|disk| disk.files.get_mut("t:c.000000.seg").expect("there").truncate(len));
+        assert_eq!(world.restart(), [""; 0]);
+        assert_eq!(world.store.names(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_damaged_message_in_the_middle_costs_only_itself_and_the_file_is_kept_aside() {
+    for byte in [0, 4, 8, 20, HEAD, HEAD + 3] {
+        let mut world = World::new();
+        world.put(&["aaaa", "bbbb", "cccc"]);
+        world.sync();
+        world.damage("t:c.000000.seg", HEADER + HEAD + 4 + byte);
+        assert_eq!(world.restart(), [""; 0]);
+        assert_eq!(world.queue.unread(), 3);
+        assert_eq!(world.drain(), ["aaaa", "cccc"], "byte {byte}");
+        assert_eq!(world.reports(), ["t:c.000000.seg is damaged at 116: 80 bytes skipped, up to the next sound message"]);
+        assert_eq!(world.queue.unread(), 0);
+        world.sync();
+        assert_eq!(world.store.names(), ["t:c.000000.seg.bad"]);
+    }
+}
+
+#[test]
+fn damage_in_what_was_written_after_the_last_sync_costs_only_the_damaged_message() {
+    let mut world = World::new();
+    world.put(&["aaaa", "bbbb", "cccc"]);
+    world.damage("t:c.000000.seg", HEADER + 4);
+    assert_eq!(world.restart(), [""; 0]);
+    assert_eq!(world.queue.unread(), 2);
+    assert_eq!(world.drain(), ["bbbb", "cccc"]);
+    assert_eq!(world.reports(), ["t:c.000000.seg is damaged at 36: 80 bytes skipped, up to the next sound message"]);
+}
+
+#[test]
+fn a_damaged_header_costs_its_segment_which_is_kept_aside() {
+    let mut world = World::with(150);
+    world.put(&["a", "b"]);
+    world.damage("t:c.000000.seg", 9);
+    assert_eq!(world.restart(), ["t:c.000000.seg has no sound header: set aside with 113 bytes"]);
+    assert_eq!(world.drain(), ["b"]);
+    assert!(world.store.names().contains(&"t:c.000000.seg.bad".to_owned()));
+}
+
+#[test]
+fn a_damaged_meta_file_costs_nothing_but_repetition() {
+    let mut world = World::new();
+    world.put(&["a", "b"]);
+    world.read(1);
+    world.sync();
+    world.damage("t:c.meta", 9);
+    assert_eq!(world.restart(), ["t:c.meta is damaged: all that is there is delivered, some of it again"]);
+    assert_eq!(world.drain(), ["a", "b"]);
+}
+
+#[test]
+fn a_file_that_is_shorter_than_it_was_gives_what_it_has() {
+    let mut world = World::new();
+    world.put(&["a", "b"]);
+    world.sync();
+    world.store.with(|disk| disk.files.get_mut("t:c.000000.seg").expect("there").truncate(HEADER + HEAD + 1));
+    assert_eq!(world.restart(), ["t:c.000000.seg has 113 bytes where 190 were written"]);
+    assert_eq!(world.drain(), ["a"]);
+}
+
+#[test]
+fn bodies_that_look_like_records_are_not_taken_for_some() {
+    let mut world = World::new();
+    let mut forged = Vec::new();
+    record::encode(&mut forged, &record(7, "forged"), 0);
+    let hostile = Record { body: &forged, ..record(1, "") };
+    let (_, result) = world.queue.append(&mut world.volume, [hostile, record(2, "after")].into_iter());
+    result.expect("a sound disk");
+    world.damage("t:c.000000.seg", HEADER + 4);
+    world.restart();
+    assert_eq!(world.drain(), ["after"]);
+}
+
+#[test]
+fn a_full_disk_stops_at_a_whole_message_and_space_lets_it_go_on() {
+    let mut world = World::new();
+    world.put(&["a"]);
+    world.store.with(|disk| disk.space = Some(HEAD / 2));
+    let (written, result) = world.append(&["b", "c"]);
+    let error = result.expect_err("no space").to_string();
+    assert_eq!((written, &*error), (0, "write t:c.000000.seg: No space left on device (os error 28)"));
+    world.store.with(|disk| disk.space = None);
+    world.put(&["d"]);
+    assert_eq!(world.restart(), [""; 0], "half a message was cut off at once");
+    assert_eq!(world.drain(), ["a", "d"]);
+}
+
+#[test]
+fn a_segment_whose_torn_end_cannot_be_cut_off_is_written_to_no_more() {
+    let mut world = World::new();
+    world.put(&["a"]);
+    world.store.with(|disk| disk.unwritable = true);
+    assert!(world.append(&["b"]).1.is_err());
+    world.store.with(|disk| disk.unwritable = false);
+    world.put(&["c"]);
+    assert_eq!(world.store.names(), ["t:c.000000.seg", "t:c.000001.seg"]);
+    assert_eq!(world.drain(), ["a", "c"]);
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_leaves_nothing_behind() {
+    let mut world = World::new();
+    world.store.with(|disk| disk.space = Some(10));
+    assert!(world.append(&["a"]).1.is_err());
+    assert_eq!(world.store.names(), [""; 0]);
+}
+
+#[test]
+fn an_unreadable_segment_can_be_given_up_for_the_next() {
+    let mut world = World::with(150);
+    world.put(&["a", "b"]);
+    world.store.with(|disk| disk.unreadable = Some("000000".into()));
+    assert!(world.queue.read(&mut world.volume, 9, |_| ()).is_err());
+    assert_eq!(world.queue.unread(), 2, "it may get better");
+    world.queue.give_up_segment(&mut world.volume);
+    assert_eq!(world.drain(), ["b"]);
+    assert_eq!(world.reports(), ["t:c.000000.seg cannot be read: set aside with about 1 messages in 77 bytes"]);
+    world.sync();
+    assert_eq!(world.store.names(), ["t:c.000000.seg.bad"]);
+}
+
+#[test]
+fn what_a_stopping_broker_writes_comes_before_what_was_on_disk_and_what_stood_beside_the_queue_comes_apart() {
+    let mut world = World::with(150);
+    world.put(&["c", "d"]);
+    let (written, result) = world.queue.prepend(&mut world.volume, [record(8, "a"), record(9, "b")].into_iter());
+    assert!(written == 2 && result.is_ok());
+    let later = Record { until_wall_ns: 77, ..record(7, "later") };
+    assert!(world.queue.put_aside(&mut world.volume, std::iter::once(later)).1.is_ok());
+    world.sync();
+    assert_eq!(world.restart(), [""; 0]);
+    let mut aside = Vec::new();
+    let sink = |read: Read<'_>| aside.push((text(read.record.body), read.record.until_wall_ns, read.foreign, read.receipt));
+    world.queue.read_aside(&mut world.volume, sink).expect("a sound disk");
+    assert!(matches!(&aside[..], [(body, 77, true, _)] if body == "later"));
+    world.put(&["e"]);
+    assert_eq!((world.queue.unread(), world.drain()), (5, ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec()));
+    world.sync();
+    assert_eq!(world.store.names(), ["t:c.000004.seg", "t:c.000005.seg", "t:c.meta"], "as long as the deferred one is needed");
+}
+
+#[test]
+fn skipping_what_the_caller_kept_is_like_reading_it() {
+    let mut world = World::with(150);
+    world.put(&["a", "b", "c"]);
+    let receipt = world.queue.skip((HEAD + 1) as u64).expect("there");
+    assert_eq!(world.read(1).0, ["b"]);
+    world.sync();
+    world.restart();
+    assert_eq!(world.drain(), ["a", "c"]);
+    drop(receipt);
+}
+
+#[test]
+fn a_queue_that_is_destroyed_leaves_nothing_also_while_a_sync_is_under_way() {
+    let mut world = World::with(150);
+    world.put(&["a", "b"]);
+    let job = world.queue.sync();
+    let queue = std::mem::replace(&mut world.queue, DiskQueue::new("t:c"));
+    world.volume.store.begin(job);
+    queue.destroy(&mut world.volume).expect("a sound disk");
+    assert_eq!(world.store.names(), [""; 0]);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append(usize),
+    Read(u64),
+    GiveBack(usize),
+    Sync,
+    Kill,
+    Fail(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1usize..8).prop_map(Step::Append),
+        4 => (1u64..8).prop_map(Step::Read),
+        4 => (0usize..100).prop_map(Step::GiveBack),
+        2 => Just(Step::Sync),
+        1 => Just(Step::Kill),
+        1 => (0usize..300).prop_map(Step::Fail),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    /// Whatever happens: in order, nothing that was accepted is lost, nothing comes that was never offered, and nothing that was given back before a sync.
+    #[test]
+    fn no_sequence_of_kills_and_full_disks_loses_a_message(steps in steps()) {
+        let mut world = World::with(400);
+        let mut next = 0;
+        let (mut owed, mut settled) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+        let mut synced = std::collections::BTreeSet::new();
+        let mut held: Vec<(u64, Rc<Receipt>)> = Vec::new();
+        let mut last = None;
+        for step in steps {
+            match step {
+                Step::Append(count) | Step::Fail(count) => {
+                    if matches!(step, Step::Fail(_)) {
+                        world.store.with(|disk| disk.space = Some(count));
+                    }
+                    let bodies: Vec<String> = (next..next + count.min(8)).map(|number| number.to_string()).collect();
+                    let (written, _) = world.append(&bodies.iter().map(String::as_str).collect::<Vec<_>>());
+                    owed.extend((next as u64)..next as u64 + written);
+                    next += bodies.len();
+                    world.store.with(|disk| disk.space = None);
+                }
+                Step::Read(max) => {
+                    let (bodies, receipts) = world.read(max);
+                    for (body, receipt) in bodies.iter().zip(receipts) {
+                        let number: u64 = body.parse().expect("a number");
+                        prop_assert!(owed.contains(&number) && !synced.contains(&number), "{number}");
+                        prop_assert!(last.is_none_or(|last| number > last), "{number} after {last:?}");
+                        last = Some(number);
+                        held.push((number, receipt));
+                    }
+                }
+                Step::GiveBack(index) if !held.is_empty() => {
+                    let (number, _) = held.remove(index % held.len());
+                    settled.insert(number);
+                }
+                Step::GiveBack(_) => {}
+                Step::Sync => {
+                    world.sync();
+                    // What lies before the first one that is needed does not come again.
+                    let first = held.iter().map(|(number, _)| *number).min().or(last.map(|last| last + 1)).unwrap_or(0);
+                    synced.extend(settled.iter().copied().filter(|number| *number < first));
+                }
+                Step::Kill => {
+                    world.restart();
+                    held.clear();
+                    last = None;
+                }
+            }
+        }
+        world.restart();
+        let there: Vec<u64> = world.drain().iter().map(|body| body.parse().expect("a number")).collect();
+        prop_assert!(there.is_sorted());
+        let missing: Vec<_> = owed.iter().filter(|number| !there.contains(number) && !settled.contains(number)).collect();
+        prop_assert!(missing.is_empty(), "{missing:?} of {there:?}");
+    }
+}
