@@ -243,7 +243,7 @@ TABLE: tuple[Option, ...] = (
     _count("statsd-udp-packet-size", 508, "statsd.udp_packet_size", "bytes of a packet", 1, 65507),
     Option("statsd-exclude-ephemeral", SWITCH, False, "statsd.exclude_ephemeral", "leave #ephemeral ones out"),
     Option(
-        "e2e-processing-latency-percentile", PERCENTILES, (), "engine.e2e_percentiles", "to be kept, 0 to 1",
+        "e2e-processing-latency-percentile", PERCENTILES, (), "engine.e2e_percentiles", "of publish to FIN, 0 to 1",
         "e2e_processing_latency_percentiles",
     ),
     _time("e2e-processing-latency-window-time", 600 * _S, "engine.e2e_window_ms", "over which they are taken", _MS),

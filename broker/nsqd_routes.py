@@ -100,6 +100,7 @@ class NsqdRoutes:
             channel=channel,
             include_clients=include_clients,
             include_mem=given.get("include_mem") not in _FALSE,
+            shares=self._settings.e2e_percentiles,
         )
         return json_response(shown)
 

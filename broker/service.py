@@ -31,6 +31,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.data_path import locked
 from broker.lease_holder import LeaseHolder
 from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
+from broker.statsd import Lines, key_prefix, push
 from broker.sync import Synchronizer, SyncState, load_state
 from broker.wakeup import Wakeup
 from srtm import __version__
@@ -175,6 +176,8 @@ class Broker:
         listeners = await open_http(self._config)
         http_port = int(listeners[0].socket.getsockname()[1])
         self._lookups = self._make_lookups(http_port)
+        prefix = key_prefix(self._config.statsd.prefix, self._broadcast_address, http_port)
+        self._statsd = Lines(prefix, self._config.statsd, self._settings.e2e_percentiles)
         server = HttpServer(admin_handler(self._admin_context(http_port)), self._log)
         self._synchronizer = self._make_synchronizer(http_port)
         try:
@@ -194,6 +197,8 @@ class Broker:
             nursery.start_soon(self._follow_events, nursery)
             nursery.start_soon(self._keep_metadata)
             nursery.start_soon(self._lookups.run)
+            if self._config.statsd.address:
+                nursery.start_soon(push, self._config.statsd, self._statsd, self._snapshot, self._log)
             if self._synchronizer is not None:
                 nursery.start_soon(self._synchronizer.run)
             self._log.info("listening", tcp=bound.tcp, http=bound.http, version=__version__, data=self._directory)
@@ -236,7 +241,10 @@ class Broker:
         return Lookups(self._config.lookupd_tcp_addresses, identity, self._registrations, self._log)
 
     def _registrations(self) -> set[Registration]:
-        return registrations(snapshot.take(self._engine))
+        return registrations(self._snapshot())
+
+    def _snapshot(self) -> snapshot.Snapshot:
+        return snapshot.take(self._engine)
 
     def _use_lookups(self, addresses: Sequence[str]) -> None:
         """Raises BadInput."""

@@ -41,6 +41,13 @@ class Client(Part, frozen=True):
     pub_counts: list[PubCount] = []
 
 
+class EndToEnd(Part, frozen=True):
+    """From publish to FIN over nsqd's window; ``values_ns`` in the order of ``e2e_percentiles``."""
+
+    count: int
+    values_ns: list[int]
+
+
 class Channel(Part, frozen=True):
     channel_name: str
     paused: bool
@@ -52,6 +59,8 @@ class Channel(Part, frozen=True):
     timeout_count: int
     client_count: int
     clients: list[Client] = []
+    backend_depth: int = 0  # of depth, what is on disk
+    e2e: EndToEnd | None = None
 
 
 class Bucket(Part, frozen=True):
@@ -110,6 +119,8 @@ class Topic(Part, frozen=True):
     channels: list[Channel]
     bucket: Bucket | None
     latency: LatencyWindows
+    backend_depth: int = 0  # of depth, what is on disk
+    e2e: EndToEnd | None = None
 
 
 class Snapshot(Part, frozen=True):

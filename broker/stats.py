@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from broker.snapshot import Bucket, Channel, Client, Snapshot, Topic
+from broker.snapshot import Bucket, Channel, Client, EndToEnd, Snapshot, Topic
 
 _NS_PER_S = 10**9
-_NO_E2E = {"count": 0, "percentiles": None}  # always an object: nsqadmin crashes on null
 _GO_MEMORY = (
     "heap_objects", "heap_idle_bytes", "heap_in_use_bytes", "heap_released_bytes", "gc_pause_usec_100",
     "gc_pause_usec_99", "gc_pause_usec_95", "next_gc_bytes", "gc_total_runs",
@@ -24,9 +23,11 @@ def stats_json(
     channel: str = "",
     include_clients: bool = True,
     include_mem: bool = True,
+    shares: Sequence[float] = (),
 ) -> dict[str, object]:
+    """``shares``: the percentiles that are kept of publish to FIN."""
     topics = selected(snapshot, topic, channel)
-    shown = [_topic_json(found, channel, include_clients) for found in topics]
+    shown = [_topic_json(found, channel, include_clients, shares) for found in topics]
     answer: dict[str, object] = {
         "version": version,
         "health": health,
@@ -34,11 +35,15 @@ def stats_json(
         "topics": shown if shown or not topic else None,
     }
     if include_mem:
-        # the only heap that counts here is the engine's; there is no Go runtime behind the other names
-        answer["memory"] = {**dict.fromkeys(_GO_MEMORY, 0), "heap_in_use_bytes": snapshot.memory_bytes}
+        answer["memory"] = go_memory(snapshot)
     producers = [client_json(client) for client in snapshot.producers] if include_clients else []
     answer["producers"] = producers or None
     return answer
+
+
+def go_memory(snapshot: Snapshot) -> dict[str, int]:
+    """The only heap that counts here is the engine's; there is no Go runtime behind the other names."""
+    return {**dict.fromkeys(_GO_MEMORY, 0), "heap_in_use_bytes": snapshot.memory_bytes}
 
 
 def selected(snapshot: Snapshot, topic: str, channel: str) -> list[Topic]:
@@ -55,18 +60,26 @@ def _channels(topic: Topic, channel: str) -> list[Channel]:
     return sorted(wanted, key=lambda found: found.channel_name)
 
 
-def _topic_json(topic: Topic, channel: str, include_clients: bool) -> dict[str, object]:
+def _topic_json(topic: Topic, channel: str, include_clients: bool, shares: Sequence[float]) -> dict[str, object]:
     return {
         "topic_name": topic.topic_name,
-        "channels": [_channel_json(found, include_clients) for found in _channels(topic, channel)],
+        "channels": [_channel_json(found, include_clients, shares) for found in _channels(topic, channel)],
         "depth": topic.depth,
-        "backend_depth": 0,
+        "backend_depth": topic.backend_depth,
         "message_count": topic.message_count,
         "message_bytes": topic.message_bytes,
         "paused": topic.paused,
-        "e2e_processing_latency": _NO_E2E,
+        "e2e_processing_latency": _end_to_end_json(topic.e2e, shares),
         **({"bucket": _bucket_json(topic.bucket)} if topic.bucket else {}),
     }
+
+
+def _end_to_end_json(measured: EndToEnd | None, shares: Sequence[float]) -> dict[str, object]:
+    """Always an object: nsqadmin crashes on null."""
+    if measured is None or not measured.count:
+        return {"count": 0, "percentiles": None}
+    pairs = zip(shares, measured.values_ns, strict=True)
+    return {"count": measured.count, "percentiles": [{"quantile": share, "value": value} for share, value in pairs]}
 
 
 def _bucket_json(bucket: Bucket) -> dict[str, object]:
@@ -85,11 +98,11 @@ def _bucket_json(bucket: Bucket) -> dict[str, object]:
     }
 
 
-def _channel_json(channel: Channel, include_clients: bool) -> dict[str, object]:
+def _channel_json(channel: Channel, include_clients: bool, shares: Sequence[float]) -> dict[str, object]:
     return {
         "channel_name": channel.channel_name,
         "depth": channel.depth,
-        "backend_depth": 0,
+        "backend_depth": channel.backend_depth,
         "in_flight_count": channel.in_flight_count,
         "deferred_count": channel.deferred_count,
         "message_count": channel.message_count,
@@ -98,7 +111,7 @@ def _channel_json(channel: Channel, include_clients: bool) -> dict[str, object]:
         "client_count": channel.client_count,
         "clients": [client_json(client) for client in channel.clients] if include_clients else None,
         "paused": channel.paused,
-        "e2e_processing_latency": _NO_E2E,
+        "e2e_processing_latency": _end_to_end_json(channel.e2e, shares),
     }
 
 

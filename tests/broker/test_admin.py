@@ -499,6 +499,17 @@ async def test_a_bad_option_or_value_is_refused_and_changes_nothing(admin, metho
     assert (admin.lookups, admin.threshold.level) == (["a:4160"], "info")
 
 
+async def test_latency_from_publish_to_fin_is_shown_as_nsqd_shows_it():
+    asked = Admin(settings=EngineConfig(e2e_percentiles=(0.99, 0.5)))
+    asked.engine.create_topic("t").e2e = {"count": 7, "values_ns": [900, 500]}
+    _, stats = await asked.json("GET", "/stats?format=json")
+    shown = {"count": 7, "percentiles": [{"quantile": 0.99, "value": 900}, {"quantile": 0.5, "value": 500}]}
+    assert stats["topics"][0]["e2e_processing_latency"] == shown
+    asked.engine.topics["t"].e2e["count"] = 0
+    _, stats = await asked.json("GET", "/stats?format=json")
+    assert stats["topics"][0]["e2e_processing_latency"] == {"count": 0, "percentiles": None}
+
+
 async def test_memory_can_be_given_back(admin):
     assert await admin.code("POST", "/debug/freememory") == (200, "")
 

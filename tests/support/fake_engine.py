@@ -25,6 +25,7 @@ class FakeTopic:
     publishers: list[str] | None = None
     messages: list[bytes] = field(default_factory=list)
     received: int = 0
+    e2e: dict[str, Any] | None = None
 
 
 class FakeEngine:
@@ -230,6 +231,7 @@ def topic_json(topic: FakeTopic, channel: str = "") -> dict[str, Any]:
         "rejected": 0,
         "channels": [_channel_json(name, p) for name, p in topic.channels.items() if channel in ("", name)],
         "bucket": topic.bucket,
+        "e2e": topic.e2e,
         "latency": {window: dict.fromkeys(KINDS, _LATENCY) for window in ("since_start", "last_60s")},
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::bucket::Nanos;
+use crate::e2e::E2e;
 use crate::engine::{ConnKey, TopicKey};
 use crate::id::MessageId;
 use crate::message::Message;
@@ -57,6 +58,7 @@ pub struct Channel {
     pub dirty: bool, // in the engine's list of channels to deliver from
     pub armed: Armed,
     pub counters: Counters,
+    pub e2e: Option<Box<E2e>>, // from the first FIN on, if asked for
 }
 
 /// Why an answer of a consumer does not count.
@@ -89,6 +91,7 @@ impl Channel {
             dirty: false,
             armed: Armed::default(),
             counters: Counters::default(),
+            e2e: None,
         }
     }
 

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::bucket::Nanos;
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -23,11 +25,19 @@ pub struct Config {
     pub max_output_buffer_timeout_ms: u64,
     pub max_channel_consumers: u32,
     pub auth_required: bool,
+    pub e2e_percentiles: Vec<f64>, // of publish to FIN, above 0 and at most 1; none: not measured
+    pub e2e_window_ms: u64,
     pub max_memory_bytes: u64,
     pub trace_entries: usize,
     pub hold_new_topics: bool,
     pub accepting: bool,
     pub not_accepting_reason: String,
+}
+
+impl Config {
+    pub fn e2e_window_ns(&self) -> Nanos {
+        self.e2e_window_ms as Nanos * 1_000_000
+    }
 }
 
 impl Default for Config {
@@ -51,6 +61,8 @@ impl Default for Config {
             max_output_buffer_timeout_ms: 30_000,
             max_channel_consumers: 0,
             auth_required: false,
+            e2e_percentiles: Vec::new(),
+            e2e_window_ms: 600_000,
             max_memory_bytes: 1 << 30,
             trace_entries: 1_000_000,
             hold_new_topics: false,

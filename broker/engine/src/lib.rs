@@ -16,6 +16,7 @@ pub mod config;
 pub mod connection;
 pub mod delivery;
 pub mod disk;
+pub mod e2e;
 pub mod engine;
 pub mod error;
 pub mod event;

@@ -85,6 +85,11 @@ impl Message {
         }
     }
 
+    /// When it was published, by the wall clock.
+    pub fn wall_ns(&self) -> i64 {
+        wire::message_wall_ns(&self.frame)
+    }
+
     pub fn body_len(&self) -> usize {
         self.frame.len() - wire::MESSAGE_HEADER
     }

@@ -63,7 +63,7 @@ impl Engine {
             Command::Dpub { topic, defer_ms, body } => {
                 self.publish_from(key, Verb::Dpub, topic, std::iter::once(body), defer_ms as u32, stamp)
             }
-            Command::Fin(id, word) => self.finish(key, id).map_err(|why| not_yours(error::E_FIN_FAILED, "FIN", word, why)),
+            Command::Fin(id, word) => self.finish(key, id, now).map_err(|why| not_yours(error::E_FIN_FAILED, "FIN", word, why)),
             Command::Req(id, word, ms) => self.requeue(key, id, ms, now).map_err(|why| not_yours(error::E_REQ_FAILED, "REQ", word, why)),
             Command::Touch(id, word) => self.touch(key, id, now).map_err(|why| not_yours(error::E_TOUCH_FAILED, "TOUCH", word, why)),
             Command::Rdy(count) => {
@@ -187,13 +187,24 @@ impl Engine {
         self.reply(key, Reply::Response(wire::CLOSE_WAIT));
     }
 
-    pub(crate) fn finish(&mut self, key: ConnKey, id: Option<MessageId>) -> Result<(), NotYours> {
-        self.answered(key, id)?;
+    pub(crate) fn finish(&mut self, key: ConnKey, id: Option<MessageId>, now: Nanos) -> Result<(), NotYours> {
+        let (channel, entry) = self.answered(key, id)?;
+        if !self.config.e2e_percentiles.is_empty() {
+            self.note_end_to_end(channel, &entry, now);
+        }
         if let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) {
             sub.finished += 1;
         }
         self.list_if_ready(key);
         Ok(())
+    }
+
+    #[cold]
+    fn note_end_to_end(&mut self, key: ChannelKey, entry: &InFlight, now: Nanos) {
+        let latency_ns = now + self.wall_offset - entry.message.wall_ns();
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.e2e.get_or_insert_default().record(latency_ns, self.config.e2e_window_ns(), now);
+        }
     }
 
     fn requeue(&mut self, key: ConnKey, id: Option<MessageId>, ms: u64, now: Nanos) -> Result<(), NotYours> {

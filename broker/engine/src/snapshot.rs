@@ -6,6 +6,7 @@ use crate::arrival::Sharing;
 use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::connection::Connection;
+use crate::e2e::{self, E2eView};
 use crate::engine::{Engine, TopicKey};
 use crate::latency::Summaries;
 use crate::topic::{Limiter, Topic};
@@ -41,6 +42,7 @@ pub struct TopicView {
     channels: Vec<ChannelView>,
     bucket: Option<BucketView>,
     latency: Summaries,
+    e2e: Option<E2eView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,6 +57,7 @@ struct ChannelView {
     timeout_count: u64,
     client_count: usize,
     clients: Vec<ClientView>,
+    e2e: Option<E2eView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -146,7 +149,9 @@ impl Engine {
         let mut channels: Vec<&Channel> = topic.channels.iter().filter_map(|key| self.channels.get(*key)).collect();
         channels.retain(|c| channel.is_empty() || &*c.name == channel);
         channels.sort_by(|a, b| a.name.cmp(&b.name));
+        let e2e = self.e2e_view(topic.channels.iter().filter_map(|key| self.channels.get(*key)), now);
         TopicView {
+            e2e,
             topic_name: topic.name.to_string(),
             paused: topic.paused,
             held: topic.held,
@@ -156,15 +161,22 @@ impl Engine {
             received: topic.counters.received,
             released: topic.counters.released,
             rejected: topic.counters.rejected,
-            channels: channels.into_iter().map(|channel| self.channel_view(channel, clients)).collect(),
+            channels: channels.into_iter().map(|channel| self.channel_view(channel, clients, now)).collect(),
             bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, self.sharing, now)),
             latency,
         }
     }
 
-    fn channel_view(&self, channel: &Channel, clients: bool) -> ChannelView {
+    fn e2e_view<'a>(&self, channels: impl Iterator<Item = &'a Channel>, now: Nanos) -> Option<E2eView> {
+        let shares = &self.config.e2e_percentiles;
+        let kept = channels.filter_map(|channel| channel.e2e.as_deref());
+        (!shares.is_empty()).then(|| e2e::view(kept, shares, self.config.e2e_window_ns(), now))
+    }
+
+    fn channel_view(&self, channel: &Channel, clients: bool, now: Nanos) -> ChannelView {
         let consumers = channel.consumers.iter().filter_map(|key| self.conns.get(*key));
         ChannelView {
+            e2e: self.e2e_view(std::iter::once(channel), now),
             channel_name: channel.name.to_string(),
             paused: channel.paused,
             depth: channel.queue.len(),

@@ -356,6 +356,11 @@ pub fn build_message(out: &mut Vec<u8>, wall_ns: i64, id: MessageId, body: &[u8]
     out.extend_from_slice(body);
 }
 
+/// The timestamp of a built message frame.
+pub fn message_wall_ns(frame: &[u8]) -> i64 {
+    frame.get(8..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| i64::from_be_bytes(*bytes))
+}
+
 /// Append a built message frame with its attempts filled in.
 pub fn encode_message(out: &mut Vec<u8>, frame: &[u8], attempts: u16) {
     let start = out.len();

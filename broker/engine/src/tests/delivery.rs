@@ -384,3 +384,21 @@ fn after_cls_nothing_is_delivered_but_what_is_in_flight_can_be_answered() {
     assert_eq!(pair.ask(key, format!("REQ {} 0\n", messages[1].id)), []);
     assert_eq!((pair.channel()["depth"].clone(), pair.channel()["in_flight_count"].clone()), (2.into(), 0.into()));
 }
+
+#[test]
+fn the_time_from_publish_to_fin_is_kept_by_channel_and_topic_if_asked_for() {
+    let mut pair = Pair::with(Config { e2e_percentiles: vec![0.99, 0.5], ..Config::default() });
+    let key = pair.subscribe("t", "c", 1);
+    pair.subscribe("t", "other", 1);
+    fill(&mut pair, "t", 1);
+    assert_eq!(pair.topic()["e2e"]["count"], 0);
+    let id = pair.messages(key).remove(0).id;
+    pair.now += 5_000_000;
+    pair.ask(key, format!("FIN {id}\n"));
+    let topic = pair.topic();
+    for seen in [&topic["e2e"], &topic["channels"][0]["e2e"]] {
+        assert_eq!(seen["count"], 1);
+        assert!(seen["values_ns"][1].as_i64().expect("a number").abs_diff(5_000_000) < 50_000, "{seen}");
+    }
+    assert_eq!(topic["channels"][1]["e2e"]["count"], 0);
+}
