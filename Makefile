@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen srtm/native -name '*.rs' -o -na
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd
 
-.PHONY: build demo test lint peers bench-nsqd bench-reach clean
+.PHONY: build demo test lint peers floor bench-nsqd bench-reach clean
 
 build: .venv/built
 
@@ -50,7 +50,11 @@ $(PEERS) &: bench/peers/go.sum
 	@command -v go >/dev/null || { echo "missing: go (the Go toolchain, to build the real nsqd)" >&2; exit 1; }
 	cd bench/peers && GOBIN=$(CURDIR)/.peers go install -tags peers github.com/nsqio/nsq/apps/nsqd github.com/nsqio/nsq/apps/nsqlookupd
 
-bench-nsqd: build $(PEERS)
+# cargo knows what is new
+floor:
+	@cargo build --quiet --release --locked -p srtm-floor
+
+bench-nsqd: build floor $(PEERS)
 	$(BIN)/srtm bench nsqd --document
 
 bench-reach: build

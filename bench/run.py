@@ -5,12 +5,15 @@ The generator is Rust on its own threads; a worker thread waits for it. Cancelli
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import msgspec
+import numpy as np
 import trio
+from numpy.typing import NDArray
 
 from bench.host import Disturbance
 from bench.workload import Plan
@@ -96,6 +99,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     receiver_cpu_s: float
     targets: list[TargetResult]  # in the order of the plan's
     histograms: Histograms
+    each: str = ""  # of ``Plan.keep_each``: base64 of little-endian i64 pairs, intended instant and latency, ns
     steal_s: float = 0.0  # CPU time that the hypervisor gave to others meanwhile, all cores
     throttled_s: float = 0.0  # CPU time that the quota took meanwhile
 
@@ -105,7 +109,14 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         return {"name": name, **row, "errors": sum(self.errors.values())}
 
 
-_NOT_FLAT = {"errors", "error_texts", "reasons", "targets", "histograms"}
+_NOT_FLAT = {"errors", "error_texts", "reasons", "targets", "histograms", "each"}
+
+
+def deliveries(result: RunResult) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(intended instants, on ``time.monotonic_ns``'s clock; latencies), ns, of a run that kept each; in order of
+    receipt."""
+    pairs = np.frombuffer(base64.b64decode(result.each), dtype="<i8").reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 async def run_plan(plan: Plan, show: Callable[[RunProgress], None] | None = None) -> RunResult:
@@ -136,6 +147,11 @@ def _generator(plan: Plan) -> LoadGen:
     try:
         return LoadGen(msgspec.json.encode(plan))
     except ValueError as error:
-        field, _, rest = str(error).partition(": ")
-        value, _, rule = rest.rpartition(": ")
-        raise BadInput(field, value, rule) from error
+        raise bad_field(error) from error
+
+
+def bad_field(error: ValueError) -> BadInput:
+    """What the generator says of a plan: ``field: value: rule``."""
+    field, _, rest = str(error).partition(": ")
+    value, _, rule = rest.rpartition(": ")
+    return BadInput(field, value, rule)

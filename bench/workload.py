@@ -48,6 +48,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     slo_ms: float = 1.0
     percentile: float = 99.0
     mpub: bool = True  # a batch goes as one MPUB; false: as PUBs in one write
+    keep_each: bool = False  # the result names instant and latency of each message
 
 
 def modelled(

@@ -9,7 +9,7 @@ address) and ``RuntimeError`` (engine stopped).
 from collections.abc import Sequence
 from typing import final
 
-__all__ = ["Bucket", "Engine", "LoadGen", "__version__"]
+__all__ = ["Bucket", "Engine", "Flood", "LoadGen", "__version__"]
 __version__: str
 
 @final
@@ -88,6 +88,20 @@ class Engine:
     def histogram(self, topic: str, kind: str, window: str) -> bytes | None:
         """HDR V2 (deflate, base64) of ``access|processing|consumer_wait|total`` over ``since_start|last_60s``, values
         in ns."""
+
+@final
+class Flood:
+    """A closed loop on a thread of its own: how much a broker carries. See ``bench.flood`` for the plan."""
+
+    def __new__(cls, plan: bytes) -> Flood:
+        """``plan``: JSON, the fields of ``bench.flood.FloodPlan``; unknown fields are refused (ValueError)."""
+    def start(self) -> None: ...
+    def wait(self, timeout_ms: int) -> bool:
+        """True when the flood has ended. Releases the GIL."""
+    def stop(self) -> None:
+        """End early, which is a failure; close the connections that a finished one keeps."""
+    def result(self) -> bytes:
+        """JSON of the finished flood. RuntimeError before the end, OSError for what the world refused."""
 
 @final
 class LoadGen:

@@ -52,15 +52,20 @@ fn message(data: &[u8]) -> Option<Frame<'_>> {
 
 /// Magic and IDENTIFY. `unbuffered`: messages come at once (nsqd holds a lone one back for up to 250 ms otherwise).
 pub fn hello(client_id: &str, unbuffered: bool) -> Vec<u8> {
-    let mut identity = serde_json::json!({
-        "client_id": client_id,
-        "hostname": "srtm-loadgen",
-        "user_agent": concat!("srtm-loadgen/", env!("CARGO_PKG_VERSION")),
-        "feature_negotiation": true,
-    });
-    if unbuffered {
-        identity["output_buffer_size"] = (-1).into();
-    }
+    let wish = if unbuffered { serde_json::json!({"output_buffer_size": -1}) } else { serde_json::json!({}) };
+    identify(client_id, wish)
+}
+
+/// Of a connection that never reads again: it must not be closed for not answering heartbeats.
+pub fn silent_hello(client_id: &str) -> Vec<u8> {
+    identify(client_id, serde_json::json!({"heartbeat_interval": -1}))
+}
+
+fn identify(client_id: &str, mut identity: serde_json::Value) -> Vec<u8> {
+    identity["client_id"] = client_id.into();
+    identity["hostname"] = "srtm-loadgen".into();
+    identity["user_agent"] = concat!("srtm-loadgen/", env!("CARGO_PKG_VERSION")).into();
+    identity["feature_negotiation"] = true.into();
     let json = identity.to_string();
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(b"IDENTIFY\n");

@@ -9,13 +9,17 @@
 //! Latency counts from the intended instant, drawn from the seed before anything is sent: a late generator, a full socket and a broken
 //! connection all count (no coordinated omission). The generator's own share of it, `lateness`, is measured and decides whether a run is valid.
 //!
+//! Besides (`flood`): closed loops that ask how much a broker carries instead of how long it takes.
+//!
 //! Reading order: `plan` (what is asked), `schedule` (when), `codec` and `body` (bytes), `publisher`, `subscriber`, `ledger` (who got what), `report`
 //! (the result and its verdict), `run` (threads). Only `sys` makes unsafe calls.
 
 mod answers;
 mod body;
 mod codec;
+mod flood;
 mod histogram;
+mod job;
 mod ledger;
 mod link;
 mod outbox;
@@ -28,6 +32,7 @@ mod shared;
 mod subscriber;
 mod sys;
 
+pub use flood::{Flood, FloodPlan};
 pub use plan::{BadPlan, Plan};
 pub use report::RunReport;
 pub use run::{LoadGen, RunError};

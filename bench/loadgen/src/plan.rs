@@ -15,7 +15,7 @@ pub struct BadPlan {
     pub rule: String,
 }
 
-fn bad(field: impl Into<String>, value: impl std::fmt::Display, rule: &str) -> BadPlan {
+pub fn bad(field: impl Into<String>, value: impl std::fmt::Display, rule: &str) -> BadPlan {
     BadPlan { field: field.into(), value: value.to_string(), rule: rule.to_owned() }
 }
 
@@ -85,6 +85,8 @@ pub struct Plan {
     pub percentile: f64,
     #[serde(default = "default_mpub")]
     pub mpub: bool,
+    #[serde(default)]
+    pub keep_each: bool,
 }
 
 fn default_warmup_s() -> f64 {
@@ -255,13 +257,13 @@ fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(), BadPlan> {
+pub fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(), BadPlan> {
     // written so that NaN is refused
     if value >= low && value <= high { Ok(()) } else { Err(bad(field, value, &format!("must lie within {low} and {high}"))) }
 }
 
 /// Topic and channel names as nsqd takes them.
-fn name(field: &str, value: &str) -> Result<(), BadPlan> {
+pub fn name(field: &str, value: &str) -> Result<(), BadPlan> {
     let stem = value.strip_suffix("#ephemeral").unwrap_or(value);
     let legal = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
     if stem.is_empty() || value.len() > 64 || !stem.chars().all(legal) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
 use serde::Serialize;
 
 use crate::histogram::{Latencies, Percentiles};
@@ -77,6 +78,8 @@ pub struct RunReport {
     pub receiver_cpu_s: f64,
     pub targets: Vec<TargetReport>,
     pub histograms: Histograms,
+    /// Base64 of little-endian i64 pairs: intended instant (CLOCK_MONOTONIC) and latency of each message received, ns. Empty unless asked for.
+    pub each: String,
 }
 
 impl RunReport {
@@ -118,8 +121,15 @@ impl RunReport {
                 lateness: sender.lateness.encode(),
                 ack: sender.acknowledgements.encode(),
             },
+            each: encoded(&receiver.each),
         }
     }
+}
+
+fn encoded(each: &[(i64, i64)]) -> String {
+    let bytes: Vec<u8> =
+        each.iter().flat_map(|(intended_ns, latency_ns)| [intended_ns.to_le_bytes(), latency_ns.to_le_bytes()].concat()).collect();
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 fn target_report(target: &str, totals: Totals, latencies: &Latencies) -> TargetReport {

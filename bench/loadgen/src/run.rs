@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use crate::body::BodyFormat;
+use crate::job::Job;
 use crate::plan::Plan;
 use crate::publisher::Sender;
 use crate::report::RunReport;
@@ -34,51 +35,29 @@ pub enum RunError {
 /// Files besides the connections: pollers, wakes, and what the process may open meanwhile.
 const SPARE_FILES: u64 = 64;
 
-enum Outcome {
-    NotYet,
-    Over(Result<Box<RunReport>, Arc<RunError>>),
-}
-
-struct Ending {
-    outcome: Mutex<Outcome>,
-    reached: Condvar,
-}
-
 pub struct LoadGen {
     plan: Arc<Plan>,
     shared: Arc<Shared>,
-    ending: Arc<Ending>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    job: Job<RunReport>,
 }
 
 impl LoadGen {
     pub fn new(plan: Plan) -> io::Result<LoadGen> {
         let shared = Arc::new(Shared::new(plan.publishers.ids.len())?);
-        let ending = Arc::new(Ending { outcome: Mutex::new(Outcome::NotYet), reached: Condvar::new() });
-        Ok(LoadGen { plan: Arc::new(plan), shared, ending, thread: Mutex::new(None) })
+        Ok(LoadGen { plan: Arc::new(plan), shared, job: Job::new() })
     }
 
     /// Start the threads; errors of the run itself come from `result`. Once only.
     pub fn start(&self) -> Result<(), RunError> {
-        let mut thread = locked(&self.thread);
-        if thread.is_some() {
+        if self.job.started() {
             return Err(RunError::Started);
         }
         let addresses = resolve(&self.plan.targets)?;
         make_room_for((self.plan.publishers.ids.len() + self.plan.subscribers.len()) as u64)?;
-        let (plan, shared, ending) = (self.plan.clone(), self.shared.clone(), self.ending.clone());
-        shared.enter(Phase::Connecting);
-        let conduct = move || {
-            let inner = (plan, shared.clone());
-            // A thread of its own, so that a panic ends the run with an error instead of leaving waiters waiting.
-            let sender = thread::Builder::new().name("loadgen-send".to_owned()).spawn(move || conduct(&inner.0, &inner.1, &addresses));
-            let outcome = sender.map_err(RunError::Io).and_then(|sender| sender.join().unwrap_or(Err(RunError::Panicked)));
-            shared.enter(if outcome.is_ok() { Phase::Done } else { Phase::Failed });
-            *locked(&ending.outcome) = Outcome::Over(outcome.map(Box::new).map_err(Arc::new));
-            ending.reached.notify_all();
-        };
-        *thread = Some(thread::Builder::new().name("loadgen".to_owned()).spawn(conduct)?);
-        Ok(())
+        self.shared.enter(Phase::Connecting);
+        let (plan, shared, finished) = (self.plan.clone(), self.shared.clone(), self.shared.clone());
+        let end = move |well| finished.enter(if well { Phase::Done } else { Phase::Failed });
+        self.job.start("loadgen-send", move || conduct(&plan, &shared, &addresses), end)
     }
 
     pub fn progress(&self) -> Progress {
@@ -87,16 +66,7 @@ impl LoadGen {
 
     /// True when the run has ended, well or not.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        let mut outcome = locked(&self.ending.outcome);
-        while matches!(*outcome, Outcome::NotYet) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            outcome = self.ending.reached.wait_timeout(outcome, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        self.job.wait(timeout)
     }
 
     /// End early: nothing more is sent nor waited for.
@@ -106,21 +76,15 @@ impl LoadGen {
 
     /// The result as JSON.
     pub fn result(&self) -> Result<Vec<u8>, Arc<RunError>> {
-        match &*locked(&self.ending.outcome) {
-            Outcome::NotYet => Err(Arc::new(RunError::NotOver)),
-            Outcome::Over(Err(error)) => Err(error.clone()),
-            Outcome::Over(Ok(report)) => serde_json::to_vec(report).map_err(|e| Arc::new(RunError::Io(e.into()))),
-        }
+        let report = self.job.result()?;
+        serde_json::to_vec(&*report).map_err(|e| Arc::new(RunError::Io(e.into())))
     }
 }
 
 impl Drop for LoadGen {
     fn drop(&mut self) {
         self.stop();
-        if let Some(thread) = locked(&self.thread).take() {
-            // The thread catches the panics of the others and has none of its own to report.
-            let _ = thread.join();
-        }
+        self.job.join();
     }
 }
 
@@ -146,7 +110,7 @@ fn run_id(seed: u64) -> u64 {
     split_mix(&mut state)
 }
 
-fn resolve(targets: &[String]) -> Result<Vec<SocketAddr>, RunError> {
+pub fn resolve(targets: &[String]) -> Result<Vec<SocketAddr>, RunError> {
     let address = |target: &String| {
         let failed = |source| RunError::Connect { target: target.clone(), source };
         let mut found = target.to_socket_addrs().map_err(failed)?;
@@ -155,15 +119,10 @@ fn resolve(targets: &[String]) -> Result<Vec<SocketAddr>, RunError> {
     targets.iter().map(address).collect()
 }
 
-fn make_room_for(connections: u64) -> Result<(), RunError> {
+pub fn make_room_for(connections: u64) -> Result<(), RunError> {
     let needed = sys::open_files()? + connections + SPARE_FILES;
     let limit = sys::raise_file_limit()?;
     if needed > limit { Err(RunError::Files { needed, limit }) } else { Ok(()) }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds one of these locks can leave its value half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

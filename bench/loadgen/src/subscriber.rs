@@ -41,6 +41,8 @@ pub struct ReceiverReport {
     pub latency: Latencies,
     /// The same by target.
     pub latency_at: Vec<Latencies>,
+    /// Where the plan asks for it: intended instant (CLOCK_MONOTONIC) and latency of each, ns.
+    pub each: Vec<(i64, i64)>,
     /// Messages that are not of this run, or not as they were sent.
     pub foreign: u64,
     pub errors: ErrorLog,
@@ -80,6 +82,7 @@ impl<'a> Receiver<'a> {
             ledgers: channels.iter().map(|_| Ledger::new(plan.publishers.ids.len())).collect(),
             latency: Latencies::new(),
             latency_at: plan.targets.iter().map(|_| Latencies::new()).collect(),
+            each: Vec::new(),
             foreign: 0,
             errors: ErrorLog::default(),
             reconnects: 0,
@@ -232,6 +235,9 @@ impl Books<'_> {
                 if receipt == Receipt::First && stamp.measured {
                     self.report.latency.record(read_ns - stamp.intended_ns);
                     self.report.latency_at[target].record(read_ns - stamp.intended_ns);
+                    if self.plan.keep_each {
+                        self.report.each.push((stamp.intended_ns, read_ns - stamp.intended_ns));
+                    }
                     self.shared.received.fetch_add(1, Ordering::Release);
                 }
                 receipt

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
 use serde_json::{Value, json};
 use srtm_loadgen::{LoadGen, Plan};
 
@@ -358,4 +359,19 @@ fn a_result_before_the_end_and_a_second_start_are_errors() {
     let generator = started(&plan(&address, 1, 10.0, 1));
     assert_eq!(generator.result().expect_err("not over").to_string(), "the run has not ended");
     assert_eq!(generator.start().expect_err("started").to_string(), "the load generator was started already");
+}
+
+#[test]
+fn each_message_is_kept_where_the_plan_asks_for_it() {
+    let (_server, address) = Server::start(Fault::None);
+    let mut plan = plan(&address, 5, 100.0, 1);
+    assert_eq!(run(&plan)["each"], "");
+    plan["keep_each"] = json!(true);
+    let result = run(&plan);
+    let bytes = base64::engine::general_purpose::STANDARD.decode(result["each"].as_str().expect("text")).expect("base64");
+    assert_eq!(bytes.len() as u64, 16 * count(&result, "received"));
+    let numbers: Vec<i64> = bytes.chunks_exact(8).map(|eight| i64::from_le_bytes(eight.try_into().expect("eight"))).collect();
+    let longest_ms = numbers.iter().skip(1).step_by(2).max().map_or(0.0, |ns| *ns as f64 / 1e6);
+    let reported_ms = result["max_ms"].as_f64().expect("a number");
+    assert!((longest_ms - reported_ms).abs() < 0.002 * reported_ms, "{longest_ms} {reported_ms}");
 }

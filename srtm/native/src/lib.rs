@@ -5,6 +5,7 @@
 mod bucket;
 mod engine;
 mod errors;
+mod flood;
 mod loadgen;
 
 #[pyo3::pymodule(gil_used = false)]
@@ -13,6 +14,8 @@ mod _native {
     use super::bucket::Bucket;
     #[pymodule_export]
     use super::engine::Engine;
+    #[pymodule_export]
+    use super::flood::Flood;
     #[pymodule_export]
     use super::loadgen::LoadGen;
 

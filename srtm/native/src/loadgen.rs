@@ -46,7 +46,7 @@ impl LoadGen {
 }
 
 /// What the world refused (a connection, files, a thread) is an OSError; a call out of order or a fault of ours a RuntimeError.
-fn raised(error: &RunError) -> PyErr {
+pub fn raised(error: &RunError) -> PyErr {
     let text = error.to_string();
     match error {
         RunError::Connect { .. } | RunError::Files { .. } | RunError::Io(_) => PyOSError::new_err(text),
