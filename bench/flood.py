@@ -29,7 +29,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 
     topic: str
     messages: int
-    connections: int = 4
+    connections: int = 2  # as many as there are cores here, which nsqd's benchmark takes
     batch: int = BATCH
     message_size: int = MESSAGE_SIZE
 

@@ -1,7 +1,7 @@
 """Systems under test as child processes on loopback, and what the kernel says that they cost.
 
 A system is ours alone for as long as its block lasts: own ports, own data folder, log beside it. It is ready when its
-HTTP ``/ping`` answers.
+HTTP ``/ping`` answers; the floor, which has no HTTP, when its port takes a connection.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ from srtm.nursery import background_nursery
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / ".peers"
+FLOOR = ROOT / "target" / "release" / "srtm-floor"
+CPUCLOCK_SCHED = 2
 POLL_S = 0.002  # a foreign process has no other sign of being ready than its port
 READY_WITHIN_S = 20.0
 
@@ -38,9 +41,12 @@ class System:
     http_address: str
 
     def cpu_s(self) -> float:
-        """User + system time of the process so far, all threads (proc(5): fields 14 and 15 of stat)."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """User + system time of the process so far, all threads, to the nanosecond: its CPU clock, whose number the
+        kernel forms from the pid (clock_getcpuclockid(3)). /proc counts in ticks of 10 ms. Raises Unavailable."""
+        try:
+            return time.clock_gettime((~self.pid << 3) | CPUCLOCK_SCHED)
+        except OSError as error:
+            raise Unavailable(f"{self.name} (process {self.pid}) is gone") from error
 
     def resident_bytes(self) -> int:
         """Memory of the process in RAM (proc(5): field 2 of statm)."""
@@ -60,10 +66,32 @@ async def bare_broker(folder: Path, *options: str) -> AsyncIterator[System]:
 async def nsqd(folder: Path, *options: str) -> AsyncIterator[System]:
     """The real nsqd with its defaults, found where ``make peers`` puts it."""
     tcp_address, http_address = free_addresses()
-    where = ["--tcp-address", tcp_address, "--http-address", http_address, "--data-path", str(folder)]
-    command = [peer("nsqd"), *where, "--broadcast-address", "127.0.0.1", "--log-level", "warn", *options]
+    command = [peer("nsqd"), *nsqd_options(folder, tcp_address, http_address), *options]
     async with _running("nsqd", command, folder, tcp_address, http_address) as system:
         yield system
+
+
+@asynccontextmanager
+async def nsqd_in_place(folder: Path, *options: str) -> AsyncIterator[System]:
+    """Our broker in nsqd's place: the flags of ``nsqd`` here, word for word."""
+    tcp_address, http_address = free_addresses()
+    command = [sys.executable, "-m", "srtm", "nsqd", *nsqd_options(folder, tcp_address, http_address), *options]
+    async with _running("srtm", command, folder, tcp_address, http_address) as system:
+        yield system
+
+
+@asynccontextmanager
+async def floor(folder: Path) -> AsyncIterator[System]:
+    """The bare epoll loop of ``bench/floor``, found where ``make floor`` puts it."""
+    tcp_address, _ = free_addresses()
+    ready = partial(takes_connections, tcp_address)
+    async with _running("floor", [floor_program(), tcp_address], folder, tcp_address, "", ready) as system:
+        yield system
+
+
+def nsqd_options(folder: Path, tcp_address: str, http_address: str) -> list[str]:
+    where = ["--tcp-address", tcp_address, "--http-address", http_address, "--data-path", str(folder)]
+    return [*where, "--broadcast-address", "127.0.0.1", "--log-level", "warn"]
 
 
 def bare_broker_command(folder: Path, tcp_address: str, http_address: str, *options: str) -> list[str]:
@@ -76,6 +104,13 @@ def peer(program: str) -> str:
     path = PEERS / program
     if not path.exists():
         raise Unavailable(f"{program} is not here: run `make peers` (needs the Go toolchain), then again")
+    return str(path)
+
+
+def floor_program(path: Path = FLOOR) -> str:
+    """Raises Unavailable naming what builds it."""
+    if not path.exists():
+        raise Unavailable(f"{path.name} is not here: run `make floor`, then again")
     return str(path)
 
 
@@ -99,16 +134,30 @@ def answers_ping(http_address: str) -> bool:
         return False
 
 
+def takes_connections(tcp_address: str) -> bool:
+    host, _, port = tcp_address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=1.0):
+            return True
+    except (ConnectionError, TimeoutError):
+        return False
+
+
 @asynccontextmanager
 async def _running(
-    name: str, command: Sequence[str], folder: Path, tcp_address: str, http_address: str
+    name: str,
+    command: Sequence[str],
+    folder: Path,
+    tcp_address: str,
+    http_address: str,
+    ready: Callable[[], bool] | None = None,
 ) -> AsyncIterator[System]:
     with _log_of(folder) as log:
         async with background_nursery() as nursery:
             options = {"stdout": log, "stderr": subprocess.STDOUT, "check": False, "cwd": ROOT, "env": _environment()}
             start = partial(trio.run_process, command, **options)
             process: trio.Process = await nursery.start(start)
-            await _wait_ready(name, process, http_address, log.name)
+            await _wait_ready(name, process, ready or partial(answers_ping, http_address), log.name)
             yield System(name, process.pid, tcp_address, http_address)
 
 
@@ -126,9 +175,9 @@ def _last_words(log_path: str) -> str:
     return Path(log_path).read_text(errors="replace").strip()[-500:] or "it said nothing"
 
 
-async def _wait_ready(name: str, process: trio.Process, http_address: str, log_path: str) -> None:
+async def _wait_ready(name: str, process: trio.Process, ready: Callable[[], bool], log_path: str) -> None:
     deadline = trio.current_time() + READY_WITHIN_S
-    while not answers_ping(http_address):
+    while not ready():
         if process.poll() is not None or trio.current_time() > deadline:
-            raise Unavailable(f"{name} did not answer on {http_address}: {_last_words(log_path)}")
+            raise Unavailable(f"{name} did not come up: {_last_words(log_path)}")
         await trio.sleep(POLL_S)

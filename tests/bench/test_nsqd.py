@@ -1,72 +1,151 @@
-"""The comparison with nsqd: what decides it, and what a run's processor time is divided by."""
+"""The comparison with nsqd: its rows, what their samples say, what is written down, what is refused."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import base64
+import itertools
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pytest
+import typer
 
 from bench import systems
-from bench.nsqd import CpuMeter, Sample, comparison, judge, markdown, plan, sides
+from bench.commands import app
+from bench.comparison import Sample, Turn, counts, judge
+from bench.cpu import CpuMeter
+from bench.document import PERFORMANCE, with_block
+from bench.flood import FloodResult
+from bench.nsqd import ROWS, chosen, measured
+from bench.nsqd_document import PICTURE, keep, kept, markdown, picture
+from bench.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady
 from bench.run import RunProgress
-from bench.systems import System, peer
-from srtm.errors import InternalError, Unavailable
+from bench.systems import System, floor_program, peer
+from srtm.errors import BadInput, InternalError, Unavailable
+from tests.support.run_results import result
 
-OURS = Sample("srtm", 1, 100, 100, 100, 0, 0, 0.1, 0.5, 1.0, 0.05, 20.0, [])
-NSQD = replace(OURS, name="nsqd", p99_ms=1.0, cpu_us=50.0)
-SETTINGS: dict[str, object] = {"pairs": 1, "seconds": 5.0}
-
-
-def missed(*samples: Sample) -> list[str]:
-    return [check.what for check in judge(samples, SETTINGS).checks if not check.kept]
+TURN = Turn(Path("unused"), 4.0, 7)
+FLOOD = FloodResult(count=1_000, elapsed_s=0.5, cpu_s=0.1, started_ns=1_000, ended_ns=2_000, intact=True)
 
 
-def test_the_load_is_a_thousand_publishers_at_ten_messages_a_second() -> None:
-    asked = plan("127.0.0.1:1", 5.0, 1)
+def test_the_steady_load_is_a_thousand_publishers_at_ten_messages_a_second() -> None:
+    asked = steady.plan("127.0.0.1:1", TURN)
     assert len(set(asked.publishers.ids)) == 1_000
     assert sum(asked.publishers.rate) == 10_000
-    assert asked.message_size == 100
+    assert (asked.message_size, asked.seed, asked.duration_s) == (100, 7, 4.0)
     assert set(asked.publishers.group) == {-1}
 
 
-def test_no_loss_p99_no_worse_and_half_the_processor_time_reach_it() -> None:
-    assert judge([OURS, NSQD], SETTINGS).line == "nsqd: reached"
-    assert missed(replace(OURS, p99_ms=1.0), NSQD) == []
-    assert missed(replace(OURS, p99_ms=1.01), NSQD) == ["p99"]
-    assert missed(replace(OURS, cpu_us=25.1), NSQD) == ["processor time a message"]
-    assert missed(replace(OURS, lost=1), NSQD) == ["messages lost by our broker"]
-    assert missed(OURS, replace(NSQD, lost=1)) == []
+def sample_of_each_row() -> dict[str, Sample]:
+    """One sample of our broker, as each row makes it."""
+    run, gone = steady.sample_of("srtm", result(), 20.0), (0.001, 0.002)
+    return {
+        "load": load.sample_of("srtm", 10, load.Rung(False, 0.3)),
+        "steady": run,
+        "saturated": saturated.sample_of("srtm", FLOOD, FLOOD, gone),
+        "overflow": saturated.sample_of("srtm", FLOOD, FLOOD, gone),
+        "memory": memory.sample_of("srtm", 0, 9_900 * 1024),
+        "crowd": crowd.sample_of("srtm", result(), result(each=kept_each((1_500, 4_000_000))), FLOOD),
+        "fan-out": fan_out.sample_of("srtm", FLOOD),
+        "http": http_publish.sample_of("srtm", FLOOD),
+        "bucket": steady.sample_of(bucket_cost.LIMITED, result(), 20.0),
+        "neighbour": neighbour.sample_of(neighbour.LIMITED, result()),
+    }
 
 
-def test_medians_decide_so_that_one_disturbed_pair_does_not() -> None:
-    samples = [OURS, NSQD, replace(OURS, p99_ms=50.0), NSQD, OURS, NSQD]
-    assert judge(samples, {**SETTINGS, "pairs": 3}).reached
+def kept_each(*pairs: tuple[int, int]) -> str:
+    return base64.b64encode(np.array(pairs, dtype="<i8").tobytes()).decode()
 
 
-def test_a_pair_with_a_run_that_does_not_count_is_left_out_but_recorded() -> None:
-    samples = [OURS, replace(NSQD, reasons=["late"]), replace(OURS, p99_ms=0.7), NSQD]
-    assert [ours.p99_ms for ours in sides(samples)[0]] == [0.7]
-    verdict = judge(samples, SETTINGS)
-    assert verdict.reached
-    assert [run["valid"] for run in verdict.runs] == [True, False, True, True]
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_can_show_and_judge_what_it_measures(name: str) -> None:
+    row, sample = ROWS[name], sample_of_each_row()[name]
+    one = [Sample(system, sample.values) for system in row.systems]
+    outcome = measured(row, [one], judge(row, [one], {"pairs": 1, "seconds": 2.0}), started=0.0)
+    assert [figure.label for figure in outcome.figures] == [figure.label for figure in row.figures]
+    assert len(outcome.checks) == len(row.targets)
+    assert any(figure.drawn for figure in row.figures) or name == "overflow"
 
 
-def test_a_loss_counts_even_in_a_pair_that_does_not() -> None:
-    samples = [replace(OURS, lost=3), replace(NSQD, reasons=["late"]), OURS, NSQD]
-    assert missed(*samples) == ["messages lost by our broker"]
+def test_a_flood_that_was_not_whole_is_a_fault() -> None:
+    garbled = msgspec.structs.replace(FLOOD, intact=False)
+    assert saturated.sample_of("srtm", FLOOD, garbled, (1.0, 1.0)).values["garbled"] == 1
+    assert fan_out.sample_of("srtm", garbled).values["garbled"] == 1
+    assert saturated.sample_of("srtm", FLOOD, FLOOD, (1.0, 3.0)).values["read_cpu_us"] == 3_000
 
 
-def test_too_few_valid_pairs_give_no_verdict_and_no_rows() -> None:
-    samples = [OURS, replace(NSQD, reasons=["late"])]
-    assert judge(samples, SETTINGS).line == "nsqd: no verdict: only 0 of 1 pairs were valid"
-    assert comparison(samples) == []
+def test_so_many_messages_wait_as_fit_into_memory_in_whole_batches() -> None:
+    assert [saturated.messages(seconds) for seconds in (1.0, 5.0, 3.0001, 60.0)] == [
+        200_000,
+        500_000,
+        300_000,
+        1_000_000,
+    ]
 
 
-def test_the_table_shows_the_median_and_the_spread_of_both() -> None:
-    samples = [OURS, NSQD, replace(OURS, p99_ms=0.7), NSQD, replace(OURS, p99_ms=0.6), NSQD]
-    assert ["p99, ms", "0.600 (0.500 to 0.700)", "1.000 (1.000 to 1.000)"] in comparison(samples)
-    assert "| p99, ms | 0.600 (0.500 to 0.700) |" in markdown(judge(samples, SETTINGS), samples, 0.0)
+def test_only_what_was_due_while_the_crowd_came_counts_as_crowded() -> None:
+    each = kept_each((999, 90_000_000), (1_000, 3_000_000), (2_000, 1_000_000), (2_001, 80_000_000))
+    values = crowd.sample_of("srtm", result(p99_ms=1.5), result(each=each), FLOOD).values
+    assert values["crowded_p99_ms"] == 3.0
+    assert values["times_quiet"] == 2.0
+    nobody = crowd.sample_of("srtm", result(), result(each=kept_each((1, 1))), FLOOD)
+    assert not counts([nobody])
+
+
+class TestLadder:
+    """The search for the highest load, on systems that keep every rung below one."""
+
+    @staticmethod
+    def climb(search: load.Search, breaks_at: int) -> tuple[int, list[int]]:
+        climber, tried = load.Climber(search), []
+        climber.start()
+        while climber.next is not None:
+            tried.append(climber.next)
+            climber.tell(load.Rung(climber.next < breaks_at, 0.1))
+        return climber.found[0], tried
+
+    @pytest.mark.parametrize("breaks_at", range(load.RUNGS + 1))
+    def test_halving_finds_the_last_rung_that_is_kept(self, breaks_at: int) -> None:
+        found, tried = self.climb(load.first_search(), breaks_at)
+        assert found == breaks_at - 1
+        assert len(tried) <= 6
+
+    @pytest.mark.parametrize(("start", "breaks_at"), [(10, 11), (10, 15), (10, 3), (0, 0), (-1, 2), (5, load.RUNGS)])
+    def test_a_further_round_climbs_or_descends_from_the_last(self, start: int, breaks_at: int) -> None:
+        found, tried = self.climb(load.next_search(start), breaks_at)
+        assert found == breaks_at - 1
+        assert tried[0] == max(start, 0)
+        assert all(abs(a - b) in (1, 2) for a, b in itertools.pairwise(tried))
+
+    async def test_systems_take_turns_at_every_step(self) -> None:
+        asked: list[str] = []
+
+        async def attempt(name: str, rung: int, turn: Turn, folder: Path) -> load.Rung:
+            asked.append(name)
+            return load.Rung(rung < 6, 0.0)
+
+        searches = {name: load.next_search(start) for name, start in (("a", 5), ("b", 3), ("c", 6))}
+        found = await load.one_round(searches, TURN, attempt)
+        assert {name: kept for name, (kept, _) in found.items()} == {"a": 5, "b": 5, "c": 5}
+        assert "".join(asked) == "abcabcbb"
+
+    def test_a_rung_is_kept_within_a_millisecond_and_with_nothing_lost(self) -> None:
+        good = result(offered=1_000, sent=1_000, received=1_000, p99_ms=1.0)
+        assert load.rung_of(good).kept
+        for change in ({"p99_ms": 1.01}, {"lost": 1}, {"sent": 998}, {"received": 0}):
+            assert not load.rung_of(msgspec.structs.replace(good, **change)).kept
+
+    def test_a_late_generator_one_rung_above_is_said(self) -> None:
+        assert load.sample_of("floor", 3, load.Rung(False, 0.21)).values["generator_late"] == 1
+        assert load.sample_of("floor", 3, load.Rung(False, 0.2)).values["generator_late"] == 0
+        assert not counts([load.sample_of("nsqd", -1, load.Rung(False, 0.1))])
+
+    def test_loads_are_whole_publishers_and_each_is_above_the_last(self) -> None:
+        loads = [load.load_of(rung) for rung in range(load.RUNGS)]
+        assert all(one % 10 == 0 and one < other for one, other in itertools.pairwise(loads))
+        assert loads[0] == 2_000
+        assert loads[-1] > 70_000
 
 
 class MadeUpSystem(System):
@@ -107,9 +186,50 @@ def test_a_run_too_short_to_see_two_looks_has_no_processor_time() -> None:
         meter.us_per_message()
 
 
-def test_nsqd_that_was_not_built_is_refused_naming_what_builds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_is_not_known_is_refused_with_those_that_are() -> None:
+    with pytest.raises(BadInput, match="must be one of load, steady, saturated"):
+        chosen(["speed"])
+    assert [row.name for row in chosen(["steady", "load", "steady"])] == ["steady", "load"]
+    assert len(chosen([])) == len(ROWS)
+
+
+@pytest.mark.parametrize("words", [["--pairs", "0"], ["--seconds", "1"], ["--pairs", "x"]])
+def test_pairs_and_seconds_that_measure_nothing_are_refused(words: list[str]) -> None:
+    with pytest.raises(typer.TyperException, match=r"should be"):
+        typer.main.get_command(app).main(["nsqd", *words], standalone_mode=False)
+
+
+def test_what_was_not_built_is_refused_naming_what_builds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systems, "PEERS", tmp_path)
     with pytest.raises(Unavailable, match="make peers"):
         peer("nsqd")
+    with pytest.raises(Unavailable, match="make floor"):
+        floor_program(tmp_path / "srtm-floor")
+
+
+def test_rows_measured_one_by_one_stand_in_one_table_and_one_picture(tmp_path: Path) -> None:
+    document = tmp_path / "performance.md"
+    for name in ("steady", "memory"):
+        row, sample = ROWS[name], sample_of_each_row()[name]
+        one = [Sample(system, sample.values) for system in row.systems]
+        keep(document, measured(row, [one], judge(row, [one], {"pairs": 1, "seconds": 2.0}), started=0.0))
+    outcomes = kept(document, ROWS)
+    assert [outcome.name for outcome in outcomes] == ["steady", "memory"]
+    text = markdown(outcomes)
+    assert "| memory an idle connection | 1 KiB (1 to 1) | at most 4 KiB | yes |" in text
+    assert "| CPU a message at 10,000 msg/s, srtm / nsqd | 1x (1 to 1) | at most 0.35x | **no** |" in text
+    assert "### steady" in text
+    picture(document, outcomes)
+    assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_kept_row_that_was_damaged_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / "nsqd-load.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"nsqd-load.json.*must be what the bench wrote"):
+        kept(tmp_path / "performance.md", ROWS)
+
+
+def test_the_document_has_a_place_for_the_table() -> None:
+    document = PERFORMANCE.read_text()
+    assert with_block(document, "nsqd", "figures") != document

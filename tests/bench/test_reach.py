@@ -14,34 +14,14 @@ from bench.commands import app
 from bench.document import PERFORMANCE, markdown_table, with_block, write_block
 from bench.measures import idle, overload, ping, sigstop, split
 from bench.reach import MEASURES, chosen, markdown
-from bench.run import Histograms, RunResult
 from bench.trace import Column, Trace
 from bench.verdict import Verdict, at_most, none_of, within
 from srtm.errors import BadInput, Unavailable
 from srtm.replay import due_instants
 from srtm.splitting import to_micro
+from tests.support.run_results import result
 
 MS = 1_000_000
-
-
-def result(**changes: object) -> RunResult:
-    counts = dict.fromkeys(("offered", "sent", "acknowledged", "received"), 100)
-    zeros = dict.fromkeys(
-        ("refused", "lost", "duplicates", "foreign", "publisher_reconnects", "subscriber_reconnects"), 0
-    )
-    names = ("p50", "p95", "p99", "p999", "max", "lateness_p99", "lateness_max", "ack_p50", "ack_p99")
-    times = {f"{name}_ms": 1.0 for name in names} | {"sender_cpu_s": 1.0, "receiver_cpu_s": 1.0}
-    rest = {
-        "valid": True,
-        "reasons": [],
-        "stopped": False,
-        "rate": 10_000.0,
-        "brokers": 1,
-        "errors": {},
-        "error_texts": [],
-    }
-    histograms = Histograms(latency="", lateness="", ack="")
-    return RunResult(**{**counts, **zeros, **times, **rest, "targets": [], "histograms": histograms, **changes})  # type: ignore[arg-type]
 
 
 def traced(arrival_ns: Column, rate: float, burst: float, late_ns: int = 0) -> Trace:

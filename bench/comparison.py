@@ -1,0 +1,247 @@
+"""Systems under the same load in turns, and what decides between them. Pure: samples in, figures and checks out.
+
+A *round* is one sample of every system, one after the other, so that a busy neighbour meets all of them. A round in
+which a sample does not count (the generator was late, a system failed) is recorded and measured again. What is compared
+with another system is compared within each round: the median of the rounds' ratios, with its interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from bench.intervals import Interval, interval
+from bench.verdict import Check, Verdict
+
+OURS = "srtm"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one system did once."""
+
+    system: str
+    values: Mapping[str, float]  # by key of a Figure; empty where the system failed
+    reasons: Sequence[str] = ()  # why it does not count
+
+
+Round = Sequence[Sample]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Where, how long and with which traffic a round is measured."""
+
+    folder: Path  # empty, of this round alone
+    seconds: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of a sample. ``drawn``: it has a place in the picture."""
+
+    key: str
+    label: str  # with its unit
+    digits: int
+    drawn: bool = False
+
+
+class Target(Protocol):
+    """What must be reached. ``rounds``: those that count, at least one; ``samples``: all."""
+
+    def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check: ...
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of issue 3. ``begin`` gives what measures a round; it may remember from round to round."""
+
+    name: str
+    claim: str
+    systems: tuple[str, ...]  # in the order of their turns
+    figures: tuple[Figure, ...]
+    targets: tuple[Target, ...]
+    begin: Callable[[], Callable[[Turn], Awaitable[Round]]]
+    note: str = ""  # what to know of how it is measured
+
+    def figure(self, key: str) -> Figure:
+        return next(figure for figure in self.figures if figure.key == key)
+
+
+def values(rounds: Sequence[Round], system: str, key: str) -> list[float]:
+    return [sample.values[key] for one in rounds for sample in one if sample.system == system]
+
+
+def ratios(rounds: Sequence[Round], key: str, ours: str, theirs: str) -> list[float]:
+    """Round by round; a figure of theirs that is 0 makes it infinite."""
+    pairs = zip(values(rounds, ours, key), values(rounds, theirs, key), strict=True)
+    return [mine / other if other else float("inf") for mine, other in pairs]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """``ours`` is at most or at least ``factor`` times ``theirs``: the median of the rounds' ratios decides."""
+
+    key: str
+    label: str
+    theirs: str
+    at_most: float | None = None
+    at_least: float | None = None
+    ours: str = OURS
+
+    def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
+        found = interval(ratios(rounds, self.key, self.ours, self.theirs))
+        measured = f"{found.median:.3g}x ({found.low:.3g} to {found.high:.3g})"
+        what = f"{self.label}, {self.ours} / {self.theirs}"
+        if self.at_most is not None:
+            return Check(what, measured, f"at most {self.at_most:g}x", found.median <= self.at_most)
+        return Check(what, measured, f"at least {self.at_least:g}x", found.median >= (self.at_least or 0.0))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The median of ours is at most ``at_most``."""
+
+    key: str
+    label: str
+    at_most: float
+    unit: str
+    ours: str = OURS
+
+    def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
+        found = interval(values(rounds, self.ours, self.key))
+        measured = f"{found.median:.3g} {self.unit} ({found.low:.3g} to {found.high:.3g})"
+        return Check(self.label, measured, f"at most {self.at_most:g} {self.unit}", found.median <= self.at_most)
+
+
+@dataclass(frozen=True)
+class NoWorse:
+    """Unchanged within noise: not even the lower end of the interval of the rounds' ratios is above 1."""
+
+    key: str
+    label: str
+    theirs: str
+    ours: str
+
+    def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
+        found = interval(ratios(rounds, self.key, self.ours, self.theirs))
+        measured = f"{found.median:.3g}x ({found.low:.3g} to {found.high:.3g})"
+        return Check(f"{self.label}, {self.ours} / {self.theirs}", measured, "1x within the interval", found.low <= 1.0)
+
+
+@dataclass(frozen=True)
+class NoneOf:
+    """Nothing of the kind with ours, in any sample: a late generator excuses no loss."""
+
+    key: str
+    label: str
+    ours: Sequence[str] = (OURS,)
+
+    def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
+        count = sum(sample.values.get(self.key, 0) for sample in samples if sample.system in self.ours)
+        return Check(self.label, f"{count:g}", "0", count == 0)
+
+
+def counts(one: Round) -> bool:
+    return not any(sample.reasons for sample in one)
+
+
+def judge(row: Row, rounds: Sequence[Round], settings: dict[str, object]) -> Verdict:
+    """``settings["pairs"]``: how many rounds were wanted."""
+    valid, wanted = [one for one in rounds if counts(one)], settings["pairs"]
+    samples = [sample for one in rounds for sample in one]
+    reasons = [] if len(valid) == wanted else [f"only {len(valid)} of {wanted} rounds were valid", *_why(samples)]
+    checks = [target.check(valid, samples) for target in row.targets] if valid else []
+    return Verdict(row.name, row.claim, checks, _flat(row, rounds), settings, reasons)
+
+
+def _why(samples: Sequence[Sample]) -> list[str]:
+    """Each reason once."""
+    return list(dict.fromkeys(f"{sample.system}: {reason}" for sample in samples for reason in sample.reasons))[:3]
+
+
+def _flat(row: Row, rounds: Sequence[Round]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": f"{row.name}-{sample.system}-{number}",
+            "row": row.name,
+            "system": sample.system,
+            "round": number,
+            **sample.values,
+            "valid": not sample.reasons,
+            "reasons": "; ".join(sample.reasons),
+        }
+        for number, one in enumerate(rounds)
+        for sample in one
+    ]
+
+
+class MeasuredFigure(msgspec.Struct, frozen=True, kw_only=True):
+    label: str
+    digits: int
+    drawn: bool
+    systems: dict[str, Interval]
+
+    def cell(self, system: str) -> str:
+        found = self.systems.get(system)
+        if found is None:
+            return ""
+        return " ".join(
+            [f"{found.median:,.{self.digits}f}", f"({found.low:,.{self.digits}f} to {found.high:,.{self.digits}f})"]
+        )
+
+
+class MeasuredCheck(msgspec.Struct, frozen=True, kw_only=True):
+    what: str
+    measured: str
+    bound: str
+    kept: bool
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A row's outcome as it is kept beside the documents: tables and pictures are made from it alone."""
+
+    name: str
+    claim: str
+    note: str
+    systems: list[str]
+    figures: list[MeasuredFigure]
+    checks: list[MeasuredCheck]
+    line: str
+    reached: bool
+    rounds: int
+    seconds: float
+    coverage: float
+    provenance: str
+
+
+def figures(row: Row, rounds: Sequence[Round]) -> list[MeasuredFigure]:
+    """Of the rounds that count; none without one."""
+    valid = [one for one in rounds if counts(one)]
+    if not valid:
+        return []
+    return [
+        MeasuredFigure(
+            label=figure.label,
+            digits=figure.digits,
+            drawn=figure.drawn,
+            systems={system: interval(values(valid, system, figure.key)) for system in row.systems},
+        )
+        for figure in row.figures
+    ]
+
+
+@dataclass
+class Rounds:
+    """Collects rounds until enough of them count, at most twice as many as wanted."""
+
+    wanted: int
+    done: list[Round] = field(default_factory=list)
+
+    def more(self) -> bool:
+        return len(self.done) < 2 * self.wanted and sum(map(counts, self.done)) < self.wanted

@@ -1,0 +1,46 @@
+"""Medians with their 95 % intervals by order statistics: no distribution is assumed, nothing is drawn at random.
+
+Of n independent values the median of what they are drawn from lies between the k-th smallest and the k-th largest with
+a probability of 1 - 2 P(Binomial(n, 1/2) < k): the largest k that keeps 95 % is taken (10 values: the second and the
+ninth, 97.9 %). Fewer than 6 values cannot give 95 %: then it is all of them, and the coverage says so.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import msgspec
+
+WANTED = 0.95
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """``low`` <= ``median`` <= ``high``."""
+
+    median: float
+    low: float
+    high: float
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Of at least one value."""
+    ordered = sorted(values)
+    trimmed = _trimmed(len(ordered))
+    return Interval(statistics.median(ordered), ordered[trimmed], ordered[-1 - trimmed])
+
+
+def coverage(count: int) -> float:
+    """The probability with which ``interval`` of so many values holds the median."""
+    return _covered(count, _trimmed(count))
+
+
+def _trimmed(count: int) -> int:
+    """How many values at each end lie outside."""
+    return max((k for k in range((count + 1) // 2) if _covered(count, k) >= WANTED), default=0)
+
+
+def _covered(count: int, trimmed: int) -> float:
+    outside: int = sum(math.comb(count, k) for k in range(trimmed + 1))
+    return max(0.0, 1.0 - 2.0 * outside / 2.0**count)

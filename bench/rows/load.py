@@ -1,0 +1,164 @@
+"""The highest load that keeps the promise: p99 within 1 ms and nothing lost.
+
+Publishers at 10 msg/s each (Poisson, 100 bytes), one subscriber, on a ladder of loads a twelfth apart. The first round
+finds each system's highest rung by halving; every further one starts where the last ended and climbs or descends until
+one rung keeps the promise and the next does not. Systems alternate at every step of a round. Latency counts from
+intended instants, so what the generator is late counts as well: a rung that was kept was kept in spite of it, and of
+one that was not the lateness is shown, for the generator shares the processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.comparison import Figure, Ratio, Round, Row, Sample, Turn
+from bench.rows import steady
+from bench.rows.turns import started
+from bench.run import RunResult, run_plan
+from srtm.errors import SrtmError
+
+PROMISE_MS = 1.0
+LOWEST, STEP, RUNGS = 2_000, 1.08, 48  # up to 74,000 msg/s
+LATE_SHARE = 0.2  # of the promise: beyond it a run would not count elsewhere
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What one system did at one load."""
+
+    kept: bool
+    late_ms: float  # generator's, p99
+
+
+Search = Generator[int, Rung, tuple[int, Rung | None]]
+
+
+def load_of(rung: int) -> int:
+    """msg/s; whole publishers."""
+    return round(LOWEST * STEP**rung / 10) * 10
+
+
+def first_search() -> Search:
+    """By halving: yields the rung to try, is sent what happened, returns (highest kept, or -1; the first not kept)."""
+    kept, missed, at_missed = -1, RUNGS, None
+    while missed - kept > 1:
+        middle = (kept + missed) // 2
+        found = yield middle
+        if found.kept:
+            kept = middle
+        else:
+            missed, at_missed = middle, found
+    return kept, at_missed
+
+
+def next_search(start: int) -> Search:
+    """From ``start`` up while rungs are kept, else down until one is; as ``first_search``."""
+    rung, at_missed = max(start, 0), None
+    found = yield rung
+    if found.kept:
+        while rung + 1 < RUNGS:
+            found = yield rung + 1
+            if not found.kept:
+                return rung, found
+            rung += 1
+        return rung, None
+    while not found.kept:
+        rung, at_missed = rung - 1, found
+        if rung < 0:
+            break
+        found = yield rung
+    return rung, at_missed
+
+
+@dataclass
+class Climber:
+    """One system's search of one round. ``next``: the rung to try; None: done."""
+
+    search: Search
+    next: int | None = None
+    found: tuple[int, Rung | None] = (-1, None)
+
+    def start(self) -> None:
+        self.next = next(self.search)
+
+    def tell(self, rung: Rung) -> None:
+        try:
+            self.next = self.search.send(rung)
+        except StopIteration as end:
+            self.next, self.found = None, end.value
+
+
+Try = Callable[[str, int, Turn, Path], Awaitable[Rung]]
+
+
+async def one_round(searches: dict[str, Search], turn: Turn, attempt: Try) -> dict[str, tuple[int, Rung | None]]:
+    """All searches, a step of each in turn."""
+    climbers = {name: Climber(search) for name, search in searches.items()}
+    for climber in climbers.values():
+        climber.start()
+    step = 0
+    while any(climber.next is not None for climber in climbers.values()):
+        for name, climber in climbers.items():
+            if climber.next is not None:
+                climber.tell(await attempt(name, climber.next, turn, turn.folder / f"{name}-{step}"))
+        step += 1
+    return {name: climber.found for name, climber in climbers.items()}
+
+
+async def _attempt(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
+    async with started(name, folder) as system:
+        asked = steady.plan(system.tcp_address, turn, publishers=load_of(rung) // 10)
+        return rung_of(await run_plan(asked))
+
+
+def rung_of(result: RunResult) -> Rung:
+    whole = result.sent >= 0.999 * result.offered and result.lost == 0 and result.received > 0
+    return Rung(whole and result.p99_ms <= PROMISE_MS, result.lateness_p99_ms)
+
+
+def sample_of(system: str, kept: int, missed: Rung | None) -> Sample:
+    late_ms = missed.late_ms if missed is not None else 0.0
+    values = {
+        "load": load_of(kept) if kept >= 0 else 0,
+        "late_ms": late_ms,
+        "generator_late": float(late_ms > LATE_SHARE * PROMISE_MS),
+    }
+    return Sample(system, values, [] if kept >= 0 else ["not even the lowest load kept the promise"])
+
+
+def _begin() -> Callable[[Turn], Awaitable[Round]]:
+    last: dict[str, int] = {}
+
+    async def measure(turn: Turn) -> Round:
+        shorter = replace(turn, seconds=max(2.0, turn.seconds / 2))
+        searches = {name: next_search(last[name]) if name in last else first_search() for name in SYSTEMS}
+        try:
+            found = await one_round(searches, shorter, _attempt)
+        except SrtmError as error:
+            return [Sample("every system", {}, [str(error)])]
+        last.update({name: kept for name, (kept, _) in found.items()})
+        return [sample_of(name, *found[name]) for name in SYSTEMS]
+
+    return measure
+
+
+SYSTEMS = ("srtm", "nsqd", "floor")
+ROW = Row(
+    name="load",
+    claim="The highest load (publishers x 10 msg/s, Poisson, 100 B, one subscriber) with p99 <= 1 ms and nothing lost.",
+    systems=SYSTEMS,
+    figures=(
+        Figure("load", "highest load, msg/s", 0, drawn=True),
+        Figure("late_ms", "generator's lateness p99 one rung above, ms", 3),
+        Figure("generator_late", "share of rounds in which that is over 0.2 ms", 2),
+    ),
+    targets=(
+        Ratio("load", "highest load with p99 <= 1 ms", "nsqd", at_least=3.0),
+        Ratio("load", "highest load with p99 <= 1 ms", "floor", at_least=0.9),
+    ),
+    begin=_begin,
+    note=f"A ladder of loads {100 * (STEP - 1):.0f} % apart, runs half as long as the others. Latency includes the "
+    "generator's lateness: where that is over 0.2 ms one rung above, the generator may have been the limit.",
+)

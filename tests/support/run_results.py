@@ -1,0 +1,26 @@
+"""Results of runs of the load generator as benches get them, made up."""
+
+from __future__ import annotations
+
+from bench.run import Histograms, RunResult
+
+
+def result(**changes: object) -> RunResult:
+    """A hundred messages, all received, every latency 1 ms; but for ``changes``."""
+    counts = dict.fromkeys(("offered", "sent", "acknowledged", "received"), 100)
+    zeros = dict.fromkeys(
+        ("refused", "lost", "duplicates", "foreign", "publisher_reconnects", "subscriber_reconnects"), 0
+    )
+    names = ("p50", "p95", "p99", "p999", "max", "lateness_p99", "lateness_max", "ack_p50", "ack_p99")
+    times = {f"{name}_ms": 1.0 for name in names} | {"sender_cpu_s": 1.0, "receiver_cpu_s": 1.0}
+    rest = {
+        "valid": True,
+        "reasons": [],
+        "stopped": False,
+        "rate": 10_000.0,
+        "brokers": 1,
+        "errors": {},
+        "error_texts": [],
+    }
+    histograms = Histograms(latency="", lateness="", ack="")
+    return RunResult(**{**counts, **zeros, **times, **rest, "targets": [], "histograms": histograms, **changes})  # type: ignore[arg-type]
