@@ -7,9 +7,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUST := $(shell find broker/engine bench/loadgen srtm/native -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
 PACKAGES := srtm broker distributor adaptor bench
-PEERS := .peers/nsqd .peers/nsqlookupd
+PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test lint peers floor bench-nsqd bench-reach clean
+.PHONY: build demo test lint peers floor bench-nsqd bench-reach interop clean
 
 build: .venv/built
 
@@ -48,7 +48,7 @@ peers: $(PEERS)
 
 $(PEERS) &: bench/peers/go.sum
 	@command -v go >/dev/null || { echo "missing: go (the Go toolchain, to build the real nsqd)" >&2; exit 1; }
-	cd bench/peers && GOBIN=$(CURDIR)/.peers go install -tags peers github.com/nsqio/nsq/apps/nsqd github.com/nsqio/nsq/apps/nsqlookupd
+	cd bench/peers && GOBIN=$(CURDIR)/.peers go install -tags peers $(addprefix github.com/nsqio/nsq/apps/,$(notdir $(PEERS)))
 
 # cargo knows what is new
 floor:
@@ -60,5 +60,9 @@ bench-nsqd: build floor $(PEERS)
 bench-reach: build
 	$(BIN)/srtm bench reach --document
 
+# Client suites and nsqadmin against our broker under nsqd's name, and against nsqd.
+interop: build $(PEERS)
+	$(BIN)/python -m bench.interop
+
 clean:
-	rm -rf .venv target build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .interop .venv target build .pytest_cache .mypy_cache .ruff_cache

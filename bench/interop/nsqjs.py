@@ -1,0 +1,21 @@
+"""nsqjs' own tests, which start nsqd themselves."""
+
+from __future__ import annotations
+
+import subprocess
+
+from bench.interop.outcome import from_mocha
+from bench.interop.processes import directory_of_suite, report
+
+
+def main() -> None:
+    package = directory_of_suite() / "node_modules" / "nsqjs"
+    said = directory_of_suite() / "outcome.json"
+    said.unlink(missing_ok=True)
+    command = ["../.bin/mocha", "test", "--reporter=json", f"--reporter-option=output={said}", "--exit"]
+    subprocess.run(command, cwd=package, capture_output=True, check=False)
+    report(from_mocha(said.read_text()))
+
+
+if __name__ == "__main__":
+    main()
