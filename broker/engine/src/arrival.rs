@@ -17,6 +17,12 @@ impl<'a> Stamps<'a> {
         Self { last, since: since.min(last), spans: &[], before: 0 }
     }
 
+    /// The arrivals of all bytes are known, up to the end of the last of `spans`.
+    pub fn exact(spans: &'a [(usize, Nanos)]) -> Option<Self> {
+        let (_, last) = *spans.last()?;
+        Some(Self { last, since: last, spans, before: 0 })
+    }
+
     /// The same read behind `len` bytes that were kept of earlier ones.
     pub(crate) fn behind(self, len: usize) -> Self {
         Self { before: len, ..self }

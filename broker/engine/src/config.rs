@@ -4,10 +4,21 @@ use serde::Deserialize;
 
 use crate::bucket::Nanos;
 
+/// Whose word counts for when a message arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArrivalClock {
+    /// The kernel's stamp of a read: one for all that is merged in it.
+    Kernel,
+    /// The stamp of each segment, from a ring of packets.
+    Packet,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub tcp_address: String,
+    pub arrival_clock: ArrivalClock,
     pub node_id: u16,
     pub version: String,
     pub max_rdy_count: u32,
@@ -44,6 +55,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             tcp_address: "127.0.0.1:4150".into(),
+            arrival_clock: ArrivalClock::Kernel,
             node_id: 0,
             version: "1.3.0".into(),
             max_rdy_count: 2_500,

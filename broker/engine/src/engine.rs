@@ -58,6 +58,8 @@ pub struct Engine {
     pub timestamp_fallbacks: u64, // arrivals that count as of their read: unstamped reads, and publishes by HTTP
     pub unstamped_reads: u64,     // the kernel gave no stamp
     pub sharing: Sharing,
+    pub packet_fallbacks: u64, // reads that took the kernel's stamp although packets count
+    pub packets_lost: u64,     // the ring had no room for them
     pub(crate) sampler: u64,
 }
 
@@ -97,6 +99,8 @@ impl Engine {
             timestamp_fallbacks: 0,
             unstamped_reads: 0,
             sharing: Sharing::default(),
+            packet_fallbacks: 0,
+            packets_lost: 0,
             sampler: 0x2545_f491_4f6c_dd1d,
         }
     }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::arrival::Sharing;
 use crate::bucket::Nanos;
 use crate::channel::Channel;
+use crate::config::ArrivalClock;
 use crate::connection::Connection;
 use crate::e2e::{self, E2eView};
 use crate::engine::{Engine, TopicKey};
@@ -22,6 +23,8 @@ pub struct Snapshot {
     timestamp_fallbacks: u64,
     timestamp_bias_max_ns: Nanos,
     publish_reads: u64,
+    packet_fallbacks: u64,
+    packets_lost: u64,
     merged_reads: u64,
     accepting: bool,
     pub(crate) topics: Vec<TopicView>,
@@ -127,6 +130,8 @@ impl Engine {
             timestamp_fallbacks: self.timestamp_fallbacks,
             timestamp_bias_max_ns: self.sharing.bias_max,
             publish_reads: self.sharing.reads,
+            packet_fallbacks: self.packet_fallbacks,
+            packets_lost: self.packets_lost,
             merged_reads: self.sharing.merged,
             accepting: self.refusal.is_none(),
             topics: Vec::new(),
@@ -142,7 +147,11 @@ impl Engine {
     }
 
     fn topic_view(&mut self, key: TopicKey, channel: &str, clients: bool, now: Nanos) -> TopicView {
-        let source = if self.unstamped_reads == 0 { "kernel" } else { "read" };
+        let source = match self.config.arrival_clock {
+            ArrivalClock::Packet => "packet",
+            ArrivalClock::Kernel if self.unstamped_reads == 0 => "kernel",
+            ArrivalClock::Kernel => "read",
+        };
         let topic = &mut self.topics[key];
         let latency = topic.latency.as_mut().map(|latency| latency.summaries(now)).unwrap_or_default();
         let topic = &self.topics[key];

@@ -3,6 +3,8 @@
 pub mod clock;
 pub mod files;
 pub mod handle;
+pub mod packet;
 pub mod reactor;
+pub mod ring;
 pub mod socket;
 pub mod wake;

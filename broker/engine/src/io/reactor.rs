@@ -14,10 +14,12 @@ use slotmap::{Key, KeyData, SecondaryMap};
 
 use crate::arrival::Stamps;
 use crate::bucket::Nanos;
+use crate::config::ArrivalClock;
 use crate::engine::{ConnKey, Engine};
 use crate::event::Event;
 use crate::io::clock::{self, ClockMap};
 use crate::io::handle::Shared;
+use crate::io::packet::PacketClock;
 use crate::io::socket::{self, Epoll, Received};
 use crate::quiet::{Unread, Waits};
 
@@ -56,6 +58,7 @@ pub struct Reactor {
     clock: ClockMap,
     waits: Waits,
     waiting: Unread, // connections to accept
+    packets: Option<PacketClock>,
     buffer: Vec<u8>,
     dirty: Vec<ConnKey>,
     accept_rests_until: Option<Nanos>,
@@ -67,6 +70,10 @@ impl Reactor {
         epoll.add(listener.as_raw_fd(), LISTENER)?;
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
         let waits = Waits::default();
+        let packets = match engine.config.arrival_clock {
+            ArrivalClock::Kernel => None,
+            ArrivalClock::Packet => Some(PacketClock::open(listener.local_addr()?.port())?),
+        };
         Ok(Self {
             engine,
             epoll,
@@ -76,6 +83,7 @@ impl Reactor {
             clock: ClockMap::sample(),
             waiting: Unread::new(&waits, clock::monotonic()),
             waits,
+            packets,
             buffer: vec![0; READ_BUFFER],
             dirty: Vec::new(),
             accept_rests_until: None,
@@ -92,6 +100,10 @@ impl Reactor {
             let mut ready = self.wait(timeout, now)?;
             now = self.clock.resample();
             self.engine.wall_offset = self.clock.offset();
+            if let Some(packets) = &mut self.packets {
+                packets.drain(&self.clock);
+                self.engine.packets_lost = packets.lost();
+            }
             let mut commands = false;
             for hold in 0.. {
                 for index in 0..ready {
@@ -162,7 +174,15 @@ impl Reactor {
                         clock::monotonic()
                     }
                 };
-                self.engine.handle_bytes(key, &self.buffer[..len], Stamps::shared(stamp, since), now);
+                let shared = Stamps::shared(stamp, since);
+                let stamps = match &mut self.packets {
+                    None => shared,
+                    Some(packets) => packets.stamps(key, len, &self.clock).unwrap_or_else(|| {
+                        self.engine.packet_fallbacks += 1;
+                        shared
+                    }),
+                };
+                self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);
                 }
@@ -199,6 +219,11 @@ impl Reactor {
                     if self.epoll.add(stream.as_raw_fd(), key.data().as_ffi()).is_err() {
                         self.engine.handle_broken(key);
                         continue;
+                    }
+                    if let Some(packets) = &mut self.packets
+                        && let Ok(local) = stream.local_addr()
+                    {
+                        packets.accept(key, address, local, &self.clock);
                     }
                     self.sockets.insert(key, Socket { stream, writes: false, reads: true, ended: false, unread });
                 }
@@ -282,6 +307,9 @@ impl Reactor {
     fn close_all(&mut self) {
         for key in self.engine.poll_closed() {
             self.sockets.remove(key);
+            if let Some(packets) = &mut self.packets {
+                packets.forget(key);
+            }
         }
     }
 

@@ -1,0 +1,293 @@
+//! TCP segments in packets: which connection, which bytes of its stream. And the filter that lets only such segments through.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const TCP: u8 = 6;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const URG: u8 = 0x20;
+
+/// One direction of a TCP connection, as a packet names it. IPv4 inside of IPv6 sockets is IPv4 here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    pub from: (IpAddr, u16),
+    pub to: (IpAddr, u16),
+}
+
+/// What a segment says of the stream that it is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    pub flow: Flow,
+    pub sequence: u32, // of its first byte; of a SYN: one before the stream's first byte
+    pub len: u32,      // bytes of payload
+    pub opens: bool,   // SYN
+    pub urgent: bool,  // urgent data: a byte of it may be missing from what is read
+}
+
+/// The segment at the start of `packet`, which begins with its IP header and may be cut off behind the TCP header. `None`: none that matters.
+pub fn parse(packet: &[u8]) -> Option<Segment> {
+    match packet.first()? >> 4 {
+        4 => parse_v4(packet),
+        6 => parse_v6(packet),
+        _ => None,
+    }
+}
+
+fn parse_v4(packet: &[u8]) -> Option<Segment> {
+    let head = packet.first_chunk::<20>()?;
+    let head_len = usize::from(head[0] & 15) * 4;
+    let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
+    let is_fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0;
+    if head[9] != TCP || is_fragment || head_len < 20 {
+        return None;
+    }
+    let from = Ipv4Addr::from([head[12], head[13], head[14], head[15]]).into();
+    let to = Ipv4Addr::from([head[16], head[17], head[18], head[19]]).into();
+    parse_tcp(packet.get(head_len..)?, total.checked_sub(head_len)?, from, to)
+}
+
+fn parse_v6(packet: &[u8]) -> Option<Segment> {
+    let head = packet.first_chunk::<40>()?;
+    if head[6] != TCP {
+        return None;
+    }
+    let from: [u8; 16] = head[8..24].try_into().ok()?;
+    let to: [u8; 16] = head[24..40].try_into().ok()?;
+    let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+    parse_tcp(&packet[40..], len, Ipv6Addr::from(from).into(), Ipv6Addr::from(to).into())
+}
+
+fn parse_tcp(tcp: &[u8], total: usize, from: IpAddr, to: IpAddr) -> Option<Segment> {
+    let head = tcp.first_chunk::<20>()?;
+    let head_len = usize::from(head[12] >> 4) * 4;
+    let flags = head[13];
+    let len = total.checked_sub(head_len.max(20))? as u32;
+    let opens = flags & (SYN | RST | FIN) == SYN;
+    if flags & RST != 0 || (len == 0 && !opens) {
+        return None;
+    }
+    Some(Segment {
+        flow: Flow { from: (from, u16::from_be_bytes([head[0], head[1]])), to: (to, u16::from_be_bytes([head[2], head[3]])) },
+        sequence: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
+        len,
+        opens,
+        urgent: flags & URG != 0,
+    })
+}
+
+/// One instruction of the kernel's classic packet filter (`struct sock_filter`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    pub code: u16,
+    pub if_true: u8, // instructions to skip
+    pub if_false: u8,
+    pub operand: u32,
+}
+
+/// Bytes of a packet that the filter lets through: the longest headers.
+const SNAP: u32 = 128;
+
+const LOAD_BYTE: u16 = 0x30; // A = packet[k]
+const LOAD_HALF: u16 = 0x28; // two bytes, as a number
+const LOAD_BYTE_X: u16 = 0x50; // A = packet[X + k]
+const LOAD_HALF_X: u16 = 0x48;
+const HEAD_LEN_X: u16 = 0xb1; // X = 4 * (packet[k] & 15)
+const SHIFT_RIGHT: u16 = 0x74; // A by k
+const SHIFT_LEFT: u16 = 0x64;
+const ADD_X: u16 = 0x0c;
+const A_TO_X: u16 = 0x07;
+const EQUAL: u16 = 0x15; // A and k
+const ANY_BIT: u16 = 0x45; // of k in A
+const GREATER_X: u16 = 0x2d; // A than X
+const RETURN: u16 = 0x06;
+
+/// Lets the headers of TCP segments to `port` through that carry bytes or open a connection. A packet begins with its IP header.
+pub fn filter(port: u16) -> Vec<Instruction> {
+    const V6: usize = 19;
+    const TAKE: usize = 31;
+    const DROP: usize = 32;
+    let (tcp, syn, port) = (u32::from(TCP), u32::from(SYN), u32::from(port));
+    // (code, operand, where to go on if true, if false)
+    let program = [
+        (LOAD_BYTE, 0, 1, 1),
+        (SHIFT_RIGHT, 4, 2, 2),
+        (EQUAL, 4, 3, V6),
+        (LOAD_BYTE, 9, 4, 4),
+        (EQUAL, tcp, 5, DROP),
+        (LOAD_HALF, 6, 6, 6),
+        (ANY_BIT, 0x3fff, DROP, 7), // a fragment
+        (HEAD_LEN_X, 0, 8, 8),
+        (LOAD_HALF_X, 2, 9, 9),
+        (EQUAL, port, 10, DROP),
+        (LOAD_BYTE_X, 13, 11, 11),
+        (ANY_BIT, syn, TAKE, 12),
+        (LOAD_BYTE_X, 12, 13, 13), // length of the TCP header
+        (SHIFT_RIGHT, 4, 14, 14),
+        (SHIFT_LEFT, 2, 15, 15),
+        (ADD_X, 0, 16, 16),
+        (A_TO_X, 0, 17, 17),
+        (LOAD_HALF, 2, 18, 18), // length of the packet, against that of its headers
+        (GREATER_X, 0, TAKE, DROP),
+        (LOAD_BYTE, 6, 20, 20),
+        (EQUAL, tcp, 21, DROP),
+        (LOAD_HALF, 42, 22, 22),
+        (EQUAL, port, 23, DROP),
+        (LOAD_BYTE, 53, 24, 24),
+        (ANY_BIT, syn, TAKE, 25),
+        (LOAD_BYTE, 52, 26, 26),
+        (SHIFT_RIGHT, 4, 27, 27),
+        (SHIFT_LEFT, 2, 28, 28),
+        (A_TO_X, 0, 29, 29),
+        (LOAD_HALF, 4, 30, 30), // length behind the IPv6 header
+        (GREATER_X, 0, TAKE, DROP),
+        (RETURN, SNAP, 0, 0),
+        (RETURN, 0, 0, 0),
+    ];
+    let skip = |here: usize, target: usize| target.saturating_sub(here + 1) as u8;
+    let instructions = program.iter().enumerate().map(|(here, (code, operand, yes, no))| Instruction {
+        code: *code,
+        if_true: skip(here, *yes),
+        if_false: skip(here, *no),
+        operand: *operand,
+    });
+    instructions.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: u16 = 4150;
+
+    struct Tcp {
+        flags: u8,
+        options: usize, // bytes
+        payload: usize,
+        port: u16,
+    }
+
+    fn tcp(given: &Tcp) -> Vec<u8> {
+        let mut head = vec![0; 20 + given.options];
+        head[0..2].copy_from_slice(&5_000u16.to_be_bytes());
+        head[2..4].copy_from_slice(&given.port.to_be_bytes());
+        head[4..8].copy_from_slice(&0xdead_beefu32.to_be_bytes());
+        head[12] = (((20 + given.options) / 4) << 4) as u8;
+        head[13] = given.flags;
+        head
+    }
+
+    fn v4(given: &Tcp, ip_options: usize) -> Vec<u8> {
+        let tcp = tcp(given);
+        let mut packet = vec![0; 20 + ip_options];
+        packet[0] = 0x40 | (5 + ip_options / 4) as u8;
+        let len = packet.len() + tcp.len() + given.payload;
+        packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        packet[6] = 0x40; // do not fragment
+        packet[9] = TCP;
+        packet[12..16].copy_from_slice(&[192, 0, 2, 1]);
+        packet[16..20].copy_from_slice(&[192, 0, 2, 2]);
+        packet.extend(tcp);
+        packet
+    }
+
+    fn v6(given: &Tcp) -> Vec<u8> {
+        let tcp = tcp(given);
+        let mut packet = vec![0; 40];
+        packet[0] = 0x60;
+        packet[4..6].copy_from_slice(&((tcp.len() + given.payload) as u16).to_be_bytes());
+        packet[6] = TCP;
+        (packet[23], packet[39]) = (1, 2);
+        packet.extend(tcp);
+        packet
+    }
+
+    /// What the kernel's interpreter would make of the filter, in as much as the filter uses it.
+    fn lets_through(program: &[Instruction], packet: &[u8]) -> bool {
+        let (mut a, mut x, mut here) = (0u32, 0u32, 0usize);
+        let byte = |at: u32| packet.get(at as usize).map(|byte| u32::from(*byte));
+        let half = |at: u32| byte(at).zip(byte(at + 1)).map(|(high, low)| high << 8 | low);
+        loop {
+            let Instruction { code, if_true, if_false, operand: k } = program[here];
+            let jump = |yes: bool| usize::from(if yes { if_true } else { if_false });
+            here += 1;
+            let loaded = match code {
+                LOAD_BYTE => byte(k),
+                LOAD_HALF => half(k),
+                LOAD_BYTE_X => byte(x + k),
+                LOAD_HALF_X => half(x + k),
+                _ => Some(a),
+            };
+            let Some(loaded) = loaded else { return false };
+            a = loaded;
+            match code {
+                HEAD_LEN_X => x = 4 * (byte(k).expect("a byte") & 15),
+                SHIFT_RIGHT => a >>= k,
+                SHIFT_LEFT => a <<= k,
+                ADD_X => a += x,
+                A_TO_X => x = a,
+                EQUAL => here += jump(a == k),
+                ANY_BIT => here += jump(a & k != 0),
+                GREATER_X => here += jump(a > x),
+                RETURN => return k > 0,
+                _ => {}
+            }
+        }
+    }
+
+    fn cases() -> Vec<(&'static str, Tcp, bool)> {
+        vec![
+            ("bytes", Tcp { flags: 0x18, options: 12, payload: 1, port: PORT }, true),
+            ("a bare acknowledgement", Tcp { flags: 0x10, options: 12, payload: 0, port: PORT }, false),
+            ("the opening", Tcp { flags: SYN, options: 20, payload: 0, port: PORT }, true),
+            ("another port", Tcp { flags: 0x18, options: 0, payload: 9, port: 80 }, false),
+            ("the end, without bytes", Tcp { flags: FIN | 0x10, options: 0, payload: 0, port: PORT }, false),
+        ]
+    }
+
+    #[test]
+    fn the_filter_takes_what_carries_bytes_or_opens_a_connection_to_the_port() {
+        let program = filter(PORT);
+        for (what, given, taken) in cases() {
+            for packet in [v4(&given, 0), v4(&given, 8), v6(&given)] {
+                assert_eq!(lets_through(&program, &packet), taken, "{what}: {packet:x?}");
+                let parsed = parse(&packet);
+                assert_eq!(parsed.is_some_and(|segment| segment.flow.to.1 == PORT), taken, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_is_read_from_its_headers_alone() {
+        let given = Tcp { flags: 0x18 | URG, options: 12, payload: 1_000, port: PORT };
+        let flow = Flow { from: ([192, 0, 2, 1].into(), 5_000), to: ([192, 0, 2, 2].into(), PORT) };
+        let expected = Segment { flow, sequence: 0xdead_beef, len: 1_000, opens: false, urgent: true };
+        assert_eq!(parse(&v4(&given, 4)), Some(expected));
+        let (from, to) = (Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 2));
+        let flow = Flow { from: (from.into(), 5_000), to: (to.into(), PORT) };
+        assert_eq!(parse(&v6(&given)), Some(Segment { flow, ..expected }));
+    }
+
+    #[test]
+    fn what_is_no_segment_is_none() {
+        let whole = v4(&Tcp { flags: 0x18, options: 0, payload: 5, port: PORT }, 0);
+        for len in 0..40 {
+            assert_eq!(parse(&whole[..len]), None);
+        }
+        let change = |at: usize, byte: u8| {
+            let mut packet = whole.clone();
+            packet[at] = byte;
+            packet
+        };
+        let program = filter(PORT);
+        for (what, packet) in [("UDP", change(9, 17)), ("a fragment", change(7, 1)), ("no IP", change(0, 0x10))] {
+            assert_eq!(parse(&packet), None, "{what}");
+            assert!(!lets_through(&program, &packet), "{what}");
+        }
+        for (what, packet) in
+            [("a short IP header", change(0, 0x44)), ("a length below the headers", change(3, 30)), ("a reset", change(33, 0x14))]
+        {
+            assert_eq!(parse(&packet), None, "{what}");
+        }
+    }
+}
