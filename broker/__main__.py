@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from broker.config import BrokerConfig
+from broker.config import ARRIVAL_CLOCKS, BrokerConfig, EngineConfig
 from srtm.errors import BadInput, SrtmError
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -48,6 +48,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         broadcast_address=given.broadcast_address,
         max_memory_bytes=parse_size("max_memory", given.max_memory),
         trace_entries=parse_size("trace_entries", given.trace_entries),
+        engine=EngineConfig(arrival_clock=given.arrival_clock),
         token=given.token or os.environ.get("SRTM_TOKEN") or None,
     )
 
@@ -99,6 +100,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--trace-entries", default="1000000", metavar="N", help="length of a topic's trace (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--arrival-clock",
+        default="kernel",
+        metavar="|".join(ARRIVAL_CLOCKS),
+        help="whose word counts for when a message arrived; packet: exact also where several messages of one "
+        "connection lay unread, needs CAP_NET_RAW (default: %(default)s)",
     )
     parser.add_argument(
         "--token", help="bearer token of the cluster's HTTP; default: $SRTM_TOKEN (a flag shows in the process list)"

@@ -16,12 +16,15 @@ from srtm.errors import BadInput
 from srtm.http_client import checked_token, parse_http_url
 from srtm.log import LEVELS
 
+ARRIVAL_CLOCKS = ("kernel", "packet")
+
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Made by ``broker.service``, read once by ``srtm._native.Engine`` (as JSON). The fields are those of
     docs/architecture.md."""
 
     tcp_address: str = "127.0.0.1:4150"  # loopback, where nsqd has all addresses: nothing is exposed by accident
+    arrival_clock: str = "kernel"  # or "packet": exact also where several messages lay unread; needs CAP_NET_RAW
     node_id: int = 0  # part of message ids: brokers on one host should have different ones
     version: str = "1.3.0"
     max_rdy_count: int = 2500
@@ -107,6 +110,8 @@ class BrokerConfig:
         checked_token(self.token)
         if not (math.isfinite(self.mcap) and self.mcap >= 0):
             raise BadInput("mcap", self.mcap, "must be a rate in msg/s, 0 (not stated) or more")
+        if self.engine.arrival_clock not in ARRIVAL_CLOCKS:
+            raise BadInput("arrival_clock", self.engine.arrival_clock, f"must be one of {', '.join(ARRIVAL_CLOCKS)}")
         if self.max_memory_bytes <= 0:
             raise BadInput("max_memory", self.max_memory_bytes, "must be at least 1 byte")
         if self.log_level not in LEVELS:

@@ -84,6 +84,14 @@ def _arrival_metrics(snapshot: Snapshot) -> Iterator[Metric]:
         "Largest bound of what such a stamp was too late",
         snapshot.timestamp_bias_max_ns * 1e-9,
     )
+    yield CounterMetricFamily(
+        "srtm_broker_packet_fallbacks",
+        "Reads that took the kernel's stamp although packets count",
+        snapshot.packet_fallbacks,
+    )
+    yield CounterMetricFamily(
+        "srtm_broker_packets_lost", "Packets that the ring of the packet clock had no room for", snapshot.packets_lost
+    )
 
 
 def _topic_metrics(topics: list[Topic]) -> Iterator[Metric]:

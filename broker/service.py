@@ -116,6 +116,8 @@ def start_engine(engine: Engine, config: BrokerConfig) -> int:
     """The bound port. Raises BadInput, Conflict."""
     try:
         return engine.start()
+    except ValueError as error:
+        raise BadInput("arrival_clock", config.engine.arrival_clock, str(error)) from None
     except OSError as error:
         raise bind_error("tcp_address", config.tcp_address, error) from None
 

@@ -133,6 +133,8 @@ class Snapshot(Part, frozen=True):
     timestamp_fallbacks: int
     timestamp_bias_max_ns: int
     publish_reads: int
+    packet_fallbacks: int
+    packets_lost: int
     merged_reads: int
     accepting: bool
     topics: list[Topic]

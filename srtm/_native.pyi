@@ -34,7 +34,8 @@ class Engine:
     def __new__(cls, config: bytes) -> Engine:
         """``config``: JSON, the fields and defaults of ``broker.config.EngineConfig``; unknown fields are refused."""
     def start(self) -> int:
-        """Bind, start the reactor thread, return the bound TCP port. Raises OSError."""
+        """Bind, start the reactor thread, return the bound TCP port. Raises OSError; ValueError if there can be no
+        packet clock here (``arrival_clock``)."""
     def stop(self, timeout_ms: int) -> bool:
         """Close the listener and all connections, join the thread. False if it did not end in time. Idempotent."""
     def fileno(self) -> int:

@@ -45,14 +45,19 @@ class Sends:
 
 
 async def measure(folder: Path, seed: int, quick: bool) -> Verdict:  # noqa: ARG001 (it is short, and nothing is random)
-    async with bare_broker(folder / "sigstop") as broker:
+    return await stop_and_judge(folder / "sigstop")
+
+
+async def stop_and_judge(folder: Path, *options: str, connections: int = CONNECTIONS, messages: int = 1) -> Verdict:
+    """A broker with ``options`` that is stopped while each of ``connections`` sends ``messages``, in turns."""
+    async with bare_broker(folder, *options) as broker:
         await put_bucket(broker.http_address, TOPIC, RATE, BURST)
         with ExitStack() as held:
-            names = [f"sender-{number}" for number in range(CONNECTIONS)]
-            connections = [held.enter_context(nsq_socket.connect(broker.tcp_address, name)) for name in names]
-            sends = await _send_while_stopped(broker, connections)
-            for connection in connections:
-                nsq_socket.expect_ok(connection)
+            names = [f"sender-{number}" for number in range(connections)]
+            senders = [held.enter_context(nsq_socket.connect(broker.tcp_address, name)) for name in names] * messages
+            sends = await _send_while_stopped(broker, senders)
+            for sender in senders:
+                nsq_socket.expect_ok(sender)
         source = (await bucket_state(broker.http_address, TOPIC)).timestamp_source
         return judge(sends, await fetch_trace(broker.http_address, TOPIC), source)
 

@@ -210,6 +210,8 @@ class FakeEngine:
                 "timestamp_fallbacks": 0,
                 "timestamp_bias_max_ns": 0,
                 "publish_reads": 0,
+                "packet_fallbacks": 0,
+                "packets_lost": 0,
                 "merged_reads": 0,
                 "accepting": self.accepting,
                 "topics": [topic_json(found, channel) for found in shown],

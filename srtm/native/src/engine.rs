@@ -11,7 +11,7 @@ use srtm_engine::io::handle::Handle;
 use srtm_engine::topic::Limit;
 use srtm_engine::wire;
 
-use crate::errors::{bad_value, not_running, os_error};
+use crate::errors::{bad_value, not_running, os_error, start_error};
 
 /// Publisher names, then the columns of a trace.
 type Trace<'py> = (
@@ -51,7 +51,7 @@ impl Engine {
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<u16> {
-        py.detach(|| self.0.start()).map_err(os_error)
+        py.detach(|| self.0.start()).map_err(start_error)
     }
 
     fn stop(&self, py: Python<'_>, timeout_ms: u64) -> bool {

@@ -13,6 +13,11 @@ pub fn not_running(error: NotRunning) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
+/// A setting that this host cannot honour is a bad value; anything else is the socket's.
+pub fn start_error(error: std::io::Error) -> PyErr {
+    if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::packet::Refused>()) { bad_value(error) } else { os_error(error) }
+}
+
 /// With its number where it has one, so that Python sees `errno` and makes the fitting subclass.
 pub fn os_error(error: std::io::Error) -> PyErr {
     match error.raw_os_error() {

@@ -11,6 +11,11 @@ use crate::io::clock::{self, ClockMap};
 use crate::io::ring::Ring;
 use crate::packet::{Flow, parse};
 
+/// There can be no packet clock here; the text says why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(String);
+
 pub struct PacketClock {
     ring: Ring,
     flows: Flows,
@@ -18,11 +23,14 @@ pub struct PacketClock {
 }
 
 impl PacketClock {
-    /// For connections to `port`. Without CAP_NET_RAW, or where the kernel has no such rings, an error that says so.
+    /// For connections to `port`. Without CAP_NET_RAW, or where the kernel has no such rings, the error holds `Refused`.
     pub fn open(port: u16) -> io::Result<Self> {
         let ring = Ring::open(port).map_err(|error| {
-            let why = if error.kind() == io::ErrorKind::PermissionDenied { "needs CAP_NET_RAW" } else { "is refused by the kernel" };
-            io::Error::new(error.kind(), format!("arrival_clock packet: {why} ({error})"))
+            let why = match error.kind() {
+                io::ErrorKind::PermissionDenied => "needs the capability CAP_NET_RAW, which this process does not have".to_owned(),
+                _ => format!("needs a packet ring, which the kernel refuses ({error})"),
+            };
+            io::Error::new(error.kind(), Refused(why))
         })?;
         Ok(Self { ring, flows: Flows::default(), spans: Vec::new() })
     }

@@ -67,3 +67,56 @@ fn the_bucket_of_a_topic_shows_the_share_of_merged_reads() {
     let bucket = &pair.topic()["bucket"];
     assert_eq!((bucket["merged_read_share"].as_f64(), bucket["timestamp_bias_max_ns"].as_i64()), (Some(0.5), Some(MS)));
 }
+
+fn arrivals(pair: &Pair) -> Vec<Nanos> {
+    let trace = pair.trace("t");
+    trace.arrival_ns.chunks(8).map(|at| Nanos::from_le_bytes(at.try_into().expect("8 bytes"))).collect()
+}
+
+#[test]
+fn each_command_takes_the_arrival_of_its_own_last_byte() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(1_000, 5, 1));
+    let key = pair.connect();
+    pair.stall(S); // the limit's own instant is not later than what follows
+    let (now, one) = (pair.now, pub_("t", "a").len());
+    let bytes = [pub_("t", "a"), pub_("t", "b"), pub_("t", "c")].concat();
+    let spans = [(one, now - 4 * MS), (2 * one - 1, now - 3 * MS), (2 * one + 1, now - 2 * MS), (3 * one, now - MS)];
+    pair.engine.handle_bytes(key, &bytes, Stamps::exact(&spans).expect("spans"), now);
+    pair.turn();
+    assert_eq!(arrivals(&pair), [now - 4 * MS, now - 2 * MS, now - MS]);
+    assert_eq!(sharing(&pair), (1, 0, 0));
+}
+
+#[test]
+fn the_rest_of_a_command_counts_from_the_read_that_brings_it() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(1_000, 5, 1));
+    let key = pair.connect();
+    pair.stall(S); // the limit's own instant is not later than what follows
+    let (now, one) = (pair.now, pub_("t", "a").len());
+    let bytes = [pub_("t", "a"), pub_("t", "b")].concat();
+    pair.send_at(key, &bytes[..7], now - 9 * MS);
+    let spans = [(one - 7, now - 2 * MS), (2 * one - 7, now - MS)];
+    pair.engine.handle_bytes(key, &bytes[7..], Stamps::exact(&spans).expect("spans"), now);
+    pair.turn();
+    assert_eq!(arrivals(&pair), [now - 2 * MS, now - MS]);
+}
+
+#[test]
+fn spans_are_kept_while_a_connection_waits() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(1_000, 5, 1));
+    let key = pair.connect();
+    pair.turn();
+    pair.engine.park(key);
+    pair.stall(S); // the limit's own instant is not later than what follows
+    let (now, one) = (pair.now, pub_("t", "a").len());
+    let bytes = [pub_("t", "a"), pub_("t", "b"), pub_("t", "c")].concat();
+    pair.send_at(key, &bytes[..3], now - 9 * MS);
+    let spans = [(one - 3, now - 3 * MS), (2 * one - 3, now - 2 * MS), (3 * one - 3, now - MS)];
+    pair.engine.handle_bytes(key, &bytes[3..], Stamps::exact(&spans).expect("spans"), now);
+    assert!(pair.engine.resume(key, now));
+    pair.turn();
+    assert_eq!(arrivals(&pair), [now - 3 * MS, now - 2 * MS, now - MS]);
+}
