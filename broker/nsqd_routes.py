@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 from broker import snapshot
 from broker.admin_context import AdminContext
@@ -91,18 +92,15 @@ class NsqdRoutes:
         include_clients = given.get("include_clients") not in _FALSE
         now = snapshot.take(self._engine, topic, channel, clients=include_clients)
         service = (self._settings.version, self._context.health(), self._context.start_wall_ns)
+        wanted: dict[str, Any] = {
+            "topic": topic,
+            "channel": channel,
+            "include_mem": given.get("include_mem") not in _FALSE,
+            "shares": self._settings.e2e_percentiles,
+        }
         if given.get("format") != "json":
-            return text_response(stats_text(now, *service, topic=topic, channel=channel))
-        shown = stats_json(
-            now,
-            *service,
-            topic=topic,
-            channel=channel,
-            include_clients=include_clients,
-            include_mem=given.get("include_mem") not in _FALSE,
-            shares=self._settings.e2e_percentiles,
-        )
-        return json_response(shown)
+            return text_response(stats_text(now, *service, **wanted))
+        return json_response(stats_json(now, *service, include_clients=include_clients, **wanted))
 
     async def pub(self, request: Request) -> Response:
         body = await read(request, self._settings.max_msg_size, "MSG_TOO_BIG")

@@ -153,9 +153,17 @@ def _auth_json(client: Client) -> dict[str, object]:
 
 
 def stats_text(
-    snapshot: Snapshot, version: str, health: str, start_wall_ns: int, *, topic: str = "", channel: str = ""
+    snapshot: Snapshot,
+    version: str,
+    health: str,
+    start_wall_ns: int,
+    *,
+    topic: str = "",
+    channel: str = "",
+    include_mem: bool = True,
+    shares: Sequence[float] = (),
 ) -> str:
-    """For people: ``*P`` marks what is paused."""
+    """For people: ``*P`` marks what is paused, ``be-depth`` is what of the depth is on disk."""
     up_s = (snapshot.wall_ns - start_wall_ns) // _NS_PER_S
     lines = [
         f"nsqd v{version} (SRTM)",
@@ -164,31 +172,41 @@ def stats_text(
         "",
         f"Health: {health}",
         "",
-        f"Memory: {snapshot.memory_bytes} of {snapshot.max_memory_bytes} bytes",
-        "",
-        "Topics:",
     ]
+    if include_mem:
+        lines += [f"Memory: {snapshot.memory_bytes} of {snapshot.max_memory_bytes} bytes", ""]
+    lines.append("Topics:")
     for found in selected(snapshot, topic, channel):
-        lines += _topic_lines(found, channel)
+        lines += _topic_lines(found, channel, shares)
     lines += ["", "Producers:", *_client_lines(snapshot.producers)]
     return "\n".join(lines) + "\n"
 
 
-def _topic_lines(topic: Topic, channel: str) -> list[str]:
+def _topic_lines(topic: Topic, channel: str, shares: Sequence[float]) -> list[str]:
     lines = [
-        f"   {_mark(topic.paused)} [{topic.topic_name:<15}] depth: {topic.depth:<5} msgs: {topic.message_count:<8}"
-        f" bytes: {topic.message_bytes}"
+        f"   {_mark(topic.paused)} [{topic.topic_name:<15}] depth: {topic.depth:<5}"
+        f" be-depth: {topic.backend_depth:<5} msgs: {topic.message_count:<8} bytes: {topic.message_bytes}"
+        f"{_end_to_end_text(topic.e2e, shares)}"
     ]
     if topic.bucket:
         lines.append(_bucket_line(topic.bucket))
     for found in _channels(topic, channel):
         lines.append(
             f"      {_mark(found.paused)} [{found.channel_name:<25}] depth: {found.depth:<5}"
-            f" inflt: {found.in_flight_count:<4} def: {found.deferred_count:<4} re-q: {found.requeue_count:<5}"
+            f" be-depth: {found.backend_depth:<5} inflt: {found.in_flight_count:<4}"
+            f" def: {found.deferred_count:<4} re-q: {found.requeue_count:<5}"
             f" timeout: {found.timeout_count:<5} msgs: {found.message_count}"
+            f"{_end_to_end_text(found.e2e, shares)}"
         )
         lines += _client_lines(found.clients)
     return lines
+
+
+def _end_to_end_text(measured: EndToEnd | None, shares: Sequence[float]) -> str:
+    if measured is None or not measured.count:
+        return ""
+    pairs = zip(shares, measured.values_ns, strict=True)
+    return " e2e: " + ", ".join(f"{share * 100:g}%: {value / 1e6:.3f}ms" for share, value in pairs)
 
 
 def _bucket_line(bucket: Bucket) -> str:
