@@ -92,6 +92,12 @@ def _arrival_metrics(snapshot: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "srtm_broker_packets_lost", "Packets that the ring of the packet clock had no room for", snapshot.packets_lost
     )
+    yield CounterMetricFamily("srtm_broker_clock_steps", "Steps of the wall clock", snapshot.clock_steps)
+    yield CounterMetricFamily(
+        "srtm_broker_stamps_corrected",
+        "Stamps from outside the time in which their bytes can have come",
+        snapshot.stamps_corrected,
+    )
 
 
 def _topic_metrics(topics: list[Topic]) -> Iterator[Metric]:

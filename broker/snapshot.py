@@ -135,6 +135,8 @@ class Snapshot(Part, frozen=True):
     publish_reads: int
     packet_fallbacks: int
     packets_lost: int
+    clock_steps: int
+    stamps_corrected: int
     merged_reads: int
     accepting: bool
     topics: list[Topic]

@@ -212,6 +212,8 @@ class FakeEngine:
                 "publish_reads": 0,
                 "packet_fallbacks": 0,
                 "packets_lost": 0,
+                "clock_steps": 0,
+                "stamps_corrected": 0,
                 "merged_reads": 0,
                 "accepting": self.accepting,
                 "topics": [topic_json(found, channel) for found in shown],

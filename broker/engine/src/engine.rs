@@ -32,6 +32,9 @@ new_key_type! {
     pub struct ChannelKey;
 }
 
+/// Less than this is noise between two readings of the clocks, not a wall clock that was set back.
+const STEP_BACK_NS: i64 = 1_000_000;
+
 #[derive(Debug)]
 pub struct Engine {
     pub config: Config,
@@ -52,7 +55,11 @@ pub struct Engine {
     closed: Vec<ConnKey>,
     pub(crate) patterns: Patterns,
     pub(crate) resumed: Vec<ConnKey>, // were parked
-    pub wall_offset: i64,             // wall clock minus monotonic clock, kept by the reactor
+    pub(crate) wall_offset: i64,      // wall clock minus monotonic clock
+    wall_latest: i64,                 // latest wall time given to a message
+    wall_floor: i64,                  // no message gets this or an earlier one: it was given before the wall clock went back
+    pub clock_steps: u64,             // of the wall clock, seen by the reactor
+    pub stamps_corrected: u64,        // out of the bounds in which their bytes can have come
     pub refusal: Option<String>,      // why publishes are refused just now
     pub accepted: u64,
     pub timestamp_fallbacks: u64, // arrivals that count as of their read: unstamped reads, and publishes by HTTP
@@ -95,6 +102,10 @@ impl Engine {
             patterns: Patterns::default(),
             resumed: Vec::new(),
             wall_offset: 0,
+            wall_latest: i64::MIN,
+            wall_floor: i64::MIN,
+            clock_steps: 0,
+            stamps_corrected: 0,
             accepted: 0,
             timestamp_fallbacks: 0,
             unstamped_reads: 0,
@@ -103,6 +114,28 @@ impl Engine {
             packets_lost: 0,
             sampler: 0x2545_f491_4f6c_dd1d,
         }
+    }
+
+    // ---- the wall clock ----------------------------------------------------------------------------------------------------------------
+
+    /// Wall clock minus monotonic clock, from now on.
+    pub fn set_wall_offset(&mut self, offset: i64) {
+        if offset < self.wall_offset - STEP_BACK_NS {
+            self.wall_floor = self.wall_latest;
+        }
+        self.wall_offset = offset;
+    }
+
+    /// The wall time of a message, later than any given before the wall clock last went back.
+    pub(crate) fn wall_time(&mut self, stamp: Nanos) -> i64 {
+        let wall_ns = stamp + self.wall_offset;
+        if wall_ns > self.wall_floor {
+            self.wall_latest = self.wall_latest.max(wall_ns);
+            return wall_ns;
+        }
+        self.wall_floor += 1;
+        self.wall_latest = self.wall_floor;
+        self.wall_floor
     }
 
     // ---- what the network brings -------------------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ impl Engine {
         stamp: Nanos,
     ) {
         let first = self.turn.messages.len();
-        let wall_ns = stamp + self.wall_offset;
+        let wall_ns = self.wall_time(stamp);
         let mut bytes = 0;
         for body in bodies {
             let id = self.ids.next(wall_ns);

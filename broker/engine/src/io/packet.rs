@@ -20,6 +20,7 @@ pub struct PacketClock {
     ring: Ring,
     flows: Flows,
     spans: Vec<(usize, Nanos)>,
+    drained: Nanos, // what is in the ring came after this
 }
 
 impl PacketClock {
@@ -32,18 +33,19 @@ impl PacketClock {
             };
             io::Error::new(error.kind(), Refused(why))
         })?;
-        Ok(Self { ring, flows: Flows::default(), spans: Vec::new() })
+        Ok(Self { ring, flows: Flows::default(), spans: Vec::new(), drained: clock::monotonic() })
     }
 
     /// Take in what came since the last time.
-    pub fn drain(&mut self, clock: &ClockMap) {
+    pub fn drain(&mut self, clock: &mut ClockMap) {
         let now = clock::monotonic();
-        let flows = &mut self.flows;
+        let (flows, since) = (&mut self.flows, self.drained);
         self.ring.drain(|packet| {
             if let Some(segment) = parse(packet.bytes) {
-                flows.note(&segment, clock.monotonic_of(packet.stamp, now));
+                flows.note(&segment, clock.monotonic_of(packet.stamp, since, clock::monotonic()));
             }
         });
+        self.drained = now;
     }
 
     /// Packets that the ring had no room for.
@@ -51,7 +53,7 @@ impl PacketClock {
         self.ring.lost()
     }
 
-    pub fn accept(&mut self, key: ConnKey, peer: SocketAddr, local: SocketAddr, clock: &ClockMap) {
+    pub fn accept(&mut self, key: ConnKey, peer: SocketAddr, local: SocketAddr, clock: &mut ClockMap) {
         let end = |address: SocketAddr| (address.ip().to_canonical(), address.port());
         let flow = Flow { from: end(peer), to: end(local) };
         if !self.flows.is_opened(&flow) {
@@ -66,7 +68,7 @@ impl PacketClock {
     }
 
     /// Arrivals of the `len` bytes that were just read; `None` where packets of them were not seen.
-    pub fn stamps(&mut self, key: ConnKey, len: usize, clock: &ClockMap) -> Option<Stamps<'_>> {
+    pub fn stamps(&mut self, key: ConnKey, len: usize, clock: &mut ClockMap) -> Option<Stamps<'_>> {
         if !self.flows.knows(key) {
             return None;
         }

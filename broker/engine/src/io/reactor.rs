@@ -93,15 +93,16 @@ impl Reactor {
     /// Until the handle says stop. This is the heart of the broker, and meant to be read in one piece.
     pub fn run(mut self) -> std::io::Result<()> {
         socket::sharpen_timers();
-        self.engine.wall_offset = self.clock.offset();
+        self.engine.set_wall_offset(self.clock.offset());
         let mut now = self.clock.resample();
         while !self.shared.stopping() {
             let timeout = self.engine.poll_timeout().into_iter().chain(self.accept_rests_until).min().map(|at| at - now);
             let mut ready = self.wait(timeout, now)?;
             now = self.clock.resample();
-            self.engine.wall_offset = self.clock.offset();
+            self.engine.set_wall_offset(self.clock.offset());
+            (self.engine.clock_steps, self.engine.stamps_corrected) = (self.clock.steps, self.clock.corrected);
             if let Some(packets) = &mut self.packets {
-                packets.drain(&self.clock);
+                packets.drain(&mut self.clock);
                 self.engine.packets_lost = packets.lost();
             }
             let mut commands = false;
@@ -162,7 +163,7 @@ impl Reactor {
             Received::Bytes(len, stamp) => {
                 let stamp = match stamp {
                     Some(stamp) => {
-                        let stamp = self.clock.monotonic_of(stamp, clock::monotonic());
+                        let stamp = self.clock.monotonic_of(stamp, since, clock::monotonic());
                         if len < self.buffer.len() {
                             socket.unread.drained(stamp);
                         }
@@ -177,7 +178,7 @@ impl Reactor {
                 let shared = Stamps::shared(stamp, since);
                 let stamps = match &mut self.packets {
                     None => shared,
-                    Some(packets) => packets.stamps(key, len, &self.clock).unwrap_or_else(|| {
+                    Some(packets) => packets.stamps(key, len, &mut self.clock).unwrap_or_else(|| {
                         self.engine.packet_fallbacks += 1;
                         shared
                     }),
@@ -223,7 +224,7 @@ impl Reactor {
                     if let Some(packets) = &mut self.packets
                         && let Ok(local) = stream.local_addr()
                     {
-                        packets.accept(key, address, local, &self.clock);
+                        packets.accept(key, address, local, &mut self.clock);
                     }
                     self.sockets.insert(key, Socket { stream, writes: false, reads: true, ended: false, unread });
                 }

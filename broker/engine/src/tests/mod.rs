@@ -2,6 +2,7 @@
 
 mod arrival;
 mod auth;
+mod clock_steps;
 mod connections;
 mod delivery;
 mod documentation;

@@ -45,7 +45,7 @@ impl Pair {
 
     pub fn with(config: Config) -> Self {
         let mut engine = Engine::new(config);
-        engine.wall_offset = WALL_OFFSET;
+        engine.set_wall_offset(WALL_OFFSET);
         let (closed, ended, stuck) = Default::default();
         Self { engine, now: START, closed, ended, stuck, received: HashMap::new() }
     }
