@@ -192,8 +192,8 @@ impl Engine {
             connection: key.data().as_ffi(),
             secret: BASE64_STANDARD.encode(&auth.secret),
             remote_ip: conn.remote_host().trim_matches(['[', ']']).into(),
-            tls: false,
-            common_name: String::new(),
+            tls: conn.has_tls(),
+            common_name: conn.layers.as_ref().and_then(|layers| layers.peer_name()).unwrap_or_default().into(),
         });
         self.park(key);
     }

@@ -14,6 +14,56 @@ pub enum ArrivalClock {
     Packet,
 }
 
+/// A setting that cannot be used: its field, and what it must be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {rule}")]
+pub struct BadSetting {
+    pub field: &'static str,
+    pub rule: String,
+}
+
+impl BadSetting {
+    pub fn new(field: &'static str, rule: impl Into<String>) -> Self {
+        Self { field, rule: rule.into() }
+    }
+}
+
+/// Who must use TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlsRequired {
+    False,
+    /// Clients of the TCP port.
+    TcpHttps,
+    /// These, and clients of the HTTP port.
+    True,
+}
+
+/// Which certificate a TLS client must show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientAuth {
+    #[serde(rename = "")]
+    None,
+    /// Any one.
+    Require,
+    /// One of `tls_root_ca_pem`'s.
+    RequireVerify,
+}
+
+/// The oldest version allowed. There is none older than 1.2: the first two mean that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum TlsVersion {
+    #[serde(rename = "tls1.0")]
+    V1_0,
+    #[serde(rename = "tls1.1")]
+    V1_1,
+    #[serde(rename = "tls1.2")]
+    V1_2,
+    #[serde(rename = "tls1.3")]
+    V1_3,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -43,9 +93,25 @@ pub struct Config {
     pub hold_new_topics: bool,
     pub accepting: bool,
     pub not_accepting_reason: String,
+    pub tls_cert_pem: String,    // "" = none
+    pub tls_key_pem: String,     // "" = none
+    pub tls_root_ca_pem: String, // "" = none
+    pub tls_client_auth_policy: ClientAuth,
+    pub tls_required: TlsRequired,
+    pub tls_min_version: TlsVersion,
+    pub deflate: bool,
+    pub max_deflate_level: u8,
+    pub snappy: bool,
+    pub topology_region: String,
+    pub topology_zone: String,
 }
 
 impl Config {
+    /// What the types do not say.
+    pub fn check(&self) -> Result<(), BadSetting> {
+        if (1..=9).contains(&self.max_deflate_level) { Ok(()) } else { Err(BadSetting::new("max_deflate_level", "must be 1 to 9")) }
+    }
+
     pub fn e2e_window_ns(&self) -> Nanos {
         self.e2e_window_ms as Nanos * 1_000_000
     }
@@ -80,6 +146,17 @@ impl Default for Config {
             hold_new_topics: false,
             accepting: true,
             not_accepting_reason: String::new(),
+            tls_cert_pem: String::new(),
+            tls_key_pem: String::new(),
+            tls_root_ca_pem: String::new(),
+            tls_client_auth_policy: ClientAuth::None,
+            tls_required: TlsRequired::False,
+            tls_min_version: TlsVersion::V1_0,
+            deflate: true,
+            max_deflate_level: 6,
+            snappy: true,
+            topology_region: String::new(),
+            topology_zone: String::new(),
         }
     }
 }

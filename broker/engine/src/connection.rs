@@ -9,6 +9,7 @@ use crate::id::MessageId;
 use crate::identify::Identity;
 use crate::message::{Charge, Message};
 use crate::parking::Waiting;
+use crate::stream::{Broken, Layers, Step};
 use crate::timer::Armed;
 use crate::wire::{self, State};
 
@@ -91,6 +92,7 @@ pub struct Connection {
     pub input: Vec<u8>,                      // the unfinished command, or what came while it waits; empty nearly always
     pub waiting: Option<Box<Waiting>>,       // for an answer from Python: nothing more runs until then
     pub(crate) input_charge: Option<Charge>, // for `input`
+    pub layers: Option<Box<Layers>>,         // TLS, compression: between the socket and everything here
     output: Vec<u8>,
     output_at: usize,   // bytes of `output` that have been written
     stream_offset: u64, // of output[0]
@@ -118,6 +120,7 @@ impl Connection {
             input: Vec::new(),
             waiting: None,
             input_charge: None,
+            layers: None,
             output: Vec::new(),
             output_at: 0,
             stream_offset: 0,
@@ -147,11 +150,30 @@ impl Connection {
         matches!(self.phase, Phase::Magic | Phase::Open)
     }
 
+    /// Whether the next bytes of its stream are commands that may run: not while it waits, and not just behind an IDENTIFY that put layers under it.
+    pub fn takes_commands(&self) -> bool {
+        self.reads() && self.waiting.is_none() && self.layers.as_ref().is_none_or(|layers| layers.has_begun())
+    }
+
+    /// Whether there are sealed bytes that have not been decoded although they could be.
+    pub fn has_more_input(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.has_more())
+    }
+
+    pub fn is_handshaking(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.is_handshaking())
+    }
+
+    /// Whether it may not go on in clear.
+    pub fn has_tls(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.has_tls())
+    }
+
     /// Whether it wants another message now. RDY is a level: messages in flight count against it.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Open
             && self.state == State::Subscribed
-            && self.unsent().len() < HIGH_WATER
+            && self.pending() < HIGH_WATER
             && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready)
     }
 
@@ -172,12 +194,45 @@ impl Connection {
         }
     }
 
+    /// What the socket is to get. Under layers that is what the last `seal` made.
     pub fn unsent(&self) -> &[u8] {
-        &self.output[self.output_at..]
+        match &self.layers {
+            None => &self.output[self.output_at..],
+            Some(layers) => layers.unsent(),
+        }
+    }
+
+    /// Bytes that have not been sent yet, sealed or not.
+    pub fn pending(&self) -> usize {
+        self.output.len() - self.output_at + self.layers.as_ref().map_or(0, |layers| layers.unsent().len())
+    }
+
+    /// Put what there is to say through the layers, if there are any, flushed once. `last`: nothing comes after it.
+    pub fn seal(&mut self, last: bool) -> Result<(), Broken> {
+        let Some(layers) = &mut self.layers else { return Ok(()) };
+        let plain = &self.output[self.output_at..];
+        if plain.is_empty() && !last && !layers.wants_write() {
+            return Ok(());
+        }
+        let end = self.stream_offset + self.output.len() as u64;
+        layers.seal(plain, end, last)?;
+        self.output.clear();
+        self.output.shrink_to(KEEP_BUFFER);
+        (self.stream_offset, self.output_at) = (end, 0);
+        Ok(())
+    }
+
+    /// What was said so far goes out as before; what follows takes `step`.
+    pub fn start(&mut self, step: Step) -> Result<(), Broken> {
+        self.seal(false)?;
+        self.layers.as_mut().map_or(Ok(()), |layers| layers.start(step))
     }
 
     /// The socket took `len` bytes. Gives the offset up to which the stream has been sent, for `marks`.
     pub fn advance(&mut self, len: usize) -> u64 {
+        if let Some(layers) = &mut self.layers {
+            return layers.advance(len);
+        }
         self.output_at += len;
         let sent = self.stream_offset + self.output_at as u64;
         if self.output_at == self.output.len() {
@@ -216,9 +271,12 @@ impl Connection {
         self.identity.heartbeat_ms.map(|ms| ms as Nanos * 1_000_000)
     }
 
-    /// When it counts as gone: no whole command for two intervals (while it waits for Python it cannot be heard), or a write blocked for one. Without heartbeats that is the client's affair, until
-    /// only what it does not read keeps the connection.
+    /// When it counts as gone: no whole command for two intervals (while it waits for Python it cannot be heard), or a write blocked for one. Without
+    /// heartbeats that is the client's affair, until only what it does not read keeps the connection. A handshake has a deadline of its own.
     pub fn silence_deadline(&self) -> Option<Nanos> {
+        if let Some(layers) = self.layers.as_ref().filter(|layers| self.phase == Phase::Open && layers.is_handshaking()) {
+            return Some(layers.handshake_deadline);
+        }
         let interval = self.heartbeat_ns();
         let patience = interval.or_else(|| (self.phase == Phase::Flushing).then_some(FLUSH_NS));
         let blocked = self.blocked_since.zip(patience).map(|(since, patience)| since + patience);

@@ -6,7 +6,9 @@
 //! verbs for commands from Python (`commands.rs`). `now` is always the last argument; nothing here reads a clock.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use rustls::ServerConfig;
 use slotmap::{SlotMap, new_key_type};
 
 use crate::arrival::{Sharing, Stamps};
@@ -22,6 +24,7 @@ use crate::identify::Identity;
 use crate::latency::Sample;
 use crate::message::Meter;
 use crate::publish::Turn;
+use crate::stream::Step;
 use crate::timer::{Timer, Timers};
 use crate::topic::Topic;
 use crate::wire;
@@ -54,13 +57,16 @@ pub struct Engine {
     pub(crate) dirty_channels: Vec<ChannelKey>,
     closed: Vec<ConnKey>,
     pub(crate) patterns: Patterns,
-    pub(crate) resumed: Vec<ConnKey>, // were parked
-    pub(crate) wall_offset: i64,      // wall clock minus monotonic clock
-    wall_latest: i64,                 // latest wall time given to a message
-    wall_floor: i64,                  // no message gets this or an earlier one: it was given before the wall clock went back
-    pub clock_steps: u64,             // of the wall clock, seen by the reactor
-    pub stamps_corrected: u64,        // out of the bounds in which their bytes can have come
-    pub refusal: Option<String>,      // why publishes are refused just now
+    pub(crate) resumed: Vec<ConnKey>,   // were parked, or had more to decode than one turn takes
+    pub(crate) undecoded: Vec<ConnKey>, // have bytes to decode in the next turn
+    pub(crate) plain: Vec<u8>,          // what a step of decoding gave, used again
+    pub tls: Option<Arc<ServerConfig>>,
+    pub(crate) wall_offset: i64, // wall clock minus monotonic clock
+    wall_latest: i64,            // latest wall time given to a message
+    wall_floor: i64,             // no message gets this or an earlier one: it was given before the wall clock went back
+    pub clock_steps: u64,        // of the wall clock, seen by the reactor
+    pub stamps_corrected: u64,   // out of the bounds in which their bytes can have come
+    pub refusal: Option<String>, // why publishes are refused just now
     pub accepted: u64,
     pub timestamp_fallbacks: u64, // arrivals that count as of their read: unstamped reads, and publishes by HTTP
     pub unstamped_reads: u64,     // the kernel gave no stamp
@@ -77,6 +83,7 @@ pub(crate) enum Reply {
     Json(Vec<u8>),
     Error(WireError),
     Publish(usize), // index into `Turn::publishes`
+    Start(Step),    // what follows goes through another layer
 }
 
 impl Engine {
@@ -101,6 +108,9 @@ impl Engine {
             closed: Vec::new(),
             patterns: Patterns::default(),
             resumed: Vec::new(),
+            undecoded: Vec::new(),
+            plain: Vec::new(),
+            tls: None,
             wall_offset: 0,
             wall_latest: i64::MIN,
             wall_floor: i64::MIN,
@@ -114,6 +124,11 @@ impl Engine {
             packets_lost: 0,
             sampler: 0x2545_f491_4f6c_dd1d,
         }
+    }
+
+    /// An engine whose clients may ask for TLS; `tls` is what `stream::tls::server_config` makes of the configuration.
+    pub fn with_tls(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
+        Self { tls, ..Self::new(config) }
     }
 
     // ---- the wall clock ----------------------------------------------------------------------------------------------------------------
@@ -161,6 +176,15 @@ impl Engine {
 
     fn take_bytes(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
+        if conn.layers.is_some() {
+            return self.handle_sealed(key, bytes, stamps, now);
+        }
+        self.handle_plain(key, bytes, stamps, now);
+    }
+
+    /// Bytes of commands, out of the layers if there are any.
+    pub(crate) fn handle_plain(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
         if conn.input.is_empty() {
             let used = self.run_commands(key, bytes, stamps, now);
             if used < bytes.len() {
@@ -183,6 +207,9 @@ impl Engine {
     /// `stamps` counts from `used` bytes in front of it.
     pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, used: usize, stamps: Stamps<'_>) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
+        if conn.layers.as_ref().is_some_and(|layers| !layers.has_begun()) {
+            return self.begin_layers(key, &input, stamps.at(usize::MAX)); // the last command was the IDENTIFY that asked for them
+        }
         conn.input_charge = Some(self.inputs.charge(input.capacity() as u64));
         if let Some(waiting) = &mut conn.waiting {
             for (end, stamp) in stamps.rest(used, used + input.len()) {
@@ -201,7 +228,7 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.eof = true;
         match conn.phase {
-            Phase::Open if conn.waiting.is_some() => {} // `resume` ends it
+            Phase::Open if conn.waiting.is_some() || conn.has_more_input() => {} // whoever gets to the end of it ends it
             Phase::Magic | Phase::Open | Phase::Flushing => {
                 conn.phase = Phase::Flushing;
                 self.mark_dirty(key);
@@ -267,6 +294,7 @@ impl Engine {
 
     /// Decide, answer, run timers, deliver. Afterwards `poll_dirty` names who has something to write.
     pub fn finish_turn(&mut self, now: Nanos) {
+        self.decode_on(now);
         self.decide_publishes(now);
         self.send_replies(now);
         self.handle_timeouts(now);
@@ -277,7 +305,7 @@ impl Engine {
 
     /// When the next turn is due without news from outside: at once if a write or a close made something deliverable.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        if self.dirty_channels.is_empty() { self.timers.next() } else { Some(0) }
+        if self.dirty_channels.is_empty() && self.undecoded.is_empty() { self.timers.next() } else { Some(0) }
     }
 
     /// What is queued and collected takes all that it may: nothing more should be read before that is decided.
@@ -295,8 +323,10 @@ impl Engine {
         into.clear();
         std::mem::swap(into, &mut self.dirty_conns);
         for key in into {
-            if let Some(conn) = self.conns.get_mut(*key) {
-                conn.dirty = false;
+            let Some(conn) = self.conns.get_mut(*key) else { continue };
+            conn.dirty = false;
+            if conn.layers.is_some() {
+                self.seal(*key);
             }
         }
     }

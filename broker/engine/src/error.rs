@@ -33,6 +33,7 @@ pub const E_TOUCH_FAILED: &str = "E_TOUCH_FAILED";
 pub const E_AUTH_FIRST: &str = "E_AUTH_FIRST";
 pub const E_AUTH_FAILED: &str = "E_AUTH_FAILED";
 pub const E_UNAUTHORIZED: &str = "E_UNAUTHORIZED";
+pub const E_IDENTIFY_FAILED: &str = "E_IDENTIFY_FAILED";
 pub const E_AUTH_DISABLED: &str = "E_AUTH_DISABLED";
 /// Ours: the topic's token bucket refused the publish; the connection goes on.
 pub const E_RATE_LIMITED: &str = "E_RATE_LIMITED";

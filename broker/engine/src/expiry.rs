@@ -82,13 +82,16 @@ impl Engine {
 
     fn handle_connection_timer(&mut self, key: ConnKey, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.phase == Phase::Open && conn.is_handshaking() && conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
+            return self.handshake_timed_out(key);
+        }
         let overdue = conn.phase == Phase::Lingering && conn.linger_until <= now;
         if overdue || conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
             return self.close(key);
         }
         if let Some(interval) = conn.heartbeat_ns().filter(|_| conn.next_heartbeat <= now) {
             conn.next_heartbeat = now + interval;
-            if conn.phase == Phase::Open {
+            if conn.phase == Phase::Open && !conn.is_handshaking() {
                 conn.respond(wire::HEARTBEAT);
                 self.mark_dirty(key);
             }

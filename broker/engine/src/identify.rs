@@ -1,9 +1,10 @@
-//! IDENTIFY: what a client asks for, checked in nsqd's order, and the answer. TLS and compression are declined here until the engine has them.
+//! IDENTIFY: what a client asks for, checked in nsqd's order, and the answer.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::error::{self, WireError};
+use crate::stream::Compression;
 
 /// The JSON of a client. Unknown keys are ignored, `null` counts as absent, a wrong type refuses the whole body.
 #[derive(Debug, Default, Deserialize)]
@@ -17,6 +18,12 @@ struct Request {
     output_buffer_timeout: Option<i64>,
     sample_rate: Option<i64>,
     msg_timeout: Option<i64>,
+    tls_v1: Option<bool>,
+    snappy: Option<bool>,
+    deflate: Option<bool>,
+    deflate_level: Option<i64>,
+    topology_region: Option<String>,
+    topology_zone: Option<String>,
     srtm: Option<Srtm>,
 }
 
@@ -25,6 +32,19 @@ struct Request {
 struct Srtm {
     v: Option<i64>,
     receipts: Option<bool>,
+}
+
+/// What is granted of what was asked for; nothing without feature negotiation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Features {
+    pub tls: bool,
+    pub compression: Option<Compression>,
+}
+
+impl Features {
+    pub fn any(self) -> bool {
+        self.tls || self.compression.is_some()
+    }
 }
 
 /// The settings of one connection after IDENTIFY.
@@ -40,10 +60,16 @@ pub struct Identity {
     pub sample_rate: u8,
     pub aware: bool,
     pub receipts: bool,
+    pub features: Features,
+    pub topology_region: Box<str>,
+    pub topology_zone: Box<str>,
     negotiated: bool,
 }
 
-/// Bytes of `client_id`, `hostname` and `user_agent`.
+/// Level of deflate that a client gets that names none.
+const DEFLATE_LEVEL: u8 = 6;
+
+/// Bytes of `client_id`, `hostname`, `user_agent`, `topology_region` and `topology_zone`.
 const LONGEST_TEXT: usize = 256;
 
 const FAILED: &str = "IDENTIFY failed to decode JSON body";
@@ -64,9 +90,11 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
         ms if ms >= 1_000 && ms as u64 <= config.max_msg_timeout_ms => ms as u64,
         ms => return Err(bad("msg timeout", ms)),
     };
-    for text in [&request.client_id, &request.hostname, &request.user_agent].into_iter().flatten() {
+    let texts = [&request.client_id, &request.hostname, &request.user_agent, &request.topology_region, &request.topology_zone];
+    for text in texts.into_iter().flatten() {
         check_length(text)?;
     }
+    let features = features(&request, config)?;
     let srtm = request.srtm.unwrap_or_default();
     let aware = srtm.v == Some(1);
     Ok(Identity {
@@ -80,7 +108,30 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
         sample_rate,
         aware,
         receipts: aware && srtm.receipts.unwrap_or(false),
+        features,
+        topology_region: request.topology_region.unwrap_or_default().into(),
+        topology_zone: request.topology_zone.unwrap_or_default().into(),
         negotiated: request.feature_negotiation.unwrap_or(false),
+    })
+}
+
+fn features(request: &Request, config: &Config) -> Result<Features, WireError> {
+    if !request.feature_negotiation.unwrap_or(false) {
+        return Ok(Features::default());
+    }
+    let snappy = config.snappy && request.snappy.unwrap_or(false);
+    let deflate = config.deflate && request.deflate.unwrap_or(false);
+    if snappy && deflate {
+        return Err(WireError::new(error::E_IDENTIFY_FAILED, "cannot enable both deflate and snappy compression"));
+    }
+    let level = match request.deflate_level.unwrap_or(0) {
+        level @ 1.. => u8::try_from(level).unwrap_or(u8::MAX),
+        _ => DEFLATE_LEVEL,
+    };
+    let deflate = deflate.then_some(Compression::Deflate { level: level.min(config.max_deflate_level) });
+    Ok(Features {
+        tls: !config.tls_cert_pem.is_empty() && request.tls_v1.unwrap_or(false),
+        compression: if snappy { Some(Compression::Snappy) } else { deflate },
     })
 }
 
@@ -139,6 +190,9 @@ impl Identity {
             sample_rate: 0,
             aware: false,
             receipts: false,
+            features: Features::default(),
+            topology_region: "".into(),
+            topology_zone: "".into(),
             negotiated: false,
         }
     }
@@ -148,26 +202,57 @@ impl Identity {
         if !self.negotiated {
             return crate::wire::OK.to_vec();
         }
-        let version = serde_json::Value::from(config.version.as_str());
-        let srtm = if self.aware { r#","srtm":{"v":1}"# } else { "" };
-        format!(
-            concat!(
-                r#"{{"max_rdy_count":{},"version":{},"max_msg_timeout":{},"msg_timeout":{},"tls_v1":false,"deflate":false,"#,
-                r#""deflate_level":6,"max_deflate_level":6,"snappy":false,"sample_rate":{},"auth_required":{},"#,
-                r#""output_buffer_size":{},"output_buffer_timeout":{},"topology_region":"","topology_zone":""{}}}"#
-            ),
-            config.max_rdy_count,
-            version,
-            config.max_msg_timeout_ms,
-            self.msg_timeout_ms,
-            self.sample_rate,
-            config.auth_required,
-            self.output_buffer_size,
-            self.output_buffer_timeout_ms,
-            srtm
-        )
-        .into_bytes()
+        let answer = Answer {
+            max_rdy_count: config.max_rdy_count,
+            version: &config.version,
+            max_msg_timeout: config.max_msg_timeout_ms,
+            msg_timeout: self.msg_timeout_ms,
+            tls_v1: self.features.tls,
+            deflate: matches!(self.features.compression, Some(Compression::Deflate { .. })),
+            deflate_level: match self.features.compression {
+                Some(Compression::Deflate { level }) => level,
+                _ => DEFLATE_LEVEL.min(config.max_deflate_level),
+            },
+            max_deflate_level: config.max_deflate_level,
+            snappy: self.features.compression == Some(Compression::Snappy),
+            sample_rate: self.sample_rate,
+            auth_required: config.auth_required,
+            output_buffer_size: self.output_buffer_size,
+            output_buffer_timeout: self.output_buffer_timeout_ms,
+            topology_region: &config.topology_region,
+            topology_zone: &config.topology_zone,
+            srtm: self.aware.then_some(Version { v: 1 }),
+        };
+        // safe: numbers, flags and strings always make JSON
+        serde_json::to_vec(&answer).expect("JSON")
     }
+}
+
+/// Fields and their order are nsqd's; times in ms.
+#[derive(Serialize)]
+struct Answer<'a> {
+    max_rdy_count: u32,
+    version: &'a str,
+    max_msg_timeout: u64,
+    msg_timeout: u64,
+    tls_v1: bool,
+    deflate: bool,
+    deflate_level: u8,
+    max_deflate_level: u8,
+    snappy: bool,
+    sample_rate: u8,
+    auth_required: bool,
+    output_buffer_size: u32,
+    output_buffer_timeout: u64,
+    topology_region: &'a str,
+    topology_zone: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    srtm: Option<Version>,
+}
+
+#[derive(Serialize)]
+struct Version {
+    v: u8,
 }
 
 #[cfg(test)]

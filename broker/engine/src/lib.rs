@@ -34,9 +34,11 @@ pub mod publish;
 pub mod quiet;
 pub mod sequence;
 pub mod snapshot;
+pub mod stream;
 pub mod timer;
 pub mod topic;
 pub mod trace;
+pub mod upgrade;
 pub mod wire;
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Waiting {
         self.reads.push((end, stamp));
     }
 
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.reads.len() >= MAX_KEPT_READS || self.reads.last().is_some_and(|(end, _)| *end > MAX_KEPT_BYTES)
     }
 }
@@ -58,6 +58,7 @@ impl Engine {
         if let Some(waiting) = self.conns.get_mut(key).and_then(|conn| conn.waiting.as_mut()) {
             waiting.reads = rest;
         }
+        self.decode_later(key);
         self.end_if_waited_for(key);
         self.arm_connection(key);
         true
@@ -69,7 +70,8 @@ impl Engine {
 
     /// Whether to read on from a connection; once false, `poll_resumed` names it when it is time again.
     pub fn wants_input(&self, key: ConnKey) -> bool {
-        self.conns.get(key).and_then(|conn| conn.waiting.as_ref()).is_none_or(|waiting| !waiting.is_full())
+        let Some(conn) = self.conns.get(key) else { return true };
+        conn.waiting.as_ref().is_none_or(|waiting| !waiting.is_full()) && conn.layers.as_ref().is_none_or(|layers| layers.wants_input())
     }
 
     /// Connections that were parked and go on.
@@ -78,8 +80,12 @@ impl Engine {
     }
 
     /// The peer ended its stream while it waited: now that all it sent has run, so does ours.
-    fn end_if_waited_for(&mut self, key: ConnKey) {
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.eof && conn.reads() && conn.waiting.is_none()) else { return };
+    pub(crate) fn end_if_waited_for(&mut self, key: ConnKey) {
+        let Some(conn) =
+            self.conns.get_mut(key).filter(|conn| conn.eof && conn.reads() && conn.waiting.is_none() && !conn.has_more_input())
+        else {
+            return;
+        };
         conn.phase = Phase::Flushing;
         self.mark_dirty(key);
     }

@@ -3,6 +3,7 @@
 use crate::arrival::Stamps;
 use crate::bucket::Nanos;
 use crate::channel::{Channel, InFlight, NotYours};
+use crate::config::TlsRequired;
 use crate::connection::{MAX_UNREAD_ANSWERS, Phase, Subscription};
 use crate::engine::{ChannelKey, ConnKey, Engine, Reply, forget_aware};
 use crate::error::{self, WireError};
@@ -17,7 +18,7 @@ impl Engine {
     pub(crate) fn run_commands(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
         let mut at = 0;
         loop {
-            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.waiting.is_none()) else { return at };
+            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.takes_commands()) else { return at };
             if conn.phase == Phase::Magic {
                 let Some(magic) = bytes[at..].first_chunk::<4>() else { return at };
                 if magic != wire::MAGIC {
@@ -28,7 +29,12 @@ impl Engine {
                 at += 4;
                 continue;
             }
-            let context = Context { state: conn.state, heartbeats: conn.identity.heartbeat_ms.is_some(), config: &self.config };
+            let context = Context {
+                state: conn.state,
+                heartbeats: conn.identity.heartbeat_ms.is_some(),
+                needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
+                config: &self.config,
+            };
             match wire::parse(&bytes[at..], context) {
                 Ok(None) => return at,
                 Ok(Some((command, len))) => {
@@ -81,7 +87,7 @@ impl Engine {
         }
     }
 
-    fn reply(&mut self, key: ConnKey, reply: Reply) {
+    pub(crate) fn reply(&mut self, key: ConnKey, reply: Reply) {
         self.turn.replies.push((key, reply));
     }
 
@@ -106,6 +112,12 @@ impl Engine {
             match reply {
                 Reply::Response(data) => conn.respond(data),
                 Reply::Json(data) => conn.respond(&data),
+                Reply::Start(step) => {
+                    if conn.start(step).is_err() {
+                        self.close(key);
+                    }
+                    continue;
+                }
                 Reply::Error(error) => conn.fail(&error.to_string()),
                 Reply::Publish(index) => {
                     let publish = &self.turn.publishes[index];
@@ -125,7 +137,7 @@ impl Engine {
                     }
                 }
             }
-            if conn.unsent().len() > MAX_UNREAD_ANSWERS + self.config.max_msg_size as usize {
+            if conn.pending() > MAX_UNREAD_ANSWERS + self.config.max_msg_size as usize {
                 self.close(key);
             }
             self.mark_dirty(key);
@@ -137,6 +149,10 @@ impl Engine {
     pub(crate) fn identify(&mut self, key: ConnKey, body: &[u8], now: Nanos) -> Result<(), WireError> {
         let identity = identify::parse(body, &self.config)?;
         let answer = identity.answer(&self.config);
+        let features = identity.features;
+        if features.any() && self.conns.get(key).is_some_and(|conn| conn.layers.is_some()) {
+            return Err(WireError::new(error::E_IDENTIFY_FAILED, "IDENTIFY failed TLS and compression can be asked for once"));
+        }
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         if conn.identity.aware {
             forget_aware(&mut self.aware, &conn.identity, key);
@@ -148,7 +164,7 @@ impl Engine {
         }
         self.start_heartbeat(key, now);
         self.reply(key, Reply::Json(answer));
-        Ok(())
+        if features.any() { self.upgrade(key, features, now) } else { Ok(()) }
     }
 
     pub(crate) fn subscribe(&mut self, key: ConnKey, topic: &str, channel: &str, now: Nanos) -> Result<(), WireError> {

@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::e2e::{self, E2eView};
 use crate::engine::{Engine, TopicKey};
 use crate::latency::Summaries;
+use crate::stream::Compression;
 use crate::topic::{Limiter, Topic};
 
 #[derive(Debug, Serialize)]
@@ -106,6 +107,15 @@ struct ClientView {
     authed: bool,
     auth_identity: String,
     auth_identity_url: String,
+    topology_region: String,
+    topology_zone: String,
+    deflate: bool,
+    snappy: bool,
+    tls: bool,
+    tls_version: &'static str,
+    tls_cipher_suite: String,
+    tls_negotiated_protocol: String,
+    tls_negotiated_protocol_is_mutual: bool,
     pub_counts: Vec<PubCount>,
 }
 
@@ -233,6 +243,8 @@ fn client_view(conn: &Connection) -> ClientView {
     let sub = conn.subscription.as_deref();
     let identity = conn.auth.as_ref().and_then(|auth| auth.identity());
     let (auth_identity, auth_identity_url) = identity.unwrap_or_default();
+    let compression = conn.layers.as_ref().and_then(|layers| layers.compression());
+    let session = conn.layers.as_ref().and_then(|layers| layers.session());
     ClientView {
         client_id: conn.client_id().into(),
         hostname: conn.hostname().into(),
@@ -250,6 +262,15 @@ fn client_view(conn: &Connection) -> ClientView {
         authed: identity.is_some(),
         auth_identity: auth_identity.into(),
         auth_identity_url: auth_identity_url.into(),
+        topology_region: conn.identity.topology_region.to_string(),
+        topology_zone: conn.identity.topology_zone.to_string(),
+        deflate: matches!(compression, Some(Compression::Deflate { .. })),
+        snappy: compression == Some(Compression::Snappy),
+        tls: session.is_some(),
+        tls_version: session.map_or("", |session| session.version),
+        tls_cipher_suite: session.map_or_else(String::new, |session| session.cipher_suite.clone()),
+        tls_negotiated_protocol: session.map_or_else(String::new, |session| session.protocol.clone()),
+        tls_negotiated_protocol_is_mutual: session.is_some(), // Go's library says so of every connection
         pub_counts: conn.published.iter().map(|p| PubCount { topic: p.name.to_string(), count: p.count }).collect(),
     }
 }

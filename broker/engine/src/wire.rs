@@ -40,6 +40,7 @@ pub enum State {
 pub struct Context<'a> {
     pub state: State,
     pub heartbeats: bool,
+    pub needs_tls: bool, // nothing but IDENTIFY is taken in clear
     pub config: &'a Config,
 }
 
@@ -102,6 +103,10 @@ pub fn parse<'a>(buf: &'a [u8], context: Context<'_>) -> Parsed<'a> {
     let line = window[..end].strip_suffix(b"\r").unwrap_or(&window[..end]);
     let mut words = line.split(|&c| c == b' ');
     let word = words.next().unwrap_or_default();
+    if context.needs_tls && word != b"IDENTIFY" {
+        let word = String::from_utf8_lossy(word);
+        return Err(WireError::invalid(format!("cannot {word} in current state (TLS required)")).into());
+    }
     let rest = Rest { words, tail: &buf[end + 1..], line_len: end + 1, context };
     match word {
         b"PUB" => rest.publish("PUB"),

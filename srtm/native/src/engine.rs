@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 use srtm_engine::bucket::Nanos;
 use srtm_engine::commands::Accepted;
 use srtm_engine::engine;
-use srtm_engine::io::handle::Handle;
+use srtm_engine::io::handle::{Handle, HandleError};
 use srtm_engine::topic::Limit;
 use srtm_engine::wire;
 
@@ -47,7 +47,10 @@ impl Engine {
     #[new]
     fn new(config: &[u8]) -> PyResult<Self> {
         let config = serde_json::from_slice(config).map_err(bad_value)?;
-        Handle::new(config).map(Self).map_err(os_error)
+        Handle::new(config).map(Self).map_err(|error| match error {
+            HandleError::Setting(error) => bad_value(error),
+            HandleError::Io(error) => os_error(error),
+        })
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<u16> {

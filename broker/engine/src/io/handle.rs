@@ -6,14 +6,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustls::ServerConfig;
+
 use crate::bucket::Nanos;
-use crate::config::Config;
+use crate::config::{BadSetting, Config};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::io::reactor::{self, Reactor};
 use crate::io::socket;
 use crate::io::wake::Wake;
 use crate::snapshot::Snapshot;
+use crate::stream::tls::server_config;
 use crate::trace::{Columns, Trace};
 
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
@@ -89,16 +92,37 @@ impl Shared {
 #[error("the engine is not running")]
 pub struct NotRunning;
 
+/// Why there is no handle.
+#[derive(Debug, thiserror::Error)]
+pub enum HandleError {
+    #[error(transparent)]
+    Setting(#[from] BadSetting),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+impl From<HandleError> for std::io::Error {
+    fn from(error: HandleError) -> Self {
+        match error {
+            HandleError::Setting(error) => Self::new(std::io::ErrorKind::InvalidInput, error),
+            HandleError::Io(error) => error,
+        }
+    }
+}
+
 /// A broker's data plane.
 pub struct Handle {
     config: Config,
+    tls: Option<Arc<ServerConfig>>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Handle {
-    pub fn new(config: Config) -> std::io::Result<Self> {
-        Ok(Self { config, shared: Arc::new(Shared::new()?), thread: Mutex::new(None) })
+    pub fn new(config: Config) -> Result<Self, HandleError> {
+        config.check()?;
+        let tls = server_config(&config)?;
+        Ok(Self { config, tls, shared: Arc::new(Shared::new()?), thread: Mutex::new(None) })
     }
 
     /// Bind and start; gives the bound port. Once: a second start, also after `stop`, is an error; one after a failed bind is not.
@@ -110,11 +134,11 @@ impl Handle {
         socket::raise_descriptor_limit();
         let listener = socket::listen(&self.config.tcp_address)?;
         let port = listener.local_addr()?.port();
-        let (config, shared) = (self.config.clone(), Arc::clone(&self.shared));
+        let (config, tls, shared) = (self.config.clone(), self.tls.clone(), Arc::clone(&self.shared));
         // The engine is made on its own thread: its messages are counted without atomics and never leave it.
         let (ready, started) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("srtm-engine".into()).spawn(move || {
-            match Reactor::new(Engine::new(config), listener, Arc::clone(&shared)) {
+            match Reactor::new(Engine::with_tls(config, tls), listener, Arc::clone(&shared)) {
                 Ok(reactor) => {
                     let _ = ready.send(Ok(()));
                     reactor::run(reactor, &shared);

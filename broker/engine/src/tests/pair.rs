@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::bucket::Nanos;
 use crate::config::Config;
 use crate::engine::{ConnKey, Engine};
+use crate::stream::tls::server_config;
 use crate::topic::Limit;
 use crate::trace::Columns;
 
@@ -44,7 +45,7 @@ impl Pair {
     }
 
     pub fn with(config: Config) -> Self {
-        let mut engine = Engine::new(config);
+        let mut engine = Engine::with_tls(config.clone(), server_config(&config).expect("a usable certificate"));
         engine.set_wall_offset(WALL_OFFSET);
         let (closed, ended, stuck) = Default::default();
         Self { engine, now: START, closed, ended, stuck, received: HashMap::new() }
@@ -150,7 +151,12 @@ impl Pair {
 
     /// The frames that the client got since the last time.
     pub fn take(&mut self, key: ConnKey) -> Vec<Frame> {
-        decode(&self.received.remove(&key).unwrap_or_default())
+        decode(&self.take_bytes(key))
+    }
+
+    /// The same as they went over the socket.
+    pub fn take_bytes(&mut self, key: ConnKey) -> Vec<u8> {
+        self.received.remove(&key).unwrap_or_default()
     }
 
     pub fn messages(&mut self, key: ConnKey) -> Vec<Delivery> {
@@ -273,7 +279,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-fn decode(mut bytes: &[u8]) -> Vec<Frame> {
+pub fn decode(mut bytes: &[u8]) -> Vec<Frame> {
     let mut frames = Vec::new();
     while let Some((size, rest)) = bytes.split_first_chunk::<4>() {
         let (frame, rest) = rest.split_at(u32::from_be_bytes(*size) as usize);

@@ -1,0 +1,192 @@
+//! Layers under a connection, at work: put there by IDENTIFY, their input decoded in bounded steps, their handshake's end and failures.
+//!
+//! What is decoded runs at once, with the arrival of the read that brought it. Two things are put off to the next turn instead: what one read unpacks
+//! to beyond `TURN_BYTES`, and all handshakes but one, each of which costs about a millisecond (an RSA signature); so neither bombs nor a storm of
+//! handshakes hold the others up for long.
+
+use std::sync::Arc;
+
+use crate::arrival::Stamps;
+use crate::bucket::Nanos;
+use crate::connection::Phase;
+use crate::engine::{ConnKey, Engine, Reply};
+use crate::error::{self, WireError};
+use crate::identify::Features;
+use crate::stream::{Broken, HANDSHAKE_NS, Layers, Progress, Step};
+use crate::wire;
+
+/// Decoded bytes before the commands in them run.
+const STEP_BYTES: usize = 64 << 10;
+
+/// Decoded bytes of one connection in one turn: what a plain one gets from a read.
+const TURN_BYTES: usize = 256 << 10;
+
+/// Handshakes that go on in one turn.
+const HANDSHAKES: usize = 1;
+
+impl Engine {
+    /// Put under a connection what its IDENTIFY was granted. The answer has been given; it and what was said before it go out in clear.
+    pub(crate) fn upgrade(&mut self, key: ConnKey, features: Features, now: Nanos) -> Result<(), WireError> {
+        let tls = self.tls.as_ref().filter(|_| features.tls).map(Arc::clone);
+        let first = if tls.is_some() { Step::Tls } else { Step::Compression };
+        let layers = Layers::new(tls, features.compression, now + HANDSHAKE_NS).map_err(|error| identify_failed(&error))?;
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
+        conn.layers = Some(Box::new(layers));
+        self.charge_layers(key);
+        if self.memory_is_full() {
+            return Err(identify_failed(&format_args!("the memory limit of {} bytes is reached", self.config.max_memory_bytes)));
+        }
+        self.reply(key, Reply::Start(first));
+        if first == Step::Compression {
+            self.reply(key, Reply::Response(wire::OK));
+        }
+        self.arm_connection(key);
+        Ok(())
+    }
+
+    /// Bytes behind the IDENTIFY that asked for layers, in the same read: they belong to the new ones.
+    pub(crate) fn begin_layers(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos) {
+        let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
+        layers.receive(bytes, stamp);
+        layers.postpone();
+        self.decode_later(key);
+    }
+
+    /// Bytes of a socket for a connection with layers: what arrived at one instant is decoded with it.
+    pub(crate) fn handle_sealed(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) {
+        let mut start = 0;
+        for (end, stamp) in stamps.rest(0, bytes.len()) {
+            let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
+            layers.receive(&bytes[start..end], stamp);
+            start = end;
+            if layers.is_handshaking() {
+                layers.postpone();
+            }
+            if layers.has_more() {
+                self.decode_later(key);
+            } else {
+                self.decode(key, now);
+            }
+        }
+    }
+
+    /// A connection that has something to decode gets to it in the next turn.
+    pub(crate) fn decode_later(&mut self, key: ConnKey) {
+        let layers = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut());
+        if let Some(layers) = layers.filter(|layers| layers.has_more() && !layers.listed) {
+            layers.listed = true;
+            self.undecoded.push(key);
+        }
+    }
+
+    /// Go on with what was put off.
+    pub(crate) fn decode_on(&mut self, now: Nanos) {
+        let mut handshakes = HANDSHAKES;
+        for key in std::mem::take(&mut self.undecoded) {
+            let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { continue };
+            if layers.is_handshaking() {
+                if handshakes == 0 {
+                    self.undecoded.push(key);
+                    continue;
+                }
+                handshakes -= 1;
+            }
+            layers.listed = false;
+            self.decode(key, now);
+            self.resumed.push(key);
+        }
+    }
+
+    /// Decode and run what there is, as much as a turn takes.
+    fn decode(&mut self, key: ConnKey, now: Nanos) {
+        let mut budget = TURN_BYTES;
+        loop {
+            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
+            let Some(layers) = &mut conn.layers else { return };
+            if conn.waiting.as_ref().is_some_and(|waiting| waiting.is_full()) {
+                return layers.postpone(); // `resume` goes on
+            }
+            let (stamp, handshaking) = (layers.stamp, layers.is_handshaking());
+            let mut plain = std::mem::take(&mut self.plain);
+            plain.clear();
+            let progress = layers.decode(&mut plain, STEP_BYTES);
+            let secured = handshaking && !layers.is_handshaking();
+            if layers.wants_write() {
+                self.mark_dirty(key);
+            }
+            if secured {
+                self.handshake_done(key);
+            }
+            if !plain.is_empty() {
+                self.handle_plain(key, &plain, stamp.into(), now);
+            }
+            budget = budget.saturating_sub(plain.len());
+            self.plain = plain;
+            match progress {
+                Ok(Progress::More) if budget > 0 => {}
+                Ok(Progress::More) => {
+                    self.decode_later(key);
+                    break;
+                }
+                Ok(Progress::Drained) => {
+                    self.end_if_waited_for(key);
+                    break;
+                }
+                Ok(Progress::Ended) => return self.handle_eof(key),
+                Err(error) if handshaking && !secured => return self.handshake_failed(key, &error),
+                // The other side made no sense: it gets the answers to what did, and the end.
+                Err(_) => return self.handle_eof(key),
+            }
+        }
+        self.charge_layers(key);
+    }
+
+    /// What the layers hold counts against the memory limit.
+    fn charge_layers(&mut self, key: ConnKey) {
+        let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
+        layers.charge = Some(self.inputs.charge(layers.memory()));
+    }
+
+    /// Inside TLS: `OK`, and once more under the compression if there is one.
+    fn handshake_done(&mut self, key: ConnKey) {
+        let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
+        layers.note_session();
+        let compressed = layers.compression().is_some();
+        self.reply(key, Reply::Response(wire::OK));
+        if compressed {
+            self.reply(key, Reply::Start(Step::Compression));
+            self.reply(key, Reply::Response(wire::OK));
+        }
+        self.arm_connection(key);
+    }
+
+    /// The error goes out in clear, behind TLS's own alert.
+    fn handshake_failed(&mut self, key: ConnKey, error: &Broken) {
+        self.reply(key, Reply::Start(Step::Plain));
+        self.refuse(key, identify_failed(error));
+    }
+
+    pub(crate) fn handshake_timed_out(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.start(Step::Plain).is_err() {
+            return self.close(key);
+        }
+        conn.fail(&identify_failed(&format_args!("TLS: no handshake within {} s", HANDSHAKE_NS / 1_000_000_000)).to_string());
+        conn.phase = Phase::Flushing;
+        self.mark_dirty(key);
+    }
+
+    /// Output goes through the layers once a write turn.
+    pub(crate) fn seal(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let last = conn.phase == Phase::Flushing;
+        if conn.seal(last).is_err() {
+            self.close(key);
+        }
+    }
+}
+
+#[cold]
+fn identify_failed(reason: &dyn std::fmt::Display) -> WireError {
+    WireError::new(error::E_IDENTIFY_FAILED, format!("IDENTIFY failed {reason}"))
+}
