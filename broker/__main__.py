@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from broker.config import ARRIVAL_CLOCKS, BrokerConfig, EngineConfig
+from broker.config import ARRIVAL_CLOCKS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
 from srtm.errors import BadInput, SrtmError
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -45,11 +45,19 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         lookupd_tcp_addresses=tuple(given.lookupd_tcp_address),
         auth_http_addresses=tuple(given.auth_http_address),
         auth_http_request_method=given.auth_http_request_method,
+        tls_cert=given.tls_cert,
+        tls_key=given.tls_key,
+        tls_root_ca_file=given.tls_root_ca_file,
         broadcast_address=given.broadcast_address,
         max_memory_bytes=parse_size("max_memory", given.max_memory),
         trace_entries=parse_size("trace_entries", given.trace_entries),
-        engine=EngineConfig(arrival_clock=given.arrival_clock),
         token=given.token or os.environ.get("SRTM_TOKEN") or None,
+        engine=EngineConfig(
+            arrival_clock=given.arrival_clock,
+            tls_client_auth_policy=given.tls_client_auth_policy,
+            tls_required=given.tls_required or ("true" if given.tls_client_auth_policy else "false"),
+            tls_min_version=given.tls_min_version,
+        ),
     )
 
 
@@ -94,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--auth-http-request-method", default="get", metavar="METHOD", help="get or post (default: %(default)s)"
     )
+    _add_tls(parser)
     parser.add_argument("--broadcast-address", metavar="HOST", help="what others are told to connect to")
     parser.add_argument(
         "--max-memory", default="1g", metavar="BYTES", help="bound of queued messages, e.g. 512m (default: %(default)s)"
@@ -112,6 +121,23 @@ def _parser() -> argparse.ArgumentParser:
         "--token", help="bearer token of the cluster's HTTP; default: $SRTM_TOKEN (a flag shows in the process list)"
     )
     return parser
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate (PEM); with it, TLS is offered")
+    parser.add_argument("--tls-key", default="", metavar="FILE", help="its key (PEM)")
+    parser.add_argument(
+        "--tls-root-ca-file", default="", metavar="FILE", help="certificates that clients' are checked against"
+    )
+    parser.add_argument(
+        "--tls-client-auth-policy", default="", choices=("require", "require-verify"), help="certificates of clients"
+    )
+    parser.add_argument(
+        "--tls-required", choices=TLS_REQUIRED, help="refuse clients without TLS (default: true under a policy)"
+    )
+    parser.add_argument(
+        "--tls-min-version", default="tls1.2", choices=TLS_VERSIONS, help="below 1.2 means 1.2 (default: %(default)s)"
+    )
 
 
 if __name__ == "__main__":

@@ -49,6 +49,22 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     hold_new_topics: bool = False
     accepting: bool = True
     not_accepting_reason: str = ""
+    tls_cert_pem: str = ""  # the contents of ``BrokerConfig.tls_cert``; "": none, here and below
+    tls_key_pem: str = ""
+    tls_root_ca_pem: str = ""
+    tls_client_auth_policy: str = ""  # "", require, require-verify
+    tls_required: str = "false"  # false, true, tcp-https
+    tls_min_version: str = "tls1.0"  # what is below 1.2 means 1.2
+    deflate: bool = True
+    max_deflate_level: int = 6
+    snappy: bool = True
+    topology_region: str = ""
+    topology_zone: str = ""
+
+
+TLS_POLICIES = ("", "require", "require-verify")
+TLS_REQUIRED = ("false", "true", "tcp-https")
+TLS_VERSIONS = ("tls1.0", "tls1.1", "tls1.2", "tls1.3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +98,9 @@ class BrokerConfig:
     auth_http_request_method: str = "get"
     http_client_connect_timeout_ms: int = 2_000
     http_client_request_timeout_ms: int = 5_000
+    tls_cert: str = ""  # PEM files; "": no TLS
+    tls_key: str = ""
+    tls_root_ca_file: str = ""  # what client certificates are checked against
     broadcast_address: str | None = None  # None: the host of tcp_address, or the host name where that is a wildcard
     broadcast_tcp_port: int = 0  # 0: the port that is listened on
     broadcast_http_port: int = 0
@@ -118,6 +137,28 @@ class BrokerConfig:
             raise BadInput("log_level", self.log_level, f"must be one of {', '.join(LEVELS)}")
         if self.trace_entries < 0:
             raise BadInput("trace_entries", self.trace_entries, "must be 0 (no trace) or more")
+        self._check_streams()
+
+    def _check_streams(self) -> None:
+        """TLS and compression; whether the files hold what they must is for the engine to say."""
+        engine = self.engine
+        words = (
+            ("tls_client_auth_policy", engine.tls_client_auth_policy, TLS_POLICIES),
+            ("tls_required", engine.tls_required, TLS_REQUIRED),
+            ("tls_min_version", engine.tls_min_version, TLS_VERSIONS),
+        )
+        for name, value, allowed in words:
+            if value not in allowed:
+                raise BadInput(name, value, f"must be one of {', '.join(word or '(nothing)' for word in allowed)}")
+        if bool(self.tls_cert) != bool(self.tls_key):
+            missing = "tls_key" if self.tls_cert else "tls_cert"
+            raise BadInput(missing, "", "a certificate and its key must be given together")
+        if engine.tls_required != "false" and not self.tls_cert:
+            raise BadInput("tls_required", engine.tls_required, "needs tls_cert and tls_key")
+        if engine.tls_client_auth_policy == "require-verify" and not self.tls_root_ca_file:
+            raise BadInput("tls_root_ca_file", "", "must be given under the policy require-verify")
+        if not 1 <= engine.max_deflate_level <= 9:
+            raise BadInput("max_deflate_level", engine.max_deflate_level, "must be 1 to 9")
 
     @property
     def needs_discovery(self) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import trio
 
-from broker import events, metadata, snapshot
+from broker import events, metadata, snapshot, tls
 from broker.admin import admin_handler
 from broker.admin_context import AdminContext
 from broker.auth import AuthServers, parse_auth_address
@@ -69,16 +69,16 @@ async def serve(
     Raises BadInput (an address that is none, no such data path), Conflict (port or data path in use), InternalError
     (the engine failed).
     """
-    from srtm._native import Engine
-
     log = log_of(config)
     directory = Path(config.data_path)
     with ExitStack() as stack:
         incarnation = stack.enter_context(locked(directory))
         saved = metadata.load(directory)
         state = load_state(directory)
-        settings = engine_settings(config, state)
-        engine = Engine(msgspec.json.encode(settings))
+        settings = tls.with_files(engine_settings(config, state), config)
+        engine = make_engine(settings, config)
+        if config.tls_cert:
+            log.info("TLS is offered", oldest=tls.oldest_version(settings))
         stack.callback(engine.stop, _ENGINE_STOP_TIMEOUT_MS)
         tcp_port = start_engine(engine, config)
         broker = Broker(config, settings, engine, incarnation, tcp_port, log)
@@ -110,6 +110,16 @@ def refusal(config: BrokerConfig, state: SyncState) -> str:
     if config.distributors and not state.has_synced:
         return f"broker {config.name} has not synced with the distributor yet"
     return f"broker {config.name} is starting"
+
+
+def make_engine(settings: EngineConfig, config: BrokerConfig) -> Engine:
+    """Raises BadInput."""
+    from srtm._native import Engine
+
+    try:
+        return Engine(msgspec.json.encode(settings))
+    except ValueError as error:
+        raise tls.refusal(error, settings, config) from None
 
 
 def start_engine(engine: Engine, config: BrokerConfig) -> int:

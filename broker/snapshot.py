@@ -38,6 +38,15 @@ class Client(Part, frozen=True):
     authed: bool = False
     auth_identity: str = ""
     auth_identity_url: str = ""
+    topology_region: str = ""
+    topology_zone: str = ""
+    deflate: bool = False
+    snappy: bool = False
+    tls: bool = False
+    tls_version: str = ""  # "TLS1.2"
+    tls_cipher_suite: str = ""
+    tls_negotiated_protocol: str = ""
+    tls_negotiated_protocol_is_mutual: bool = False
     pub_counts: list[PubCount] = []
 
 

@@ -129,17 +129,22 @@ def client_json(client: Client) -> dict[str, object]:
         "requeue_count": client.requeue_count,
         "connect_ts": client.connect_ts,
         "sample_rate": client.sample_rate,
-        "deflate": False,
-        "snappy": False,
+        "deflate": client.deflate,
+        "snappy": client.snappy,
         "user_agent": client.user_agent,
         **_auth_json(client),
-        "topology_zone": "",
-        "topology_region": "",
+        "topology_zone": client.topology_zone,
+        "topology_region": client.topology_region,
     }
     if client.pub_counts:
         answer["pub_counts"] = [{"topic": pub.topic, "count": pub.count} for pub in client.pub_counts]
-    tls = dict.fromkeys(("tls_cipher_suite", "tls_version", "tls_negotiated_protocol"), "")
-    return {**answer, "tls": False, **tls, "tls_negotiated_protocol_is_mutual": False}
+    return answer | {
+        "tls": client.tls,
+        "tls_cipher_suite": client.tls_cipher_suite,
+        "tls_version": client.tls_version,
+        "tls_negotiated_protocol": client.tls_negotiated_protocol,
+        "tls_negotiated_protocol_is_mutual": client.tls_negotiated_protocol_is_mutual,
+    }
 
 
 def _auth_json(client: Client) -> dict[str, object]:

@@ -94,7 +94,7 @@ enum Decoder {
 
 #[derive(Debug)]
 enum Encoder {
-    Snappy(snappy::Encoder),
+    Snappy(Box<snappy::Encoder>),
     Deflate(deflate::Encoder),
 }
 
@@ -135,9 +135,7 @@ impl Layers {
     pub fn new(tls: Option<Arc<ServerConfig>>, compression: Option<Compression>, deadline: Nanos) -> Result<Self, Broken> {
         let (decoder, encoder) = match compression {
             None => (None, None),
-            Some(Compression::Snappy) => {
-                (Some(Decoder::Snappy(snappy::Decoder::default())), Some(Encoder::Snappy(snappy::Encoder::default())))
-            }
+            Some(Compression::Snappy) => (Some(Decoder::Snappy(snappy::Decoder::default())), Some(Encoder::Snappy(Box::default()))),
             Some(Compression::Deflate { level }) => {
                 (Some(Decoder::Deflate(deflate::Decoder::default())), Some(Encoder::Deflate(deflate::Encoder::new(level))))
             }

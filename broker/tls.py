@@ -1,0 +1,47 @@
+"""The files of TLS: read once at the start, and named when the engine cannot use what is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker.config import EngineConfig
+from srtm.errors import BadInput
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+_FILES = {"tls_cert_pem": "tls_cert", "tls_key_pem": "tls_key", "tls_root_ca_pem": "tls_root_ca_file"}
+
+
+def with_files(settings: EngineConfig, config: BrokerConfig) -> EngineConfig:
+    """The engine gets the contents. Raises BadInput."""
+    return msgspec.structs.replace(
+        settings, **{field: _read(option, getattr(config, option)) for field, option in _FILES.items()}
+    )
+
+
+def _read(option: str, name: str) -> str:
+    if not name:
+        return ""
+    try:
+        return Path(name).read_text("ascii")
+    except OSError as error:
+        raise BadInput(option, name, f"must be a file that can be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise BadInput(option, name, "must be PEM, which is text") from None
+
+
+def refusal(error: ValueError, settings: EngineConfig, config: BrokerConfig) -> BadInput:
+    """What the engine said of its settings (``FIELD: RULE``), with the option and its value as they were given."""
+    field, _, rule = str(error).partition(": ")
+    if field in _FILES:
+        return BadInput(_FILES[field], getattr(config, _FILES[field]), rule)
+    return BadInput(field, getattr(settings, field, ""), rule)
+
+
+def oldest_version(settings: EngineConfig) -> str:
+    """The oldest version that is offered: there is none below 1.2 (docs/dependencies.md)."""
+    return max(settings.tls_min_version, "tls1.2").removeprefix("tls")

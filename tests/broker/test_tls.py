@@ -1,0 +1,96 @@
+"""The files of TLS and the settings around them: what is read, and how what cannot be used is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from broker import service, tls
+from broker.__main__ import _parser, parse_config
+from broker.config import BrokerConfig, EngineConfig
+from broker.sync import SyncState
+from srtm.errors import BadInput
+
+CERTIFICATES = Path(__file__).resolve().parents[1] / "certificates"
+SERVER = {"tls_cert": str(CERTIFICATES / "server.pem"), "tls_key": str(CERTIFICATES / "server.key")}
+
+
+def make_engine(config: BrokerConfig) -> None:
+    """The real one, not started."""
+    settings = tls.with_files(service.engine_settings(config, SyncState()), config)
+    service.make_engine(settings, config)
+
+
+def test_the_engine_gets_the_contents_of_the_files() -> None:
+    config = BrokerConfig(name="b", **SERVER, tls_root_ca_file=str(CERTIFICATES / "authority.pem"))
+    settings = tls.with_files(EngineConfig(), config)
+    assert settings.tls_cert_pem.startswith("-----BEGIN CERTIFICATE-----")
+    assert settings.tls_key_pem.startswith("-----BEGIN PRIVATE KEY-----")
+    assert settings.tls_root_ca_pem.startswith("-----BEGIN CERTIFICATE-----")
+    make_engine(config)
+
+
+def test_an_expired_self_signed_certificate_is_fine_with_either_form_of_its_key() -> None:
+    for key in ("server.key", "server-pkcs1.key"):
+        make_engine(BrokerConfig(name="b", tls_cert=SERVER["tls_cert"], tls_key=str(CERTIFICATES / key)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "rule"),
+    [
+        ({"tls_cert": "/nowhere/cert.pem"}, "tls_cert", "must be a file that can be read"),
+        ({"tls_cert": __file__}, "tls_cert", "must hold a certificate in PEM"),
+        ({"tls_key": SERVER["tls_cert"]}, "tls_key", "must hold a private key in PEM"),
+        ({"tls_key": str(CERTIFICATES / "client.key")}, "tls_key", "must be the key of the certificate"),
+        ({"tls_root_ca_file": __file__}, "tls_root_ca_file", "must hold a certificate in PEM"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(changes: dict[str, str], field: str, rule: str) -> None:
+    config = BrokerConfig(name="b", **(SERVER | changes))
+    with pytest.raises(BadInput) as refused:
+        make_engine(config)
+    assert (refused.value.field, refused.value.value) == (field, getattr(config, field))
+    assert rule in refused.value.rule
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cert").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match=r"tls_cert.*must be PEM"):
+        make_engine(BrokerConfig(name="b", **(SERVER | {"tls_cert": str(tmp_path / "cert")})))
+
+
+@pytest.mark.parametrize(
+    ("options", "engine", "field"),
+    [
+        ({"tls_cert": "c"}, {}, "tls_key"),
+        ({"tls_key": "k"}, {}, "tls_cert"),
+        ({}, {"tls_required": "true"}, "tls_required"),
+        (SERVER, {"tls_required": "maybe"}, "tls_required"),
+        (SERVER, {"tls_client_auth_policy": "ask"}, "tls_client_auth_policy"),
+        (SERVER, {"tls_client_auth_policy": "require-verify"}, "tls_root_ca_file"),
+        (SERVER, {"tls_min_version": "ssl3.0"}, "tls_min_version"),
+        ({}, {"max_deflate_level": 0}, "max_deflate_level"),
+        ({}, {"max_deflate_level": 10}, "max_deflate_level"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(
+    options: dict[str, str], engine: dict[str, object], field: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        BrokerConfig(name="b", **options, engine=msgspec.convert(engine, EngineConfig))
+    assert refused.value.field == field
+
+
+def test_the_oldest_version_is_never_below_1_2() -> None:
+    versions = {given: tls.oldest_version(EngineConfig(tls_min_version=given)) for given in ("tls1.0", "tls1.3")}
+    assert versions == {"tls1.0": "1.2", "tls1.3": "1.3"}
+
+
+def test_a_policy_on_the_command_line_requires_tls_unless_it_says_otherwise() -> None:
+    files = ["--name=b", f"--tls-cert={SERVER['tls_cert']}", f"--tls-key={SERVER['tls_key']}"]
+    given = [*files, "--tls-client-auth-policy=require"]
+    assert parse_config(_parser().parse_args(given)).engine.tls_required == "true"
+    assert parse_config(_parser().parse_args([*given, "--tls-required=false"])).engine.tls_required == "false"
+    assert parse_config(_parser().parse_args(files)).engine.tls_required == "false"
