@@ -8,6 +8,7 @@ from __future__ import annotations
 from broker import snapshot
 from broker.admin_context import AdminContext
 from broker.bucket_routes import add_bucket_routes
+from broker.drain_routes import add_drain_routes
 from broker.metrics import CONTENT_TYPE, metrics_text
 from broker.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.option_routes import add_option_routes
@@ -31,6 +32,7 @@ def admin_handler(context: AdminContext) -> Handler:
     add_nsqd_routes(router, context)
     add_option_routes(router, context)
     add_bucket_routes(router, context)
+    add_drain_routes(router, context)
     service = _ServiceRoutes(context)
     router.add("GET", "/metrics", service.metrics)
     router.add("GET", "/healthz", service.healthz)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.config import BrokerConfig, EngineConfig
+from broker.drain import Drain
 from srtm.log import Threshold
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class AdminContext:
     is_managed: Callable[[str], bool]  # the distributor decides over this topic's limit
     note_change: Callable[[], None]  # something in the metadata file has changed, perhaps without an event
     health: Callable[[], str]  # "OK", or "NOK - why"
+    drain: Drain
     threshold: Threshold  # of the log
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use
     use_lookups: Callable[[Sequence[str]], None]  # these from now on; raises BadInput

@@ -40,6 +40,11 @@ class LeaseHolder:
         are not named."""
         return {name: topic.share.version for name, topic in self._desired.items() if topic.share is not _NOTHING}
 
+    @property
+    def holds_nothing(self) -> bool:
+        """No share in force here ever lets a message go."""
+        return all(topic.share.rate == 0 for topic in self._desired.values())
+
     def is_managed(self, topic: str) -> bool:
         return topic in self._desired
 

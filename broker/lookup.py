@@ -7,7 +7,7 @@ it was told on this connection. ``AnswerReader`` and the ``encode_*`` functions 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import quote
@@ -56,9 +56,11 @@ class PeerInfo(msgspec.Struct, frozen=True):
     http_port: int
 
 
-def registrations(snapshot: Snapshot) -> set[Registration]:
-    found = {Registration(topic.topic_name) for topic in snapshot.topics}
-    return found | {Registration(t.topic_name, c.channel_name) for t in snapshot.topics for c in t.channels}
+def registrations(snapshot: Snapshot, only: Collection[str] | None = None) -> set[Registration]:
+    """All topics, or those in ``only``, with their channels."""
+    topics = [topic for topic in snapshot.topics if only is None or topic.topic_name in only]
+    found = {Registration(topic.topic_name) for topic in topics}
+    return found | {Registration(t.topic_name, c.channel_name) for t in topics for c in t.channels}
 
 
 def encode_identify(identity: Identity) -> bytes:

@@ -16,7 +16,6 @@ import time
 import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +28,9 @@ from broker.admin_context import AdminContext
 from broker.auth import AuthServers, parse_auth_address
 from broker.config import BrokerConfig, EngineConfig
 from broker.data_path import locked
+from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
+from broker.left import topics_left
 from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
 from broker.statsd import Lines, key_prefix, push
 from broker.sync import Synchronizer, SyncState, load_state
@@ -37,7 +38,7 @@ from broker.wakeup import Wakeup
 from srtm import __version__
 from srtm.address import format_address, parse_address
 from srtm.control import SyncRequest
-from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
+from srtm.errors import BadInput, Conflict, InternalError, SrtmError
 from srtm.http_api import HttpServer
 from srtm.http_client import HttpClient
 from srtm.log import Log, Threshold
@@ -64,7 +65,7 @@ class BoundAddresses(NamedTuple):
 async def serve(
     config: BrokerConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run a broker until cancelled. Started when both ports answer.
+    """Run a broker until cancelled, or drained. Started when both ports answer.
 
     Raises BadInput (an address that is none, no such data path), Conflict (port or data path in use), InternalError
     (the engine failed).
@@ -173,6 +174,7 @@ class Broker:
         self._authorizations = trio.CapacityLimiter(_AUTHORIZATIONS_AT_ONCE)
         self._holder = LeaseHolder(engine)
         self._synchronizer: Synchronizer | None = None
+        self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
 
     def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
         """Limits first, then topics and channels; then the port may let messages in, if this broker may know what is
@@ -211,6 +213,7 @@ class Broker:
             nursery.start_soon(self._lookups.run)
             if self._config.statsd.address:
                 nursery.start_soon(push, self._config.statsd, self._statsd, self._snapshot, self._log)
+            nursery.start_soon(self._drain_to_the_end, nursery.cancel_scope)
             if self._synchronizer is not None:
                 nursery.start_soon(self._synchronizer.run)
             self._log.info("listening", tcp=bound.tcp, http=bound.http, version=__version__, data=self._directory)
@@ -237,6 +240,7 @@ class Broker:
             note_change=self._note_change,
             health=lambda: self._health,
             config=self._config,
+            drain=self._drain,
             threshold=self._log.threshold,
             lookup_addresses=lambda: self._lookups.addresses,
             use_lookups=self._use_lookups,
@@ -253,7 +257,9 @@ class Broker:
         return Lookups(self._config.lookupd_tcp_addresses, identity, self._registrations, self._log)
 
     def _registrations(self) -> set[Registration]:
-        return registrations(self._snapshot())
+        """While it drains, only topics that still have messages here: consumers may come for those."""
+        now = self._snapshot()
+        return registrations(now, topics_left(now) if self._drain.has_begun else None)
 
     def _snapshot(self) -> snapshot.Snapshot:
         return snapshot.take(self._engine)
@@ -279,7 +285,24 @@ class Broker:
             mcap=self._config.mcap,
         )
         clients = [HttpClient(url, token=self._config.token) for url in self._config.distributors]
-        return Synchronizer(self._config.name, about, self._engine, self._holder, clients, self._directory, self._log)
+        return Synchronizer(
+            self._config.name, about, self._engine, self._holder, clients, self._directory, self._log, self._drain
+        )
+
+    async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:
+        await self._drain.run(self._note_drain)
+        if self._synchronizer is not None:
+            await self._synchronizer.leave()
+        everything.cancel()
+
+    def _note_drain(self) -> None:
+        self._lookups.note_change()
+        if self._synchronizer is not None:
+            self._synchronizer.wake()
+
+    def _has_given_up_tokens(self) -> bool:
+        """And the distributor knows it."""
+        return self._synchronizer is None or (self._holder.holds_nothing and self._synchronizer.is_settled)
 
     async def _follow_events(self, nursery: trio.Nursery) -> None:
         while True:
@@ -397,7 +420,8 @@ async def serve_http(server: HttpServer, listeners: list[trio.SocketListener]) -
 
 
 def run(config: BrokerConfig) -> int:
-    """A broker as a process: until SIGTERM (0) or SIGINT (130). Raises SrtmError where it cannot start or go on."""
+    """A broker as a process: until it is drained (0), SIGTERM (0) or SIGINT (130). Raises SrtmError where it cannot
+    start or go on."""
     try:
         return trio.run(_serve_until_signal, config)
     except BaseExceptionGroup as group:
@@ -417,9 +441,14 @@ def first_leaf(error: BaseException) -> BaseException:
 async def _serve_until_signal(config: BrokerConfig) -> int:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(serve, config))
+            nursery.start_soon(_serve_to_the_end, config, nursery.cancel_scope)
             async for number in signals:
                 log_of(config).info("stopping", signal=signal.Signals(number).name)
                 nursery.cancel_scope.cancel()
                 return 0 if number == signal.SIGTERM else 128 + number
-    raise Unavailable("the broker ended by itself")
+    return 0
+
+
+async def _serve_to_the_end(config: BrokerConfig, waiting: trio.CancelScope) -> None:
+    await serve(config)
+    waiting.cancel()

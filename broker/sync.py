@@ -17,12 +17,14 @@ import trio
 
 from broker import snapshot
 from broker.data_path import read_json, replace_file
+from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
 from broker.reports import topic_reports
 from srtm.backoff import Backoff
-from srtm.control import DesiredTopic, Problem, Stranger, SyncAnswer, SyncRequest
+from srtm.control import DeadNotice, DesiredTopic, Problem, Stranger, SyncAnswer, SyncRequest
 from srtm.errors import PeerError, SrtmError, Unavailable
 from srtm.log import Log
+from srtm.refusals import refusal
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -31,6 +33,8 @@ PERIOD_S = 1.0
 _ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and nothing here depends on a quick answer
 # Strangers that wait to be told: ids are whatever clients send, and the distributor may be away for long.
 _MOST_STRANGERS = 10_000
+# A broker that drains refuses publishers only after this time: those that can be told to move are gone by then.
+_MOVES_FIRST_S = 2.0
 STATE_FILE = "srtm.state.json"
 
 
@@ -78,6 +82,7 @@ class Synchronizer:
         distributors: Sequence[Distributor],
         directory: Path,
         log: Log,
+        drain: Drain,
     ) -> None:
         self._name = name
         self._target = f"/v1/brokers/{name}/sync"
@@ -87,6 +92,10 @@ class Synchronizer:
         self._distributors = list(distributors)  # the one that is asked first
         self._directory = directory
         self._log = log
+        self._drain = drain
+        self._running = trio.CancelScope()
+        self._ended = trio.Event()
+        self.is_settled = False  # the last answer had no news: what is in force here is acknowledged
         self._strangers: dict[Stranger, None] = {}  # not yet reported, in order
         self._urgent = True
         self._waiting = trio.CancelScope()  # around whatever may be cut short by `wake`
@@ -106,12 +115,31 @@ class Synchronizer:
     async def run(self) -> None:
         """Until cancelled; then the connections are closed."""
         try:
-            await self._run()
+            with self._running:
+                await self._run()
         finally:
             # Closing takes no time; a checkpoint in the first must not skip the rest.
             with trio.CancelScope(shield=True):
                 for distributor in self._distributors:
                     await distributor.aclose()
+            self._ended.set()
+
+    async def leave(self) -> None:
+        """Stop syncing and tell the distributor that this incarnation ends, so that nobody waits for it."""
+        self._running.cancel()
+        await self._ended.wait()
+        notice = msgspec.json.encode(DeadNotice(incarnation=self._about.incarnation, reason="drained"))
+        distributor = self._distributors[0]
+        try:
+            status, body = await distributor.request(
+                "POST", f"/v1/brokers/{self._name}/dead", notice, timeout_s=_ANSWER_GRACE_S
+            )
+            if status >= 300:
+                raise refusal(distributor.base_url, status, body)
+        except SrtmError as error:
+            self._log.warning("the distributor was not told that this broker ends", reason=error)
+        finally:
+            await distributor.aclose()
 
     async def _run(self) -> None:
         backoff = Backoff(first_s=0.1, longest_s=PERIOD_S)
@@ -160,6 +188,9 @@ class Synchronizer:
         applied = self._holder.applied
         request = msgspec.structs.replace(
             self._about,
+            # Before the reports are taken: what they say of waiting messages is then the last word.
+            accepting=not self._drain.refuses,
+            drain=self._drain.latest if self._drain.has_begun else None,
             have_version=self._holder.version,
             applied=applied,
             topics=topic_reports(snapshot.take(self._engine), applied),
@@ -174,11 +205,15 @@ class Synchronizer:
 
     async def _take(self, answer: SyncAnswer) -> None:
         self._holder.check(answer)
+        self.is_settled = answer.unchanged
+        if answer.draining:
+            where = f"ask the distributor ({self._distributors[0].base_url}) where to publish"
+            self._drain.begin(f"broker {self._name} is draining: {where}", refuse_after_s=_MOVES_FIRST_S)
         news = not answer.unchanged or self.last_sync_s is None  # the first answer is news even if there is no topic
         if news:
             await self._remember(answer)
         self._holder.apply(answer)
-        if self.last_sync_s is None:
+        if self.last_sync_s is None and not self._drain.refuses:
             self._engine.set_accepting(True, "")
         for move in answer.moves:
             self._engine.move_publisher(move.topic, move.publisher_id, move.address, move.version)

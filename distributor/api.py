@@ -169,6 +169,13 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
         """For brokers: reports and acknowledgements up, the whole desired state down."""
         return _json(await syncing.sync(name, await _body(request, config, SyncRequest)))
 
+    @app.post("/v1/brokers/{name}/drain", status_code=202)
+    async def drain(name: str, force: bool = False) -> Response:
+        """Take a broker out of service: publishers and tokens go to the others, it delivers what it has and ends.
+        409 if the others lack capacity, unless `force`."""
+        await registry.drain(name, force=force)
+        return _json(views.broker_view(name, registry, syncing), 202)
+
     @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=_documented("DeadNotice"))
     async def dead(name: str, request: Request) -> Response:
         """Proof of death of one incarnation, from a supervisor or an operator."""

@@ -9,13 +9,16 @@ from distributor.state import Topic
 from srtm.control import DesiredTopic, Move, Share, SyncAnswer
 
 
-def answer(version: int, have_version: int, broker: str, topics: Iterable[Topic], moves: list[Move]) -> SyncAnswer:
+def answer(
+    version: int, have_version: int, broker: str, topics: Iterable[Topic], moves: list[Move], *, draining: bool
+) -> SyncAnswer:
     """The whole state of ``broker``: every managed topic is named, also where it has no share."""
     known = list(topics)
     return SyncAnswer(
         version=version,
         topics=[desired_topic(topic, broker) for topic in known if not topic.removed],
         moves=moves,
+        draining=draining,
         # Only to one that knew the topic: a purge must not hit what came under the name later.
         purged=[topic.name for topic in known if topic.removed and topic.purged and topic.version > have_version > 0],
     )

@@ -75,10 +75,12 @@ def _placement(spec: TopicSpec, made: Plan) -> tuple[Placement, tuple[str, ...]]
     return Placement(publishers=spec.publishers, brokers=made.brokers, at=made.placement), made.reasons
 
 
-def shares(envelope: Amount, placement: Placement, extra: Collection[str]) -> dict[str, Amount]:
+def shares(
+    envelope: Amount, placement: Placement, extra: Collection[str], leaving: Mapping[str, float] | None = None
+) -> dict[str, Amount]:
     """The target: the envelope split in proportion to the rates assigned, with a floor for every broker in
-    ``extra``."""
-    weights = dict(placement.assigned)
+    ``extra``. ``leaving``: {broker: weight, msg/s} besides."""
+    weights = {**placement.assigned, **(leaving or {})}
     floor = sum(weights.values()) * STARVED_WEIGHT or 1.0
     for name in extra:
         weights.setdefault(name, floor)
@@ -86,6 +88,20 @@ def shares(envelope: Amount, placement: Placement, extra: Collection[str]) -> di
         return {}
     split = split_bucket(envelope.rate, envelope.burst, list(weights.values()))
     return {name: Amount(*share) for name, share in zip(weights, split, strict=True)}
+
+
+def leaving_share(old: Topic, placement: Placement, name: str, envelope: Amount) -> dict[str, Amount] | None:
+    """A target while ``name`` still has messages that wait for tokens, and its publishers are on their way: it keeps
+    half of what it needed, as does every share until it has gone. Where there is no token for that it keeps its share,
+    and nobody else gets more. None: it has no share."""
+    if name not in old.leases.target:
+        return None
+    if len(placement.brokers) + 1 > math.floor(envelope.burst / MICRO) or not placement.brokers:
+        return dict(old.leases.target)
+    kept = [one for one in extra_kept(old, placement, envelope, without=name) if one != name]
+    room = math.floor(envelope.burst / MICRO) - len(placement.brokers) - 1
+    weight = old.placement.assigned.get(name, 0.0) / 2 or placement.publishers.load * STARVED_WEIGHT
+    return shares(envelope, placement, kept[:room], {name: weight})
 
 
 def room_for_extra(topic: Topic) -> bool:

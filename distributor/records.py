@@ -21,6 +21,7 @@ from srtm.topic import parse_topic_json
 DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
 _CHUNK = 10_000  # publishers a row
 _VERSION = "version"
+_DRAINING = "draining "  # and the name of a broker
 NO_PUBLISHERS = join([])
 
 Row = dict[str, Any]
@@ -31,6 +32,7 @@ class Stored:
     """All that was stored."""
 
     version: int
+    draining: set[str]  # names of brokers
     brokers: dict[str, Broker]
     topics: dict[str, Topic]
     decisions: dict[str, list[Decision]]
@@ -43,18 +45,25 @@ def changes(
     version: int,
     log: Mapping[str, Decision],
     forgotten: str = "",
+    draining: Mapping[str, bool] | None = None,
 ) -> list[Replace]:
     """What to store so that ``topics`` and ``brokers`` replace their namesakes. Columns that did not change are not
-    written again."""
+    written again. ``draining``: {broker: whether, from now on}."""
     result = [Replace(store.settings, {"name": _VERSION}, [{"name": _VERSION, "value": version}])]
     result += [Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in brokers]
     result += [Replace(store.brokers, {"name": forgotten})] if forgotten else []
+    result += [_drain_change(name, on) for name, on in (draining or {}).items()]
     for topic in topics:
         result += _topic_changes(before.get(topic.name), topic)
     for name, one in log.items():
         result.append(Replace(store.decisions, _decision_key(name, one.number), [_decision_row(name, one)]))
         result.append(Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT)))
     return result
+
+
+def _drain_change(broker: str, on: bool) -> Replace:
+    name = _DRAINING + broker
+    return Replace(store.settings, {"name": name}, [{"name": name, "value": 1}] if on else [])
 
 
 def _topic_changes(old: Topic | None, new: Topic) -> Iterator[Replace]:
@@ -145,6 +154,7 @@ async def load(source: Store) -> Stored:
     ]
     return Stored(
         version=numbers.get(_VERSION, 0),
+        draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
         brokers={row["name"]: Broker(**row) for row in await source.rows(store.brokers)},
         topics={topic.name: topic for topic in topics},
         decisions={name: [_decision(row) for row in rows] for name, rows in decisions.items()},

@@ -13,7 +13,7 @@ stored with what it numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -47,6 +47,7 @@ class Registry:
         self.brokers: dict[str, Broker] = {}
         self.topics: dict[str, Topic] = {}  # removed ones too
         self.decisions: dict[str, list[Decision]] = {}  # oldest first
+        self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
         self.liveness = Liveness(config.liveness_s)
         self.version = 0
         self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
@@ -67,6 +68,7 @@ class Registry:
         stored = await records.load(store)
         registry.version, registry.brokers = stored.version, stored.brokers
         registry.topics, registry.decisions = stored.topics, stored.decisions
+        registry.draining = stored.draining
         registry._desired_version = dict.fromkeys(stored.brokers, stored.version)
         return registry
 
@@ -94,6 +96,10 @@ class Registry:
 
     def live(self) -> set[str]:
         return {name for name in self.brokers if self.is_alive(name)}
+
+    def takes_more(self) -> set[str]:
+        """Brokers that may be given publishers."""
+        return {name for name in self.live() - self.draining if self.brokers[name].accepting}
 
     def desired_version(self, broker: str) -> int:
         return self._desired_version.get(broker, self.version)
@@ -152,6 +158,39 @@ class Registry:
             )
             await self._commit([new], decision="removed with its messages" if purge else "removed")
 
+    async def drain(self, name: str, *, force: bool) -> None:
+        """Take a broker out of service: its publishers go to the others now, its tokens once it has no use for them.
+        Again changes nothing. Raises NotFound, Conflict (it is not heard from; the others lack capacity, which
+        ``force`` puts up with)."""
+        async with self._placing:
+            self.broker(name)
+            if name in self.draining:
+                return
+            if not self.is_alive(name):
+                raise Conflict("broker", name, "is not heard from, so it cannot be drained")
+            lacking = {} if force else await self._lacking_without(name)
+            if lacking:
+                where = ", ".join(f"{topic} {rate:,.6g} msg/s" for topic, rate in lacking.items())
+                raise Conflict("broker", name, f"the other brokers have no room for: {where}; --force drains it anyway")
+            async with self._writing:
+                await self._commit([], draining={name: True})
+            await self._move_publishers_off(name)
+
+    async def take_share(self, name: str, broker: str) -> None:
+        """``broker`` drains and has no more use for its tokens of topic ``name``: the others get them once it has
+        acknowledged that."""
+        async with self._writing:
+            topic = self.topics[name]
+            if topic.removed or broker in topic.placement.brokers or broker not in topic.leases.target:
+                return
+            envelope = topic.leases.envelope
+            target = placing.shares(envelope, topic.placement, [one for one in topic.extra if one != broker])
+            leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
+            what = f"{broker} is drained of this topic: its share goes to the others"
+            await self._commit(
+                [replace(topic, leases=leases)], decision="\n".join([what, *placing.share_lines(target)])
+            )
+
     async def forget(self, name: str) -> None:
         """Drop a broker that is proven dead, or has nothing. Raises NotFound, Conflict."""
         broker = self.broker(name)
@@ -185,7 +224,8 @@ class Registry:
                 if (new := heard(topic, news, self.version + 1, live, reborn=reborn)) is not topic
             ]
             if changed or broker != old or store_is_older:
-                await self._commit(changed, [broker])
+                back = {broker.name: False} if reborn and broker.name in self.draining else {}
+                await self._commit(changed, [broker], draining=back)
         if broker != old:
             self._grace_ends.pop(broker.name, None)
             self._attention.set()
@@ -237,6 +277,9 @@ class Registry:
         for name in [name for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
             await self._bury(name)
             self._grace_ends.pop(name, None)
+        for name in self.draining & self.brokers.keys():  # what was begun before a restart, or failed
+            async with self._placing:
+                await self._move_publishers_off(name)
         await self._advance()
         for topic in self.managed():
             if topic.placement.missing > 0:
@@ -267,6 +310,31 @@ class Registry:
                     topic.spec, topic.burst, placement, reasons, "brokers changed", asked_for=False
                 )
 
+    async def _lacking_without(self, name: str) -> dict[str, float]:
+        """{topic: msg/s for which there would be no room if ``name`` were not there}. Under ``_placing``; nothing is
+        changed."""
+        topics, lacking = dict(self.topics), {}
+        for topic in self._placed_on(name):
+            offered = self._offered(topic.name, topics, without=name)
+            held = topic.placement.held(without={name})
+            placement, _ = await trio.to_thread.run_sync(placing.place_rest, topic.spec, topic.burst, offered, held)
+            topics[topic.name] = replace(topic, placement=placement)
+            if placement.missing > topic.placement.missing:
+                lacking[topic.name] = placement.missing - topic.placement.missing
+        return lacking
+
+    async def _move_publishers_off(self, name: str) -> None:
+        """Under ``_placing``."""
+        for topic in self._placed_on(name):
+            offered, held = self._offered(topic.name, without=name), topic.placement.held(without={name})
+            work = partial(placing.place_rest, topic.spec, topic.burst, offered, held)
+            placement, reasons = await trio.to_thread.run_sync(work)
+            what = f"{name} is drained"
+            await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, leaving=name)
+
+    def _placed_on(self, name: str) -> list[Topic]:
+        return [topic for topic in self.managed() if name in topic.placement.brokers]
+
     async def _bury(self, name: str, *, forget: bool = False) -> None:
         """``name`` is dead for good: its publishers go to others and its tokens are free."""
         async with self._placing:
@@ -283,7 +351,7 @@ class Registry:
                 if self._is_gone(name):
                     await self._commit([replace(now, leases=now.leases.freed(name))])
             return
-        offered = [one for one in self._offered(topic.name) if one.name != name]
+        offered = self._offered(topic.name, without=name)
         placement, reasons = topic.placement, topic.reasons
         if name in placement.brokers:
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, placement.held(without={name}))
@@ -313,9 +381,12 @@ class Registry:
         """Proven dead, and no incarnation has come since. To be asked under ``_writing``."""
         return name not in self.brokers or self.brokers[name].dead
 
-    def _offered(self, topic: str) -> list[BrokerCapacity]:
-        usable = {name for name in self.live() if self.brokers[name].accepting}
-        return placing.capacities(self.brokers.values(), usable, self.topics.values(), topic)
+    def _offered(
+        self, topic: str, topics: Mapping[str, Topic] | None = None, *, without: str = ""
+    ) -> list[BrokerCapacity]:
+        book = self.topics if topics is None else topics
+        brokers = [broker for name, broker in self.brokers.items() if name != without]
+        return placing.capacities(brokers, self.takes_more(), book.values(), topic)
 
     async def _replace_topic(
         self,
@@ -327,6 +398,7 @@ class Registry:
         *,
         asked_for: bool = True,
         dead: str = "",
+        leaving: str = "",
     ) -> Topic:
         """Store ``spec`` as placed, and start its shares on their way. Under ``_placing``.
 
@@ -345,6 +417,8 @@ class Registry:
             oversized = placing.oversized_batches(spec, placement, target)
             if oversized and asked_for and spec.on_excess == "reject":
                 raise oversized[0]
+            if old and leaving:  # for a while
+                target = placing.leaving_share(old, placement, leaving, envelope) or target
             reasons = (*reasons, *(f"warning: {one}" for one in oversized))
             same_spec = old is not None and not old.removed and old.spec is spec
             new = Topic(
@@ -360,24 +434,33 @@ class Registry:
             return new
 
     async def _commit(
-        self, topics: Sequence[Topic], brokers: Sequence[Broker] = (), *, decision: str = "", forgotten: str = ""
+        self,
+        topics: Sequence[Topic],
+        brokers: Sequence[Broker] = (),
+        *,
+        decision: str = "",
+        forgotten: str = "",
+        draining: Mapping[str, bool] | None = None,
     ) -> None:
         """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
         1``."""
         version = self.version + 1
+        changes = {**(draining or {}), **({forgotten: False} if forgotten else {})}
         log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
-        await self._store.apply(records.changes(self.topics, topics, brokers, version, log, forgotten))
+        await self._store.apply(records.changes(self.topics, topics, brokers, version, log, forgotten, changes))
         self.version = version
         self.brokers.update({broker.name: broker for broker in brokers})
         self.brokers.pop(forgotten, None)
+        self.draining = {name for name in self.draining | changes.keys() if changes.get(name, True)}
         self._desired_version.pop(forgotten, None)  # what changes from now on is not counted for it
         for name, entry in log.items():
             self.decisions[name] = [*self.decisions.get(name, []), entry][-records.DECISIONS_KEPT :]
         before, self.topics = self.topics, {**self.topics, **{topic.name: topic for topic in topics}}
         for name in self.brokers:
-            if any(desired.concerns(before.get(topic.name), topic, name) for topic in topics):
+            told = name in changes
+            if told or any(desired.concerns(before.get(topic.name), topic, name) for topic in topics):
                 self._desired_version[name] = version
-            if topics or name not in self._desired_version:
+            if told or topics or name not in self._desired_version:
                 self._desired_version.setdefault(name, version)
                 self._changed.pop(name, trio.Event()).set()
 

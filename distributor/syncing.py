@@ -14,7 +14,7 @@ from distributor import desired
 from distributor.registry import Registry
 from distributor.state import Broker, Topic
 from distributor.transitions import News
-from srtm.control import Move, Stranger, SyncAnswer, SyncRequest, TopicReport, check_broker_name
+from srtm.control import DrainProgress, Move, Stranger, SyncAnswer, SyncRequest, TopicReport, check_broker_name
 from srtm.errors import BadInput
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
@@ -23,10 +23,11 @@ _TELL_MOVES = 2
 
 
 class Syncing:
-    """``reports``: {broker: {topic: its latest report}}."""
+    """``reports``: {broker: {topic: its latest report}}; ``drains``: {broker: how far it has got, if it drains}."""
 
     def __init__(self, registry: Registry) -> None:
         self.reports: dict[str, dict[str, TopicReport]] = {}
+        self.drains: dict[str, DrainProgress | None] = {}  # as said last
         self._registry = registry
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
@@ -49,12 +50,16 @@ class Syncing:
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
         self.reports[name] = reports
+        self.drains[name] = request.drain
         self._strangers.setdefault(name, {}).update(dict.fromkeys(request.strangers, 0))
         await self._share_where_messages_wait(name, reports)
+        if name in self._registry.draining and not request.accepting:
+            await self._take_shares_not_needed(name, reports)
         return await self._answer(name, request.have_version, wait_s, mine)
 
     def forget(self, name: str) -> None:
         self.reports.pop(name, None)
+        self.drains.pop(name, None)
         self._strangers.pop(name, None)
         self._latest.pop(name, None)
 
@@ -81,6 +86,13 @@ class Syncing:
             if report is not None and report.backlog and name not in topic.leases.target:
                 await self._registry.share_with(topic.name, name)
 
+    async def _take_shares_not_needed(self, name: str, reports: dict[str, TopicReport]) -> None:
+        """``name`` drains and takes no messages: where none wait for tokens, none ever will again."""
+        for topic in self._registry.managed():
+            report = reports.get(topic.name)
+            if name in topic.leases.target and not (report and report.backlog):
+                await self._registry.take_share(topic.name, name)
+
     async def _answer(self, name: str, have_version: int, wait_s: float, mine: object) -> SyncAnswer:
         """A sync that the broker has cut short by a later one goes on waiting here; it must not take moves with it."""
         registry = self._registry
@@ -92,9 +104,10 @@ class Syncing:
                     break
                 await registry.changed(name).wait()
         version = registry.desired_version(name)
+        draining = name in registry.draining
         if version == have_version:
-            return SyncAnswer(version=version, unchanged=True, moves=moves)
-        return desired.answer(version, have_version, name, registry.topics.values(), moves)
+            return SyncAnswer(version=version, unchanged=True, moves=moves, draining=draining)
+        return desired.answer(version, have_version, name, registry.topics.values(), moves, draining=draining)
 
     def _due_moves(self, name: str) -> list[Move]:
         """Strangers on ``name`` whose own broker is ready for them. Those told twice are taken off the list (one answer

@@ -128,7 +128,7 @@ def assignment(topic: Topic, publisher_id: str, registry: Registry) -> Assignmen
 
 
 def _substitute(topic: Topic, publisher_id: str, registry: Registry) -> str:
-    live = registry.live()
+    live = registry.live() - registry.draining
     candidates = sorted(live.intersection(topic.leases.target) or live)
     if not candidates:
         raise Unavailable(f"no broker is alive for publisher {publisher_id!r} of topic {topic.name!r}", 1.0)
@@ -168,6 +168,8 @@ def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:
         "alive": registry.is_alive(name),
         "dead": broker.dead,
         "accepting": broker.accepting,
+        "draining": name in registry.draining,
+        "drain": msgspec.to_builtins(syncing.drains.get(name)),
         "last_sync_s_ago": registry.liveness.last_s_ago(name),
         "reports": msgspec.to_builtins(list(syncing.reports.get(name, {}).values())),
     }

@@ -70,6 +70,29 @@ class Stranger(Control, frozen=True):
     publisher_id: str
 
 
+class MessagesLeft(Control, frozen=True):
+    """What a broker has not delivered yet."""
+
+    queued: int = 0
+    in_flight: int = 0
+    deferred: int = 0
+    waiting: int = 0  # for tokens
+
+    @property
+    def total(self) -> int:
+        return self.queued + self.in_flight + self.deferred + self.waiting
+
+
+class DrainProgress(Control, frozen=True):
+    """Made by ``broker.drain``; read by ``srtm drain --broker`` at ``/v1/drain``, and by the distributor in every
+    sync."""
+
+    broker: str
+    state: str  # "serving" | "draining" | "drained" (it is about to end)
+    left: MessagesLeft = MessagesLeft()
+    obstacles: list[str] = []  # what somebody has to do something about
+
+
 class SyncRequest(Control, frozen=True):
     """Made by ``broker.sync``, read by ``distributor.api``."""
 
@@ -78,7 +101,8 @@ class SyncRequest(Control, frozen=True):
     tcp_address: str  # HOST:PORT that clients connect to
     http_address: str
     mcap: float  # msg/s; 0: not stated
-    accepting: bool = True  # false while draining
+    accepting: bool = True  # false: publishers are refused, for it drains
+    drain: DrainProgress | None = None  # None: it does not drain
     have_version: int = 0  # version of the desired state that the broker has in force (SyncAnswer.version); 0: none
     applied: dict[str, int] = {}  # {topic: version of the share in force}: the acknowledgement of the lease protocol
     topics: list[TopicReport] = []  # managed topics and others that have traffic
@@ -130,6 +154,7 @@ class SyncAnswer(Control, frozen=True):
     unchanged: bool = False  # true: the state is that of have_version, topics is left out
     topics: list[DesiredTopic] = []
     moves: list[Move] = []
+    draining: bool = False  # take no new messages, deliver what there is, end
     purged: list[str] = []  # topics removed with their messages since have_version: to be deleted here, queues and all
 
 

@@ -18,9 +18,10 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
-from srtm.control import Assignment, DeadNotice, Lookup, Problem
-from srtm.errors import BadInput, Conflict, NotFound, PeerError, SrtmError, Unavailable
+from srtm.control import Assignment, DeadNotice, Lookup
+from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.http_client import checked_token
+from srtm.refusals import refusal
 
 DEFAULT_URL = "http://127.0.0.1:4190"
 URL_VARIABLE = "SRTM_DISTRIBUTOR"
@@ -116,6 +117,14 @@ class DistributorClient:
     async def brokers(self) -> list[Json]:
         return await self._call("GET", "/v1/brokers", list[Json])
 
+    async def broker(self, name: str) -> Json:
+        """Raises NotFound."""
+        return await self._call("GET", f"/v1/brokers/{_part(name)}", Json)
+
+    async def drain_broker(self, name: str, *, force: bool = False) -> Json:
+        """Raises NotFound, Conflict (the others cannot carry its load: nothing has changed)."""
+        return await self._call("POST", f"/v1/brokers/{_part(name)}/drain", Json, query={"force": str(force).lower()})
+
     async def broker_is_dead(self, name: str, notice: DeadNotice) -> None:
         """Proof of death of one incarnation. Raises NotFound, Conflict (another incarnation lives)."""
         await self._call("POST", f"/v1/brokers/{_part(name)}/dead", Any, body=notice)
@@ -134,7 +143,7 @@ class DistributorClient:
         content = None if body is None else msgspec.json.encode(body)
         answer = await self._first_answer(method, path, content, dict(query or {}))
         if not answer.is_success:
-            raise refusal(answer)
+            raise refusal(str(answer.url), answer.status_code, answer.content, _retry_after_s(answer))
         return _decoded(answer, kind)
 
     async def _first_answer(
@@ -173,27 +182,6 @@ async def lookup(http: httpx.AsyncClient, urls: Sequence[str], topic: str) -> Lo
     producers = {(one.broadcast_address, one.tcp_port): one for each in found for one in each.producers}
     channels = {channel for each in found for channel in each.channels}
     return Lookup(channels=sorted(channels), producers=list(producers.values()))
-
-
-def refusal(answer: httpx.Response) -> SrtmError:
-    """The exception that a problem+json answer stands for."""
-    try:
-        problem = msgspec.json.decode(answer.content, type=Problem)
-    except msgspec.DecodeError:
-        return PeerError(f"{answer.url} answered {answer.status_code}: {answer.text[:200]!r}")
-    field, value, rule = problem.field or problem.title, problem.value, problem.rule or problem.detail
-    match answer.status_code:
-        case 404:
-            return NotFound(field, str(value))
-        case 409:
-            return Conflict(field, value, rule)
-        case 401:
-            return BadInput("token", "(not shown)", f"{answer.url} asks for a token: --token or $SRTM_TOKEN")
-        case 429 | 503:
-            return Unavailable(problem.detail, _retry_after_s(answer))
-        case status if 400 <= status < 500:
-            return BadInput(field, value, rule)
-    return PeerError(f"{answer.url} answered {answer.status_code}: {problem.detail}")
 
 
 def unreachable(url: str, error: httpx.TransportError) -> str:

@@ -44,6 +44,7 @@ class Child:
         self.log = data / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.ended: str | None = None  # how the last process ended
+        self.stays_ended = False  # it was drained, or stopped by somebody
         self._command = [sys.executable, "-m", "srtm", *arguments]
 
     @property
@@ -72,6 +73,7 @@ class Child:
                 await _end(process)
             self.process = None
             self.ended = _how_it_ended(process.returncode)
+            self.stays_ended = self.name != "distributor" and process.returncode == 0
 
     def last_words(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()
@@ -150,7 +152,8 @@ class Cluster:
     def note_end(self, child: Child) -> None:
         """At the start of the cluster a child that ends is a failure, with its own message."""
         if self.is_ready:
-            self.tell(f"{child.name} {child.ended} and is started again (see {child.log})")
+            then = "stays so: it was asked to" if child.stays_ended else "is started again"
+            self.tell(f"{child.name} {child.ended} and {then} (see {child.log})")
         self.note_change()
 
     def note_stopped(self) -> None:
@@ -279,6 +282,8 @@ async def _keep_running(running: Cluster, child: Child, *, task_status: trio.Tas
             backoff.reset()
         if child.name != "distributor":
             await _tell_death(running, child)
+        if child.stays_ended and running.is_ready:
+            return
         await trio.sleep(backoff.next_s())
 
 

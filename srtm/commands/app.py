@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from srtm import __version__
-from srtm.commands import benches, services, topics, traffic
+from srtm.commands import benches, drain, services, topics, traffic
 
 app = typer.Typer(
     name="srtm",
@@ -24,6 +24,7 @@ app.command("nsqd", help="Run a bare broker with nsqd's own flags, in nsqd's pla
 app.command("distributor")(services.distributor)
 app.command("up")(services.up)
 app.add_typer(topics.app, name="topic")
+app.command("drain")(drain.drain)
 app.command("status")(topics.status)
 app.command("publish")(traffic.publish)
 app.command("subscribe")(traffic.subscribe)

@@ -12,6 +12,7 @@ from broker import snapshot, stats
 from broker.admin import admin_handler
 from broker.admin_context import AdminContext
 from broker.config import BrokerConfig, EngineConfig
+from broker.drain import Drain
 from srtm.address import parse_peer
 from srtm.http_api import BodyTooLarge, HttpServer, Request
 from srtm.log import Log, Threshold
@@ -41,6 +42,7 @@ class Admin:
                 "is_managed": self.managed.__contains__,
                 "note_change": self.note_change,
                 "health": lambda: self.health,
+                "drain": Drain("b1", self.engine, Log("b1", lambda _line: None)),
                 "config": BrokerConfig(name="b1", max_memory_bytes=99),
                 "threshold": self.threshold,
                 "lookup_addresses": lambda: self.lookups,
@@ -522,3 +524,30 @@ async def test_memory_can_be_given_back(admin):
 )
 async def test_what_is_gos_own_and_what_is_long_gone_is_not_found(admin, path):
     assert await admin.code("GET", path) == (404, "NOT_FOUND")
+
+
+# --- drain
+
+
+async def test_a_broker_alone_is_drained_by_its_own_route(admin):
+    admin.engine.create_topic("t").messages.append(b"x")
+    assert (await admin.json("GET", "/v1/drain"))[1]["state"] == "serving"
+    status, begun = await admin.json("POST", "/v1/drain")
+    assert (status, begun["broker"], begun["state"], begun["left"]["queued"]) == (202, "b1", "draining", 1)
+    assert begun["obstacles"] == ["topic t has no channel"]
+    assert (await admin.json("POST", "/v1/drain"))[0] == 202
+    assert (await admin.json("GET", "/v1/drain"))[1]["state"] == "draining"
+
+
+async def test_a_member_of_a_cluster_is_not_drained_behind_its_distributors_back():
+    admin = Admin(config=BrokerConfig(name="b1", distributors=("http://d:4190",)))
+    status, refusal = await admin.json("POST", "/v1/drain")
+    assert (status, refusal["field"], refusal["value"]) == (409, "broker", "b1")
+    assert "srtm drain b1" in refusal["rule"]
+    assert (await admin.json("GET", "/v1/drain"))[1]["state"] == "serving"
+
+
+async def test_draining_asks_for_the_token():
+    admin = Admin(token="s3cret")
+    assert (await admin.ask("POST", "/v1/drain")).status == 401
+    assert (await admin.ask("POST", "/v1/drain", authorization="Bearer s3cret")).status == 202

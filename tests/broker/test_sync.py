@@ -6,9 +6,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker import sync
+from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
 from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
-from srtm.control import DesiredTopic, Move, Problem, Share, SyncAnswer, SyncRequest
+from srtm.control import DeadNotice, DesiredTopic, Move, Problem, Share, SyncAnswer, SyncRequest
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
@@ -16,6 +17,7 @@ from tests.support.fake_engine import FakeEngine
 TOPIC = DesiredTopic(
     topic="t", share=Share(version=3, rate=10.0, burst=2.0, full=True), publishers=["p"], channels=["c"]
 )
+DRAINING = "broker b1 is draining: ask the distributor (http://d1:4190) where to publish"
 
 
 class FakeDistributor:
@@ -26,6 +28,8 @@ class FakeDistributor:
         self.version = version
         self.topics = list(topics)
         self.moves = []
+        self.draining = False
+        self.notices = []
         self.down = None
         self.refusal = None  # (status, body)
         self.requests = []  # (time, SyncRequest)
@@ -43,6 +47,11 @@ class FakeDistributor:
         self.changed = trio.Event()
 
     async def request(self, method, target, body=b"", *, timeout_s):
+        if target.endswith("/dead"):
+            if self.down is not None:
+                raise self.down
+            self.notices.append(msgspec.json.decode(body, type=DeadNotice))
+            return 204, b""
         asked = msgspec.json.decode(body, type=SyncRequest)
         self.targets.add((method, target))
         self.requests.append((trio.current_time(), asked))
@@ -56,9 +65,10 @@ class FakeDistributor:
             with trio.move_on_after(asked.wait_s):
                 await self.changed.wait()
         moves, self.moves = self.moves, []
+        answer = SyncAnswer(version=self.version, moves=moves, draining=self.draining)
         if asked.have_version == self.version:
-            return 200, msgspec.json.encode(SyncAnswer(version=self.version, unchanged=True, moves=moves))
-        return 200, msgspec.json.encode(SyncAnswer(version=self.version, topics=self.topics, moves=moves))
+            return 200, msgspec.json.encode(msgspec.structs.replace(answer, unchanged=True))
+        return 200, msgspec.json.encode(msgspec.structs.replace(answer, topics=self.topics))
 
 
 class Rig:
@@ -68,9 +78,9 @@ class Rig:
         self.distributors = distributors
         self.lines = []
         about = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)
-        self.sync = Synchronizer(
-            "b1", about, self.engine, self.holder, distributors, directory, Log("b1", self.lines.append)
-        )
+        log = Log("b1", self.lines.append)
+        self.drain = Drain("b1", self.engine, log)
+        self.sync = Synchronizer("b1", about, self.engine, self.holder, distributors, directory, log, self.drain)
 
     @property
     def requests(self):
@@ -103,6 +113,58 @@ async def test_the_first_sync_is_at_once_and_its_answer_is_acknowledged_at_once(
     assert rig.distributors[0].targets == {("POST", "/v1/brokers/b1/sync")}
     assert {at for at, _ in rig.requests} == {mock_clock.current_time()}
     assert rig.engine.topics["t"].channels == {"c": False}
+
+
+async def test_a_broker_told_to_drain_lets_publishers_move_then_refuses_them_and_reports_how_far_it_is(
+    rig, nursery, mock_clock
+):
+    (distributor,) = rig.distributors
+    nursery.start_soon(rig.sync.run)
+    nursery.start_soon(rig.drain.run)
+    await settle()
+    distributor.draining = True
+    distributor.change(2, msgspec.structs.replace(TOPIC, publishers=[]))
+    await settle()
+    assert rig.drain.has_begun
+    assert (rig.requests[-1][1].accepting, rig.requests[-1][1].drain.state) == (True, "draining")
+    mock_clock.jump(2.5)
+    await settle()
+    assert ("set_accepting", False, DRAINING) in rig.engine.calls
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    assert rig.requests[-1][1].accepting is False
+
+
+async def test_shares_that_are_nothing_and_acknowledged_are_what_a_broker_may_end_with(rig, nursery, mock_clock):
+    (distributor,) = rig.distributors
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    assert not rig.holder.holds_nothing
+    distributor.change(2, msgspec.structs.replace(TOPIC, share=Share(version=4, rate=0.0, burst=0.0)))
+    await settle()
+    assert rig.holder.holds_nothing
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    assert rig.sync.is_settled
+
+
+async def test_leaving_ends_the_syncs_and_is_proof_of_death(rig, nursery, mock_clock):
+    (distributor,) = rig.distributors
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    before = len(rig.requests)
+    await rig.sync.leave()
+    assert len(rig.requests) == before
+    assert distributor.notices == [DeadNotice(incarnation="1", reason="drained")]
+    assert distributor.closed
+
+
+async def test_a_distributor_that_is_away_does_not_keep_a_broker_from_leaving(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    rig.distributors[0].down = Unavailable("no answer")
+    await rig.sync.leave()
+    assert "the distributor was not told that this broker ends" in rig.lines[-1]
 
 
 async def test_publishes_are_accepted_from_the_first_answer_on_and_not_before(rig, nursery, mock_clock):

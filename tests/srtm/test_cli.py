@@ -85,6 +85,7 @@ def distributor(monkeypatch: pytest.MonkeyPatch) -> Distributor:
     played = Distributor()
     client = partial(DistributorClient, transport=httpx.MockTransport(played.answer))
     monkeypatch.setattr("srtm.commands.topics.DistributorClient", client)
+    monkeypatch.setattr("srtm.commands.drain.DistributorClient", client)
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     monkeypatch.delenv("SRTM_TOKEN", raising=False)
     return played
@@ -325,3 +326,52 @@ def test_the_brokers_door_imports_neither_the_command_line_nor_the_http_client()
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert ended.stdout.endswith("\n[]\n")
+
+
+def test_drain_asks_the_distributor_and_ends_when_the_broker_is_drained(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drained = {"broker": "broker-1", "state": "drained", "left": {}}
+    distributor.answers["POST", "/v1/brokers/broker-1/drain"] = (202, BROKER | {"draining": True})
+    distributor.answers["GET", "/v1/brokers/broker-1"] = (200, BROKER | {"dead": False, "drain": drained})
+    assert main(["drain", "broker-1"]) == 0
+    assert "broker-1 is drained and stops" in capsys.readouterr().out
+
+
+def test_drain_that_the_others_cannot_bear_is_refused_with_the_reason(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusal = {
+        "title": "conflict",
+        "status": 409,
+        "detail": "-",
+        "field": "broker",
+        "value": "broker-1",
+        "rule": "no room",
+    }
+    distributor.answers["POST", "/v1/brokers/broker-1/drain"] = (409, refusal)
+    assert main(["drain", "broker-1"]) == 1
+    assert capsys.readouterr().err == "srtm: broker: 'broker-1': no room\n"
+
+
+def test_a_drain_whose_broker_dies_is_a_failure(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    distributor.answers["POST", "/v1/brokers/broker-1/drain"] = (202, BROKER)
+    distributor.answers["GET", "/v1/brokers/broker-1"] = (200, BROKER | {"dead": True, "drain": None})
+    assert main(["drain", "broker-1"]) == 1
+    assert "ended before it was drained" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "NAME: None: must be given, or else --broker HOST:PORT"),
+        (["b", "--broker", "127.0.0.1:1"], "NAME: 'b': must be given, or else --broker HOST:PORT"),
+        (["b", "--timeout", "0"], "timeout: 0.0: must be above 0 s"),
+    ],
+)
+def test_drain_refuses_what_it_cannot_mean(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["drain", *arguments]) == 2
+    assert capsys.readouterr().err == f"srtm: {said}\n"
+    assert distributor.asked == []

@@ -39,6 +39,8 @@ class FakeBroker:
     topics: dict[str, DesiredTopic] = field(default_factory=dict)
     reports: list[TopicReport] = field(default_factory=list)
     strangers: list[Stranger] = field(default_factory=list)
+    accepting: bool = True
+    draining: bool = False  # as told
     fulls: list[str] = field(default_factory=list)  # topics whose bucket started full here, each time that it did
 
     @property
@@ -52,6 +54,7 @@ class FakeBroker:
             tcp_address=self.address,
             http_address="127.0.0.1:4151",
             mcap=self.mcap,
+            accepting=self.accepting,
             have_version=self.version,
             applied={name: topic.share.version for name, topic in self.topics.items()},
             topics=self.reports,
@@ -65,6 +68,7 @@ class FakeBroker:
             self.fulls += [name for name in new.keys() - self.topics.keys() if new[name].share.full]
             self.topics = new
         self.version = answer.version
+        self.draining = answer.draining
         return answer
 
     async def settle(self) -> None:

@@ -1,0 +1,77 @@
+"""``srtm drain``: take a broker out of service without losing a message."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Annotated
+
+import msgspec
+import typer
+
+from srtm.broker_client import BrokerClient
+from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
+from srtm.commands.running import run_trio
+from srtm.control import DrainProgress
+from srtm.distributor_client import DistributorClient
+from srtm.draining import watch
+from srtm.errors import BadInput, Unavailable
+
+
+def drain(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A broker of the cluster.")] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option("--broker", metavar="HOST:PORT", help="Instead: the HTTP address of one that is alone."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="After which nobody waits; it drains on.")] = 600.0,
+    force: Annotated[bool, typer.Option("--force", help="Also where the others cannot carry its load.")] = False,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Take a broker out of service: its publishers go elsewhere, what it has is delivered, and it stops."""
+    if not timeout > 0:
+        raise BadInput("timeout", timeout, "must be above 0 s")
+    if name is not None and broker is None:
+        run_trio(partial(_drain_member, name, distributor, token, force, timeout))
+    elif broker is not None and name is None:
+        name = run_trio(partial(_drain_alone, broker, token, timeout))
+    else:
+        raise BadInput("NAME", name, "must be given, or else --broker HOST:PORT")
+    result = {"broker": name, "state": "drained"}
+    show("drain", result, json_file, lambda console: console.print(f"{name} is drained and stops"))
+
+
+async def _drain_alone(address: str, token: str | None, timeout_s: float) -> str:
+    """The broker's name."""
+    client = BrokerClient(address, token)
+    try:
+        begun = await client.begin_drain()
+        await watch(client.drain_progress, timeout_s, _tell)
+    finally:
+        await client.aclose()
+    return begun.broker
+
+
+async def _drain_member(name: str, urls: list[str] | None, token: str | None, force: bool, timeout_s: float) -> None:
+    async with DistributorClient(urls, token=token) as client:
+        await client.drain_broker(name, force=force)
+        last = DrainProgress(broker=name, state="draining")
+
+        async def look() -> DrainProgress:
+            nonlocal last
+            try:
+                view = await client.broker(name)
+            except Unavailable:  # the distributor is away: the broker waits for it, too
+                return last
+            last = msgspec.convert(view["drain"], DrainProgress | None) or last
+            if view["dead"] and last.state != "drained":
+                raise Unavailable(f"broker {name} is proven dead")
+            return last
+
+        await watch(look, timeout_s, _tell)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
