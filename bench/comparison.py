@@ -51,10 +51,25 @@ class Figure:
     drawn: bool = False
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """What ``system`` must reach, in the unit of the figure."""
+
+    system: str
+    value: float
+
+
 class Target(Protocol):
     """What must be reached. ``rounds``: those that count, at least one; ``samples``: all."""
 
+    @property
+    def key(self) -> str:
+        """Of the figure that it is about."""
+        ...
+
     def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check: ...
+
+    def mark(self, rounds: Sequence[Round]) -> Mark | None:
+        """Where that lies in a picture of the figure; None: nowhere."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +117,10 @@ class Ratio:
             return Check(what, measured, f"at most {self.at_most:g}x", found.median <= self.at_most)
         return Check(what, measured, f"at least {self.at_least:g}x", found.median >= (self.at_least or 0.0))
 
+    def mark(self, rounds: Sequence[Round]) -> Mark:
+        factor = self.at_least if self.at_most is None else self.at_most
+        return Mark(self.ours, (factor or 0.0) * interval(values(rounds, self.theirs, self.key)).median)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -118,6 +137,9 @@ class Bound:
         measured = f"{found.median:.3g} {self.unit} ({found.low:.3g} to {found.high:.3g})"
         return Check(self.label, measured, f"at most {self.at_most:g} {self.unit}", found.median <= self.at_most)
 
+    def mark(self, rounds: Sequence[Round]) -> Mark:  # noqa: ARG002
+        return Mark(self.ours, self.at_most)
+
 
 @dataclass(frozen=True)
 class NoWorse:
@@ -133,6 +155,9 @@ class NoWorse:
         measured = f"{found.median:.3g}x ({found.low:.3g} to {found.high:.3g})"
         return Check(f"{self.label}, {self.ours} / {self.theirs}", measured, "1x within the interval", found.low <= 1.0)
 
+    def mark(self, rounds: Sequence[Round]) -> None:
+        """Noise has no one place."""
+
 
 @dataclass(frozen=True)
 class NoneOf:
@@ -145,6 +170,9 @@ class NoneOf:
     def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
         count = sum(sample.values.get(self.key, 0) for sample in samples if sample.system in self.ours)
         return Check(self.label, f"{count:g}", "0", count == 0)
+
+    def mark(self, rounds: Sequence[Round]) -> None:
+        """A count of faults is not drawn."""
 
 
 def counts(one: Round) -> bool:
@@ -186,14 +214,14 @@ class MeasuredFigure(msgspec.Struct, frozen=True, kw_only=True):
     digits: int
     drawn: bool
     systems: dict[str, Interval]
+    marks: list[Mark] = []
 
     def cell(self, system: str) -> str:
         found = self.systems.get(system)
         if found is None:
             return ""
-        return " ".join(
-            [f"{found.median:,.{self.digits}f}", f"({found.low:,.{self.digits}f} to {found.high:,.{self.digits}f})"]
-        )
+        median, low, high = (f"{value:,.{self.digits}f}" for value in (found.median, found.low, found.high))
+        return f"{median} ({low} to {high})"
 
 
 class MeasuredCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +259,7 @@ def figures(row: Row, rounds: Sequence[Round]) -> list[MeasuredFigure]:
             digits=figure.digits,
             drawn=figure.drawn,
             systems={system: interval(values(valid, system, figure.key)) for system in row.systems},
+            marks=[mark for target in row.targets if target.key == figure.key and (mark := target.mark(valid))],
         )
         for figure in row.figures
     ]

@@ -17,6 +17,8 @@ from srtm.errors import BadInput
 FOLDER = "measured"  # beside the document
 PICTURE = "bench-nsqd.png"
 COLUMNS = 3
+CAPTION = "Bars: medians; whiskers: their intervals; dotted: what had to be reached."
+PAPER = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}  # a number is read before a dotted line
 SYSTEM_COLOURS = {"srtm": COLOURS[0], "nsqd": COLOURS[1], "floor": "#8a8a8a"}
 
 
@@ -47,7 +49,7 @@ def markdown(outcomes: Sequence[Measured]) -> str:
         for outcome in outcomes
         for check in outcome.checks
     ]
-    parts = [markdown_table(["", "measured", "must be", "reached"], rows), f"![What was measured]({PICTURE})"]
+    parts = [markdown_table(["", "measured", "must be", "reached"], rows), f"![What was measured]({PICTURE})", CAPTION]
     return "\n\n".join([*parts, *(_section(outcome) for outcome in outcomes)])
 
 
@@ -75,14 +77,19 @@ def picture(document: Path, outcomes: Sequence[Measured]) -> None:
 
 
 def _draw(axes: Axes, outcome: Measured, drawn: MeasuredFigure) -> None:
-    highest = max(found.high for found in drawn.systems.values())
+    highest = max([found.high for found in drawn.systems.values()] + [mark.value for mark in drawn.marks])
     for place, system in enumerate(reversed(outcome.systems)):
         found = drawn.systems[system]
         colour = SYSTEM_COLOURS.get(system, COLOURS[2 + place])
         axes.barh(place, found.median, height=0.6, color=colour, alpha=0.85)
         axes.plot([found.low, found.high], [place, place], color=INK, linewidth=1.2, marker="|", markersize=6)
         text = f" {found.median:,.{drawn.digits}f}"
-        axes.annotate(text, (found.high, place), (4, 0), textcoords="offset points", va="center", fontsize=9)
+        axes.annotate(
+            text, (found.high, place), (4, 0), textcoords="offset points", va="center", fontsize=9, bbox=PAPER
+        )
+        for mark in drawn.marks:
+            if mark.system == system:
+                axes.plot([mark.value] * 2, [place - 0.45, place + 0.45], color=INK, linestyle=":", linewidth=2.2)
     axes.set_yticks(range(len(outcome.systems)), list(reversed(outcome.systems)))
     axes.set_xlim(0, 1.3 * highest or 1.0)
     axes.set_title(drawn.label, fontsize=10)

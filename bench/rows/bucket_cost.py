@@ -33,7 +33,7 @@ ROW = Row(
     claim="The cost of a token bucket on the path: CPU a message at 10,000 msg/s with one that never bites.",
     systems=SYSTEMS,
     figures=(
-        Figure("cpu_us", "CPU a message, us", 2, drawn=True),
+        Figure("cpu_us", "CPU a message with and without a bucket, us", 2, drawn=True),
         Figure("p99_ms", "p99, ms", 3),
         Figure("lateness_p99_ms", "generator's lateness p99, ms", 3),
     ),

@@ -7,6 +7,7 @@ import pytest
 from bench.comparison import (
     Bound,
     Figure,
+    Mark,
     NoneOf,
     NoWorse,
     Ratio,
@@ -100,6 +101,19 @@ def test_figures_are_medians_of_the_rounds_that_count() -> None:
     (cost,) = figures(row(), rounds)
     assert cost.systems == {"srtm": Interval(2, 1, 3), "nsqd": Interval(10, 10, 10)}
     assert (cost.cell("srtm"), cost.cell("floor")) == ("2.0 (1.0 to 3.0)", "")
+
+
+def test_a_picture_marks_what_ours_must_reach_in_the_unit_of_the_figure() -> None:
+    targets = (
+        Ratio("cost", "cost", "nsqd", at_most=0.5),
+        Ratio("cost", "speed", "nsqd", at_least=3.0),
+        Bound("cost", "cost", 4.0, "us"),
+        NoneOf("cost", "faults"),
+        NoWorse("cost", "cost", "nsqd", "srtm"),
+        Bound("other", "something else", 9.0, "us"),
+    )
+    (cost,) = figures(row(*targets), [a_round(1, 10), a_round(1, 20), a_round(1, 12)])
+    assert cost.marks == [Mark("srtm", 6.0), Mark("srtm", 36.0), Mark("srtm", 4.0)]
 
 
 def test_runs_are_flat_and_named_by_row_system_and_round() -> None:

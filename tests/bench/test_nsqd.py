@@ -105,18 +105,20 @@ class TestLadder:
             climber.tell(load.Rung(climber.next < breaks_at, 0.1))
         return climber.found[0], tried
 
+    @pytest.mark.parametrize("start", [-1, 0, 1, load.START, load.RUNGS - 1])
     @pytest.mark.parametrize("breaks_at", range(load.RUNGS + 1))
-    def test_halving_finds_the_last_rung_that_is_kept(self, breaks_at: int) -> None:
-        found, tried = self.climb(load.first_search(), breaks_at)
+    def test_the_last_rung_that_is_kept_is_found_from_anywhere(self, start: int, breaks_at: int) -> None:
+        found, tried = self.climb(load.search(start), breaks_at)
         assert found == breaks_at - 1
-        assert len(tried) <= 6
+        assert len(tried) <= 12
+        assert len(tried) == len(set(tried))
 
-    @pytest.mark.parametrize(("start", "breaks_at"), [(10, 11), (10, 15), (10, 3), (0, 0), (-1, 2), (5, load.RUNGS)])
-    def test_a_further_round_climbs_or_descends_from_the_last(self, start: int, breaks_at: int) -> None:
-        found, tried = self.climb(load.next_search(start), breaks_at)
-        assert found == breaks_at - 1
-        assert tried[0] == max(start, 0)
-        assert all(abs(a - b) in (1, 2) for a, b in itertools.pairwise(tried))
+    @pytest.mark.parametrize("start", range(1, load.RUNGS - 1))
+    def test_a_system_that_has_not_changed_is_found_with_two_runs(self, start: int) -> None:
+        assert self.climb(load.search(start), start + 1)[1] == [start, start + 1]
+
+    def test_a_system_that_lost_a_rung_is_found_with_two_runs(self) -> None:
+        assert self.climb(load.search(20), 20)[1] == [20, 19]
 
     async def test_systems_take_turns_at_every_step(self) -> None:
         asked: list[str] = []
@@ -125,7 +127,7 @@ class TestLadder:
             asked.append(name)
             return load.Rung(rung < 6, 0.0)
 
-        searches = {name: load.next_search(start) for name, start in (("a", 5), ("b", 3), ("c", 6))}
+        searches = {name: load.search(start) for name, start in (("a", 5), ("b", 3), ("c", 6))}
         found = await load.one_round(searches, TURN, attempt)
         assert {name: kept for name, (kept, _) in found.items()} == {"a": 5, "b": 5, "c": 5}
         assert "".join(asked) == "abcabcbb"
@@ -136,9 +138,9 @@ class TestLadder:
         for change in ({"p99_ms": 1.01}, {"lost": 1}, {"sent": 998}, {"received": 0}):
             assert not load.rung_of(msgspec.structs.replace(good, **change)).kept
 
-    def test_a_late_generator_one_rung_above_is_said(self) -> None:
-        assert load.sample_of("floor", 3, load.Rung(False, 0.21)).values["generator_late"] == 1
-        assert load.sample_of("floor", 3, load.Rung(False, 0.2)).values["generator_late"] == 0
+    def test_the_generators_lateness_one_rung_above_is_said(self) -> None:
+        assert load.sample_of("floor", 3, load.Rung(False, 0.21)).values["late_ms"] == 0.21
+        assert load.sample_of("floor", load.RUNGS - 1, None).values["late_ms"] == 0.0
         assert not counts([load.sample_of("nsqd", -1, load.Rung(False, 0.1))])
 
     def test_loads_are_whole_publishers_and_each_is_above_the_last(self) -> None:
