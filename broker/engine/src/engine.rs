@@ -298,9 +298,11 @@ impl Engine {
         self.decide_publishes(now);
         self.send_replies(now);
         self.handle_timeouts(now);
+        let answered = self.dirty_conns.len();
         while let Some(key) = self.dirty_channels.pop() {
             self.deliver(key, now);
         }
+        self.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
     }
 
     /// When the next turn is due without news from outside: at once if a write or a close made something deliverable.

@@ -26,6 +26,7 @@ pub mod id;
 pub mod identify;
 pub mod io;
 pub mod latency;
+pub mod leisure;
 pub mod message;
 pub mod packet;
 pub mod parking;

@@ -164,6 +164,31 @@ fn two_hundred_connections_are_served_at_once() {
     assert!(handle.stop(PATIENCE));
 }
 
+/// A steady flow: the broker leaves the consumer's answers in the kernel for a while.
+#[test]
+fn what_a_consumer_with_credit_to_spare_says_counts_within_a_moment() {
+    let (handle, port) = start();
+    let mut consumer = Client::subscribe(port, "t", "c", 2_500);
+    let mut publisher = Client::connect(port);
+    for i in 0..500u16 {
+        publisher.publish("t", &i.to_be_bytes());
+        assert_eq!(consumer.message(), i.to_be_bytes());
+    }
+    let in_flight = || handle.call(|engine, _| engine.channels.values().next().map_or(0, |channel| channel.in_flight.len()));
+    wait_until("every FIN is read", || in_flight().expect("running") == 0);
+
+    publisher.publish("t", b"again");
+    let (_, data) = consumer.frame();
+    consumer.send(&[b"REQ ", &data[10..26], b" 0\n"].concat());
+    assert_eq!(consumer.message(), b"again");
+
+    publisher.publish("t", b"left behind");
+    drop(consumer);
+    wait_until("its end is seen", || connections(&handle) == 1);
+    assert_eq!(Client::subscribe(port, "t", "c", 1).message(), b"left behind");
+    assert!(handle.stop(PATIENCE));
+}
+
 #[test]
 fn what_waits_for_a_token_comes_at_its_instant_without_other_traffic() {
     let (handle, port) = start();

@@ -1,5 +1,6 @@
 //! The shell around the sans-I/O engine: the only place with sockets, epoll, clocks and threads.
 
+pub mod alarm;
 pub mod clock;
 pub mod files;
 pub mod handle;

@@ -1,8 +1,8 @@
 //! The loop: wait, read everything that is ready, let the engine finish its turn, write. One thread carries a message from end to end.
 //!
-//! System calls a message: a share of one `epoll_pwait2`, one `recvmsg`, one `send` for the acknowledgement, a share of one `send` to the subscriber and
-//! of one `recvmsg` of its FINs. Decisions are held back while the kernel may have older messages on connections not yet read: as long as a
-//! wait fills the event buffer (the watermark of design section 4).
+//! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of one `send` to the subscriber and
+//! of one `recvmsg` of its FINs (see `leisure`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
+//! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer (the watermark of design section 4).
 
 use std::any::Any;
 use std::net::{TcpListener, TcpStream};
@@ -17,14 +17,17 @@ use crate::bucket::Nanos;
 use crate::config::ArrivalClock;
 use crate::engine::{ConnKey, Engine};
 use crate::event::Event;
+use crate::io::alarm::Alarm;
 use crate::io::clock::{self, ClockMap};
 use crate::io::handle::Shared;
 use crate::io::packet::PacketClock;
-use crate::io::socket::{self, Epoll, Received};
+use crate::io::socket::{self, Block, Epoll, Received};
+use crate::leisure::{Credit, LEISURE_NS, Leisure};
 use crate::quiet::{Unread, Waits};
 
 const LISTENER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
+const ALARM: u64 = u64::MAX - 2;
 
 /// Events of one wait, and so reads before anything is answered: 256 reads take about a millisecond.
 const EVENTS: usize = 256;
@@ -47,11 +50,14 @@ struct Socket {
     reads: bool,  // EPOLLIN is asked for
     ended: bool,  // the peer has ended its stream
     unread: Unread,
+    at_leisure: bool, // in the list of `leisure`: read from there unless `reads`
+    written: Nanos,   // a consumer's last write
 }
 
 pub struct Reactor {
     engine: Engine,
     epoll: Epoll,
+    alarm: Alarm,
     listener: TcpListener,
     sockets: SecondaryMap<ConnKey, Socket>,
     shared: Arc<Shared>,
@@ -62,6 +68,7 @@ pub struct Reactor {
     buffer: Vec<u8>,
     dirty: Vec<ConnKey>,
     accept_rests_until: Option<Nanos>,
+    leisure: Leisure,
 }
 
 impl Reactor {
@@ -69,6 +76,8 @@ impl Reactor {
         let epoll = Epoll::new(EVENTS)?;
         epoll.add(listener.as_raw_fd(), LISTENER)?;
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
+        let alarm = Alarm::new()?;
+        epoll.add_edges(alarm.as_raw_fd(), ALARM)?;
         let waits = Waits::default();
         let packets = match engine.config.arrival_clock {
             ArrivalClock::Kernel => None,
@@ -77,6 +86,7 @@ impl Reactor {
         Ok(Self {
             engine,
             epoll,
+            alarm,
             listener,
             sockets: SecondaryMap::new(),
             shared,
@@ -87,17 +97,16 @@ impl Reactor {
             buffer: vec![0; READ_BUFFER],
             dirty: Vec::new(),
             accept_rests_until: None,
+            leisure: Leisure::default(),
         })
     }
 
     /// Until the handle says stop. This is the heart of the broker, and meant to be read in one piece.
     pub fn run(mut self) -> std::io::Result<()> {
-        socket::sharpen_timers();
         self.engine.set_wall_offset(self.clock.offset());
         let mut now = self.clock.resample();
         while !self.shared.stopping() {
-            let timeout = self.engine.poll_timeout().into_iter().chain(self.accept_rests_until).min().map(|at| at - now);
-            let mut ready = self.wait(timeout, now)?;
+            let mut ready = self.wait_for_work(now)?;
             now = self.clock.resample();
             self.engine.set_wall_offset(self.clock.offset());
             (self.engine.clock_steps, self.engine.stamps_corrected) = (self.clock.steps, self.clock.corrected);
@@ -112,13 +121,14 @@ impl Reactor {
                     match token {
                         LISTENER => self.accept(now),
                         WAKE => commands = true,
+                        ALARM => self.alarm.rang(),
                         _ => self.handle_ready(ConnKey::from(KeyData::from_ffi(token)), readiness, now),
                     }
                 }
                 if ready < self.epoll.capacity() || hold == MAX_HOLDS || self.engine.memory_is_full() {
                     break;
                 }
-                ready = self.wait(Some(0), now)?;
+                ready = self.wait(Block::No, now)?;
             }
             now = clock::monotonic(); // nothing that was read arrived after this
             if commands {
@@ -130,6 +140,7 @@ impl Reactor {
             self.engine.finish_turn(now);
             self.read_on();
             self.write_all();
+            self.read_at_leisure(now);
             self.close_all();
             self.publish_events();
             now = clock::monotonic();
@@ -137,10 +148,21 @@ impl Reactor {
         Ok(())
     }
 
+    /// Wait for news from outside, or until something is due.
+    fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
+        let due = self.engine.poll_timeout().into_iter().chain(self.accept_rests_until).chain(self.leisure.deadline()).min();
+        match due {
+            Some(at) if at <= now => return self.wait(Block::No, now),
+            Some(at) => self.alarm.no_later_than(at)?,
+            None => {}
+        }
+        self.wait(Block::Yes, now)
+    }
+
     /// `now` is some instant not after the wait is entered.
-    fn wait(&mut self, timeout: Option<Nanos>, now: Nanos) -> std::io::Result<usize> {
+    fn wait(&mut self, block: Block, now: Nanos) -> std::io::Result<usize> {
         self.waits.begin(now);
-        let ready = self.epoll.wait(timeout)?;
+        let ready = self.epoll.wait(block)?;
         self.waits.end(ready, self.epoll.capacity());
         Ok(ready)
     }
@@ -197,6 +219,53 @@ impl Reactor {
         }
     }
 
+    /// Read the consumers whose answers were left for a while; one to which nothing was sent meanwhile is waited for again.
+    fn read_at_leisure(&mut self, now: Nanos) {
+        let mut keys = self.leisure.take_due(now);
+        for key in keys.drain(..) {
+            let Some(socket) = self.sockets.get_mut(key) else { continue };
+            socket.at_leisure = false;
+            if socket.reads || socket.ended {
+                continue;
+            }
+            if now - socket.written > LEISURE_NS {
+                self.attend(key);
+                continue;
+            }
+            socket.at_leisure = true;
+            socket.unread.asked_again(&self.waits);
+            self.leisure.add(key, now);
+            self.read(key, now);
+        }
+        self.leisure.give_back(keys);
+    }
+
+    /// After a write to a consumer: its answers may wait, or must not any more.
+    fn pace(&mut self, key: ConnKey, now: Nanos) {
+        let Some(credit) = self.engine.credit(key) else { return };
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        let often = now - std::mem::replace(&mut socket.written, now) < LEISURE_NS;
+        match credit {
+            Credit::Plenty if often && socket.reads => {
+                if !std::mem::replace(&mut socket.at_leisure, true) {
+                    self.leisure.add(key, now);
+                }
+                self.set_interest(key, |socket| socket.reads = false);
+            }
+            Credit::Scarce if socket.at_leisure && !socket.reads => self.attend(key),
+            _ => {}
+        }
+    }
+
+    /// Wait for what a connection sends, again.
+    fn attend(&mut self, key: ConnKey) {
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        socket.unread.asked_again(&self.waits);
+        if self.engine.wants_input(key) {
+            self.set_interest(key, |socket| socket.reads = !socket.ended);
+        }
+    }
+
     /// Those that waited for an answer and have it are read again, if their stream has not ended meanwhile.
     fn read_on(&mut self) {
         for key in self.engine.poll_resumed() {
@@ -226,7 +295,10 @@ impl Reactor {
                     {
                         packets.accept(key, address, local, &mut self.clock);
                     }
-                    self.sockets.insert(key, Socket { stream, writes: false, reads: true, ended: false, unread });
+                    self.sockets.insert(
+                        key,
+                        Socket { stream, writes: false, reads: true, ended: false, unread, at_leisure: false, written: Nanos::MIN / 2 },
+                    );
                 }
                 Ok(None) => return,
                 Err(error) if is_exhaustion(&error) => {
@@ -283,7 +355,10 @@ impl Reactor {
         let now = clock::monotonic();
         if blocked {
             self.engine.handle_blocked(key, now);
-        } else if self.engine.handle_flushed(key, now)
+            return;
+        }
+        self.pace(key, now);
+        if self.engine.handle_flushed(key, now)
             && let Some(socket) = self.sockets.get(key)
             && socket.stream.shutdown(std::net::Shutdown::Write).is_err()
         {

@@ -153,12 +153,6 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Make timers of this thread fire on time: by default the kernel may batch them by 50 us.
-pub fn sharpen_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes plain numbers.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
-}
-
 /// As many descriptors as the hard limit allows: each connection needs one.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -169,6 +163,13 @@ pub fn raise_descriptor_limit() {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
+}
+
+/// Whether a wait sleeps until there is something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Block {
+    Yes,
+    No,
 }
 
 #[derive(Debug)]
@@ -190,6 +191,11 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN, token)
     }
 
+    /// Tell each time that something becomes readable, not as long as it is.
+    pub fn add_edges(&self, fd: RawFd, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN | libc::EPOLLET, token)
+    }
+
     /// Level-triggered interest: reading, and writing too where output waits.
     pub fn set_interest(&self, fd: RawFd, token: u64, read: bool, write: bool) -> io::Result<()> {
         let bits = if read { libc::EPOLLIN } else { 0 } | if write { libc::EPOLLOUT } else { 0 };
@@ -207,15 +213,12 @@ impl Epoll {
         self.events.len()
     }
 
-    /// Wait until something is ready or `timeout_ns` is over (`None`: for ever); gives how many `event`s there are.
-    pub fn wait(&mut self, timeout_ns: Option<Nanos>) -> io::Result<usize> {
-        let timeout = timeout_ns.map(|ns| ns.max(0)).map(|ns| libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 });
-        let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    /// Wait until something is ready; gives how many `event`s there are.
+    pub fn wait(&mut self, block: Block) -> io::Result<usize> {
         let (fd, events, len) = (self.fd.as_raw_fd(), self.events.as_mut_ptr(), self.events.len());
-        // SAFETY: `events` has room for `len` entries; `timeout` is null or valid through the call; no signal mask.
-        let count = unsafe {
-            libc::syscall(libc::SYS_epoll_pwait2, fd, events, len as libc::c_int, timeout, ptr::null::<libc::sigset_t>(), 0usize)
-        };
+        let timeout_ms = if block == Block::Yes { -1 } else { 0 };
+        // SAFETY: `events` has room for `len` entries.
+        let count = unsafe { libc::epoll_wait(fd, events, len as libc::c_int, timeout_ms) };
         if count >= 0 {
             return Ok(count as usize);
         }
