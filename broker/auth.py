@@ -145,9 +145,13 @@ class AuthServers:
 
     async def _exchange(self, address: AuthAddress, question: AuthAsked) -> tuple[int, bytes]:
         target, body = encode_question(question, address.path, self.method)
+        try:
+            tls = self.tls() if address.tls else None
+        except OSError as error:  # the file with the certificates to trust is gone, or bad
+            raise Unavailable(f"{address.base_url}: no TLS: {error}") from None
         client = HttpClient(
             address.base_url,
-            tls=self.tls() if address.tls else None,
+            tls=tls,
             headers=_HEADERS,
             connect_timeout_s=self.connect_timeout_s,
             answer_limit_bytes=_ANSWER_LIMIT_BYTES,

@@ -12,10 +12,12 @@ from __future__ import annotations
 import errno
 import signal
 import socket
+import ssl
 import time
 import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +40,7 @@ from broker.wakeup import Wakeup
 from srtm import __version__
 from srtm.address import format_address, parse_address
 from srtm.control import SyncRequest
-from srtm.errors import BadInput, Conflict, InternalError, SrtmError
+from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
 from srtm.http_api import HttpServer
 from srtm.http_client import HttpClient
 from srtm.log import Log, Threshold
@@ -53,6 +55,8 @@ _STORAGE_RETRY_S = 1.0
 # New topics that are asked about at the same time: a thousand at once must not take a thousand sockets.
 _QUERIES_AT_ONCE = 16
 _AUTHORIZATIONS_AT_ONCE = 64
+# That wait for one of these: a storm of clients at a dead auth server must not take the memory of all.
+_MOST_QUESTIONS = 4096
 
 
 class BoundAddresses(NamedTuple):
@@ -336,7 +340,11 @@ class Broker:
         """The connection waits meanwhile, nobody else does."""
         answer = None
         try:
+            if self._authorizations.statistics().tasks_waiting >= _MOST_QUESTIONS:
+                raise Unavailable(f"{_MOST_QUESTIONS} others wait already")
             async with self._authorizations:
+                if not self._engine.awaits_authorization(question.connection):
+                    return  # it did not wait for its turn
                 answer = await self._auth_servers.ask(question)
         except SrtmError as error:
             self._log.warning("no authorization", client=question.remote_ip, reason=error)
@@ -395,6 +403,7 @@ def auth_servers(config: BrokerConfig) -> AuthServers:
         config.auth_http_request_method,
         config.http_client_connect_timeout_ms / 1000,
         config.http_client_request_timeout_ms / 1000,
+        partial(ssl.create_default_context, cafile=config.tls_root_ca_file or None),
     )
 
 

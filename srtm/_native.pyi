@@ -76,6 +76,8 @@ class Engine:
         """Ids assigned to this broker: others that publish here are strangers (event, counter ``undeclared``)."""
     def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
         """Send ``_move_ ADDRESS VERSION`` to the aware connections of that publisher; returns to how many."""
+    def awaits_authorization(self, connection: int) -> bool:
+        """Whether that connection still waits for ``set_authorization``."""
     def set_authorization(self, connection: int, answer: bytes | None) -> str | None:
         """Answer an ``AuthAsked``: an auth server's JSON, or None: there is none. Gives why the JSON is refused, if it
         is."""

@@ -181,6 +181,14 @@ async def test_a_server_that_wants_https_is_asked_there(nursery):
     nursery.cancel_scope.cancel()
 
 
+async def test_certificates_to_trust_that_cannot_be_read_are_no_answer(tmp_path):
+    def tls():
+        return ssl.create_default_context(cafile=str(tmp_path / "nowhere"))
+
+    with pytest.raises(Unavailable, match="no TLS"):
+        await ask_in_order([AuthAddress("127.0.0.1", 1, tls=True)], tls=tls)
+
+
 async def test_a_certificate_that_is_not_trusted_is_no_answer(nursery):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(CERTIFICATE)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from broker import data_path, metadata, service
 from broker.__main__ import main, parse_size
@@ -418,9 +419,74 @@ def test_sizes_have_units(text, size):
     assert parse_size("max_memory", text) == size
 
 
+QUESTION = {"type": "auth_asked", "secret": "cw==", "remote_ip": "h", "tls": False, "common_name": ""}
+
+
+async def test_a_client_that_says_auth_gets_the_servers_answer_or_a_refusal(tmp_path, engines, nursery):
+    asked = []
+
+    async def answer(request):
+        asked.append(request.query)
+        return json_response({"ttl": 9}) if len(asked) == 1 else Response(500)
+
+    url = (await serve_distributor(nursery, answer)).removeprefix("http://")
+    await nursery.start(service.serve, config(tmp_path, auth_http_addresses=(url,)))
+    (engine,) = engines
+    assert engine.config["auth_required"] is True
+    for connection in (1, 2):
+        engine.emit(connection=connection, **QUESTION)
+        await until(lambda: engine.calls[-1][0] == "set_authorization" and engine.calls[-1][1] == connection)  # noqa: B023
+    (_, first, granted), (_, second, refused) = [call for call in engine.calls if call[0] == "set_authorization"]
+    assert (first, json.loads(granted)["ttl"]) == (1, 9)
+    assert (second, refused) == (2, None)
+    nursery.cancel_scope.cancel()
+
+
+async def test_nobody_asks_for_a_client_that_has_gone(tmp_path, engines, nursery):
+    asked = []
+
+    async def answer(request):
+        asked.append(request.query)
+        return json_response({"ttl": 9})
+
+    url = (await serve_distributor(nursery, answer)).removeprefix("http://")
+    await nursery.start(service.serve, config(tmp_path, auth_http_addresses=(url,)))
+    (engine,) = engines
+    engine.gone.add(1)
+    engine.emit(connection=1, **QUESTION)
+    engine.emit(connection=2, **QUESTION)
+    await until(lambda: engine.calls[-1][:2] == ("set_authorization", 2))
+    assert len(asked) == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_more_questions_than_may_wait_are_refused_at_once(tmp_path, engines, nursery, monkeypatch):
+    monkeypatch.setattr(service, "_AUTHORIZATIONS_AT_ONCE", 1)
+    monkeypatch.setattr(service, "_MOST_QUESTIONS", 1)
+    reached = trio.Event()
+
+    async def never(_request):
+        reached.set()
+        await trio.sleep_forever()
+
+    url = (await serve_distributor(nursery, never)).removeprefix("http://")
+    await nursery.start(service.serve, config(tmp_path, auth_http_addresses=(url,)))
+    (engine,) = engines
+    engine.emit(connection=1, **QUESTION)
+    await reached.wait()
+    for connection in (2, 3):  # the second waits for the first
+        engine.emit(connection=connection, **QUESTION)
+        await trio.testing.wait_all_tasks_blocked()
+    await until(lambda: ("set_authorization", 3, None) in engine.calls)
+    assert [call for call in engine.calls if call[0] == "set_authorization"] == [("set_authorization", 3, None)]
+    nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--name", "b", "--auth-http-address", "x"], "srtm broker: auth_http_address: 'x': must be HOST:PORT"),
+        (["--name", "b", "--auth-http-request-method", "x"], "srtm broker: auth_http_request_method: 'x': must be get"),
         (["--name", "a b"], "srtm broker: name: 'a b': must be 1 to 64 of the characters"),
         (["--name", "b", "--mcap", "many"], "srtm broker: mcap: 'many': must be a number"),
         (["--name", "b", "--max-memory", "1x"], "srtm broker: max_memory: '1x': must be a whole number"),

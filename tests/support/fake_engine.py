@@ -37,6 +37,7 @@ class FakeEngine:
         self.reason = self.config.get("not_accepting_reason", "")
         self.publish_answer: tuple[str, float] = ("ok", 0.0)
         self.stopped = False
+        self.gone: set[int] = set()  # connections that do not wait for an authorization any more
         self.start_error: OSError | None = None
         self._events: list[dict[str, Any]] = []
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -173,6 +174,9 @@ class FakeEngine:
     def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
         self.calls.append(("move_publisher", topic, publisher_id, address, version))
         return 1
+
+    def awaits_authorization(self, connection: int) -> bool:
+        return connection not in self.gone
 
     def set_authorization(self, connection: int, answer: bytes | None) -> str | None:
         self.calls.append(("set_authorization", connection, answer))

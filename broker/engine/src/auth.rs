@@ -216,6 +216,11 @@ impl Engine {
         Err(WireError::new(error::E_UNAUTHORIZED, format!("AUTH failed for {name} on {topic} {channel}")))
     }
 
+    /// Whether somebody still waits for this answer.
+    pub fn awaits_authorization(&self, connection: u64) -> bool {
+        self.is_waiting(ConnKey::from(KeyData::from_ffi(connection)))
+    }
+
     /// The auth server's answer for a connection that waits for it; `None`: there is none. Gives why it is refused.
     pub fn set_authorization(&mut self, connection: u64, answer: Option<&[u8]>, now: Nanos) -> Result<(), String> {
         let key = ConnKey::from(KeyData::from_ffi(connection));

@@ -149,6 +149,10 @@ impl Engine {
         self.call(py, move |engine, _| engine.move_publisher(&topic, &publisher_id, &address, version))
     }
 
+    fn awaits_authorization(&self, py: Python<'_>, connection: u64) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.awaits_authorization(connection))
+    }
+
     fn set_authorization(&self, py: Python<'_>, connection: u64, answer: Option<Vec<u8>>) -> PyResult<Option<String>> {
         self.call(py, move |engine, now| engine.set_authorization(connection, answer.as_deref(), now).err())
     }

@@ -215,7 +215,9 @@ fn an_answer_for_a_connection_that_is_gone_is_dropped() {
     let key = pair.connect();
     pair.ask(key, auth("s"));
     let asked = asked(&mut pair);
+    assert!(pair.engine.awaits_authorization(asked[0].0));
     pair.close(key);
+    assert!(!pair.engine.awaits_authorization(asked[0].0));
     assert_eq!(pair.engine.set_authorization(asked[0].0, Some(ANSWER.as_bytes()), pair.now), Ok(()));
 }
 

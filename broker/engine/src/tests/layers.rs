@@ -3,6 +3,7 @@
 use super::pair::*;
 use crate::config::{ClientAuth, Config, TlsRequired};
 use crate::engine::ConnKey;
+use crate::event::Event;
 use crate::stream::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
 use crate::stream::{Compression, deflate, snappy};
 
@@ -262,6 +263,27 @@ fn a_failed_handshake_is_told_in_clear_and_ends_the_connection() {
     let frames = decode(&bytes[at..]);
     assert!(matches!(&frames[..], [Frame::Error(text)] if text.starts_with("E_IDENTIFY_FAILED IDENTIFY failed TLS: ")), "{frames:?}");
     assert!(pair.ended.contains(&key));
+}
+
+#[test]
+fn an_auth_server_is_told_of_tls_and_whose_certificate_it_is_and_what_comes_behind_auth_waits_under_every_coat() {
+    for compression in [None, Some(Compression::Snappy), Some(DEFLATE)] {
+        let policy = ClientAuth::RequireVerify;
+        let config = Config { tls_client_auth_policy: policy, tls_root_ca_pem: AUTHORITY.into(), auth_required: true, ..tls_config() };
+        let mut pair = Pair::with(config);
+        let mut client = Coated::connect(&mut pair, Some(Client::new(TLS13, Some((CLIENT_CERT, CLIENT_KEY)))), compression);
+        let commands = [&b"AUTH\n\0\0\0\x01s"[..], &pub_("t", "a"), &pub_("t", "b")].concat();
+        assert_eq!(client.ask(&mut pair, commands), []);
+        assert_eq!(client.ask(&mut pair, pub_("t", "c")), []);
+        let events = pair.engine.poll_events();
+        let [Event::AuthAsked { connection, tls: true, common_name, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(common_name, "client");
+        let answer = br#"{"ttl":1,"authorizations":[{"topic":"t","channels":[""],"permissions":["publish"]}]}"#;
+        assert_eq!(pair.engine.set_authorization(*connection, Some(answer), pair.now), Ok(()));
+        pair.turn();
+        let frames = client.take(&mut pair);
+        assert_eq!(frames[1..], [ok(), ok(), ok()], "{compression:?}");
+    }
 }
 
 #[test]
