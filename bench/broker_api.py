@@ -37,6 +37,8 @@ class BucketState(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int
     backlog: int
     timestamp_source: str
+    timestamp_bias_max_seconds: float
+    merged_read_share: float
     latency: Latency
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from bench import own_network
+from bench.arrival import ArrivalOptions, arrival
 from bench.document import PERFORMANCE
 from bench.nsqd import ROWS, NsqdOptions, compare
 from bench.nsqd import chosen as rows
@@ -67,6 +69,22 @@ def bench_reach(
     )
     verdicts = run_trio(partial(reach, options, _console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
+
+
+@app.command("arrival")
+def bench_arrival(
+    rounds: Annotated[int, typer.Option(min=1, help="Of twenty messages, with each clock and lateness.")] = 50,
+    document: DocumentOption = False,
+    json_file: JsonOption = None,
+) -> int:
+    """The arrival times that a broker notes, against the truth, in network namespaces of their own (needs root).
+
+    Status 0 if the packet clock is exact and the kernel's error within its bound.
+    """
+    own_network.check_privileges()
+    own_network.enter()
+    options = ArrivalOptions(rounds, json_file, PERFORMANCE if document else None)
+    return 0 if run_trio(partial(arrival, options, _console(json_file))).reached else 1
 
 
 def _console(json_file: str | None) -> Console:
