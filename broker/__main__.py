@@ -39,6 +39,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         name=given.name,
         tcp_address=given.tcp_address,
         http_address=given.http_address,
+        http_idle_timeout_ms=round(_number("http_idle_timeout", given.http_idle_timeout) * 1000),
         data_path=given.data_path,
         mcap=_number("mcap", given.mcap),
         distributors=tuple(distributors),
@@ -81,8 +82,18 @@ def _parser() -> argparse.ArgumentParser:
         "srtm broker", description="Run a broker: alone it is a small nsqd.", allow_abbrev=False
     )
     parser.add_argument("--name", required=True, help="unique in the cluster")
-    parser.add_argument("--tcp-address", default="127.0.0.1:4150", metavar="HOST:PORT", help="default: %(default)s")
-    parser.add_argument("--http-address", default="127.0.0.1:4151", metavar="HOST:PORT", help="default: %(default)s")
+    parser.add_argument(
+        "--tcp-address", default="127.0.0.1:4150", metavar="ADDRESS", help="HOST:PORT or /PATH (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--http-address",
+        default="127.0.0.1:4151",
+        metavar="ADDRESS",
+        help='HOST:PORT, /PATH, or "" for none (default: %(default)s)',
+    )
+    parser.add_argument(
+        "--http-idle-timeout", default="0", metavar="S", help="until an idle HTTP connection is closed; 0: never"
+    )
     parser.add_argument(
         "--data-path", default=".", metavar="DIR", help="an existing directory (default: the current one)"
     )

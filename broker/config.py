@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from broker.auth import METHODS, parse_auth_address
-from srtm.address import parse_address, parse_peer
+from srtm.address import is_socket_path, listen_address, parse_address, parse_peer
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.http_client import checked_token, parse_http_url
@@ -25,6 +25,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     tcp_address: str = "127.0.0.1:4150"  # loopback, where nsqd has all addresses: nothing is exposed by accident
     arrival_clock: str = "kernel"  # or "packet": exact also where several messages lay unread; needs CAP_NET_RAW
+    http_address: str = ""  # "": off
+    http_idle_timeout_ms: int = 0  # 0: for ever
+    http_token: str = ""  # asked for by /pub and /mpub; "": none
     node_id: int = 0  # part of message ids: brokers on one host should have different ones
     version: str = "1.3.0"
     max_rdy_count: int = 2500
@@ -89,7 +92,8 @@ class BrokerConfig:
 
     name: str
     tcp_address: str = "127.0.0.1:4150"
-    http_address: str = "127.0.0.1:4151"
+    http_address: str = "127.0.0.1:4151"  # "": off
+    http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; a close would race with the client's next request
     data_path: str = "."
     mcap: float = 0.0  # msg/s; 0: not stated
     distributors: tuple[str, ...] = ()  # none: a broker alone
@@ -116,8 +120,16 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         check_broker_name("name", self.name)
-        parse_address("tcp_address", self.tcp_address)
-        parse_address("http_address", self.http_address)
+        listen_address("tcp_address", self.tcp_address)
+        if self.http_address:
+            listen_address("http_address", self.http_address)
+        if self.distributors:  # which tells others where to connect to
+            parse_address("tcp_address", self.tcp_address)
+            parse_address("http_address", self.http_address)
+        if self.engine.arrival_clock == "packet" and is_socket_path(self.tcp_address):
+            raise BadInput("arrival_clock", "packet", "must be kernel where tcp_address is a Unix socket")
+        if self.http_idle_timeout_ms < 0:
+            raise BadInput("http_idle_timeout", self.http_idle_timeout_ms / 1000, "must be 0 s (for ever) or more")
         for address in self.lookupd_tcp_addresses:
             parse_peer("lookupd_tcp_address", address)
         for address in self.auth_http_addresses:

@@ -54,6 +54,7 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
     info.add_metric([name, version], 1)
     yield info
     yield GaugeMetricFamily("srtm_broker_connections", "Open TCP connections", snapshot.connections)
+    yield GaugeMetricFamily("srtm_broker_http_connections", "Open HTTP connections", snapshot.http_connections)
     yield GaugeMetricFamily("srtm_broker_memory_bytes", "Bytes of queued messages", snapshot.memory_bytes)
     yield GaugeMetricFamily("srtm_broker_max_memory_bytes", "Bound of the above", snapshot.max_memory_bytes)
     yield GaugeMetricFamily("srtm_broker_accepting", "1 while publishes are accepted", int(snapshot.accepting))

@@ -1,10 +1,8 @@
-"""nsqd's HTTP routes (protocol section 13): its names, its order of checks, its error bodies ``{"message":
-"CODE"}``."""
+"""nsqd's HTTP routes (protocol section 13): its names, its order of checks, its error bodies ``{"message": "CODE"}``.
+``/pub``, ``/mpub`` and ``/ping`` are the engine's."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +16,6 @@ from srtm.wire import is_name
 
 _NSQ_HEADER = (("X-NSQ-Content-Type", "nsq; version=1.0"),)
 _FALSE = ("false", "0")
-_OK = text_response("OK")
 _DONE = Response()
 
 
@@ -48,11 +45,8 @@ def nsq_answer(handler: NsqHandler) -> NsqHandler:
 
 def add_nsqd_routes(router: Router, context: AdminContext) -> None:
     routes = NsqdRoutes(context)
-    router.add("GET", "/ping", routes.ping)
     router.add("GET", "/info", nsq_answer(routes.info))
     router.add("GET", "/stats", nsq_answer(routes.stats))
-    router.add("POST", "/pub", nsq_answer(routes.pub))
-    router.add("POST", "/mpub", nsq_answer(routes.mpub))
     for verb in ("create", "delete", "empty", "pause", "unpause"):
         router.add("POST", f"/topic/{verb}", nsq_answer(getattr(routes, f"topic_{verb}")))
         router.add("POST", f"/channel/{verb}", nsq_answer(getattr(routes, f"channel_{verb}")))
@@ -63,10 +57,6 @@ class NsqdRoutes:
         self._context = context
         self._engine = context.engine
         self._settings = context.settings
-
-    async def ping(self, _request: Request) -> Response:
-        health = self._context.health()
-        return text_response(health, 200 if health == "OK" else 500)
 
     async def info(self, _request: Request) -> Response:
         return json_response(
@@ -101,47 +91,6 @@ class NsqdRoutes:
         if given.get("format") != "json":
             return text_response(stats_text(now, *service, **wanted))
         return json_response(stats_json(now, *service, include_clients=include_clients, **wanted))
-
-    async def pub(self, request: Request) -> Response:
-        body = await read(request, self._settings.max_msg_size, "MSG_TOO_BIG")
-        if not body:
-            raise Refused(400, "MSG_EMPTY")
-        given = arguments(request)
-        topic = topic_argument(given)
-        return self._publish(topic, [body], self._defer_ms(given))
-
-    async def mpub(self, request: Request) -> Response:
-        body = await read(request, self._settings.max_body_size, "BODY_TOO_BIG")
-        given = arguments(request)
-        topic = topic_argument(given)
-        binary = "binary" in given and given["binary"] not in _FALSE
-        limit = self._settings.max_msg_size
-        bodies = binary_bodies(body, limit, self._settings.max_body_size) if binary else text_bodies(body, limit)
-        if not bodies:
-            self._engine.create_topic(topic)
-            return _OK
-        return self._publish(topic, bodies, 0)
-
-    def _defer_ms(self, given: dict[str, str]) -> int:
-        text = given.get("defer", "0")
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) or not (
-            0 <= int(text) <= self._settings.max_req_timeout_ms
-        ):
-            raise Refused(400, "INVALID_DEFER")
-        return int(text)
-
-    def _publish(self, topic: str, bodies: list[bytes], defer_ms: int) -> Response:
-        try:
-            outcome, wait_ms = self._engine.publish(topic, bodies, defer_ms)
-        except RuntimeError:
-            raise Refused(503, "EXITING") from None
-        if outcome == "ok":
-            return _OK
-        if outcome != "rate_limited":
-            raise Refused(503, outcome)
-        # whole seconds are all that Retry-After can say; the exact time is in a header of ours
-        retry_after = (("Retry-After", str(math.ceil(wait_ms / 1000))), ("X-SRTM-Retry-After-Ms", f"{wait_ms:.3f}"))
-        raise Refused(429, "RATE_LIMITED", retry_after)
 
     async def topic_create(self, request: Request) -> Response:
         self._engine.create_topic(topic_argument(arguments(request)))
@@ -228,29 +177,3 @@ async def read(request: Request, limit_bytes: int, too_big: str) -> bytes:
         return await request.read_body(limit_bytes)
     except BodyTooLarge:
         raise Refused(413, too_big) from None
-    except BadInput:
-        raise Refused(400, "INVALID_REQUEST") from None
-
-
-def text_bodies(body: bytes, limit_bytes: int) -> list[bytes]:
-    """One message a line; empty lines are none."""
-    bodies = [line for line in body.split(b"\n") if line]
-    if any(len(line) > limit_bytes for line in bodies):
-        raise Refused(413, "MSG_TOO_BIG")
-    return bodies
-
-
-def binary_bodies(body: bytes, limit_bytes: int, max_body_size: int) -> list[bytes]:
-    """int32 count, then count times (int32 length, bytes). What follows the last message is ignored, as nsqd does."""
-    count = int.from_bytes(body[:4], "big", signed=True)
-    if len(body) < 4 or not 1 <= count <= (max_body_size - 4) // 5:
-        raise Refused(413, "BAD_BODY")
-    bodies, at = [], 4
-    for _ in range(count):
-        size = int.from_bytes(body[at : at + 4], "big", signed=True)
-        message = body[at + 4 : at + 4 + size]
-        if not 0 < size <= limit_bytes or len(message) < size:
-            raise Refused(413, "BAD_MESSAGE")
-        bodies.append(message)
-        at += 4 + size
-    return bodies

@@ -1,10 +1,10 @@
 """One broker as a service: the engine, and around it the tasks that tell it what to do. The only file of the broker
 that opens a nursery for good.
 
-Start: lock the data directory; bind the engine's port; put back what the last incarnation had; bind and serve HTTP;
-then discovery and sync. A publish that comes before everything is back is refused, not lost and not let through
-unlimited. Stop, when cancelled: HTTP finishes what it is at, the list of topics is written, the engine closes its
-connections, the lock is dropped.
+Start: lock the data directory; bind the engine's ports; put back what the last incarnation had; serve HTTP; then
+discovery and sync. A publish that comes before everything is back is refused, not lost and not let through unlimited.
+Stop, when cancelled: HTTP finishes what it is at, the list of topics is written, the engine closes its connections, the
+lock is dropped.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
 from broker.left import topics_left
 from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
+from broker.requests import Requests
 from broker.statsd import Lines, key_prefix, push
 from broker.sync import Synchronizer, SyncState, load_state
 from broker.wakeup import Wakeup
 from srtm import __version__
-from srtm.address import format_address, parse_address
+from srtm.address import format_address, is_socket_path, listen_address, parse_address
 from srtm.control import SyncRequest
 from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
-from srtm.http_api import HttpServer
 from srtm.http_client import HttpClient
 from srtm.log import Log, Threshold
 
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from srtm._native import Engine
 
 CHANNEL_QUERY_TIMEOUT_S = 1.0  # nsqd's own bound: a new topic is held no longer than this
-_HTTP_GRACE_S = 1.0
 _ENGINE_STOP_TIMEOUT_MS = 2000
 _STORAGE_RETRY_S = 1.0
 # New topics that are asked about at the same time: a thousand at once must not take a thousand sockets.
@@ -60,7 +59,7 @@ _MOST_QUESTIONS = 4096
 
 
 class BoundAddresses(NamedTuple):
-    """What is listened on, as HOST:PORT with the real ports."""
+    """What is listened on: HOST:PORT with the real ports, the path of a Unix socket, or "" where HTTP is off."""
 
     tcp: str
     http: str
@@ -85,18 +84,20 @@ async def serve(
         if config.tls_cert:
             log.info("TLS is offered", oldest=tls.oldest_version(settings))
         stack.callback(engine.stop, _ENGINE_STOP_TIMEOUT_MS)
-        tcp_port = start_engine(engine, config)
-        broker = Broker(config, settings, engine, incarnation, tcp_port, log)
+        ports = start_engine(engine, settings)
+        broker = Broker(config, settings, engine, incarnation, ports, log)
         broker.restore(saved, state)
         await broker.run(task_status)
 
 
 def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
     """Closed to publishes until everything is in place: ``Broker.restore`` or the first sync opens it."""
-    host, port = parse_address("tcp_address", config.tcp_address)
     return msgspec.structs.replace(
         config.engine,
-        tcp_address=format_address(host, port),
+        tcp_address=listen_address("tcp_address", config.tcp_address),
+        http_address=config.http_address and listen_address("http_address", config.http_address),
+        http_idle_timeout_ms=config.http_idle_timeout_ms,
+        http_token=config.token or "",
         node_id=zlib.crc32(config.name.encode()) % 1024 if config.node_id is None else config.node_id,
         max_memory_bytes=config.max_memory_bytes,
         trace_entries=config.trace_entries,
@@ -127,23 +128,23 @@ def make_engine(settings: EngineConfig, config: BrokerConfig) -> Engine:
         raise tls.refusal(error, settings, config) from None
 
 
-def start_engine(engine: Engine, config: BrokerConfig) -> int:
-    """The bound port. Raises BadInput, Conflict."""
-    try:
-        return engine.start()
-    except ValueError as error:
-        raise BadInput("arrival_clock", config.engine.arrival_clock, str(error)) from None
-    except OSError as error:
-        raise bind_error("tcp_address", config.tcp_address, error) from None
+class Ports(NamedTuple):
+    """-1: a Unix socket, or off (as nsqd shows it)."""
+
+    tcp: int
+    http: int
 
 
-async def open_http(config: BrokerConfig) -> list[trio.SocketListener]:
+def start_engine(engine: Engine, settings: EngineConfig) -> Ports:
     """Raises BadInput, Conflict."""
-    host, port = parse_address("http_address", config.http_address)
     try:
-        return await trio.open_tcp_listeners(port, host=host)
+        tcp, http = engine.start()
+    except ValueError as error:
+        raise BadInput("arrival_clock", settings.arrival_clock, str(error)) from None
     except OSError as error:
-        raise bind_error("http_address", config.http_address, error) from None
+        field = error.filename or "tcp_address"
+        raise bind_error(field, getattr(settings, field), error) from None
+    return Ports(-1 if tcp is None else tcp, -1 if http is None else http)
 
 
 def bind_error(field: str, address: str, error: OSError) -> SrtmError:
@@ -158,13 +159,13 @@ class Broker:
     """The parts of one running broker and the tasks between them."""
 
     def __init__(
-        self, config: BrokerConfig, settings: EngineConfig, engine: Engine, incarnation: str, tcp_port: int, log: Log
+        self, config: BrokerConfig, settings: EngineConfig, engine: Engine, incarnation: str, ports: Ports, log: Log
     ) -> None:
         self._config = config
         self._settings = settings
         self._engine = engine
         self._incarnation = incarnation
-        self._tcp_port = tcp_port
+        self._ports = ports
         self._log = log
         self._directory = Path(config.data_path)
         self._start_wall_ns = time.time_ns()
@@ -177,8 +178,10 @@ class Broker:
         self._auth_servers = auth_servers(config)
         self._authorizations = trio.CapacityLimiter(_AUTHORIZATIONS_AT_ONCE)
         self._holder = LeaseHolder(engine)
-        self._synchronizer: Synchronizer | None = None
+        self._lookups = self._make_lookups()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
+        self._requests = Requests(engine, admin_handler(self._admin_context()), log)
+        self._synchronizer: Synchronizer | None = None
 
     def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
         """Limits first, then topics and channels; then the port may let messages in, if this broker may know what is
@@ -191,27 +194,17 @@ class Broker:
             self._engine.set_accepting(True, "")
 
     async def run(self, task_status: trio.TaskStatus[BoundAddresses]) -> None:
-        listeners = await open_http(self._config)
-        http_port = int(listeners[0].socket.getsockname()[1])
-        self._lookups = self._make_lookups(http_port)
-        prefix = key_prefix(self._config.statsd.prefix, self._broadcast_address, http_port)
+        prefix = key_prefix(self._config.statsd.prefix, self._broadcast_address, self._ports.http)
         self._statsd = Lines(prefix, self._config.statsd, self._settings.e2e_percentiles)
-        server = HttpServer(admin_handler(self._admin_context(http_port)), self._log)
-        self._synchronizer = self._make_synchronizer(http_port)
+        self._synchronizer = self._make_synchronizer()
         try:
-            await self._run_tasks(server, listeners, self._bound(http_port), task_status)
+            await self._run_tasks(self._bound(), task_status)
         finally:
             self._save_metadata_at_end()
 
-    async def _run_tasks(
-        self,
-        server: HttpServer,
-        listeners: list[trio.SocketListener],
-        bound: BoundAddresses,
-        task_status: trio.TaskStatus[BoundAddresses],
-    ) -> None:
+    async def _run_tasks(self, bound: BoundAddresses, task_status: trio.TaskStatus[BoundAddresses]) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve_http, server, listeners)
+            nursery.start_soon(self._requests.serve)
             nursery.start_soon(self._follow_events, nursery)
             nursery.start_soon(self._keep_metadata)
             nursery.start_soon(self._lookups.run)
@@ -223,12 +216,13 @@ class Broker:
             self._log.info("listening", tcp=bound.tcp, http=bound.http, version=__version__, data=self._directory)
             task_status.started(bound)
 
-    def _bound(self, http_port: int) -> BoundAddresses:
-        tcp_host, _ = parse_address("tcp_address", self._config.tcp_address)
-        http_host, _ = parse_address("http_address", self._config.http_address)
-        return BoundAddresses(format_address(tcp_host, self._tcp_port), format_address(http_host, http_port))
+    def _bound(self) -> BoundAddresses:
+        return BoundAddresses(
+            bound_address(self._settings.tcp_address, self._ports.tcp),
+            bound_address(self._settings.http_address, self._ports.http),
+        )
 
-    def _admin_context(self, http_port: int) -> AdminContext:
+    def _admin_context(self) -> AdminContext:
         return AdminContext(
             engine=self._engine,
             settings=self._settings,
@@ -237,8 +231,8 @@ class Broker:
             start_wall_ns=self._start_wall_ns,
             hostname=self._hostname,
             broadcast_address=self._broadcast_address,
-            tcp_port=self._tcp_port,
-            http_port=http_port,
+            tcp_port=self._ports.tcp,
+            http_port=self._ports.http,
             token=self._config.token,
             is_managed=self._holder.is_managed,
             note_change=self._note_change,
@@ -250,12 +244,12 @@ class Broker:
             use_lookups=self._use_lookups,
         )
 
-    def _make_lookups(self, http_port: int) -> Lookups:
+    def _make_lookups(self) -> Lookups:
         identity = Identity(
             broadcast_address=self._broadcast_address,
             hostname=self._hostname,
-            http_port=self._config.broadcast_http_port or http_port,
-            tcp_port=self._config.broadcast_tcp_port or self._tcp_port,
+            http_port=self._config.broadcast_http_port or self._ports.http,
+            tcp_port=self._config.broadcast_tcp_port or self._ports.tcp,
             version=self._settings.version,
         )
         return Lookups(self._config.lookupd_tcp_addresses, identity, self._registrations, self._log)
@@ -278,14 +272,14 @@ class Broker:
         """Someone else may know channels of a topic that is new here: hold it until they were asked."""
         return bool(self._config.distributors or self._lookups.addresses)
 
-    def _make_synchronizer(self, http_port: int) -> Synchronizer | None:
+    def _make_synchronizer(self) -> Synchronizer | None:
         if not self._config.distributors:
             return None
         about = SyncRequest(
             incarnation=self._incarnation,
             srtm_version=__version__,
-            tcp_address=format_address(self._broadcast_address, self._tcp_port),
-            http_address=format_address(self._broadcast_address, http_port),
+            tcp_address=format_address(self._broadcast_address, self._ports.tcp),
+            http_address=format_address(self._broadcast_address, self._ports.http),
             mcap=self._config.mcap,
         )
         clients = [HttpClient(url, token=self._config.token) for url in self._config.distributors]
@@ -313,6 +307,7 @@ class Broker:
             await trio.lowlevel.wait_readable(self._engine.fileno())
             for event in events.drain(self._engine):
                 self._handle_event(event, nursery)
+            self._requests.arrived.set()
 
     def _handle_event(self, event: events.Event, nursery: trio.Nursery) -> None:
         match event:
@@ -379,12 +374,16 @@ class Broker:
             try:
                 await trio.to_thread.run_sync(metadata.save, self._directory, self._metadata())
             except OSError as error:
-                self._health = f"NOK - {error}"
+                self._set_health(f"NOK - {error}")
                 self._log.failure("the list of topics was not written", reason=error)
                 await trio.sleep(_STORAGE_RETRY_S)
                 self._metadata_changed.set()
             else:
-                self._health = "OK"
+                self._set_health("OK")
+
+    def _set_health(self, health: str) -> None:
+        self._health = health
+        self._engine.set_health(health)
 
     def _save_metadata_at_end(self) -> None:
         """What changed in the last moment may not have been written yet."""
@@ -409,23 +408,15 @@ def auth_servers(config: BrokerConfig) -> AuthServers:
 
 def broadcast_address(config: BrokerConfig, hostname: str) -> str:
     """The host that others are told to connect to."""
+    if config.broadcast_address or is_socket_path(config.tcp_address):
+        return config.broadcast_address or hostname
     host, _ = parse_address("tcp_address", config.tcp_address)
-    return config.broadcast_address or (hostname if host in ("0.0.0.0", "::") else host)
+    return hostname if host in ("0.0.0.0", "::") else host
 
 
-async def serve_http(server: HttpServer, listeners: list[trio.SocketListener]) -> None:
-    """Until cancelled; then requests under way get ``_HTTP_GRACE_S``."""
-
-    async def serve_to_the_end() -> None:
-        with trio.CancelScope(shield=True):
-            await server.serve(listeners)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_to_the_end)
-        try:
-            await trio.sleep_forever()
-        finally:
-            server.stop(_HTTP_GRACE_S)
+def bound_address(address: str, port: int) -> str:
+    """With the real port, where there is one."""
+    return address if port == -1 else format_address(parse_address("address", address)[0], port)
 
 
 def run(config: BrokerConfig) -> int:

@@ -138,6 +138,7 @@ class Snapshot(Part, frozen=True):
     memory_bytes: int
     max_memory_bytes: int
     connections: int
+    http_connections: int
     accepted: int
     timestamp_fallbacks: int
     timestamp_bias_max_ns: int

@@ -33,15 +33,29 @@ class Engine:
 
     def __new__(cls, config: bytes) -> Engine:
         """``config``: JSON, the fields and defaults of ``broker.config.EngineConfig``; unknown fields are refused."""
-    def start(self) -> int:
-        """Bind, start the reactor thread, return the bound TCP port. Raises OSError; ValueError if there can be no
-        packet clock here (``arrival_clock``)."""
+    def start(self) -> tuple[int | None, int | None]:
+        """Bind everything, start the reactor thread, return the ports of ``tcp_address`` and ``http_address`` (None: a
+        Unix socket, or off). Raises OSError; its ``filename`` is the setting whose address cannot be had; ValueError if
+        there can be no packet clock here (``arrival_clock``)."""
     def stop(self, timeout_ms: int) -> bool:
         """Close the listener and all connections, join the thread. False if it did not end in time. Idempotent."""
     def fileno(self) -> int:
-        """An eventfd that is readable while ``drain_events`` has something."""
+        """An eventfd that is readable while ``drain_events`` or ``drain_requests`` has something. The former resets it:
+        call it first."""
     def drain_events(self) -> bytes:
         """JSON list of events since the last call, oldest first; resets the eventfd. See ``broker.events``."""
+    def drain_requests(self) -> list[tuple[int, str, str, list[tuple[str, str]], bytes, bool]]:
+        """HTTP requests for Python since the last call: (id, method, target, headers with names in lower case, body,
+        whether it came over TLS). Each is to be answered by ``respond``; its connection waits until then."""
+    def respond(self, id: int, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> bool:
+        """Answer a request (Content-Length, Date and Connection are added). False: its connection is gone. ValueError:
+        a control character in a header."""
+    def open_http(self) -> None:
+        """Accept connections of the HTTP port, which wait until then."""
+    def close_http(self) -> None:
+        """Accept no more connections of the HTTP port; idle ones end, the others with their next answer."""
+    def set_health(self, health: str) -> None:
+        """What ``GET /ping`` says: "OK", or why not (with status 500)."""
     def snapshot(self, topic: str, channel: str, clients: bool) -> bytes:
         """JSON of everything that Python may see, taken between two turns; "" = all topics. See ``broker.snapshot``."""
     def create_topic(self, topic: str) -> None: ...
@@ -83,8 +97,6 @@ class Engine:
         is."""
     def set_accepting(self, accepting: bool, reason: str) -> None:
         """While false, every publish is answered E_PUB_FAILED with ``reason``."""
-    def publish(self, topic: str, bodies: Sequence[bytes], defer_ms: int) -> tuple[str, float]:
-        """A message that came by HTTP. ("ok", wait_ms) | ("rate_limited", retry_after_ms) | (error text, 0.0)."""
     def trace(self, topic: str) -> tuple[list[str], bytes, bytes, bytes, bytes, bytes, bytes] | None:
         """(publisher names, then little-endian columns: publisher index u32, arrival_ns, due_ns, released_ns, sent_ns
         i64 (0: not yet), share_version i64)."""

@@ -18,6 +18,16 @@ def parse_address(field: str, text: str) -> tuple[str, int]:
     return bare or "0.0.0.0", int(port)
 
 
+def is_socket_path(text: str) -> bool:
+    """A path has a slash: a bare word would be a mistyped host more often than a file in the current directory."""
+    return "/" in text
+
+
+def listen_address(field: str, text: str) -> str:
+    """The path of a Unix socket as it is; ``HOST:PORT`` with a host where there was none. Raises BadInput."""
+    return text if is_socket_path(text) else format_address(*parse_address(field, text))
+
+
 def parse_peer(field: str, text: str) -> tuple[str, int]:
     """An address to connect to, which has a host. Raises BadInput."""
     if text.startswith(":"):

@@ -13,8 +13,9 @@ from broker.admin import admin_handler
 from broker.admin_context import AdminContext
 from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
+from broker.requests import request
 from srtm.address import parse_peer
-from srtm.http_api import BodyTooLarge, HttpServer, Request
+from srtm.http_api import respond
 from srtm.log import Log, Threshold
 from tests.support.fake_engine import FakeEngine
 
@@ -50,7 +51,7 @@ class Admin:
                 **changes,
             }
         )
-        self.server = HttpServer(admin_handler(context), Log("b1"))
+        self.handler = admin_handler(context)
 
     def use_lookups(self, addresses):
         for address in addresses:
@@ -61,13 +62,8 @@ class Admin:
         self.changes += 1
 
     async def ask(self, method, target, body=b"", **headers):
-        async def read_body(limit_bytes):
-            if len(body) > limit_bytes:
-                raise BodyTooLarge(limit_bytes)
-            return body
-
-        path, _, query = target.partition("?")
-        return await self.server.respond(Request(method, path, query, tuple(headers.items()), read_body))
+        asked = request(method, target, list(headers.items()), body)
+        return await respond(self.handler, asked, Log("b1"))
 
     async def code(self, method, target, body=b""):
         """Status and nsqd's error word."""
@@ -87,15 +83,6 @@ def admin():
 # --- nsqd's routes
 
 
-async def test_ping_says_ok_or_why_not(admin):
-    response = await admin.ask("GET", "/ping")
-    assert (response.status, response.body) == (200, b"OK")
-    assert "X-NSQ-Content-Type" not in dict(response.headers)
-    admin.health = "NOK - disk full"
-    response = await admin.ask("GET", "/ping")
-    assert (response.status, response.body) == (500, b"NOK - disk full")
-
-
 async def test_info_is_nsqds(admin):
     response = await admin.ask("GET", "/info")
     assert dict(response.headers)["X-NSQ-Content-Type"] == "nsq; version=1.0"
@@ -104,73 +91,6 @@ async def test_info_is_nsqds(admin):
     assert (info["tcp_port"], info["http_port"], info["hostname"]) == (4150, 4151, "vm")
     assert info["max_heartbeat_interval"] == 60_000_000_000
     assert info["start_time"] == 1_700_000_000
-
-
-async def test_pub_hands_the_body_to_the_engine(admin):
-    response = await admin.ask("POST", "/pub?topic=t&defer=250", b"\x00hello\n")
-    assert (response.status, response.body) == (200, b"OK")
-    assert admin.engine.calls[0] == ("publish", "t", [b"\x00hello\n"], 250)
-
-
-@pytest.mark.parametrize(
-    ("target", "body", "expected"),
-    [
-        ("/pub?topic=t", b"x" * 101, (413, "MSG_TOO_BIG")),
-        ("/pub", b"", (400, "MSG_EMPTY")),
-        ("/pub?topic=%zz", b"x", (400, "INVALID_REQUEST")),
-        ("/pub?a;b", b"x", (400, "INVALID_REQUEST")),
-        ("/pub", b"x", (400, "MISSING_ARG_TOPIC")),
-        ("/pub?topic=t$", b"x", (400, "INVALID_TOPIC")),
-        ("/pub?topic=" + "t" * 65, b"x", (400, "INVALID_TOPIC")),
-        ("/pub?topic=%23ephemeral", b"x", (400, "INVALID_TOPIC")),
-        ("/pub?topic=t&defer=soon", b"x", (400, "INVALID_DEFER")),
-        ("/pub?topic=t&defer=-1", b"x", (400, "INVALID_DEFER")),
-        ("/pub?topic=t&defer=3600001", b"x", (400, "INVALID_DEFER")),
-        ("/pub?topic=t&defer=%D9%A1", b"x", (400, "INVALID_DEFER")),
-        ("/mpub?topic=t", b"x" * 1001, (413, "BODY_TOO_BIG")),
-        ("/mpub?topic=t", b"ok\n" + b"x" * 101, (413, "MSG_TOO_BIG")),
-        ("/mpub?topic=t&binary=true", b"\0\0\0", (413, "BAD_BODY")),
-        ("/mpub?topic=t&binary=true", b"\0\0\0\0", (413, "BAD_BODY")),
-        ("/mpub?topic=t&binary=true", b"\xff\xff\xff\xff", (413, "BAD_BODY")),
-        ("/mpub?topic=t&binary=true", b"\0\0\0\2\0\0\0\1a", (413, "BAD_MESSAGE")),
-        ("/mpub?topic=t&binary=true", b"\0\0\0\1\0\0\0\0", (413, "BAD_MESSAGE")),
-        ("/mpub?topic=t&binary=true", b"\0\0\0\1\xff\xff\xff\xffa", (413, "BAD_MESSAGE")),
-        ("/mpub?topic=t&binary=", b"a\nb", (413, "BAD_BODY")),  # an empty value means binary
-        ("/mpub", b"a", (400, "MISSING_ARG_TOPIC")),
-    ],
-)
-async def test_bad_publishes_are_refused_in_nsqds_words(admin, target, body, expected):
-    assert await admin.code("POST", target, body) == expected
-    assert admin.engine.calls == []
-
-
-async def test_mpub_text_is_a_message_a_line(admin):
-    assert (await admin.ask("POST", "/mpub?topic=t", b"a\n\nb\r\nc")).body == b"OK"
-    assert admin.engine.calls[0] == ("publish", "t", [b"a", b"b\r", b"c"], 0)
-
-
-async def test_an_empty_text_mpub_is_ok_and_makes_the_topic(admin):
-    assert (await admin.ask("POST", "/mpub?topic=t&binary=false")).body == b"OK"
-    assert admin.engine.calls == [("create_topic", "t")]
-
-
-async def test_mpub_binary_takes_what_it_counts(admin):
-    body = b"\0\0\0\2\0\0\0\1a\0\0\0\2b\nrest"
-    assert (await admin.ask("POST", "/mpub?topic=t&binary=1", body)).body == b"OK"
-    assert admin.engine.calls[0] == ("publish", "t", [b"a", b"b\n"], 0)
-
-
-async def test_a_rate_limited_publish_says_when_to_try_again(admin):
-    admin.engine.publish_answer = ("rate_limited", 1234.5)
-    response = await admin.ask("POST", "/pub?topic=t", b"x")
-    assert (response.status, response.body) == (429, b'{"message":"RATE_LIMITED"}')
-    assert dict(response.headers)["Retry-After"] == "2"
-    assert dict(response.headers)["X-SRTM-Retry-After-Ms"] == "1234.500"
-
-
-async def test_a_publish_that_fails_says_why(admin):
-    admin.engine.publish_answer = ("broker b1 has not synced with the distributor yet", 0.0)
-    assert await admin.code("POST", "/pub?topic=t", b"x") == (503, "broker b1 has not synced with the distributor yet")
 
 
 async def test_topics_are_created_paused_emptied_and_deleted(admin):
@@ -218,7 +138,7 @@ async def test_a_managed_topic_cannot_be_deleted_behind_the_distributors_back(ad
 
 async def test_nsqds_routes_refuse_in_nsqds_words(admin):
     assert await admin.code("GET", "/put") == (404, "NOT_FOUND")
-    response = await admin.ask("GET", "/pub")
+    response = await admin.ask("GET", "/topic/create")
     assert (response.status, response.body) == (405, b'{"message":"METHOD_NOT_ALLOWED"}')
     assert dict(response.headers)["Allow"] == "OPTIONS, POST"
     assert dict(response.headers)["X-NSQ-Content-Type"] == "nsq; version=1.0"
@@ -227,10 +147,10 @@ async def test_nsqds_routes_refuse_in_nsqds_words(admin):
 
 async def test_a_token_is_asked_for_in_both_kinds_of_routes():
     admin = Admin(token="s3cret")
-    assert (await admin.ask("GET", "/ping")).status == 200
-    assert await admin.code("POST", "/pub?topic=t", b"x") == (401, "UNAUTHORIZED")
+    assert (await admin.ask("GET", "/healthz")).status == 200
+    assert await admin.code("POST", "/topic/create?topic=t") == (401, "UNAUTHORIZED")
     assert (await admin.json("GET", "/v1/topics/t/bucket"))[0] == 401
-    assert (await admin.ask("POST", "/pub?topic=t", b"x", authorization="Bearer s3cret")).status == 200
+    assert (await admin.ask("POST", "/topic/create?topic=t", authorization="Bearer s3cret")).status == 200
 
 
 # --- stats

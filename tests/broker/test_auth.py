@@ -12,8 +12,8 @@ import trio
 from broker.auth import AuthAddress, AuthServers, encode_question, normalize, parse_auth_address
 from broker.events import AuthAsked
 from srtm.errors import BadInput, PeerError, Unavailable
-from srtm.http_api import HttpServer, Response
-from srtm.log import Log
+from srtm.http_api import Response
+from tests.support.http_server import HttpServer
 
 QUESTION = AuthAsked(connection=7, secret=b"s &\xff", remote_ip="::1", tls=True, common_name="me & you")
 RULE = {"topic": "^t$", "channels": [".*"], "permissions": ["subscribe", "publish"]}
@@ -39,7 +39,7 @@ class FakeAuthServer:
         port = listeners[0].socket.getsockname()[1]
         if context is not None:
             listeners = [trio.SSLListener(listener, context, https_compatible=True) for listener in listeners]
-        nursery.start_soon(HttpServer(self.answer, Log("a", lambda _line: None)).serve, listeners)
+        nursery.start_soon(HttpServer(self.answer).serve, listeners)
         return AuthAddress("127.0.0.1", port)
 
 
@@ -160,7 +160,7 @@ async def test_a_server_that_never_answers_is_given_up_after_the_timeout(autojum
         await trio.sleep_forever()
 
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(HttpServer(say_nothing, Log("a", lambda _line: None)).serve, listeners)
+    nursery.start_soon(HttpServer(say_nothing).serve, listeners)
     address = AuthAddress("127.0.0.1", listeners[0].socket.getsockname()[1])
     with pytest.raises(Unavailable, match="no answer within 3 s"):
         await ask_in_order([address], request_timeout_s=3)

@@ -23,10 +23,11 @@ from broker.lookup import (
     registrations,
 )
 from srtm.errors import BadInput, PeerError
-from srtm.http_api import HttpServer, json_response
+from srtm.http_api import json_response
 from srtm.http_client import HttpClient
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
+from tests.support.http_server import HttpServer
 
 IDENTITY = Identity(broadcast_address="h", hostname="vm", http_port=4151, tcp_port=4150, version="1.3.0")
 GREETING = {"tcp_port": 4160, "http_port": 4161, "version": "1.3.0", "broadcast_address": "lookup", "hostname": "l"}
@@ -274,7 +275,7 @@ def test_an_answer_of_absurd_size_is_refused(size):
 
 
 def channel_server(nursery, answer):
-    server = HttpServer(answer, Log("l"))
+    server = HttpServer(answer)
 
     async def connect():
         near, far = memory_stream_pair()

@@ -21,11 +21,10 @@ from broker.sync import SyncState, load_state, save_state
 from srtm.address import parse_address
 from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError
-from srtm.http_api import HttpServer, Response, json_response
-from srtm.http_client import HttpClient
-from srtm.log import Log
+from srtm.http_api import Response, json_response
 from srtm.nursery import only_failure
 from tests.support.fake_engine import FakeEngine
+from tests.support.http_server import HttpServer
 
 
 @pytest.fixture
@@ -59,32 +58,33 @@ async def until(condition):
             await trio.sleep(0.002)
 
 
-async def get(bound, path):
-    client = HttpClient(f"http://{bound.http}")
-    status, body = await client.request("GET", path, timeout_s=2)
-    await client.aclose()
+async def ask(engine, method, target, body=b""):
+    """Status and body of the answer to a request that comes by HTTP."""
+    number = engine.ask(method, target, body)
+    await until(lambda: number in engine.answers)
+    status, _, body = engine.answers[number]
     return status, body
 
 
 async def serve_distributor(nursery, handler):
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(HttpServer(handler, Log("d", lambda _line: None)).serve, listeners)
+    nursery.start_soon(HttpServer(handler).serve, listeners)
     return f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
 
 
 async def test_a_bare_broker_answers_and_stops_cleanly(tmp_path, engines):
     async with trio.open_nursery() as inner:
         bound = await inner.start(service.serve, config(tmp_path))
-        assert bound.tcp == "127.0.0.1:4150"
-        assert await get(bound, "/ping") == (200, b"OK")
+        assert bound == ("127.0.0.1:4150", "127.0.0.1:4151")
+        assert (await ask(engines[0], "GET", "/info"))[0] == 200
+        assert engines[0].http == "open"
         inner.cancel_scope.cancel()
     (engine,) = engines
     assert engine.stopped
     assert ("set_accepting", True, "") in engine.calls
+    assert engine.http == "closing"
     with data_path.locked(tmp_path):
         pass  # the lock is free again
-    with pytest.raises(OSError, match=r"connect|refused|attempts"):
-        await trio.open_tcp_stream(*parse_address("", bound.http))
 
 
 async def test_the_engine_is_told_its_settings_and_starts_closed(tmp_path, engines, nursery):
@@ -135,13 +135,20 @@ async def test_a_port_that_cannot_be_bound_is_refused_and_the_engine_stopped(tmp
     assert engine.stopped
 
 
-async def test_an_http_port_in_use_is_refused(tmp_path, engines):
-    (taken,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    address = f"127.0.0.1:{taken.socket.getsockname()[1]}"
-    with pytest.raises(Conflict, match=f"http_address: '{address}': the port is in use"):
-        await service.serve(config(tmp_path, http_address=address))
-    assert engines[0].stopped
-    await taken.aclose()
+async def test_the_address_that_cannot_be_had_is_named(tmp_path, monkeypatch):
+    engine = FakeEngine()
+    engine.start_error = OSError(errno.EADDRINUSE, "no", "http_address")
+    monkeypatch.setitem(sys.modules, "srtm._native", SimpleNamespace(Engine=lambda _config: engine))
+    with pytest.raises(Conflict, match=r"http_address: '0\.0\.0\.0:4151': the port is in use"):
+        await service.serve(config(tmp_path, http_address=":4151"))
+    assert engine.stopped
+
+
+async def test_http_may_be_off_and_addresses_may_be_paths(tmp_path, engines, nursery):
+    bound = await nursery.start(service.serve, config(tmp_path, tcp_address="/run/nsqd.sock", http_address=""))
+    assert bound == ("/run/nsqd.sock", "")
+    assert (engines[0].config["tcp_address"], engines[0].config["http_address"]) == ("/run/nsqd.sock", "")
+    nursery.cancel_scope.cancel()
 
 
 async def test_topics_come_back_after_a_restart(tmp_path, engines):
@@ -175,11 +182,9 @@ def test_several_failures_at_once_come_out_as_one_refusal(tmp_path, monkeypatch)
 
 
 async def test_a_pause_by_http_is_remembered(tmp_path, engines, nursery):
-    bound = await nursery.start(service.serve, config(tmp_path))
+    await nursery.start(service.serve, config(tmp_path))
     engines[0].create_topic("t")
-    client = HttpClient(f"http://{bound.http}")
-    assert (await client.request("POST", "/topic/pause?topic=t", timeout_s=2))[0] == 200
-    await client.aclose()
+    assert (await ask(engines[0], "POST", "/topic/pause?topic=t"))[0] == 200
     await until(lambda: [topic.paused for topic in metadata.load(tmp_path).topics] == [True])
     nursery.cancel_scope.cancel()
 
@@ -194,15 +199,11 @@ async def test_a_disk_that_refuses_shows_in_ping_until_it_takes_it(tmp_path, eng
 
     monkeypatch.setattr(metadata, "save", save)
     monkeypatch.setattr(service, "_STORAGE_RETRY_S", 0.01)
-    bound = await nursery.start(service.serve, config(tmp_path))
+    await nursery.start(service.serve, config(tmp_path))
     engines[0].create_topic("t")
-    with trio.fail_after(5):
-        while (await get(bound, "/ping"))[0] != 500:
-            pass
+    await until(lambda: engines[0].health.startswith("NOK - "))
     full = False
-    with trio.fail_after(5):
-        while (await get(bound, "/ping"))[0] != 200:
-            pass
+    await until(lambda: engines[0].health == "OK")
     assert [topic.name for topic in metadata.load(tmp_path).topics] == ["t"]
     nursery.cancel_scope.cancel()
 
@@ -230,11 +231,11 @@ async def test_a_member_that_never_synced_accepts_nothing(tmp_path, engines, nur
         return Response(status=503)
 
     url = await serve_distributor(nursery, down)
-    bound = await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
+    await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
     assert engines[0].accepting is False
     assert engines[0].reason == "broker b1 has not synced with the distributor yet"
-    assert json.loads((await get(bound, "/healthz"))[1])["accepting"] is False
-    assert (await get(bound, "/ping"))[0] == 200
+    assert json.loads((await ask(engines[0], "GET", "/healthz"))[1])["accepting"] is False
+    assert engines[0].health == "OK"
     nursery.cancel_scope.cancel()
 
 
@@ -302,12 +303,10 @@ async def test_a_new_topic_is_let_go_although_nobody_knows_its_channels(tmp_path
 
 
 async def test_new_topics_are_held_from_when_there_is_a_nsqlookupd_to_ask(tmp_path, engines, nursery):
-    bound = await nursery.start(service.serve, config(tmp_path))
+    await nursery.start(service.serve, config(tmp_path))
     for body, held in ((b'["127.0.0.1:1"]', True), (b"[]", False)):
-        client = HttpClient(f"http://{bound.http}")
-        assert await client.request("PUT", "/config/nsqlookupd_tcp_addresses", body, timeout_s=2) == (200, body)
+        assert await ask(engines[0], "PUT", "/config/nsqlookupd_tcp_addresses", body) == (200, body)
         assert engines[0].calls[-1] == ("set_hold_new_topics", held)
-        await client.aclose()
     nursery.cancel_scope.cancel()
 
 
@@ -384,6 +383,9 @@ def test_a_file_is_replaced_whole(tmp_path):
         ({"tcp_address": "h:65536"}, "tcp_address"),
         ({"tcp_address": "::1:80"}, "tcp_address"),
         ({"http_address": "h:http"}, "http_address"),
+        ({"tcp_address": "/run/b.sock", "distributors": ("http://d:1",)}, "tcp_address"),
+        ({"http_address": "", "distributors": ("http://d:1",)}, "http_address"),
+        ({"http_idle_timeout_ms": -1}, "http_idle_timeout"),
         ({"mcap": -1.0}, "mcap"),
         ({"mcap": float("nan")}, "mcap"),
         ({"distributors": ("localhost:4190",)}, "distributor"),
@@ -410,6 +412,7 @@ def test_others_are_told_an_address_that_they_can_connect_to(tmp_path):
     assert service.broadcast_address(config(tmp_path), "vm") == "127.0.0.1"
     assert service.broadcast_address(config(tmp_path, tcp_address=":4150"), "vm") == "vm"
     assert service.broadcast_address(config(tmp_path, broadcast_address="x.org"), "vm") == "x.org"
+    assert service.broadcast_address(config(tmp_path, tcp_address="/run/nsqd.sock"), "vm") == "vm"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ A test asserts on ``calls``; the code under test sees the snapshot. The system t
 
 from __future__ import annotations
 
+import itertools
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,17 +37,22 @@ class FakeEngine:
         self.topics: dict[str, FakeTopic] = {}
         self.accepting = self.config.get("accepting", True)
         self.reason = self.config.get("not_accepting_reason", "")
-        self.publish_answer: tuple[str, float] = ("ok", 0.0)
+        self.health = "OK"
+        self.http = "bound"
+        self._numbers = itertools.count()
+        self.asked: list[tuple[Any, ...]] = []  # HTTP requests, as ``drain_requests`` gives them
+        self.answers: dict[int, tuple[Any, ...]] = {}  # {id: status, headers, body}
         self.stopped = False
         self.gone: set[int] = set()  # connections that do not wait for an authorization any more
         self.start_error: OSError | None = None
         self._events: list[dict[str, Any]] = []
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    def start(self) -> int:
+    def start(self) -> tuple[int | None, int | None]:
         if self.start_error:
             raise self.start_error
-        return 4150
+        tcp, http = (self.config.get(name, "") for name in ("tcp_address", "http_address"))
+        return None if "/" in tcp else 4150, 4151 if http else None
 
     def stop(self, _timeout_ms: int) -> bool:
         if not self.stopped:
@@ -61,10 +68,34 @@ class FakeEngine:
         os.eventfd_write(self._eventfd, 1)
 
     def drain_events(self) -> bytes:
-        if self._events:
+        with suppress(BlockingIOError):
             os.eventfd_read(self._eventfd)
         events, self._events = self._events, []
         return msgspec.json.encode(events)
+
+    def ask(self, method: str, target: str, body: bytes = b"") -> int:
+        """A request comes by HTTP; gives its id."""
+        number = next(self._numbers)
+        self.asked.append((number, method, target, [("host", "h")], body, False))
+        os.eventfd_write(self._eventfd, 1)
+        return number
+
+    def drain_requests(self) -> list[tuple[Any, ...]]:
+        asked, self.asked = self.asked, []
+        return asked
+
+    def respond(self, number: int, status: int, headers: list[tuple[str, str]], body: bytes) -> bool:
+        self.answers[number] = (status, headers, body)
+        return True
+
+    def open_http(self) -> None:
+        self.http = "open"
+
+    def close_http(self) -> None:
+        self.http = "closing"
+
+    def set_health(self, health: str) -> None:
+        self.health = health
 
     def create_topic(self, topic: str, *, held: bool = False) -> FakeTopic:
         self.calls.append(("create_topic", topic))
@@ -186,12 +217,6 @@ class FakeEngine:
         self.calls.append(("set_accepting", accepting, reason))
         self.accepting, self.reason = accepting, reason
 
-    def publish(self, topic: str, bodies: list[bytes], defer_ms: int) -> tuple[str, float]:
-        self.calls.append(("publish", topic, list(bodies), defer_ms))
-        if self.publish_answer[0] == "ok":
-            self.create_topic(topic).messages += bodies
-        return self.publish_answer
-
     def trace(self, topic: str) -> tuple[Any, ...] | None:
         if topic not in self.topics or self.topics[topic].bucket is None:
             return None
@@ -210,6 +235,7 @@ class FakeEngine:
                 "memory_bytes": 0,
                 "max_memory_bytes": 1 << 30,
                 "connections": 0,
+                "http_connections": 0,
                 "accepted": 0,
                 "timestamp_fallbacks": 0,
                 "timestamp_bias_max_ns": 0,

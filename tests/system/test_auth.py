@@ -10,8 +10,8 @@ from broker import service
 from broker.config import BrokerConfig
 from srtm import wire
 from srtm.address import parse_address
-from srtm.http_api import HttpServer, Response
-from srtm.log import Log
+from srtm.http_api import Response
+from tests.support.http_server import HttpServer
 
 RULE = {"topic": "^mine", "channels": [".*"], "permissions": ["subscribe", "publish"]}
 ANSWER = json.dumps({"ttl": 60, "identity": "u", "authorizations": [RULE]}).encode()
@@ -51,7 +51,7 @@ class Scene:
 
     async def start(self, tmp_path):
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        self.nursery.start_soon(HttpServer(self.answer, Log("a", lambda _line: None)).serve, listeners)
+        self.nursery.start_soon(HttpServer(self.answer).serve, listeners)
         config = BrokerConfig(
             name="b1",
             tcp_address="127.0.0.1:0",

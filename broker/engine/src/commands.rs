@@ -1,4 +1,4 @@
-//! What Python asks of an engine: topics and channels, buckets and publishers, messages that came by HTTP.
+//! What Python asks of an engine: topics and channels, buckets and publishers.
 
 use std::collections::VecDeque;
 
@@ -6,18 +6,9 @@ use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::event::Event;
-use crate::publish::{Outcome, Publish, Source, Verb};
 use crate::topic::{Limit, Limiter, Topic};
 use crate::trace::Trace;
 use crate::wire;
-
-/// The answer to a message that came by HTTP.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Accepted {
-    Ok { wait_ms: f64 },
-    RateLimited { retry_after_ms: f64 },
-    Failed(String),
-}
 
 impl Engine {
     pub fn create_topic(&mut self, name: &str) {
@@ -226,22 +217,6 @@ impl Engine {
         self.refusal = (!accepting).then(|| reason.into());
     }
 
-    /// A message that came by HTTP: its arrival is the read time, and counted as such.
-    pub fn publish(&mut self, topic: &str, bodies: &[Vec<u8>], defer_ms: u32, now: Nanos) -> Accepted {
-        if let Some(reason) = &self.refusal {
-            return Accepted::Failed(reason.clone());
-        }
-        self.timestamp_fallbacks += 1;
-        let key = self.topic_of(topic);
-        let Some(topic) = self.topics.get_mut(key) else { return Accepted::Failed("exiting".into()) };
-        let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher("http"));
-        let source = Source { declared: topic.publishers.is_none(), trace_index, conn: None };
-        let verb = if bodies.len() == 1 { Verb::Pub } else { Verb::Mpub };
-        self.collect(verb, key, source, bodies.iter().map(Vec::as_slice), defer_ms, now);
-        self.decide_publishes(now);
-        self.turn.pop().map_or(Accepted::Failed("exiting".into()), |publish| accepted(&publish, now))
-    }
-
     /// The recorded decisions of a limited topic.
     pub fn trace(&self, topic: &str) -> Option<&Trace> {
         Some(&self.topics.get(self.topic_key(topic)?)?.limiter.as_ref()?.trace)
@@ -250,14 +225,5 @@ impl Engine {
     /// A topic's latency as HDR V2 in base64; `None`: no such topic, kind or window, or nothing delivered yet.
     pub fn histogram(&self, topic: &str, kind: &str, window: &str, now: Nanos) -> Option<String> {
         self.topics.get(self.topic_key(topic)?)?.latency.as_ref()?.raw(kind, window, now)
-    }
-}
-
-fn accepted(publish: &Publish, now: Nanos) -> Accepted {
-    match &publish.outcome {
-        Outcome::Done { wait_ns, .. } => Accepted::Ok { wait_ms: wait_ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e6) },
-        Outcome::Limited { retry_at } => Accepted::RateLimited { retry_after_ms: Outcome::retry_ms(*retry_at, now) as f64 },
-        Outcome::Failed(reason) => Accepted::Failed(reason.clone()),
-        refused => Accepted::Failed(refused.error(publish, now).text.into()),
     }
 }

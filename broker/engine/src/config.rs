@@ -69,6 +69,9 @@ pub enum TlsVersion {
 pub struct Config {
     pub tcp_address: String,
     pub arrival_clock: ArrivalClock,
+    pub http_address: String,
+    pub http_idle_timeout_ms: u64,
+    pub http_token: String,
     pub node_id: u16,
     pub version: String,
     pub max_rdy_count: u32,
@@ -122,6 +125,9 @@ impl Default for Config {
         Self {
             tcp_address: "127.0.0.1:4150".into(),
             arrival_clock: ArrivalClock::Kernel,
+            http_address: String::new(),
+            http_idle_timeout_ms: 0,
+            http_token: String::new(),
             node_id: 0,
             version: "1.3.0".into(),
             max_rdy_count: 2_500,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::auth::Auth;
 use crate::bucket::Nanos;
 use crate::engine::{ChannelKey, TopicKey};
+use crate::http::Http;
 use crate::id::MessageId;
 use crate::identify::Identity;
 use crate::message::{Charge, Message};
@@ -89,6 +90,7 @@ pub struct Connection {
     pub subscription: Option<Box<Subscription>>,
     pub auth: Option<Box<Auth>>,
     pub published: Vec<Published>,
+    pub http: Option<Box<Http>>,             // a connection of the HTTP port
     pub input: Vec<u8>,                      // the unfinished command, or what came while it waits; empty nearly always
     pub waiting: Option<Box<Waiting>>,       // for an answer from Python: nothing more runs until then
     pub(crate) input_charge: Option<Charge>, // for `input`
@@ -117,6 +119,7 @@ impl Connection {
             subscription: None,
             auth: None,
             published: Vec::new(),
+            http: None,
             input: Vec::new(),
             waiting: None,
             input_charge: None,
@@ -136,6 +139,11 @@ impl Connection {
     /// The id that the client gave itself in IDENTIFY; otherwise its address stands for it, in statistics only.
     pub fn client_id(&self) -> &str {
         self.identity.client_id.as_deref().unwrap_or_else(|| self.remote_host())
+    }
+
+    /// The name under which its messages are traced.
+    pub fn publisher(&self) -> &str {
+        if self.http.is_some() { "http" } else { self.client_id() }
     }
 
     pub fn hostname(&self) -> &str {
@@ -192,6 +200,19 @@ impl Connection {
             let end = self.stream_offset + self.output.len() as u64;
             self.marks.push_back(Mark { end, ..mark });
         }
+    }
+
+    /// An answer by HTTP, as it goes out.
+    pub fn append(&mut self, answer: Vec<u8>) {
+        if self.output.is_empty() {
+            self.output = answer;
+        } else {
+            self.output.extend_from_slice(&answer);
+        }
+    }
+
+    pub(crate) fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
     }
 
     /// What the socket is to get. Under layers that is what the last `seal` made.
@@ -276,6 +297,9 @@ impl Connection {
     pub fn silence_deadline(&self) -> Option<Nanos> {
         if let Some(layers) = self.layers.as_ref().filter(|layers| self.phase == Phase::Open && layers.is_handshaking()) {
             return Some(layers.handshake_deadline);
+        }
+        if let Some(http) = &self.http {
+            return http.deadline(self.blocked_since);
         }
         let interval = self.heartbeat_ns();
         let patience = interval.or_else(|| (self.phase == Phase::Flushing).then_some(FLUSH_NS));

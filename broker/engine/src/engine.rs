@@ -19,6 +19,8 @@ use crate::config::Config;
 use crate::connection::{Connection, LINGER_NS, Phase};
 use crate::error::WireError;
 use crate::event::Event;
+use crate::http;
+use crate::http::answer::Exchange;
 use crate::id::IdMaker;
 use crate::identify::Identity;
 use crate::latency::Sample;
@@ -68,12 +70,13 @@ pub struct Engine {
     pub stamps_corrected: u64,   // out of the bounds in which their bytes can have come
     pub refusal: Option<String>, // why publishes are refused just now
     pub accepted: u64,
-    pub timestamp_fallbacks: u64, // arrivals that count as of their read: unstamped reads, and publishes by HTTP
+    pub timestamp_fallbacks: u64, // arrivals that count as of their read
     pub unstamped_reads: u64,     // the kernel gave no stamp
     pub sharing: Sharing,
     pub packet_fallbacks: u64, // reads that took the kernel's stamp although packets count
     pub packets_lost: u64,     // the ring had no room for them
     pub(crate) sampler: u64,
+    pub(crate) http: http::Service,
 }
 
 /// A reply that waits for the end of the turn.
@@ -84,6 +87,10 @@ pub(crate) enum Reply {
     Error(WireError),
     Publish(usize), // index into `Turn::publishes`
     Start(Step),    // what follows goes through another layer
+    /// The same for a publish by HTTP.
+    Published(usize, Exchange),
+    /// An answer by HTTP, as it goes out.
+    Http(Vec<u8>),
 }
 
 impl Engine {
@@ -123,6 +130,7 @@ impl Engine {
             packet_fallbacks: 0,
             packets_lost: 0,
             sampler: 0x2545_f491_4f6c_dd1d,
+            http: http::Service::default(),
         }
     }
 
@@ -188,7 +196,7 @@ impl Engine {
         if conn.input.is_empty() {
             let used = self.run_commands(key, bytes, stamps, now);
             if used < bytes.len() {
-                self.keep_input(key, bytes[used..].to_vec(), used, stamps);
+                self.keep_input(key, bytes[used..].to_vec(), used, stamps, now);
             }
             return;
         }
@@ -199,13 +207,13 @@ impl Engine {
         let used = self.run_commands(key, &input, stamps, now);
         if used < input.len() {
             input.drain(..used);
-            self.keep_input(key, input, used, stamps);
+            self.keep_input(key, input, used, stamps, now);
         }
     }
 
     /// Keep an unfinished command, or what comes while the connection waits, unless all of it together would take more memory than there may be.
     /// `stamps` counts from `used` bytes in front of it.
-    pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, used: usize, stamps: Stamps<'_>) {
+    pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, used: usize, stamps: Stamps<'_>, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         if conn.layers.as_ref().is_some_and(|layers| !layers.has_begun()) {
             return self.begin_layers(key, &input, stamps.at(usize::MAX)); // the last command was the IDENTIFY that asked for them
@@ -217,7 +225,11 @@ impl Engine {
             }
         }
         conn.input = input;
+        let speaks_http = conn.http.is_some();
         if self.memory_used() > self.config.max_memory_bytes {
+            if speaks_http {
+                return self.refuse_for_memory(key, now);
+            }
             let text = format!("unfinished command: the memory limit of {} bytes is reached", self.config.max_memory_bytes);
             self.refuse(key, WireError::invalid(text));
         }
@@ -278,6 +290,10 @@ impl Engine {
 
     /// All output is written: a connection that was only waiting for that goes on to its end. True: shut the sending side down.
     pub fn handle_flushed(&mut self, key: ConnKey, now: Nanos) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        if conn.http.is_some() {
+            self.handle_answers_taken(key, now);
+        }
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing) else { return false };
         if conn.eof {
             self.close(key);
@@ -305,9 +321,10 @@ impl Engine {
         self.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
     }
 
-    /// When the next turn is due without news from outside: at once if a write or a close made something deliverable.
+    /// When the next turn is due without news from outside: at once if a write, a close or a timer left something to deliver or to answer.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        if self.dirty_channels.is_empty() && self.undecoded.is_empty() { self.timers.next() } else { Some(0) }
+        let idle = self.dirty_channels.is_empty() && self.undecoded.is_empty() && self.turn.replies.is_empty();
+        if idle { self.timers.next() } else { Some(0) }
     }
 
     /// What is queued and collected takes all that it may: nothing more should be read before that is decided.
@@ -354,6 +371,10 @@ impl Engine {
         self.closed.push(key);
         if conn.identity.aware {
             forget_aware(&mut self.aware, &conn.identity, key);
+        }
+        if let Some(http) = &conn.http {
+            self.http.connections -= 1;
+            http.owed().map(|id| self.http.asked.remove(&id));
         }
         let Some(sub) = conn.subscription.take() else { return };
         let Some(channel) = self.channels.get_mut(sub.channel) else { return };

@@ -81,6 +81,9 @@ impl Engine {
     }
 
     fn handle_connection_timer(&mut self, key: ConnKey, now: Nanos) {
+        if self.refuse_late(key, now) {
+            return;
+        }
         let Some(conn) = self.conns.get_mut(key) else { return };
         if conn.phase == Phase::Open && conn.is_handshaking() && conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
             return self.handshake_timed_out(key);

@@ -22,6 +22,7 @@ pub mod error;
 pub mod event;
 pub mod expiry;
 pub mod flows;
+pub mod http;
 pub mod id;
 pub mod identify;
 pub mod io;

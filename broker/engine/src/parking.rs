@@ -53,7 +53,7 @@ impl Engine {
         }
         let rest: Vec<_> = waiting.reads.iter().filter(|(end, _)| *end > used).map(|(end, stamp)| (end - used, *stamp)).collect();
         if let Some((_, stamp)) = rest.last() {
-            self.keep_input(key, input[used..].to_vec(), used, (*stamp).into());
+            self.keep_input(key, input[used..].to_vec(), used, (*stamp).into(), now);
         }
         if let Some(waiting) = self.conns.get_mut(key).and_then(|conn| conn.waiting.as_mut()) {
             waiting.reads = rest;

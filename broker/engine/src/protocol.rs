@@ -7,6 +7,7 @@ use crate::config::TlsRequired;
 use crate::connection::{MAX_UNREAD_ANSWERS, Phase, Subscription};
 use crate::engine::{ChannelKey, ConnKey, Engine, Reply, forget_aware};
 use crate::error::{self, WireError};
+use crate::http::publish::write_outcome;
 use crate::id::MessageId;
 use crate::identify;
 use crate::publish::{Outcome, Verb};
@@ -19,6 +20,9 @@ impl Engine {
         let mut at = 0;
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.takes_commands()) else { return at };
+            if conn.http.is_some() {
+                return self.run_requests(key, bytes, stamps, now);
+            }
             if conn.phase == Phase::Magic {
                 let Some(magic) = bytes[at..].first_chunk::<4>() else { return at };
                 if magic != wire::MAGIC {
@@ -119,6 +123,11 @@ impl Engine {
                     continue;
                 }
                 Reply::Error(error) => conn.fail(&error.to_string()),
+                Reply::Http(answer) => conn.append(answer),
+                Reply::Published(index, exchange) => {
+                    self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
+                    write_outcome(conn.output(), &self.turn.publishes[index], exchange, &self.http.date, now);
+                }
                 Reply::Publish(index) => {
                     let publish = &self.turn.publishes[index];
                     match &publish.outcome {
@@ -137,7 +146,8 @@ impl Engine {
                     }
                 }
             }
-            if conn.pending() > MAX_UNREAD_ANSWERS + self.config.max_msg_size as usize {
+            // (By HTTP one answer may be that long; requests behind it wait until it is taken.)
+            if conn.http.is_none() && conn.pending() > MAX_UNREAD_ANSWERS + self.config.max_msg_size as usize {
                 self.close(key);
             }
             self.mark_dirty(key);

@@ -37,7 +37,7 @@ impl Verb {
 pub struct Source {
     pub declared: bool,
     pub trace_index: Option<u32>,
-    pub conn: Option<ConnKey>, // None: by HTTP
+    pub conn: ConnKey,
 }
 
 #[derive(Debug)]
@@ -114,14 +114,6 @@ impl Turn {
         self.messages.clear();
         self.decided = 0;
     }
-
-    /// Take the last publish back, with its outcome.
-    pub fn pop(&mut self) -> Option<Publish> {
-        let publish = self.publishes.pop()?;
-        self.messages.truncate(publish.first);
-        self.decided = self.decided.min(self.publishes.len());
-        Some(publish)
-    }
 }
 
 /// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
@@ -141,14 +133,28 @@ impl Engine {
         if let Some(reason) = &self.refusal {
             return Err(WireError::new(verb.failed(), format!("{} failed {reason}", verb.name())));
         }
+        if let Some(index) = self.collect_from(key, verb, topic, bodies, defer_ms, stamp) {
+            self.turn.replies.push((key, Reply::Publish(index)));
+        }
+        Ok(())
+    }
+
+    /// Collect a publish of a connection; gives its index among those of the turn.
+    pub(crate) fn collect_from<'a>(
+        &mut self,
+        key: ConnKey,
+        verb: Verb,
+        topic: &str,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+    ) -> Option<usize> {
         let index = self.published_index(key, topic);
-        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
-        let published = &conn.published[index];
-        let source = Source { declared: published.declared, trace_index: published.trace_index, conn: Some(key) };
+        let published = &self.conns.get(key)?.published[index];
+        let source = Source { declared: published.declared, trace_index: published.trace_index, conn: key };
         let topic = published.topic;
         self.collect(verb, topic, source, bodies, defer_ms, stamp);
-        self.turn.replies.push((key, Reply::Publish(self.turn.publishes.len() - 1)));
-        Ok(())
+        Some(self.turn.publishes.len() - 1)
     }
 
     /// The connection's cache entry for a topic, made or renewed where the topic or its publisher list is another by now.
@@ -174,7 +180,7 @@ impl Engine {
             (Some(assigned), Some(id)) => assigned.contains(id),
             (Some(_), None) => false,
         };
-        let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.client_id()));
+        let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.publisher()));
         let count = cached.map_or(0, |index| conn.published[index].count);
         let entry = Published { topic: topic_key, name: name.into(), count, generation: topic.generation, declared, trace_index };
         if !declared
@@ -275,7 +281,7 @@ impl Engine {
         }
         topic.counters.messages += u64::from(count);
         topic.counters.bytes += bytes;
-        if let Some(conn) = source.conn.and_then(|conn| self.conns.get_mut(conn)) {
+        if let Some(conn) = self.conns.get_mut(source.conn) {
             conn.count_published(key, count);
         }
         if topic.limiter.is_some() {

@@ -20,6 +20,7 @@ pub struct Snapshot {
     memory_bytes: u64,
     max_memory_bytes: u64,
     connections: usize,
+    http_connections: usize,
     accepted: u64,
     timestamp_fallbacks: u64,
     timestamp_bias_max_ns: Nanos,
@@ -131,13 +132,15 @@ impl Engine {
         let mut keys: Vec<TopicKey> =
             self.topics.iter().filter(|(_, t)| topic.is_empty() || &*t.name == topic).map(|(key, _)| key).collect();
         keys.sort_by(|a, b| self.topics[*a].name.cmp(&self.topics[*b].name));
-        let producers = self.conns.values().filter(|conn| clients && !conn.published.is_empty()).map(client_view).collect();
+        let producers =
+            self.conns.values().filter(|conn| clients && conn.http.is_none() && !conn.published.is_empty()).map(client_view).collect();
         let overview = Snapshot {
             now_ns: now,
             wall_ns: now + self.wall_offset,
             memory_bytes: self.memory_used(),
             max_memory_bytes: self.config.max_memory_bytes,
-            connections: self.conns.len(),
+            connections: self.conns.len() - self.http.connections,
+            http_connections: self.http.connections,
             accepted: self.accepted,
             timestamp_fallbacks: self.timestamp_fallbacks,
             timestamp_bias_max_ns: self.sharing.bias_max,

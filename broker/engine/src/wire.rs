@@ -81,6 +81,13 @@ pub struct Bodies<'a> {
     rest: &'a [u8],
 }
 
+impl<'a> Bodies<'a> {
+    /// `rest` is known to hold `count` messages, and nothing else.
+    pub(crate) fn checked(count: u32, rest: &'a [u8]) -> Self {
+        Self { count, rest }
+    }
+}
+
 impl<'a> Iterator for Bodies<'a> {
     type Item = &'a [u8];
 

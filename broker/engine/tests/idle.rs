@@ -28,7 +28,7 @@ fn answer(stream: &mut TcpStream) {
 #[test]
 fn half_finished_connections_do_not_keep_the_reactor_busy() {
     let handle = Handle::new(Config { tcp_address: "127.0.0.1:0".into(), ..Config::default() }).expect("descriptors");
-    let port = handle.start().expect("a free port");
+    let port = handle.start().expect("a free port").tcp.expect("a TCP address");
     let silent = connect(port, b"");
     let unfinished = connect(port, b"  V2PUB t\n\0\0\0\x09half");
     let lingering = connect(port, b"  V2NONSENSE\nmore that nobody reads");

@@ -29,7 +29,7 @@ fn may_open_rings() -> bool {
 fn open(address: &str) -> std::io::Result<(Handle, u16)> {
     let config = Config { tcp_address: address.into(), arrival_clock: ArrivalClock::Packet, ..Config::default() };
     let handle = Handle::new(config)?;
-    let port = handle.start()?;
+    let port = handle.start().map_err(|refused| refused.error)?.tcp.expect("a TCP address");
     Ok((handle, port))
 }
 

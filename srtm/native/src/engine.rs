@@ -5,8 +5,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use srtm_engine::bucket::Nanos;
-use srtm_engine::commands::Accepted;
 use srtm_engine::engine;
+use srtm_engine::http::answer::Answer;
 use srtm_engine::io::handle::{Handle, HandleError};
 use srtm_engine::topic::Limit;
 use srtm_engine::wire;
@@ -23,6 +23,9 @@ type Trace<'py> = (
     Bound<'py, PyBytes>,
     Bound<'py, PyBytes>,
 );
+
+/// Id, method, target, headers, body, and whether it came over TLS.
+type Request<'py> = (u64, String, String, Vec<(String, String)>, Bound<'py, PyBytes>, bool);
 
 #[pyclass(frozen, module = "srtm._native")]
 pub struct Engine(Handle);
@@ -53,8 +56,9 @@ impl Engine {
         })
     }
 
-    fn start(&self, py: Python<'_>) -> PyResult<u16> {
-        py.detach(|| self.0.start()).map_err(start_error)
+    fn start(&self, py: Python<'_>) -> PyResult<(Option<u16>, Option<u16>)> {
+        let ports = py.detach(|| self.0.start()).map_err(start_error)?;
+        Ok((ports.tcp, ports.http))
     }
 
     fn stop(&self, py: Python<'_>, timeout_ms: u64) -> bool {
@@ -68,6 +72,34 @@ impl Engine {
     fn drain_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let events = serde_json::to_vec(&self.0.drain_events()).map_err(bad_value)?;
         Ok(PyBytes::new(py, &events))
+    }
+
+    fn drain_requests<'py>(&self, py: Python<'py>) -> Vec<Request<'py>> {
+        let requests = self.0.drain_requests().into_iter();
+        let shown = |r: srtm_engine::http::Handed| (r.id, r.method, r.target, r.headers, PyBytes::new(py, &r.body), r.over_tls);
+        requests.map(shown).collect()
+    }
+
+    fn respond(&self, py: Python<'_>, id: u64, status: u16, headers: Vec<(String, String)>, body: Vec<u8>) -> PyResult<bool> {
+        if let Some((name, value)) = headers.iter().find(|(name, value)| [name, value].iter().any(|text| text.contains(char::is_control))) {
+            return Err(bad_value(format!("header {name:?}: {value:?}: must not hold control characters")));
+        }
+        self.call(py, move |engine, now| {
+            let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            engine.respond(id, &Answer { status, content_type: "", headers: &headers, body: &body }, now)
+        })
+    }
+
+    fn set_health(&self, py: Python<'_>, health: String) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.set_health(&health))
+    }
+
+    fn open_http(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |engine, _| engine.open_http())
+    }
+
+    fn close_http(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |engine, _| engine.close_http())
     }
 
     fn snapshot<'py>(&self, py: Python<'py>, topic: String, channel: String, clients: bool) -> PyResult<Bound<'py, PyBytes>> {
@@ -159,16 +191,6 @@ impl Engine {
 
     fn set_accepting(&self, py: Python<'_>, accepting: bool, reason: String) -> PyResult<()> {
         self.call(py, move |engine, _| engine.set_accepting(accepting, &reason))
-    }
-
-    fn publish(&self, py: Python<'_>, topic: &str, bodies: Vec<Vec<u8>>, defer_ms: u32) -> PyResult<(String, f64)> {
-        let topic = name("topic", topic)?;
-        let accepted = self.call(py, move |engine, now| engine.publish(&topic, &bodies, defer_ms, now))?;
-        Ok(match accepted {
-            Accepted::Ok { wait_ms } => ("ok".into(), wait_ms),
-            Accepted::RateLimited { retry_after_ms } => ("rate_limited".into(), retry_after_ms),
-            Accepted::Failed(reason) => (reason, 0.0),
-        })
     }
 
     fn trace<'py>(&self, py: Python<'py>, topic: String) -> PyResult<Option<Trace<'py>>> {

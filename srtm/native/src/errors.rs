@@ -2,7 +2,7 @@
 
 use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
-use srtm_engine::io::handle::NotRunning;
+use srtm_engine::io::handle::{NotRunning, StartError};
 
 /// A configuration or argument that breaks a rule.
 pub fn bad_value(error: impl std::fmt::Display) -> PyErr {
@@ -13,9 +13,14 @@ pub fn not_running(error: NotRunning) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// A setting that this host cannot honour is a bad value; anything else is the socket's.
-pub fn start_error(error: std::io::Error) -> PyErr {
-    if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::packet::Refused>()) { bad_value(error) } else { os_error(error) }
+/// A setting that this host cannot honour is a bad value; anything else is the socket's, with the setting of its address as its file name.
+pub fn start_error(StartError { field, error }: StartError) -> PyErr {
+    let number = error.raw_os_error().unwrap_or(libc::EINVAL);
+    match field {
+        Some(field) => PyOSError::new_err((number, error.to_string(), field)),
+        None if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::packet::Refused>()) => bad_value(error),
+        None => os_error(error),
+    }
 }
 
 /// With its number where it has one, so that Python sees `errno` and makes the fitting subclass.

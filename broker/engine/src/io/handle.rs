@@ -12,6 +12,8 @@ use crate::bucket::Nanos;
 use crate::config::{BadSetting, Config};
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::http::Handed;
+use crate::io::listener::{self, Ports};
 use crate::io::reactor::{self, Reactor};
 use crate::io::socket;
 use crate::io::wake::Wake;
@@ -28,11 +30,12 @@ type Command = Box<dyn FnOnce(&mut Engine, Nanos) + Send>;
 /// What the reactor's thread shares with the others.
 pub struct Shared {
     pub(crate) wake: Wake,
-    told: Wake, // readable while there are events
+    told: Wake, // readable while there are events, or requests for Python
     stop: AtomicBool,
     commands: Mutex<Inbox>,
     over: Condvar, // with `commands`: `Inbox::ended` has become true
     events: Mutex<Vec<Event>>,
+    requests: Mutex<Vec<Handed>>,
 }
 
 #[derive(Default)]
@@ -55,6 +58,7 @@ impl Shared {
             commands: Mutex::default(),
             over: Condvar::new(),
             events: Mutex::default(),
+            requests: Mutex::default(),
         })
     }
 
@@ -71,6 +75,11 @@ impl Shared {
 
     pub(crate) fn push_events(&self, events: Vec<Event>) {
         lock(&self.events).extend(events);
+        self.told.wake();
+    }
+
+    pub(crate) fn push_requests(&self, requests: Vec<Handed>) {
+        lock(&self.requests).extend(requests);
         self.told.wake();
     }
 
@@ -110,6 +119,20 @@ impl From<HandleError> for std::io::Error {
     }
 }
 
+/// Why an engine does not start. `field`: the setting whose address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct StartError {
+    pub field: Option<&'static str>,
+    pub error: std::io::Error,
+}
+
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> Self {
+        Self { field: None, error }
+    }
+}
+
 /// A broker's data plane.
 pub struct Handle {
     config: Config,
@@ -125,20 +148,19 @@ impl Handle {
         Ok(Self { config, tls, shared: Arc::new(Shared::new()?), thread: Mutex::new(None) })
     }
 
-    /// Bind and start; gives the bound port. Once: a second start, also after `stop`, is an error; one after a failed bind is not.
-    pub fn start(&self) -> std::io::Result<u16> {
+    /// Bind everything, then start; gives the bound ports. Once: a second start, also after `stop`, is an error; one after a failed bind is not.
+    pub fn start(&self) -> Result<Ports, StartError> {
         let mut running = lock(&self.thread);
         if running.is_some() || lock(&self.shared.commands).ended || self.shared.stopping() {
-            return Err(std::io::Error::other("the engine was started or stopped before"));
+            return Err(std::io::Error::other("the engine was started or stopped before").into());
         }
         socket::raise_descriptor_limit();
-        let listener = socket::listen(&self.config.tcp_address)?;
-        let port = listener.local_addr()?.port();
+        let (listeners, ports) = listener::listen_all(&self.config)?;
         let (config, tls, shared) = (self.config.clone(), self.tls.clone(), Arc::clone(&self.shared));
         // The engine is made on its own thread: its messages are counted without atomics and never leave it.
         let (ready, started) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("srtm-engine".into()).spawn(move || {
-            match Reactor::new(Engine::with_tls(config, tls), listener, Arc::clone(&shared)) {
+            match Reactor::new(Engine::with_tls(config, tls), listeners, Arc::clone(&shared)) {
                 Ok(reactor) => {
                     let _ = ready.send(Ok(()));
                     reactor::run(reactor, &shared);
@@ -151,8 +173,8 @@ impl Handle {
         })?;
         *running = Some(thread);
         drop(running);
-        started.recv().map_err(std::io::Error::other)??;
-        Ok(port)
+        started.recv().map_err(std::io::Error::other)?.map_err(StartError::from)?;
+        Ok(ports)
     }
 
     /// Stop the reactor and wait for its end; false if it did not end in time. Idempotent.
@@ -219,7 +241,12 @@ impl Handle {
         std::mem::take(&mut *lock(&self.shared.events))
     }
 
-    /// The descriptor that is readable while `drain_events` has something.
+    /// Requests that Python is to answer.
+    pub fn drain_requests(&self) -> Vec<Handed> {
+        std::mem::take(&mut *lock(&self.shared.requests))
+    }
+
+    /// The descriptor that is readable while `drain_events` or `drain_requests` has something. The former clears it: call it first.
     pub fn event_fd(&self) -> std::os::fd::RawFd {
         use std::os::fd::AsRawFd;
         self.shared.told.as_raw_fd()

@@ -5,8 +5,8 @@
 //! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer (the watermark of design section 4).
 
 use std::any::Any;
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -17,17 +17,21 @@ use crate::bucket::Nanos;
 use crate::config::ArrivalClock;
 use crate::engine::{ConnKey, Engine};
 use crate::event::Event;
+use crate::http::Stage;
 use crate::io::alarm::Alarm;
 use crate::io::clock::{self, ClockMap};
 use crate::io::handle::Shared;
+use crate::io::listener::{Listener, Speaks};
 use crate::io::packet::PacketClock;
 use crate::io::socket::{self, Block, Epoll, Received};
 use crate::leisure::{Credit, LEISURE_NS, Leisure};
 use crate::quiet::{Unread, Waits};
 
-const LISTENER: u64 = u64::MAX;
-const WAKE: u64 = u64::MAX - 1;
-const ALARM: u64 = u64::MAX - 2;
+const WAKE: u64 = u64::MAX;
+const ALARM: u64 = u64::MAX - 1;
+
+/// Tokens from here on are listeners, by index. The NSQ port comes first: the others may go, and leave its index as it is.
+const LISTENER: u64 = u64::MAX - 8;
 
 /// Events of one wait, and so reads before anything is answered: 256 reads take about a millisecond.
 const EVENTS: usize = 256;
@@ -45,7 +49,7 @@ const ACCEPTS: usize = 64;
 const ACCEPT_REST_NS: Nanos = 100_000_000;
 
 struct Socket {
-    stream: TcpStream,
+    fd: OwnedFd,
     writes: bool, // EPOLLOUT is asked for
     reads: bool,  // EPOLLIN is asked for
     ended: bool,  // the peer has ended its stream
@@ -54,49 +58,62 @@ struct Socket {
     written: Nanos,   // a consumer's last write
 }
 
+struct Port {
+    listener: Listener,
+    accepts: bool,              // the HTTP port does once the service around the engine is ready
+    waiting: Unread,            // connections to accept
+    rests_until: Option<Nanos>, // out of descriptors: nothing is accepted before
+}
+
 pub struct Reactor {
     engine: Engine,
     epoll: Epoll,
     alarm: Alarm,
-    listener: TcpListener,
+    ports: Vec<Port>,
     sockets: SecondaryMap<ConnKey, Socket>,
     shared: Arc<Shared>,
     clock: ClockMap,
     waits: Waits,
-    waiting: Unread, // connections to accept
     packets: Option<PacketClock>,
     buffer: Vec<u8>,
     dirty: Vec<ConnKey>,
-    accept_rests_until: Option<Nanos>,
     leisure: Leisure,
 }
 
 impl Reactor {
-    pub fn new(engine: Engine, listener: TcpListener, shared: Arc<Shared>) -> std::io::Result<Self> {
+    pub fn new(engine: Engine, listeners: Vec<Listener>, shared: Arc<Shared>) -> std::io::Result<Self> {
         let epoll = Epoll::new(EVENTS)?;
-        epoll.add(listener.as_raw_fd(), LISTENER)?;
-        epoll.add(shared.wake.as_raw_fd(), WAKE)?;
         let alarm = Alarm::new()?;
         epoll.add_edges(alarm.as_raw_fd(), ALARM)?;
         let waits = Waits::default();
         let packets = match engine.config.arrival_clock {
             ArrivalClock::Kernel => None,
-            ArrivalClock::Packet => Some(PacketClock::open(listener.local_addr()?.port())?),
+            ArrivalClock::Packet => Some(PacketClock::open(nsq_port(&listeners)?)?),
         };
+        let waiting = Unread::new(&waits, clock::monotonic());
+        let ports: Vec<Port> = listeners
+            .into_iter()
+            .map(|listener| Port { accepts: listener.speaks == Speaks::Nsq, listener, waiting, rests_until: None })
+            .collect();
+        for (port, token) in ports.iter().zip(LISTENER..) {
+            epoll.add(port.listener.as_raw_fd(), token)?;
+            if !port.accepts {
+                epoll.set_interest(port.listener.as_raw_fd(), token, false, false)?;
+            }
+        }
+        epoll.add(shared.wake.as_raw_fd(), WAKE)?;
         Ok(Self {
             engine,
             epoll,
             alarm,
-            listener,
+            ports,
             sockets: SecondaryMap::new(),
             shared,
             clock: ClockMap::sample(),
-            waiting: Unread::new(&waits, clock::monotonic()),
             waits,
             packets,
             buffer: vec![0; READ_BUFFER],
             dirty: Vec::new(),
-            accept_rests_until: None,
             leisure: Leisure::default(),
         })
     }
@@ -119,9 +136,9 @@ impl Reactor {
                 for index in 0..ready {
                     let (token, readiness) = self.epoll.event(index);
                     match token {
-                        LISTENER => self.accept(now),
                         WAKE => commands = true,
                         ALARM => self.alarm.rang(),
+                        LISTENER.. => self.accept((token - LISTENER) as usize, now),
                         _ => self.handle_ready(ConnKey::from(KeyData::from_ffi(token)), readiness, now),
                     }
                 }
@@ -135,8 +152,9 @@ impl Reactor {
                 self.shared.wake.clear();
                 self.engine.decide_publishes(now); // what came before a change of parameters is decided before it
                 self.shared.run_commands(&mut self.engine, now);
+                self.set_http_ports()?;
             }
-            self.rest_is_over(now)?;
+            self.end_rests(now)?;
             self.engine.finish_turn(now);
             self.read_on();
             self.write_all();
@@ -150,7 +168,8 @@ impl Reactor {
 
     /// Wait for news from outside, or until something is due.
     fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
-        let due = self.engine.poll_timeout().into_iter().chain(self.accept_rests_until).chain(self.leisure.deadline()).min();
+        let rests = self.ports.iter().filter_map(|port| port.rests_until);
+        let due = self.engine.poll_timeout().into_iter().chain(rests).chain(self.leisure.deadline()).min();
         match due {
             Some(at) if at <= now => return self.wait(Block::No, now),
             Some(at) => self.alarm.no_later_than(at)?,
@@ -181,7 +200,7 @@ impl Reactor {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         socket.unread.reported(&self.waits);
         let since = socket.unread.since;
-        match socket::receive(socket.stream.as_raw_fd(), &mut self.buffer) {
+        match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer) {
             Received::Bytes(len, stamp) => {
                 let stamp = match stamp {
                     Some(stamp) => {
@@ -279,32 +298,39 @@ impl Reactor {
         }
     }
 
-    fn accept(&mut self, now: Nanos) {
-        self.waiting.reported(&self.waits);
+    fn accept(&mut self, index: usize, now: Nanos) {
+        let Some(port) = self.ports.get_mut(index) else { return };
+        port.waiting.reported(&self.waits);
         for _ in 0..ACCEPTS {
-            match socket::accept(&self.listener) {
-                Ok(Some((stream, address))) => {
-                    let unread = Unread::new(&self.waits, self.waiting.since);
-                    let key = self.engine.handle_accept(&address.to_string(), now);
-                    if self.epoll.add(stream.as_raw_fd(), key.data().as_ffi()).is_err() {
+            match port.listener.accept() {
+                Ok(Some((mut fd, peer))) => {
+                    let remote = peer.map_or_else(|| "@".to_owned(), |peer| peer.to_string()); // as Go shows who has no address
+                    let unread = Unread::new(&self.waits, port.waiting.since);
+                    let key = match port.listener.speaks {
+                        Speaks::Nsq => self.engine.handle_accept(&remote, now),
+                        Speaks::Http => self.engine.handle_accept_http(&remote, false, now),
+                    };
+                    if self.epoll.add(fd.as_raw_fd(), key.data().as_ffi()).is_err() {
                         self.engine.handle_broken(key);
                         continue;
                     }
-                    if let Some(packets) = &mut self.packets
-                        && let Ok(local) = stream.local_addr()
-                    {
-                        packets.accept(key, address, local, &mut self.clock);
+                    if let (Some(packets), Some(peer), Speaks::Nsq) = (&mut self.packets, peer, port.listener.speaks) {
+                        let stream = TcpStream::from(fd);
+                        if let Ok(local) = stream.local_addr() {
+                            packets.accept(key, peer, local, &mut self.clock);
+                        }
+                        fd = stream.into();
                     }
                     self.sockets.insert(
                         key,
-                        Socket { stream, writes: false, reads: true, ended: false, unread, at_leisure: false, written: Nanos::MIN / 2 },
+                        Socket { fd, writes: false, reads: true, ended: false, unread, at_leisure: false, written: Nanos::MIN / 2 },
                     );
                 }
                 Ok(None) => return,
                 Err(error) if is_exhaustion(&error) => {
                     // Level-triggered, the waiting connection would wake us for ever: look again a little later.
-                    if self.epoll.set_interest(self.listener.as_raw_fd(), LISTENER, false, false).is_ok() {
-                        self.accept_rests_until = Some(now + ACCEPT_REST_NS);
+                    if self.epoll.set_interest(port.listener.as_raw_fd(), LISTENER + index as u64, false, false).is_ok() {
+                        port.rests_until = Some(now + ACCEPT_REST_NS);
                     }
                     return;
                 }
@@ -313,11 +339,29 @@ impl Reactor {
         }
     }
 
-    fn rest_is_over(&mut self, now: Nanos) -> std::io::Result<()> {
-        if self.accept_rests_until.is_some_and(|until| until <= now) {
-            self.accept_rests_until = None;
-            self.waiting.asked_again(&self.waits);
-            self.epoll.set_interest(self.listener.as_raw_fd(), LISTENER, true, false)?;
+    /// The HTTP port begins to accept, or goes, as the service says.
+    fn set_http_ports(&mut self) -> std::io::Result<()> {
+        match self.engine.http_stage() {
+            Stage::Bound => {}
+            Stage::Closing => self.ports.retain(|port| port.listener.speaks != Speaks::Http),
+            Stage::Open => {
+                for (port, token) in self.ports.iter_mut().zip(LISTENER..).filter(|(port, _)| !port.accepts) {
+                    port.accepts = true;
+                    port.waiting.asked_again(&self.waits);
+                    self.epoll.set_interest(port.listener.as_raw_fd(), token, true, false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end_rests(&mut self, now: Nanos) -> std::io::Result<()> {
+        for (port, token) in self.ports.iter_mut().zip(LISTENER..) {
+            if port.rests_until.is_some_and(|until| until <= now) {
+                port.rests_until = None;
+                port.waiting.asked_again(&self.waits);
+                self.epoll.set_interest(port.listener.as_raw_fd(), token, true, false)?;
+            }
         }
         Ok(())
     }
@@ -339,7 +383,7 @@ impl Reactor {
     /// Write what the connection has, until it is out or the socket is full.
     fn write(&mut self, key: ConnKey) {
         let Some(socket) = self.sockets.get(key) else { return };
-        let fd = socket.stream.as_raw_fd();
+        let fd = socket.fd.as_raw_fd();
         let blocked = loop {
             let unsent = self.engine.unsent(key);
             if unsent.is_empty() {
@@ -358,10 +402,7 @@ impl Reactor {
             return;
         }
         self.pace(key, now);
-        if self.engine.handle_flushed(key, now)
-            && let Some(socket) = self.sockets.get(key)
-            && socket.stream.shutdown(std::net::Shutdown::Write).is_err()
-        {
+        if self.engine.handle_flushed(key, now) && socket::shut_down_sending(fd).is_err() {
             self.engine.handle_broken(key);
         }
     }
@@ -373,7 +414,7 @@ impl Reactor {
         if before == (socket.reads, socket.writes) {
             return;
         }
-        let (fd, reads, writes) = (socket.stream.as_raw_fd(), socket.reads, socket.writes);
+        let (fd, reads, writes) = (socket.fd.as_raw_fd(), socket.reads, socket.writes);
         if self.epoll.set_interest(fd, key.data().as_ffi(), reads, writes).is_err() {
             self.engine.handle_broken(key);
         }
@@ -393,7 +434,15 @@ impl Reactor {
         if self.engine.has_events() {
             self.shared.push_events(self.engine.poll_events());
         }
+        if self.engine.has_handed() {
+            self.shared.push_requests(self.engine.poll_handed());
+        }
     }
+}
+
+fn nsq_port(listeners: &[Listener]) -> std::io::Result<u16> {
+    let ports = listeners.iter().filter(|listener| listener.speaks == Speaks::Nsq).find_map(Listener::port);
+    ports.ok_or_else(|| std::io::Error::other("the packet clock needs a TCP port"))
 }
 
 /// The accept errors that pass: out of descriptors or memory.

@@ -1,8 +1,8 @@
-//! System calls on sockets and epoll: listen, accept, receive with the kernel's arrival stamp, send. All the `unsafe` of the data path is here.
+//! System calls on sockets and epoll: listen, receive with the kernel's arrival stamp, send. All the `unsafe` of the data path is here.
 
 use std::io;
 use std::mem;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -75,18 +75,6 @@ fn bind(fd: RawFd, address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// The next waiting connection, ready for use; `None`: none waits.
-pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-    match listener.accept() {
-        Ok((stream, address)) => {
-            stream.set_nonblocking(true)?;
-            Ok(Some((stream, address)))
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// What one read brought.
 #[derive(Debug)]
 pub enum Received {
@@ -151,6 +139,13 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
         _ => Err(error),
     }
+}
+
+/// End our side of the stream; what was sent before still arrives.
+pub fn shut_down_sending(fd: RawFd) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::shutdown(fd, libc::SHUT_WR) })?;
+    Ok(())
 }
 
 /// As many descriptors as the hard limit allows: each connection needs one.

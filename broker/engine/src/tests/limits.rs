@@ -1,7 +1,6 @@
 //! A topic with a bucket: order of arrival, instants, refusals, shares, publishers.
 
 use super::pair::*;
-use crate::commands::Accepted;
 use crate::event::Event;
 use crate::topic::Limit;
 
@@ -325,32 +324,6 @@ fn the_wait_for_a_consumer_or_a_deferral_is_not_the_brokers_processing() {
     assert_eq!(pair.bodies(consumer), ["x", "y"]);
     let latency = pair.topic()["latency"]["since_start"].clone();
     assert_eq!((latency["total"]["count"].clone(), latency["processing"]["max_ns"].clone()), (2.into(), 0.into()));
-}
-
-#[test]
-fn a_message_by_http_shares_a_turn_with_others() {
-    let mut pair = Pair::new();
-    pair.limit("t", Limit { full: true, ..limit(1_000, 2, 1) });
-    let key = pair.connect();
-    pair.send(key, pub_("t", "tcp"));
-    let now = pair.now;
-    assert_eq!(pair.engine.publish("t", &[b"http".to_vec()], 0, now), Accepted::Ok { wait_ms: 0.0 });
-    assert_eq!(pair.engine.publish("t", &[b"http".to_vec()], 0, now), Accepted::Ok { wait_ms: 1.0 });
-    pair.turn();
-    assert_eq!(pair.take(key), [ok()]);
-    let bucket = pair.topic()["bucket"].clone();
-    assert_eq!((bucket["received"].clone(), bucket["backlog"].clone()), (3.into(), 1.into()));
-    assert_eq!(pair.engine.timestamp_fallbacks, 2);
-}
-
-#[test]
-fn a_message_by_http_is_refused_under_reject_with_the_time_to_wait() {
-    let mut pair = Pair::new();
-    pair.limit("t", Limit { reject: true, ..limit(100, 1, 1) });
-    let now = pair.now;
-    assert_eq!(pair.engine.publish("t", &[b"x".to_vec()], 0, now), Accepted::RateLimited { retry_after_ms: 10.0 });
-    pair.turn();
-    assert_eq!(pair.engine.meter.used(), 0);
 }
 
 #[test]

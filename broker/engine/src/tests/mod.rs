@@ -7,6 +7,7 @@ mod connections;
 mod delivery;
 mod documentation;
 mod ends;
+mod http;
 mod layers;
 mod limits;
 pub mod memory_store;

@@ -62,6 +62,15 @@ impl Pair {
         self.engine.handle_accept("192.0.2.1:5000", self.now)
     }
 
+    pub fn connect_http(&mut self) -> ConnKey {
+        self.engine.handle_accept_http("192.0.2.1:5000", false, self.now)
+    }
+
+    /// What came since the last time, as text.
+    pub fn take_text(&mut self, key: ConnKey) -> String {
+        text(&self.received.remove(&key).unwrap_or_default())
+    }
+
     pub fn connect_as(&mut self, id: &str) -> ConnKey {
         let key = self.connect();
         let answer = self.ask(key, identify(&format!(r#"{{"client_id":"{id}"}}"#)));

@@ -125,7 +125,11 @@ impl World {
                 self.pair.engine.set_publishers(TOPICS[topic], vec!["q".into()], self.version);
                 self.pair.engine.move_publisher(TOPICS[topic], "p", "127.0.0.1:1", self.version);
             }
-            Operation::Http(topic) => _ = self.pair.engine.publish(TOPICS[topic], &[b"h".to_vec()], 0, now),
+            Operation::Http(topic) => {
+                let key = self.pair.connect_http();
+                let topic = TOPICS[topic].replace('#', "%23");
+                self.pair.send(key, format!("POST /pub?topic={topic} HTTP/1.0\r\nContent-Length: 1\r\n\r\nh"));
+            }
         }
     }
 

@@ -1,0 +1,152 @@
+//! HTTP/1.1 on its own port, without I/O: the requests that carry messages (`/pub`, `/mpub`) and `/ping` are answered here, all others by Python.
+//!
+//! A connection's bytes go `request` (a head) -> `chunked` (a body, where its length is not said) -> `serve` (which request is whose) -> `publish`
+//! (collected with the turn's other publishes, and decided with them in order of arrival) -> `answer`. One request of a connection is under way at a
+//! time: while Python answers it, the connection is parked (`parking.rs`), so answers go out in order whoever gives them.
+
+pub mod answer;
+pub mod chunked;
+pub mod date;
+pub(crate) mod publish;
+pub mod query;
+pub mod request;
+pub mod serve;
+
+use std::collections::HashMap;
+
+use crate::bucket::Nanos;
+use crate::engine::ConnKey;
+use crate::http::answer::Exchange;
+use crate::http::chunked::Chunked;
+use crate::http::date::Date;
+use crate::http::request::MAX_HEAD;
+use crate::message::Charge;
+
+/// How long a request may take to come in, from its first byte to its last.
+const REQUEST_NS: Nanos = 30_000_000_000;
+
+/// How long a client may take nothing of an answer.
+const BLOCKED_NS: Nanos = 30_000_000_000;
+
+/// Answers that may wait to be taken before no further request is looked at.
+const MAX_UNTAKEN: usize = 64 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Connections wait in the kernel until the service around the engine is ready.
+    Bound,
+    Open,
+    /// No request is begun any more.
+    Closing,
+}
+
+/// What all connections of the HTTP port share.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub connections: usize,
+    pub asked: HashMap<u64, ConnKey>, // {request: who waits for its answer}
+    handed: Vec<Handed>,
+    next_id: u64,
+    health: String,
+    stage: Stage,
+    pub date: Date,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self {
+            connections: 0,
+            asked: HashMap::new(),
+            handed: Vec::new(),
+            next_id: 0,
+            health: "OK".into(),
+            stage: Stage::Bound,
+            date: Date::at(0),
+        }
+    }
+}
+
+/// A request that Python answers, by `Engine::respond` with its `id`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handed {
+    pub id: u64,
+    pub method: String,
+    pub target: String,
+    pub headers: Vec<(String, String)>, // names in lower case
+    pub body: Vec<u8>,
+    pub over_tls: bool,
+}
+
+/// What a connection of the HTTP port has besides the two streams.
+#[derive(Debug)]
+pub struct Http {
+    over_tls: bool,
+    idle_ns: Nanos, // how long it may be idle; 0: for ever
+    looked: usize,  // so many bytes of the input are known to hold no whole head
+    wanted: usize,  // the head is whole: so many bytes it has with its body
+    chunks: Option<Chunks>,
+    begun: Option<Nanos>, // when the first bytes of the request under way came
+    idle_since: Nanos,
+    owed: Option<(u64, Exchange)>, // by Python
+    stalled: bool,                 // parked until its answers are taken
+    answer_charge: Option<Charge>, // for an answer of Python's, until it is taken
+}
+
+/// A request with a chunked body that is coming in.
+#[derive(Debug)]
+struct Chunks {
+    head: Vec<u8>,
+    body: Chunked,
+    _charge: Charge,
+}
+
+impl Http {
+    fn new(over_tls: bool, idle_ns: Nanos, now: Nanos) -> Self {
+        Self {
+            over_tls,
+            idle_ns,
+            looked: 0,
+            wanted: 0,
+            chunks: None,
+            begun: None,
+            idle_since: now,
+            owed: None,
+            stalled: false,
+            answer_charge: None,
+        }
+    }
+
+    /// The request that Python is still to answer.
+    pub fn owed(&self) -> Option<u64> {
+        self.owed.map(|(id, _)| id)
+    }
+
+    /// Whether `input`, which has grown, may hold a whole request now. A head is parsed again only when it has a line more: byte by byte would cost its
+    /// length squared.
+    fn is_worth_a_look(&mut self, input: &[u8]) -> bool {
+        if self.wanted > 0 {
+            return input.len() >= self.wanted;
+        }
+        let new = &input[self.looked.min(input.len())..];
+        let worth = self.looked == 0 || input.len() >= MAX_HEAD || new.contains(&b'\n');
+        self.looked = input.len();
+        worth
+    }
+
+    /// The request under way is whole: the next one begins.
+    fn start_over(&mut self, now: Nanos) {
+        (self.looked, self.wanted, self.begun, self.idle_since) = (0, 0, None, now);
+    }
+
+    fn is_late(&self, now: Nanos) -> bool {
+        self.begun.is_some_and(|begun| begun + REQUEST_NS <= now)
+    }
+
+    /// When to look after this connection: its request has not come in, its client takes nothing, or it has been idle for long enough.
+    pub fn deadline(&self, blocked_since: Option<Nanos>) -> Option<Nanos> {
+        let blocked = blocked_since.map(|since| since + BLOCKED_NS);
+        let idle =
+            (self.idle_ns > 0 && self.begun.is_none() && self.owed.is_none() && !self.stalled).then_some(self.idle_since + self.idle_ns);
+        self.begun.map(|begun| begun + REQUEST_NS).into_iter().chain(blocked).chain(idle).min()
+    }
+}

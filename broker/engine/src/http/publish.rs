@@ -1,0 +1,119 @@
+//! `/pub` and `/mpub`: nsqd's checks in nsqd's order, then a publish like any other. How it was decided is answered at the end of the turn.
+
+use std::borrow::Cow;
+
+use crate::bucket::Nanos;
+use crate::config::Config;
+use crate::engine::{ConnKey, Engine, Reply};
+use crate::http::answer::{self, Exchange};
+use crate::http::date::Date;
+use crate::http::query::{Broken, arguments};
+use crate::publish::{Outcome, Publish, Verb};
+use crate::wire::{self, Bodies};
+
+/// What nsqd says of a publish that it does not take: status and code.
+pub(crate) type Refusal = (u16, Cow<'static, str>);
+
+const fn refusal(status: u16, code: &'static str) -> Refusal {
+    (status, Cow::Borrowed(code))
+}
+
+impl From<Broken> for Refusal {
+    fn from(_: Broken) -> Self {
+        refusal(400, "INVALID_REQUEST")
+    }
+}
+
+impl Engine {
+    pub(crate) fn http_pub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {
+        if body.len() > self.config.max_msg_size as usize {
+            return Err(refusal(413, "MSG_TOO_BIG"));
+        }
+        if body.is_empty() {
+            return Err(refusal(400, "MSG_EMPTY"));
+        }
+        let [topic, defer] = arguments(query, ["topic", "defer"])?;
+        let topic = topic_argument(topic.as_deref())?;
+        let defer_ms = defer_ms(defer.as_deref(), self.config.max_req_timeout_ms)?;
+        self.http_publish(key, Verb::Pub, topic, std::iter::once(body), defer_ms, stamp, exchange)
+    }
+
+    pub(crate) fn http_mpub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {
+        let [topic, binary] = arguments(query, ["topic", "binary"])?;
+        let topic = topic_argument(topic.as_deref())?;
+        if binary.is_some_and(|value| !matches!(&*value, "false" | "0")) {
+            let bodies = binary_bodies(body, &self.config)?;
+            return self.http_publish(key, Verb::Mpub, topic, bodies, 0, stamp, exchange);
+        }
+        let lines = body.split(|&c| c == b'\n').filter(|line| !line.is_empty());
+        if lines.clone().any(|line| line.len() > self.config.max_msg_size as usize) {
+            return Err(refusal(413, "MSG_TOO_BIG"));
+        }
+        self.http_publish(key, Verb::Mpub, topic, lines, 0, stamp, exchange)
+    }
+
+    #[allow(clippy::too_many_arguments)] // a publish, and the exchange that asked for it
+    fn http_publish<'a>(
+        &mut self,
+        key: ConnKey,
+        verb: Verb,
+        topic: &str,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+        exchange: Exchange,
+    ) -> Result<(), Refusal> {
+        if let Some(reason) = &self.refusal {
+            return Err((503, reason.clone().into()));
+        }
+        let Some(index) = self.collect_from(key, verb, topic, bodies, defer_ms, stamp) else { return Ok(()) };
+        self.turn.replies.push((key, Reply::Published(index, exchange)));
+        Ok(())
+    }
+}
+
+/// The answer to a publish that was decided.
+pub(crate) fn write_outcome(out: &mut Vec<u8>, publish: &Publish, exchange: Exchange, date: &Date, now: Nanos) {
+    match &publish.outcome {
+        Outcome::Done { .. } => answer::write_ok(out, exchange, date),
+        Outcome::Limited { retry_at } => {
+            let retry_ms = Outcome::retry_ms(*retry_at, now);
+            // Whole seconds are all that Retry-After can say; the milliseconds are in a header of ours.
+            let (seconds, ms) = ((retry_ms as u64).div_ceil(1_000).to_string(), retry_ms.to_string());
+            let headers = [("Retry-After", seconds.as_str()), ("X-SRTM-Retry-After-Ms", ms.as_str())];
+            answer::write_refusal(out, 429, "RATE_LIMITED", &headers, exchange, date);
+        }
+        Outcome::Failed(reason) => answer::write_refusal(out, 503, reason, &[], exchange, date),
+        refused => answer::write_refusal(out, 503, &refused.error(publish, now).text, &[], exchange, date),
+    }
+}
+
+fn topic_argument(topic: Option<&str>) -> Result<&str, Refusal> {
+    let topic = topic.ok_or(refusal(400, "MISSING_ARG_TOPIC"))?;
+    wire::name(topic.as_bytes()).ok_or(refusal(400, "INVALID_TOPIC"))
+}
+
+/// As Go parses a number: digits, with a sign if need be.
+fn defer_ms(text: Option<&str>, max_ms: u64) -> Result<u32, Refusal> {
+    let Some(text) = text else { return Ok(0) };
+    let ms = text.parse::<i64>().ok().and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms <= max_ms);
+    ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(refusal(400, "INVALID_DEFER"))
+}
+
+/// `count(4)`, then `count` times `size(4)` and bytes. What follows the last message is ignored, as nsqd does.
+fn binary_bodies<'a>(body: &'a [u8], config: &Config) -> Result<Bodies<'a>, Refusal> {
+    let (count, rest) = body.split_first_chunk::<4>().ok_or(refusal(413, "BAD_BODY"))?;
+    let count = i32::from_be_bytes(*count);
+    if count <= 0 || i64::from(count) > (i64::from(config.max_body_size) - 4) / 5 {
+        return Err(refusal(413, "BAD_BODY"));
+    }
+    let mut at = rest;
+    for _ in 0..count {
+        let tail = at.split_first_chunk::<4>().and_then(|(size, tail)| {
+            let size = i32::from_be_bytes(*size);
+            (size > 0 && size as u32 <= config.max_msg_size).then(|| tail.get(size as usize..))?
+        });
+        at = tail.ok_or(refusal(413, "BAD_MESSAGE"))?;
+    }
+    Ok(Bodies::checked(count as u32, &rest[..rest.len() - at.len()]))
+}

@@ -1,0 +1,346 @@
+//! Requests, as they come on a connection: which are answered here, which go to Python, and what ends a connection.
+
+use std::mem::MaybeUninit;
+
+use crate::arrival::Stamps;
+use crate::bucket::Nanos;
+use crate::connection::{Connection, Phase};
+use crate::engine::{ConnKey, Engine, Reply};
+use crate::http::answer::{self, Answer, Exchange, TEXT};
+use crate::http::chunked::{Chunked, Fault};
+use crate::http::date::Date;
+use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
+use crate::http::{Chunks, Handed, Http, MAX_UNTAKEN, Stage};
+use crate::identify::Identity;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+impl Engine {
+    /// A connection of the HTTP port.
+    pub fn handle_accept_http(&mut self, remote: &str, over_tls: bool, now: Nanos) -> ConnKey {
+        self.http.connections += 1;
+        let mut identity = Identity::unknown(&self.config);
+        identity.heartbeat_ms = None;
+        let mut connection = Connection::new(identity, remote, now + self.wall_offset, now);
+        connection.phase = Phase::Open;
+        connection.http = Some(Box::new(Http::new(over_tls, self.config.http_idle_timeout_ms as Nanos * 1_000_000, now)));
+        let key = self.conns.insert(connection);
+        self.arm_connection(key);
+        key
+    }
+
+    /// Run every whole request in `bytes`; gives how many bytes they took.
+    pub(crate) fn run_requests(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
+        let mut at = 0;
+        loop {
+            let publishes = self.turn.publishes.len();
+            let Some(used) = self.run_request(key, &bytes[at..], |len| stamps.at(at + len), now) else { break };
+            at += used;
+            self.turn.shares_stamp |= at < bytes.len() && self.turn.publishes.len() > publishes;
+        }
+        self.note_unfinished(key, at < bytes.len(), now);
+        at
+    }
+
+    /// `None`: nothing to do before more bytes come, or an answer. `arrival`: of the last of so many bytes.
+    fn run_request(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, now: Nanos) -> Option<usize> {
+        let conn = self.conns.get_mut(key).filter(|conn| conn.takes_commands())?;
+        let untaken = conn.pending();
+        let http = conn.http.as_deref_mut()?;
+        if untaken > MAX_UNTAKEN {
+            http.stalled = true;
+            self.park(key);
+            return None;
+        }
+        if http.chunks.is_some() {
+            return self.run_chunks(key, bytes, arrival, now);
+        }
+        let blank = bytes.iter().take_while(|c| matches!(c, b'\r' | b'\n')).count();
+        if blank > 0 {
+            return Some(blank); // before a request line it means nothing
+        }
+        if bytes.is_empty() || !http.is_worth_a_look(bytes) {
+            return None;
+        }
+        let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+        match request::parse(bytes, &mut room) {
+            Ok(None) => None,
+            Ok(Some(head)) => self.take_request(key, &head, bytes, arrival, now),
+            Err(malformed) => {
+                self.refuse_malformed(key, malformed, now);
+                None
+            }
+        }
+    }
+
+    /// The head is whole: so is the body, or it is waited for.
+    fn take_request(
+        &mut self,
+        key: ConnKey,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        arrival: impl Fn(usize) -> Nanos,
+        now: Nanos,
+    ) -> Option<usize> {
+        let Framing::Length(len) = head.framing else { return self.begin_chunks(key, head, &bytes[..head.len]) };
+        if len > self.body_limit(head.path) as u64 {
+            self.refuse_body(key, head.path, now);
+            return None;
+        }
+        let end = head.len + len as usize;
+        if let Some(body) = bytes.get(head.len..end) {
+            self.answer_request(key, head, body, arrival(end), now);
+            return Some(end);
+        }
+        self.conns.get_mut(key)?.http.as_mut()?.wanted = end;
+        if bytes.len() == head.len && head.expects_continue {
+            self.turn.replies.push((key, Reply::Http(CONTINUE.to_vec())));
+        }
+        None
+    }
+
+    fn begin_chunks(&mut self, key: ConnKey, head: &Head<'_, '_>, bytes: &[u8]) -> Option<usize> {
+        let charge = self.inputs.charge(bytes.len() as u64);
+        let http = self.conns.get_mut(key)?.http.as_mut()?;
+        http.chunks = Some(Chunks { head: bytes.to_vec(), body: Chunked::default(), _charge: charge });
+        if head.expects_continue {
+            self.turn.replies.push((key, Reply::Http(CONTINUE.to_vec())));
+        }
+        Some(head.len)
+    }
+
+    fn run_chunks(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, now: Nanos) -> Option<usize> {
+        let limit = self.config.max_body_size as usize;
+        let http = self.conns.get_mut(key)?.http.as_mut()?;
+        let mut chunks = http.chunks.take()?;
+        let decoded = chunks.body.decode(bytes, limit);
+        if decoded.is_ok() && !chunks.body.is_over() {
+            chunks._charge = self.inputs.charge((chunks.head.len() + chunks.body.body.capacity()) as u64);
+            http.chunks = Some(chunks);
+            if self.memory_is_full() {
+                self.refuse_for_memory(key, now);
+                return None;
+            }
+            return decoded.ok().filter(|used| *used > 0);
+        }
+        let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+        let head = request::parse(&chunks.head, &mut room).ok().flatten()?;
+        match decoded {
+            Ok(used) => {
+                self.answer_request(key, &head, &chunks.body.body, arrival(used), now);
+                return Some(used);
+            }
+            Err(Fault::TooBig) => self.refuse_body(key, head.path, now),
+            Err(Fault::Malformed(malformed)) => self.refuse_malformed(key, malformed, now),
+        }
+        None
+    }
+
+    fn answer_request(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], stamp: Nanos, now: Nanos) {
+        let afterwards = if self.http.stage == Stage::Closing { Afterwards::Closed } else { head.afterwards };
+        let exchange = Exchange { afterwards, head_only: head.method == "HEAD" };
+        if let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) {
+            http.start_over(now);
+        }
+        let allowed = match head.path {
+            "/pub" | "/mpub" => "POST",
+            "/ping" => "GET",
+            _ => return self.hand_over(key, head, body, exchange),
+        };
+        let refused = if head.path != "/ping" && !self.is_authorized(head) {
+            Err((401, "UNAUTHORIZED".into()))
+        } else if head.method != allowed {
+            return self.answer_other_method(key, head.method, allowed, exchange, now);
+        } else {
+            match head.path {
+                "/pub" => self.http_pub(key, head.query, body, stamp, exchange),
+                "/mpub" => self.http_mpub(key, head.query, body, stamp, exchange),
+                _ => return self.answer_ping(key, exchange, now),
+            }
+        };
+        match refused {
+            Ok(()) if exchange.closes() => self.end_requests(key),
+            Ok(()) => {}
+            Err((status, code)) => {
+                self.answer(key, exchange, now, |out, date| answer::write_refusal(out, status, &code, &[], exchange, date));
+            }
+        }
+    }
+
+    fn answer_ping(&mut self, key: ConnKey, exchange: Exchange, now: Nanos) {
+        let body = self.http.health.clone();
+        let status = if body == "OK" { 200 } else { 500 };
+        let answer = Answer { status, content_type: TEXT, headers: &[], body: body.as_bytes() };
+        self.answer(key, exchange, now, |out, date| answer.write(out, exchange, date));
+    }
+
+    fn answer_other_method(&mut self, key: ConnKey, method: &str, allowed: &str, exchange: Exchange, now: Nanos) {
+        let allow = if allowed == "GET" { "GET, OPTIONS" } else { "OPTIONS, POST" };
+        let headers = [("Allow", allow)];
+        self.answer(key, exchange, now, |out, date| {
+            if method == "OPTIONS" {
+                Answer { status: 200, content_type: "", headers: &headers, body: b"" }.write(out, exchange, date);
+            } else {
+                answer::write_refusal(out, 405, "METHOD_NOT_ALLOWED", &headers, exchange, date);
+            }
+        });
+    }
+
+    /// Whether the request carries the token, where there is one. In constant time.
+    fn is_authorized(&self, head: &Head<'_, '_>) -> bool {
+        if self.config.http_token.is_empty() {
+            return true;
+        }
+        let given = head.header("authorization").and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+        let wanted = self.config.http_token.as_bytes();
+        given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    }
+
+    /// Python answers this one; until then the connection waits.
+    fn hand_over(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], exchange: Exchange) {
+        let id = self.http.next_id;
+        self.http.next_id += 1;
+        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
+        http.owed = Some((id, exchange));
+        let over_tls = http.over_tls;
+        self.http.asked.insert(id, key);
+        let separator = if head.query.is_empty() { "" } else { "?" };
+        self.http.handed.push(Handed {
+            id,
+            method: head.method.into(),
+            target: format!("{}{separator}{}", head.path, head.query),
+            headers: head.headers.iter().map(|header| (header.name.to_ascii_lowercase(), latin_1(header.value))).collect(),
+            body: body.to_vec(),
+            over_tls,
+        });
+        self.park(key);
+    }
+
+    /// Python's answer to a request that it was handed. False: nobody waits for it any more.
+    pub fn respond(&mut self, id: u64, answer: &Answer<'_>, now: Nanos) -> bool {
+        let Some(key) = self.http.asked.remove(&id) else { return false };
+        let charge = self.inputs.charge(answer.body.len() as u64);
+        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return false };
+        let Some((_, mut exchange)) = http.owed.take() else { return false };
+        http.idle_since = now;
+        http.answer_charge = Some(charge);
+        if self.http.stage == Stage::Closing {
+            exchange.afterwards = Afterwards::Closed;
+        }
+        self.answer(key, exchange, now, |out, date| answer.write(out, exchange, date));
+        self.resume(key, now);
+        true
+    }
+
+    /// Requests for Python.
+    pub fn poll_handed(&mut self) -> Vec<Handed> {
+        std::mem::take(&mut self.http.handed)
+    }
+
+    pub fn has_handed(&self) -> bool {
+        !self.http.handed.is_empty()
+    }
+
+    /// What `GET /ping` says: "OK", or why not.
+    pub fn set_health(&mut self, health: &str) {
+        self.http.health = health.into();
+    }
+
+    /// Accept connections of the HTTP port: whoever gets an answer of it finds everything in place.
+    pub fn open_http(&mut self) {
+        self.http.stage = Stage::Open;
+    }
+
+    /// No request is begun any more: connections that are idle end, the others with their next answer.
+    pub fn close_http(&mut self) {
+        self.http.stage = Stage::Closing;
+        let idle = |conn: &Connection| conn.http.is_some() && conn.reads() && conn.waiting.is_none() && conn.input.is_empty();
+        let idle: Vec<ConnKey> = self.conns.iter().filter(|(_, conn)| idle(conn)).map(|(key, _)| key).collect();
+        for key in idle {
+            self.end_requests(key);
+            self.mark_dirty(key);
+        }
+    }
+
+    pub fn http_stage(&self) -> Stage {
+        self.http.stage
+    }
+
+    fn answer(&mut self, key: ConnKey, exchange: Exchange, now: Nanos, write: impl FnOnce(&mut Vec<u8>, &Date)) {
+        self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
+        let mut out = Vec::new();
+        write(&mut out, &self.http.date);
+        self.turn.replies.push((key, Reply::Http(out)));
+        if exchange.closes() {
+            self.end_requests(key);
+        }
+    }
+
+    /// Nothing more is read; what is answered still goes out.
+    fn end_requests(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.phase = Phase::Flushing;
+        conn.input = Vec::new();
+        conn.input_charge = None;
+        if conn.waiting.take().is_some() {
+            self.resumed.push(key); // read to its end, or the close would reset it
+        }
+        if let Some(http) = &mut conn.http {
+            (http.chunks, http.begun) = (None, None);
+        }
+    }
+
+    fn refuse_malformed(&mut self, key: ConnKey, malformed: Malformed, now: Nanos) {
+        self.answer(key, Exchange::LAST, now, |out, date| answer::write_malformed(out, malformed, date));
+    }
+
+    fn body_limit(&self, path: &str) -> usize {
+        (if path == "/pub" { self.config.max_msg_size } else { self.config.max_body_size }) as usize
+    }
+
+    /// The body is over its route's limit: it is not read.
+    fn refuse_body(&mut self, key: ConnKey, path: &str, now: Nanos) {
+        let code = if path == "/pub" { "MSG_TOO_BIG" } else { "BODY_TOO_BIG" };
+        self.answer(key, Exchange::LAST, now, |out, date| answer::write_refusal(out, 413, code, &[], Exchange::LAST, date));
+    }
+
+    /// What is kept of unfinished requests takes all the memory that there may be.
+    pub(crate) fn refuse_for_memory(&mut self, key: ConnKey, now: Nanos) {
+        let reason = format!("unfinished request: the memory limit of {} bytes is reached", self.config.max_memory_bytes);
+        self.answer(key, Exchange::LAST, now, |out, date| answer::write_refusal(out, 503, &reason, &[], Exchange::LAST, date));
+    }
+
+    /// A request that has begun must come in: the clock of its deadline runs.
+    fn note_unfinished(&mut self, key: ConnKey, more: bool, now: Nanos) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.waiting.is_none()) else { return };
+        let Some(http) = &mut conn.http else { return };
+        if (more || http.chunks.is_some()) && http.begun.is_none() {
+            http.begun = Some(now);
+            self.arm_connection(key);
+        }
+    }
+
+    /// True: the request under way did not come in time, and is refused.
+    pub(crate) fn refuse_late(&mut self, key: ConnKey, now: Nanos) -> bool {
+        let late =
+            self.conns.get(key).filter(|conn| conn.reads()).and_then(|conn| conn.http.as_ref()).is_some_and(|http| http.is_late(now));
+        if late {
+            self.refuse_malformed(key, Malformed { status: 408, rule: "must come within 30 s" }, now);
+        }
+        late
+    }
+
+    /// All answers are taken.
+    pub(crate) fn handle_answers_taken(&mut self, key: ConnKey, now: Nanos) {
+        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
+        http.answer_charge = None;
+        if std::mem::take(&mut http.stalled) {
+            self.resume(key, now);
+        }
+    }
+}
+
+/// Header values are bytes; every byte is a character of Latin-1.
+fn latin_1(value: &[u8]) -> String {
+    value.iter().copied().map(char::from).collect()
+}
