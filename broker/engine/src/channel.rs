@@ -8,6 +8,7 @@ use crate::e2e::E2e;
 use crate::engine::{ConnKey, TopicKey};
 use crate::id::MessageId;
 use crate::message::Message;
+use crate::queue::Queue;
 use crate::timer::Armed;
 
 /// Ids are unique by construction and nobody can choose them: one multiplication spreads them well enough.
@@ -49,7 +50,7 @@ pub struct Counters {
 pub struct Channel {
     pub name: Box<str>,
     pub topic: TopicKey,
-    pub queue: VecDeque<Message>,
+    pub queue: Queue,
     pub in_flight: HashMap<MessageId, InFlight, BuildHasherDefault<IdHasher>>,
     pub deferred: BTreeMap<(Nanos, MessageId), Message>,
     pub consumers: Vec<ConnKey>,
@@ -78,11 +79,11 @@ impl NotYours {
 }
 
 impl Channel {
-    pub fn new(name: &str, topic: TopicKey) -> Self {
+    pub fn new(name: &str, topic: TopicKey, queue: Queue) -> Self {
         Self {
             name: name.into(),
             topic,
-            queue: VecDeque::new(),
+            queue,
             in_flight: HashMap::default(),
             deferred: BTreeMap::new(),
             consumers: Vec::new(),
@@ -154,7 +155,7 @@ impl Channel {
 
     /// Drop everything: queued, in flight, deferred.
     pub fn empty(&mut self) {
-        self.queue = VecDeque::new();
+        self.queue.clear();
         self.in_flight.clear();
         self.deferred.clear();
     }

@@ -1,11 +1,10 @@
 //! What Python asks of an engine: topics and channels, buckets and publishers.
 
-use std::collections::VecDeque;
-
 use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::event::Event;
+use crate::queue::Queue;
 use crate::topic::{Limit, Limiter, Topic};
 use crate::trace::Trace;
 use crate::wire;
@@ -25,7 +24,16 @@ impl Engine {
         if let Some(key) = self.topic_names.get(name) {
             return *key;
         }
-        let key = self.topics.insert(Topic::new(name, self.config.hold_new_topics));
+        self.topic_held(name, self.config.hold_new_topics)
+    }
+
+    /// The topic of that name, made if missing, and held then if `held`.
+    pub(crate) fn topic_held(&mut self, name: &str, held: bool) -> TopicKey {
+        if let Some(key) = self.topic_names.get(name) {
+            return *key;
+        }
+        let key = self.topics.insert(Topic::new(name, held, Queue::in_memory()));
+        self.topics[key].queue = self.topic_queue(key, name);
         self.topic_names.insert(name.into(), key);
         self.events.push(Event::TopicCreated { topic: name.into() });
         key
@@ -36,7 +44,8 @@ impl Engine {
         if let Some(key) = self.find_channel(topic_key, name) {
             return key;
         }
-        let key = self.channels.insert(Channel::new(name, topic_key));
+        let key = self.channels.insert(Channel::new(name, topic_key, Queue::in_memory()));
+        self.channels[key].queue = self.channel_queue(key, topic_key, name);
         if let Some(topic) = self.topics.get_mut(topic_key) {
             topic.channels.push(key);
             self.events.push(Event::ChannelCreated { topic: topic.name.to_string(), channel: name.into() });
@@ -62,7 +71,9 @@ impl Engine {
     pub fn delete_topic(&mut self, name: &str) -> bool {
         let Some(key) = self.topic_names.remove(name) else { return false };
         let channels = self.topics.get(key).map(|topic| topic.channels.clone()).unwrap_or_default();
-        self.topics.remove(key);
+        if let Some(mut topic) = self.topics.remove(key) {
+            topic.queue.clear();
+        }
         for channel in channels {
             self.drop_channel(channel, name);
         }
@@ -73,7 +84,8 @@ impl Engine {
     /// Drop what waits in a topic: for its first channel, and for tokens.
     pub fn empty_topic(&mut self, name: &str) -> bool {
         let Some(topic) = self.topic_key(name).and_then(|key| self.topics.get_mut(key)) else { return false };
-        topic.queue = VecDeque::new();
+        topic.queue.clear();
+        topic.restored = Vec::new();
         if let Some(limiter) = &mut topic.limiter {
             limiter.drop_waiting();
         }
@@ -91,6 +103,9 @@ impl Engine {
         let Some(key) = self.topic_key(name) else { return false };
         self.topics[key].held = false;
         self.pump(key, now);
+        for channel in self.topics[key].channels.clone() {
+            self.mark_channel(channel);
+        }
         true
     }
 
@@ -120,7 +135,8 @@ impl Engine {
     }
 
     fn drop_channel(&mut self, key: ChannelKey, topic: &str) {
-        let Some(channel) = self.channels.remove(key) else { return };
+        let Some(mut channel) = self.channels.remove(key) else { return };
+        channel.queue.clear();
         self.events.push(Event::ChannelDeleted { topic: topic.into(), channel: channel.name.into() });
         for consumer in channel.consumers {
             self.close(consumer);
@@ -163,6 +179,8 @@ impl Engine {
                 topic.generation += 1;
             }
         }
+        self.restore_waiting(key, now);
+        let Some(topic) = self.topics.get_mut(key) else { return false };
         let waiting = topic.waiting();
         if let Some(limiter) = topic.limiter.as_mut().filter(|limiter| waiting > 0 && limiter.backlog.next_due().is_none()) {
             limiter.starved_told = true;
@@ -213,8 +231,13 @@ impl Engine {
         told
     }
 
-    pub fn set_accepting(&mut self, accepting: bool, reason: &str) {
+    /// Accept publishes, or refuse them for `reason`. Who accepts has everything in place: messages that waited for tokens when an earlier incarnation ended
+    /// go if their topic has no limit by then.
+    pub fn set_accepting(&mut self, accepting: bool, reason: &str, now: Nanos) {
         self.refusal = (!accepting).then(|| reason.into());
+        if accepting {
+            self.release_restored(now);
+        }
     }
 
     /// The recorded decisions of a limited topic.

@@ -92,6 +92,11 @@ pub struct Config {
     pub e2e_percentiles: Vec<f64>, // of publish to FIN, above 0 and at most 1; none: not measured
     pub e2e_window_ms: u64,
     pub max_memory_bytes: u64,
+    pub data_path: String, // "": no disk, queues are bounded by memory alone
+    pub mem_queue_size: usize,
+    pub max_bytes_per_file: u64,
+    pub sync_every: u64,
+    pub sync_timeout_ms: u64,
     pub trace_entries: usize,
     pub hold_new_topics: bool,
     pub accepting: bool,
@@ -148,6 +153,11 @@ impl Default for Config {
             e2e_percentiles: Vec::new(),
             e2e_window_ms: 600_000,
             max_memory_bytes: 1 << 30,
+            data_path: String::new(),
+            mem_queue_size: 10_000,
+            max_bytes_per_file: 104_857_600,
+            sync_every: 2_500,
+            sync_timeout_ms: 2_000,
             trace_entries: 1_000_000,
             hold_new_topics: false,
             accepting: true,

@@ -15,7 +15,7 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(key) else { return };
         topic.counters.released += 1;
         message.times.queued = now;
-        if topic.flows() {
+        if topic.flows() && topic.queue.is_empty() {
             self.fan_out(key, message, now);
         } else {
             topic.queue.push_back(message);
@@ -31,11 +31,25 @@ impl Engine {
         put(&mut self.channels, &mut self.timers, &mut self.dirty_channels, last, message, now);
     }
 
-    /// Move what waits in a topic to its channels, if it may move.
+    /// Move what waits in a topic to its channels, if it may move: what is in memory, or a portion of what is on disk; the next one goes in the next turn.
     pub(crate) fn pump(&mut self, key: TopicKey, now: Nanos) {
-        while let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) {
-            let Some(message) = topic.queue.pop_front() else { break };
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
+        if !topic.queue.ready(now) {
+            return;
+        }
+        for _ in 0..topic.queue.memory().len() {
+            let Some(message) = self.topics.get_mut(key).and_then(|topic| topic.queue.pop_front()) else { break };
             self.fan_out(key, message, now);
+        }
+        if self.topics.get(key).is_some_and(|topic| !topic.queue.is_empty()) && !self.pumping.contains(&key) {
+            self.pumping.push(key);
+        }
+    }
+
+    /// Go on with the topics whose queues are on their way from disk.
+    pub(crate) fn pump_on(&mut self, now: Nanos) {
+        for key in std::mem::take(&mut self.pumping) {
+            self.pump(key, now);
         }
     }
 
@@ -64,10 +78,11 @@ impl Engine {
     pub(crate) fn deliver(&mut self, key: ChannelKey, now: Nanos) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.dirty = false;
-        if channel.paused {
+        // A topic that is held may have to be told yet that this channel is paused.
+        if channel.paused || self.topics.get(channel.topic).is_none_or(|topic| topic.held) {
             return;
         }
-        while !channel.queue.is_empty() {
+        while !channel.ready.is_empty() && channel.queue.ready(now) {
             let Some(consumer) = channel.ready.pop_front() else { break };
             let Some(conn) = self.conns.get_mut(consumer) else { continue };
             let ready = conn.is_ready();
@@ -86,7 +101,7 @@ impl Engine {
                 sub.messages += 1;
                 sub.push_deadline(deadline, message.id);
                 self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
-                let mark = (message.attempts == 1).then(|| first_delivery(channel.topic, &message, now));
+                let mark = (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
                 conn.deliver(&message, mark);
                 channel.in_flight.insert(message.id, InFlight { message, owner: consumer, delivered: now, deadline });
                 if !conn.dirty {

@@ -6,6 +6,7 @@
 //! verbs for commands from Python (`commands.rs`). `now` is always the last argument; nothing here reads a clock.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -26,8 +27,9 @@ use crate::identify::Identity;
 use crate::latency::Sample;
 use crate::message::Meter;
 use crate::publish::Turn;
+use crate::storage::Disk;
 use crate::stream::Step;
-use crate::timer::{Timer, Timers};
+use crate::timer::{Armed, Timer, Timers};
 use crate::topic::Topic;
 use crate::wire;
 
@@ -48,6 +50,9 @@ pub struct Engine {
     pub channels: SlotMap<ChannelKey, Channel>,
     pub topic_names: HashMap<Box<str>, TopicKey>,
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
+    pub(crate) disk: Option<Rc<Disk>>,
+    pub(crate) disk_armed: Armed,
+    pub(crate) pumping: Vec<TopicKey>, // more of what waits in them is on disk
     pub(crate) timers: Timers,
     pub(crate) events: Vec<Event>,
     pub meter: Meter,         // messages
@@ -104,6 +109,9 @@ impl Engine {
             channels: SlotMap::with_key(),
             topic_names: HashMap::new(),
             aware: HashMap::new(),
+            disk: None,
+            disk_armed: Armed::default(),
+            pumping: Vec::new(),
             timers: Timers::default(),
             events: Vec::new(),
             meter: Meter::default(),
@@ -314,16 +322,19 @@ impl Engine {
         self.decide_publishes(now);
         self.send_replies(now);
         self.handle_timeouts(now);
+        self.pump_on(now);
+        self.write_overflow();
         let answered = self.dirty_conns.len();
         while let Some(key) = self.dirty_channels.pop() {
             self.deliver(key, now);
         }
         self.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
+        self.tend_disk(now);
     }
 
     /// When the next turn is due without news from outside: at once if a write, a close or a timer left something to deliver or to answer.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let idle = self.dirty_channels.is_empty() && self.undecoded.is_empty() && self.turn.replies.is_empty();
+        let idle = self.dirty_channels.is_empty() && self.undecoded.is_empty() && self.pumping.is_empty() && self.turn.replies.is_empty();
         if idle { self.timers.next() } else { Some(0) }
     }
 

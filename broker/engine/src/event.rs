@@ -37,6 +37,17 @@ pub enum Event {
         tls: bool,
         common_name: String,
     },
+    /// The disk refuses; once until it works again.
+    DiskFailed {
+        reason: String,
+    },
+    /// A write succeeded after one that did not.
+    DiskWorks,
+    /// A file was not as it was left.
+    DiskRepaired {
+        file: String,
+        what: String,
+    },
     /// The reactor cannot go on.
     Failed {
         reason: String,

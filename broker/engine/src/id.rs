@@ -40,6 +40,13 @@ impl IdMaker {
         Self { node: u64::from(node_id) & ((1 << NODE_BITS) - 1), tick: 0, sequence: 0 }
     }
 
+    /// From now on all ids are greater than this one: messages of an earlier incarnation live on, and the wall clock may have been set back.
+    pub fn stay_above(&mut self, id: MessageId) {
+        if id.0 >> (NODE_BITS + SEQUENCE_BITS) >= self.tick {
+            (self.tick, self.sequence) = ((id.0 >> (NODE_BITS + SEQUENCE_BITS)) + 1, 0);
+        }
+    }
+
     pub fn next(&mut self, wall_ns: i64) -> MessageId {
         let tick = (wall_ns.max(0) as u64) >> 20;
         if tick > self.tick {
@@ -66,6 +73,18 @@ mod tests {
             assert!(id > last);
             last = id;
         }
+    }
+
+    #[test]
+    fn ids_stay_above_those_of_an_earlier_incarnation_also_when_the_clock_was_set_back() {
+        let mut earlier = IdMaker::new(1023);
+        let last = (0..5_000).map(|_| earlier.next(1 << 50)).max().expect("some");
+        let mut maker = IdMaker::new(0);
+        maker.stay_above(last);
+        assert!(maker.next(1 << 40) > last);
+        assert!(maker.next(1 << 51) > MessageId(0));
+        maker.stay_above(MessageId(5));
+        assert!(maker.next(1 << 40) > last, "a smaller one changes nothing");
     }
 
     #[test]

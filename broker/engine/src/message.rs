@@ -4,6 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::bucket::Nanos;
+use crate::disk::ledger::Receipt;
+use crate::disk::queue::Read;
+use crate::disk::record::Record;
 use crate::id::MessageId;
 use crate::wire;
 
@@ -67,7 +70,9 @@ pub struct Message {
     pub frame: Rc<[u8]>, // as `wire::build_message` made it
     pub attempts: u16,
     pub defer_ms: u32, // DPUB: deferred in each channel from the moment it gets there
+    pub foreign: bool, // of an earlier incarnation: its times are none of ours
     pub times: Times,
+    pub(crate) stored: Option<Rc<Receipt>>, // it came from disk, and is needed there until no copy is left
     _charge: Charge,
 }
 
@@ -80,7 +85,9 @@ impl Message {
             frame: Rc::from(scratch.as_slice()),
             attempts: 0,
             defer_ms,
+            foreign: false,
             times: Times { arrival, due: arrival, queued: arrival, trace: NO_TRACE },
+            stored: None,
             _charge: meter.charge(Meter::cost_of(body.len())),
         }
     }
@@ -88,6 +95,27 @@ impl Message {
     /// When it was published, by the wall clock.
     pub fn wall_ns(&self) -> i64 {
         wire::message_wall_ns(&self.frame)
+    }
+
+    /// A message that comes back from disk at `now`.
+    pub fn from_disk(scratch: &mut Vec<u8>, meter: &Meter, read: Read<'_>, now: Nanos) -> Self {
+        let Read { record, receipt, foreign } = read;
+        let message = Self::new(scratch, meter, record.id, record.wall_ns, record.body, now, record.defer_ms);
+        let times = if foreign { message.times } else { record.times };
+        Self { attempts: record.attempts, foreign, times, stored: Some(receipt), ..message }
+    }
+
+    /// As it goes to disk; `until_wall_ns`: deferred until, 0 for not.
+    pub fn record(&self, until_wall_ns: i64) -> Record<'_> {
+        Record {
+            id: self.id,
+            wall_ns: self.wall_ns(),
+            attempts: self.attempts,
+            defer_ms: self.defer_ms,
+            times: self.times,
+            until_wall_ns,
+            body: &self.frame[wire::MESSAGE_HEADER..],
+        }
     }
 
     pub fn body_len(&self) -> usize {

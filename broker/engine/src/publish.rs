@@ -239,12 +239,14 @@ impl Engine {
         order.sort_by_key(|&index| self.turn.publishes[index].stamp);
         for &index in &order {
             let outcome = self.decide(index, now);
+            self.answers_for(None);
             let publish = &mut self.turn.publishes[index];
             publish.outcome = outcome;
             // What was refused gives its memory back before the next is decided.
             self.turn.messages[publish.first..publish.first + publish.count as usize].fill_with(|| None);
         }
         self.turn.order = order;
+        self.write_overflow();
     }
 
     fn decide(&mut self, index: usize, now: Nanos) -> Outcome {
@@ -254,6 +256,7 @@ impl Engine {
         let effective =
             self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
+        self.answers_for(Some(index));
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);
         let undeclared = u64::from(count) * u64::from(!source.declared);

@@ -16,6 +16,8 @@ pub enum Timer {
     MessageTimeout(ConnKey),
     /// When a connection is to get a heartbeat, or has been silent for too long, or has lingered long enough.
     Connection(ConnKey),
+    /// When what is on disk is to be synced, or tried again.
+    Disk,
 }
 
 /// The instant that an owner is armed for.

@@ -7,6 +7,7 @@ use crate::bucket::{Bucket, Nanos, TOKEN};
 use crate::engine::ChannelKey;
 use crate::latency::Latency;
 use crate::message::Message;
+use crate::queue::Queue;
 use crate::timer::Armed;
 use crate::trace::{Entry, Trace};
 
@@ -187,7 +188,8 @@ pub struct Counters {
 pub struct Topic {
     pub name: Box<str>,
     pub channels: Vec<ChannelKey>,
-    pub queue: VecDeque<Message>, // released, but no channel is there to take it (or the topic is paused or held)
+    pub queue: Queue,           // released, but no channel is there to take it (or the topic is paused or held)
+    pub restored: Vec<Message>, // waited for tokens when an earlier incarnation ended
     pub paused: bool,
     pub held: bool, // new: Python is still fetching its channels
     pub limiter: Option<Box<Limiter>>,
@@ -202,11 +204,12 @@ pub struct Topic {
 }
 
 impl Topic {
-    pub fn new(name: &str, held: bool) -> Self {
+    pub fn new(name: &str, held: bool, queue: Queue) -> Self {
         Self {
             name: name.into(),
             channels: Vec::new(),
-            queue: VecDeque::new(),
+            queue,
+            restored: Vec::new(),
             paused: false,
             held,
             limiter: None,
@@ -227,6 +230,6 @@ impl Topic {
     }
 
     pub fn waiting(&self) -> usize {
-        self.limiter.as_ref().map_or(0, |limiter| limiter.backlog.len())
+        self.restored.len() + self.limiter.as_ref().map_or(0, |limiter| limiter.backlog.len())
     }
 }

@@ -190,7 +190,7 @@ impl Engine {
     }
 
     fn set_accepting(&self, py: Python<'_>, accepting: bool, reason: String) -> PyResult<()> {
-        self.call(py, move |engine, _| engine.set_accepting(accepting, &reason))
+        self.call(py, move |engine, now| engine.set_accepting(accepting, &reason, now))
     }
 
     fn trace<'py>(&self, py: Python<'py>, topic: String) -> PyResult<Option<Trace<'py>>> {

@@ -25,6 +25,13 @@ pub struct DiskQueue {
     saved: Vec<u8>, // the meta file, as it was written last
 }
 
+/// How much is read at once: until one of the two is reached.
+#[derive(Debug, Clone, Copy)]
+pub struct Portion {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
 /// A record that was read: needed until the receipt is dropped.
 pub struct Read<'a> {
     pub record: Record<'a>,
@@ -227,13 +234,14 @@ impl DiskQueue {
 
     // ---- reading -----------------------------------------------------------------------------------------------------------------------
 
-    /// Give up to `max` messages to `sink`, oldest first; gives how many. What is damaged is skipped up to the next sound record, and reported.
-    pub fn read(&mut self, volume: &mut Volume, max: u64, mut sink: impl FnMut(Read<'_>)) -> io::Result<u64> {
-        let mut count = 0;
-        while count < max
+    /// Give the oldest messages to `sink`, in order; gives how many. What is damaged is skipped up to the next sound record, and reported.
+    pub fn read(&mut self, volume: &mut Volume, portion: Portion, mut sink: impl FnMut(Read<'_>)) -> io::Result<u64> {
+        let (mut left, mut count) = (portion, 0);
+        while left.messages > 0
+            && left.bytes > 0
             && let Some(index) = self.segments.iter().position(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)
         {
-            count += self.read_segment(volume, index, max - count, &mut sink)?;
+            count += self.read_segment(volume, index, &mut left, &mut sink)?;
         }
         self.changes += count;
         Ok(count)
@@ -242,22 +250,25 @@ impl DiskQueue {
     /// Give all that stands beside the queue to `sink`.
     pub fn read_aside(&mut self, volume: &mut Volume, mut sink: impl FnMut(Read<'_>)) -> io::Result<()> {
         while let Some(index) = self.segments.iter().position(|segment| segment.header.kind == Kind::Aside && segment.read < segment.end) {
-            self.read_segment(volume, index, u64::MAX, &mut sink)?;
+            let mut all = Portion { messages: u64::MAX, bytes: u64::MAX };
+            self.read_segment(volume, index, &mut all, &mut sink)?;
         }
         Ok(())
     }
 
-    fn read_segment(&mut self, volume: &mut Volume, index: usize, max: u64, sink: &mut impl FnMut(Read<'_>)) -> io::Result<u64> {
+    fn read_segment(&mut self, volume: &mut Volume, index: usize, left: &mut Portion, sink: &mut impl FnMut(Read<'_>)) -> io::Result<u64> {
         let segment = &mut self.segments[index];
         let (mut count, before) = (0, segment.unread);
         let salt = segment.header.salt;
-        while count < max && segment.read < segment.end {
+        while left.messages > 0 && left.bytes > 0 && segment.read < segment.end {
             let foreign = segment.header.incarnation != volume.incarnation;
             if let Some(record) = volume.record_at(&segment.file, segment.read, segment.end, salt)? {
                 let receipt = segment.ledger.open(segment.read);
                 segment.read += record.size() as u64;
                 segment.unread = segment.unread.saturating_sub(1);
                 count += 1;
+                left.messages -= 1;
+                left.bytes = left.bytes.saturating_sub(record.size() as u64);
                 sink(Read { record, receipt, foreign });
             } else {
                 skip_damage(volume, segment)?;
@@ -339,15 +350,14 @@ impl DiskQueue {
         self.segments.is_empty()
     }
 
-    /// Remove all files: nobody wants what is in them.
-    pub fn destroy(self, volume: &mut Volume) -> io::Result<()> {
-        // Once more by a job: one that is under way may write the meta file yet.
-        volume.store.begin(Job { remove: vec![meta::file_name(&self.name)], ..Job::default() });
-        let mut result = volume.store.remove(&meta::file_name(&self.name));
+    /// Remove all files: nobody wants what is in them. The job does it once more for the meta file, which one that is under way may write yet.
+    pub fn destroy(self, volume: &mut Volume) -> (Job, io::Result<()>) {
+        let meta = meta::file_name(&self.name);
+        let mut result = volume.store.remove(&meta);
         for segment in &self.segments {
             result = volume.store.remove(&segment.file).and(result);
         }
-        result
+        (Job { remove: vec![meta], ..Job::default() }, result)
     }
 }
 

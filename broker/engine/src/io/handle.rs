@@ -1,5 +1,7 @@
 //! An engine from outside its thread: start and stop, commands that run between two turns, events. No lock of this file is on the message path.
 
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +15,8 @@ use crate::config::{BadSetting, Config};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::http::Handed;
+use crate::io::clock::{ClockMap, monotonic};
+use crate::io::files::Files;
 use crate::io::listener::{self, Ports};
 use crate::io::reactor::{self, Reactor};
 use crate::io::socket;
@@ -32,6 +36,7 @@ pub struct Shared {
     pub(crate) wake: Wake,
     told: Wake, // readable while there are events, or requests for Python
     stop: AtomicBool,
+    unsaved: AtomicBool, // what was queued could not be written at the end
     commands: Mutex<Inbox>,
     over: Condvar, // with `commands`: `Inbox::ended` has become true
     events: Mutex<Vec<Event>>,
@@ -55,6 +60,7 @@ impl Shared {
             wake: Wake::new()?,
             told: Wake::new()?,
             stop: AtomicBool::new(false),
+            unsaved: AtomicBool::new(false),
             commands: Mutex::default(),
             over: Condvar::new(),
             events: Mutex::default(),
@@ -91,6 +97,10 @@ impl Shared {
         self.over.notify_all();
     }
 
+    pub(crate) fn note_unsaved(&self) {
+        self.unsaved.store(true, Ordering::Release);
+    }
+
     fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake.wake();
@@ -119,7 +129,7 @@ impl From<HandleError> for std::io::Error {
     }
 }
 
-/// Why an engine does not start. `field`: the setting whose address cannot be listened on.
+/// Why an engine does not start. `field`: the setting whose address cannot be listened on, or whose directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct StartError {
@@ -160,7 +170,7 @@ impl Handle {
         // The engine is made on its own thread: its messages are counted without atomics and never leave it.
         let (ready, started) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("srtm-engine".into()).spawn(move || {
-            match Reactor::new(Engine::with_tls(config, tls), listeners, Arc::clone(&shared)) {
+            match open_engine(config, tls, &shared).and_then(|engine| Ok(Reactor::new(engine, listeners, Arc::clone(&shared))?)) {
                 Ok(reactor) => {
                     let _ = ready.send(Ok(()));
                     reactor::run(reactor, &shared);
@@ -173,24 +183,25 @@ impl Handle {
         })?;
         *running = Some(thread);
         drop(running);
-        started.recv().map_err(std::io::Error::other)?.map_err(StartError::from)?;
+        started.recv().map_err(std::io::Error::other)??;
         Ok(ports)
     }
 
-    /// Stop the reactor and wait for its end; false if it did not end in time. Idempotent.
+    /// Stop the reactor, which saves what is queued, and wait for its end; false if it did not end in time, or could not save everything (an event says
+    /// why). Idempotent.
     pub fn stop(&self, timeout: Duration) -> bool {
         self.shared.ask_to_stop();
         if lock(&self.thread).is_none() {
-            return true;
+            return !self.shared.unsaved.load(Ordering::Acquire);
         }
         let inbox = lock(&self.shared.commands);
         let (inbox, _) = self.shared.over.wait_timeout_while(inbox, timeout, |inbox| !inbox.ended).unwrap_or_else(PoisonError::into_inner);
         let ended = inbox.ended;
         drop(inbox);
         if ended && let Some(thread) = lock(&self.thread).take() {
-            return thread.join().is_ok();
+            return thread.join().is_ok() && !self.shared.unsaved.load(Ordering::Acquire);
         }
-        ended
+        ended && !self.shared.unsaved.load(Ordering::Acquire)
     }
 
     /// Run `command` between two turns and wait for what it gives.
@@ -251,6 +262,21 @@ impl Handle {
         use std::os::fd::AsRawFd;
         self.shared.told.as_raw_fd()
     }
+}
+
+/// An engine with its disk, if it is to have one, and what is there.
+fn open_engine(config: Config, tls: Option<Arc<ServerConfig>>, shared: &Arc<Shared>) -> Result<Engine, StartError> {
+    let engine = Engine::with_tls(config, tls);
+    if engine.config.data_path.is_empty() {
+        return Ok(engine);
+    }
+    let (path, shared) = (Path::new(&engine.config.data_path).join("queue"), Arc::clone(shared));
+    let no_disk = |error| StartError { field: Some("data_path"), error };
+    let files = Files::open(&path, move || shared.wake.wake()).map_err(no_disk)?;
+    let clock = ClockMap::sample();
+    // Drawn by the standard library from the system's randomness, once a process.
+    let incarnation = RandomState::new().hash_one(clock.offset());
+    engine.with_store(Box::new(files), incarnation, clock.offset(), monotonic()).map_err(no_disk)
 }
 
 /// An engine does not outlive its handle (it ends soon after: nobody waits for it here).

@@ -163,6 +163,7 @@ impl Reactor {
             self.publish_events();
             now = clock::monotonic();
         }
+        self.save();
         Ok(())
     }
 
@@ -176,6 +177,16 @@ impl Reactor {
             None => {}
         }
         self.wait(Block::Yes, now)
+    }
+
+    /// The end: what is queued goes to disk. The sockets are closed before, so that nobody sends what nobody will read.
+    fn save(&mut self) {
+        self.sockets.clear();
+        if let Err(reason) = self.engine.save() {
+            self.shared.note_unsaved();
+            self.shared.push_events(vec![Event::DiskFailed { reason }]);
+        }
+        self.publish_events();
     }
 
     /// `now` is some instant not after the wait is entered.

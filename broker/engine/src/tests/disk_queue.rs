@@ -42,7 +42,7 @@ impl World {
 
     fn read(&mut self, max: u64) -> (Vec<String>, Vec<Rc<Receipt>>) {
         let (mut bodies, mut receipts) = (Vec::new(), Vec::new());
-        let count = self.queue.read(&mut self.volume, max, |read| {
+        let count = self.queue.read(&mut self.volume, portion(max), |read| {
             bodies.push(text(read.record.body));
             receipts.push(read.receipt);
         });
@@ -84,6 +84,10 @@ fn record(id: u64, body: &str) -> Record<'_> {
     Record { id: MessageId(id), wall_ns: 9, attempts: 2, defer_ms: 0, times: TIMES, until_wall_ns: 0, body: body.as_bytes() }
 }
 
+fn portion(messages: u64) -> Portion {
+    Portion { messages, bytes: u64::MAX }
+}
+
 fn text(body: &[u8]) -> String {
     String::from_utf8(body.to_vec()).expect("text")
 }
@@ -96,9 +100,18 @@ fn messages_come_back_in_order_and_whole() {
     assert_eq!(world.queue.unread(), 3);
     let mut seen = Vec::new();
     let sink = |read: Read<'_>| seen.push((read.record.id.0, read.record.attempts, read.record.times, read.foreign));
-    assert_eq!(world.queue.read(&mut world.volume, 2, sink).expect("sound"), 2);
+    assert_eq!(world.queue.read(&mut world.volume, portion(2), sink).expect("sound"), 2);
     assert_eq!(seen, [(1, 2, TIMES, false), (2, 2, TIMES, false)]);
     assert_eq!((world.drain(), world.queue.unread()), (vec!["c".to_owned()], 0));
+}
+
+#[test]
+fn one_read_ends_when_it_has_enough_bytes() {
+    let mut world = World::with(150);
+    world.put(&["a", "b", "c"]);
+    let two = Portion { messages: 9, bytes: HEAD as u64 + 2 };
+    assert_eq!(world.queue.read(&mut world.volume, two, |_| ()).expect("sound"), 2);
+    assert_eq!(world.drain(), ["c"]);
 }
 
 #[test]
@@ -333,7 +346,7 @@ fn an_unreadable_segment_can_be_given_up_for_the_next() {
     let mut world = World::with(150);
     world.put(&["a", "b"]);
     world.store.with(|disk| disk.unreadable = Some("000000".into()));
-    assert!(world.queue.read(&mut world.volume, 9, |_| ()).is_err());
+    assert!(world.queue.read(&mut world.volume, portion(9), |_| ()).is_err());
     assert_eq!(world.queue.unread(), 2, "it may get better");
     world.queue.give_up_segment(&mut world.volume);
     assert_eq!(world.drain(), ["b"]);
@@ -380,8 +393,10 @@ fn a_queue_that_is_destroyed_leaves_nothing_also_while_a_sync_is_under_way() {
     world.put(&["a", "b"]);
     let job = world.queue.sync();
     let queue = std::mem::replace(&mut world.queue, DiskQueue::new("t:c"));
+    let (last, result) = queue.destroy(&mut world.volume);
+    result.expect("a sound disk");
     world.volume.store.begin(job);
-    queue.destroy(&mut world.volume).expect("a sound disk");
+    world.volume.store.begin(last);
     assert_eq!(world.store.names(), [""; 0]);
 }
 

@@ -107,9 +107,9 @@ fn copies_for_further_channels_count_against_the_memory_limit() {
 #[test]
 fn publishes_are_refused_with_the_reason_while_the_broker_does_not_accept() {
     let mut pair = Pair::new();
-    pair.engine.set_accepting(false, "not synced yet");
+    pair.engine.set_accepting(false, "not synced yet", pair.now);
     assert_eq!(pair.publish("t", "x"), error("E_PUB_FAILED PUB failed not synced yet"));
-    pair.engine.set_accepting(true, "");
+    pair.engine.set_accepting(true, "", pair.now);
     assert_eq!(pair.publish("t", "x"), ok());
 }
 

@@ -203,7 +203,7 @@ fn a_publish_that_fails_says_why() {
     let mut pair = Pair::with(Config { max_memory_bytes: 1_000, ..Config::default() });
     assert_eq!(one(&mut pair, post("/pub?topic=t", &"x".repeat(900))).0, 503);
     assert_eq!(pair.engine.memory_used(), 0);
-    pair.engine.set_accepting(false, "broker b1 is \"starting\"");
+    pair.engine.set_accepting(false, "broker b1 is \"starting\"", pair.now);
     assert_eq!(one(&mut pair, post("/pub?topic=t", "x")), refused(503, r#"broker b1 is \"starting\""#));
 }
 

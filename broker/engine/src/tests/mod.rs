@@ -5,6 +5,7 @@ mod auth;
 mod clock_steps;
 mod connections;
 mod delivery;
+mod disk;
 mod documentation;
 mod ends;
 mod http;

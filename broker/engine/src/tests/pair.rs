@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::memory_store::MemoryStore;
 use crate::bucket::Nanos;
 use crate::config::Config;
 use crate::engine::{ConnKey, Engine};
@@ -49,6 +50,13 @@ impl Pair {
         engine.set_wall_offset(WALL_OFFSET);
         let (closed, ended, stuck) = Default::default();
         Self { engine, now: START, closed, ended, stuck, received: HashMap::new() }
+    }
+
+    /// On a disk, as the `incarnation`th process there.
+    pub fn on_disk(config: Config, store: &MemoryStore, incarnation: u64, now: Nanos) -> Self {
+        let engine = Engine::new(config).with_store(Box::new(store.clone()), incarnation, WALL_OFFSET, now).expect("a sound disk");
+        let (closed, ended, stuck) = Default::default();
+        Self { engine, now, closed, ended, stuck, received: HashMap::new() }
     }
 
     /// A client that has sent the magic bytes.

@@ -163,7 +163,7 @@ fn cost<'a>(messages: impl Iterator<Item = &'a Message>) -> u64 {
 fn check(engine: &Engine, now: Nanos) {
     let mut used = 0;
     for topic in engine.topics.values() {
-        used += cost(topic.queue.iter());
+        used += cost(topic.queue.memory().iter());
         if let Some(limiter) = &topic.limiter {
             used += cost(limiter.backlog.iter());
             assert_eq!(limiter.backlog_bytes, limiter.backlog.iter().map(|message| message.body_len() as u64).sum::<u64>());
@@ -173,7 +173,9 @@ fn check(engine: &Engine, now: Nanos) {
     }
     let mut in_flight: HashMap<ConnKey, u32> = HashMap::new();
     for (key, channel) in &engine.channels {
-        used += cost(channel.queue.iter()) + cost(channel.in_flight.values().map(|entry| &entry.message)) + cost(channel.deferred.values());
+        used += cost(channel.queue.memory().iter())
+            + cost(channel.in_flight.values().map(|entry| &entry.message))
+            + cost(channel.deferred.values());
         assert!(engine.topics[channel.topic].channels.contains(&key));
         assert!(channel.next_deferred().is_none_or(|due| due > now), "a deferred message is due");
         for (id, entry) in &channel.in_flight {
