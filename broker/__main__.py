@@ -58,6 +58,12 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
             tls_client_auth_policy=given.tls_client_auth_policy,
             tls_required=given.tls_required or ("true" if given.tls_client_auth_policy else "false"),
             tls_min_version=given.tls_min_version,
+            mem_queue_size=parse_size("mem_queue_size", given.mem_queue_size),
+            max_bytes_per_file=parse_size("max_bytes_per_file", given.max_bytes_per_file),
+            sync_every=parse_size("sync_every", given.sync_every),
+            sync_timeout_ms=EngineConfig().sync_timeout_ms
+            if given.sync_timeout is None
+            else parse_duration_ms("sync_timeout", given.sync_timeout),
         ),
     )
 
@@ -75,6 +81,16 @@ def parse_size(field: str, text: str) -> int:
     if match is None:
         raise BadInput(field, text, "must be a whole number, optionally with k, m or g (1024, 1024^2, 1024^3)")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_duration_ms(field: str, text: str) -> int:
+    """``2s``, ``250ms``, ``1m``: as nsqd writes them; parts of a millisecond count as one. Raises BadInput."""
+    from broker.nsqd_options import read_duration_ns  # its table takes a while to build, and few give a duration
+
+    try:
+        return -(-read_duration_ns(text) // 10**6)
+    except ValueError as error:
+        raise BadInput(field, text, str(error)) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -118,6 +134,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-memory", default="1g", metavar="BYTES", help="bound of queued messages, e.g. 512m (default: %(default)s)"
     )
+    parser.add_argument(
+        "--mem-queue-size",
+        default="10000",
+        metavar="N",
+        help="messages in memory, of every topic and every channel; the others go to disk (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-bytes-per-file", default="100m", metavar="BYTES", help="size of a queue's files (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--sync-every",
+        default="2500",
+        metavar="N",
+        help="messages of a queue between two fsyncs (default: %(default)s)",
+    )
+    parser.add_argument("--sync-timeout", metavar="TIME", help="longest time between two fsyncs (default: 2s)")
     parser.add_argument(
         "--trace-entries", default="1000000", metavar="N", help="length of a topic's trace (default: %(default)s)"
     )

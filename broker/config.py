@@ -48,6 +48,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; none: not measured
     e2e_window_ms: int = 600_000
     max_memory_bytes: int = 1 << 30
+    data_path: str = ""  # "": no disk. ``broker.service`` names the broker's
+    mem_queue_size: int = 10_000  # messages in memory, of every topic and of every channel
+    max_bytes_per_file: int = 104_857_600
+    sync_every: int = 2_500
+    sync_timeout_ms: int = 2_000
     trace_entries: int = 1_000_000
     hold_new_topics: bool = False
     accepting: bool = True
@@ -68,6 +73,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 TLS_POLICIES = ("", "require", "require-verify")
 TLS_REQUIRED = ("false", "true", "tcp-https")
 TLS_VERSIONS = ("tls1.0", "tls1.1", "tls1.2", "tls1.3")
+
+
+_LEAST = {"mem_queue_size": 0, "max_bytes_per_file": 1, "sync_every": 1, "sync_timeout_ms": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +157,9 @@ class BrokerConfig:
             raise BadInput("log_level", self.log_level, f"must be one of {', '.join(LEVELS)}")
         if self.trace_entries < 0:
             raise BadInput("trace_entries", self.trace_entries, "must be 0 (no trace) or more")
+        for name, least in _LEAST.items():
+            if getattr(self.engine, name) < least:
+                raise BadInput(name, getattr(self.engine, name), f"must be at least {least}")
         self._check_streams()
 
     def _check_streams(self) -> None:

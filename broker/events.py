@@ -53,14 +53,42 @@ class AuthAsked(msgspec.Struct, frozen=True, tag="auth_asked"):
     common_name: str  # of the client's certificate; "": none
 
 
+class DiskFailed(msgspec.Struct, frozen=True, tag="disk_failed"):
+    """The disk refuses; once until it works again. Also at the end of an engine: what it could not save."""
+
+    reason: str
+
+
+class DiskWorks(msgspec.Struct, frozen=True, tag="disk_works"):
+    """A write succeeded after one that did not."""
+
+
+class DiskRepaired(msgspec.Struct, frozen=True, tag="disk_repaired"):
+    """A file of a queue was not as it was left: ``what`` was done about it."""
+
+    file: str
+    what: str
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The reactor cannot go on: the broker must end."""
 
     reason: str
 
 
-Event = TopicCreated | TopicDeleted | ChannelCreated | ChannelDeleted | StrangerSeen | Starved | AuthAsked | Failed
-
+Event = (
+    TopicCreated
+    | TopicDeleted
+    | ChannelCreated
+    | ChannelDeleted
+    | StrangerSeen
+    | Starved
+    | AuthAsked
+    | DiskFailed
+    | DiskWorks
+    | DiskRepaired
+    | Failed
+)
 _DECODER = msgspec.json.Decoder(list[Event])
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from srtm._native import Engine
 
 CHANNEL_QUERY_TIMEOUT_S = 1.0  # nsqd's own bound: a new topic is held no longer than this
-_ENGINE_STOP_TIMEOUT_MS = 2000
+_ENGINE_STOP_TIMEOUT_MS = 60_000  # it writes what is queued, a gigabyte perhaps
 _STORAGE_RETRY_S = 1.0
 # New topics that are asked about at the same time: a thousand at once must not take a thousand sockets.
 _QUERIES_AT_ONCE = 16
@@ -83,7 +83,7 @@ async def serve(
         engine = make_engine(settings, config)
         if config.tls_cert:
             log.info("TLS is offered", oldest=tls.oldest_version(settings))
-        stack.callback(engine.stop, _ENGINE_STOP_TIMEOUT_MS)
+        stack.callback(stop_engine, engine, log)
         ports = start_engine(engine, settings)
         broker = Broker(config, settings, engine, incarnation, ports, log)
         broker.restore(saved, state)
@@ -100,6 +100,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         http_token=config.token or "",
         node_id=zlib.crc32(config.name.encode()) % 1024 if config.node_id is None else config.node_id,
         max_memory_bytes=config.max_memory_bytes,
+        data_path=config.data_path,
         trace_entries=config.trace_entries,
         hold_new_topics=config.needs_discovery,
         auth_required=bool(config.auth_http_addresses),
@@ -128,6 +129,15 @@ def make_engine(settings: EngineConfig, config: BrokerConfig) -> Engine:
         raise tls.refusal(error, settings, config) from None
 
 
+def stop_engine(engine: Engine, log: Log) -> None:
+    """Saves what is queued; what could not be is told."""
+    saved = engine.stop(_ENGINE_STOP_TIMEOUT_MS)
+    failures = [event.reason for event in events.drain(engine) if isinstance(event, events.DiskFailed)]
+    if not saved:
+        reason = failures[-1] if failures else f"the engine did not end within {_ENGINE_STOP_TIMEOUT_MS} ms"
+        log.failure("queued messages were not all saved", reason=reason)
+
+
 class Ports(NamedTuple):
     """-1: a Unix socket, or off (as nsqd shows it)."""
 
@@ -143,6 +153,8 @@ def start_engine(engine: Engine, settings: EngineConfig) -> Ports:
         raise BadInput("arrival_clock", settings.arrival_clock, str(error)) from None
     except OSError as error:
         field = error.filename or "tcp_address"
+        if field == "data_path":
+            raise BadInput(field, settings.data_path, f"must take queues ({error.strerror})") from None
         raise bind_error(field, getattr(settings, field), error) from None
     return Ports(-1 if tcp is None else tcp, -1 if http is None else http)
 
@@ -172,6 +184,7 @@ class Broker:
         self._hostname = socket.gethostname()
         self._broadcast_address = broadcast_address(config, self._hostname)
         self._health = "OK"
+        self._failures: dict[str, str] = {}  # {what cannot be written: why}
         self._metadata_changed = Wakeup()
         self._restored: set[str] = set()  # topics whose channels are known although an event will call them new
         self._queries = trio.CapacityLimiter(_QUERIES_AT_ONCE)
@@ -328,6 +341,14 @@ class Broker:
                     self._synchronizer.wake()
             case events.AuthAsked():
                 nursery.start_soon(self._authorize, event)
+            case events.DiskFailed(reason):
+                self._note_storage("queues", reason)
+                self._log.failure("messages cannot be written", reason=reason)
+            case events.DiskWorks():
+                self._note_storage("queues", None)
+                self._log.info("messages can be written again")
+            case events.DiskRepaired(file, what):
+                self._log.warning("a file of a queue was damaged", file=file, done=what)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
 
@@ -374,16 +395,20 @@ class Broker:
             try:
                 await trio.to_thread.run_sync(metadata.save, self._directory, self._metadata())
             except OSError as error:
-                self._set_health(f"NOK - {error}")
+                self._note_storage("topics", str(error))
                 self._log.failure("the list of topics was not written", reason=error)
                 await trio.sleep(_STORAGE_RETRY_S)
                 self._metadata_changed.set()
             else:
-                self._set_health("OK")
+                self._note_storage("topics", None)
 
-    def _set_health(self, health: str) -> None:
-        self._health = health
-        self._engine.set_health(health)
+    def _note_storage(self, what: str, failure: str | None) -> None:
+        """``what`` cannot be written (or can, again): shows in /ping as long as anything cannot."""
+        self._failures.pop(what, None)
+        if failure is not None:
+            self._failures[what] = failure
+        self._health = next((f"NOK - {text}" for text in self._failures.values()), "OK")
+        self._engine.set_health(self._health)
 
     def _save_metadata_at_end(self) -> None:
         """What changed in the last moment may not have been written yet."""

@@ -69,6 +69,7 @@ class Channel(Part, frozen=True):
     client_count: int
     clients: list[Client] = []
     backend_depth: int = 0  # of depth, what is on disk
+    dropped: int = 0  # of an #ephemeral one, what memory did not take
     e2e: EndToEnd | None = None
 
 
@@ -129,6 +130,7 @@ class Topic(Part, frozen=True):
     bucket: Bucket | None
     latency: LatencyWindows
     backend_depth: int = 0  # of depth, what is on disk
+    dropped: int = 0  # of an #ephemeral one, what memory did not take
     e2e: EndToEnd | None = None
 
 

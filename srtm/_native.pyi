@@ -35,10 +35,12 @@ class Engine:
         """``config``: JSON, the fields and defaults of ``broker.config.EngineConfig``; unknown fields are refused."""
     def start(self) -> tuple[int | None, int | None]:
         """Bind everything, start the reactor thread, return the ports of ``tcp_address`` and ``http_address`` (None: a
-        Unix socket, or off). Raises OSError; its ``filename`` is the setting whose address cannot be had; ValueError if
+        Unix socket, or off). Raises OSError; its ``filename`` is the setting whose address cannot be had, or
+        "data_path"; ValueError if
         there can be no packet clock here (``arrival_clock``)."""
     def stop(self, timeout_ms: int) -> bool:
-        """Close the listener and all connections, join the thread. False if it did not end in time. Idempotent."""
+        """Close the listener and all connections, save what is queued to ``data_path``, join the thread. False if it
+        did not end in time, or not everything could be saved (the last ``disk_failed`` event says why). Idempotent."""
     def fileno(self) -> int:
         """An eventfd that is readable while ``drain_events`` or ``drain_requests`` has something. The former resets it:
         call it first."""
@@ -96,7 +98,8 @@ class Engine:
         """Answer an ``AuthAsked``: an auth server's JSON, or None: there is none. Gives why the JSON is refused, if it
         is."""
     def set_accepting(self, accepting: bool, reason: str) -> None:
-        """While false, every publish is answered E_PUB_FAILED with ``reason``."""
+        """While false, every publish is answered E_PUB_FAILED with ``reason``. True also says that all limits are in
+        place: what an earlier incarnation left waiting for tokens goes, where its topic has none."""
     def trace(self, topic: str) -> tuple[list[str], bytes, bytes, bytes, bytes, bytes, bytes] | None:
         """(publisher names, then little-endian columns: publisher index u32, arrival_ns, due_ns, released_ns, sent_ns
         i64 (0: not yet), share_version i64)."""

@@ -68,8 +68,9 @@ class FakeEngine:
         os.eventfd_write(self._eventfd, 1)
 
     def drain_events(self) -> bytes:
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._eventfd)
+        if not self.stopped:
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._eventfd)
         events, self._events = self._events, []
         return msgspec.json.encode(events)
 

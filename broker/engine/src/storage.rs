@@ -340,11 +340,11 @@ impl Engine {
         disk.stirred.set(disk.jobs.get() > 0);
         self.events.extend(disk.take_events());
         let after = if disk.failing.get() { RETRY_NS.min(self.sync_timeout_ns()) } else { self.sync_timeout_ns() };
-        self.timers.arm(&mut self.disk_armed, now + after, Timer::Disk);
+        self.timers.arm(&mut self.disk_armed, now.saturating_add(after), Timer::Disk);
     }
 
     fn sync_timeout_ns(&self) -> Nanos {
-        self.config.sync_timeout_ms as Nanos * 1_000_000
+        Nanos::try_from(self.config.sync_timeout_ms).unwrap_or(Nanos::MAX).saturating_mul(1_000_000)
     }
 
     /// Every queue that is on disk: sync it, try again what failed.
