@@ -1,17 +1,18 @@
 """An unmodified pynsq program, in a process of its own: its Writer publishes, its Reader receives, found by address or
 by lookup.
 
-    python pynsq_program.py by-address HOST:PORT TOPIC COUNT python pynsq_program.py by-lookup  HOST:PORT TOPIC COUNT
-    http://LOOKUP...
+    python pynsq_program.py by-address HOST:PORT TOPIC COUNT
+    python pynsq_program.py by-lookup  HOST:PORT TOPIC COUNT http://LOOKUP...
 
-Prints the received bodies as a JSON list, sorted, and what the Writer was answered. Ends with status 3 if not all came
-within 20 s.
+With $AUTH_SECRET both say AUTH. Prints the received bodies as a JSON list, sorted, and what the Writer was answered.
+Ends with status 3 if not all came within 20 s.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections import Counter
 
@@ -28,7 +29,8 @@ class Program:
         self.bodies: list[str] = []
         self.answers: Counter[str] = Counter()
         self.requeued: set[bytes] = set()
-        self.writer = nsq.Writer([address])
+        secret = {"auth_secret": os.environ["AUTH_SECRET"]} if "AUTH_SECRET" in os.environ else {}
+        self.writer = nsq.Writer([address], **secret)
         where = {"nsqd_tcp_addresses": [address]} if how == "by-address" else {"lookupd_http_addresses": lookups}
         self.reader = nsq.Reader(
             topic=topic,
@@ -38,6 +40,7 @@ class Program:
             lookupd_poll_interval=1,
             requeue_delay=0,
             **where,
+            **secret,
         )
 
     def take(self, message: nsq.Message) -> bool:
