@@ -35,12 +35,14 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="read"):
-    """One consumer takes the ``messages`` that a ``Publish`` left."""
+    """One consumer takes the ``messages`` that a ``Publish`` left. ``buffered``: the broker may collect output as it
+    does by default."""
 
     topic: str
     channel: str
     messages: int
     rdy: int = RDY
+    buffered: bool = True
 
 
 class FanOut(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="fan_out"):

@@ -7,7 +7,7 @@ Where things are (docs/architecture.md has the flows and contracts):
 * ``broker``: the data plane in Rust (``broker/engine``) and its trio service.
 * ``distributor``: brokers and topics, allocation, leases.
 * ``adaptor``: policies that keep a split right while traffic moves.
-* ``bench``: load generator, experiments, the demo.
+* ``bench``: load generator, the floor to compare with, experiments, the demo.
 """
 
 from importlib import import_module

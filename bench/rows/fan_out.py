@@ -1,7 +1,7 @@
 """One topic, 100 channels with one subscriber each: deliveries per second when the publisher waits for nothing else.
 
 Messages of 200 bytes in MPUBs of 200; the next is sent when all but 400 messages have reached every channel, so that
-nothing piles up. One thread publishes, takes and acknowledges.
+nothing piles up. Brokers may collect output as they do by default. One thread publishes, takes and acknowledges.
 """
 
 from __future__ import annotations

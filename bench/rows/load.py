@@ -17,7 +17,7 @@ from bench.comparison import Figure, Ratio, Round, Row, Sample, Turn
 from bench.rows import steady
 from bench.rows.turns import started
 from bench.run import RunResult, run_plan
-from srtm.errors import SrtmError
+from srtm.errors import SrtmError, Unavailable
 
 PROMISE_MS = 1.0
 LOWEST, STEP, RUNGS = 2_000, 1.08, 48  # up to 74,000 msg/s
@@ -99,7 +99,10 @@ async def one_round(searches: dict[str, Search], turn: Turn, attempt: Try) -> di
 async def _attempt(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
     async with started(name, folder) as system:
         asked = steady.plan(system.tcp_address, turn, publishers=load_of(rung) // 10)
-        return rung_of(await run_plan(asked))
+        try:
+            return rung_of(await run_plan(asked))
+        except Unavailable:  # more connections, or more load, than it takes
+            return Rung(False, 0.0)
 
 
 def rung_of(result: RunResult) -> Rung:

@@ -72,7 +72,8 @@ fn a_flood_is_published_and_read_back_whole() {
     let publish = json!({"kind": "publish", "topic": "t", "connections": 3, "messages": 20_000, "batch": 200, "message_size": 200});
     let (_, result) = flood(&floor, publish);
     assert_eq!(result["count"], 20_000);
-    let (_, result) = flood(&floor, json!({"kind": "read", "topic": "t", "channel": "c", "messages": 20_000, "rdy": 2500}));
+    let (_, result) =
+        flood(&floor, json!({"kind": "read", "topic": "t", "channel": "c", "messages": 20_000, "rdy": 2500, "buffered": true}));
     assert_eq!((&result["count"], &result["intact"]), (&json!(20_000), &json!(true)));
     assert!(result["elapsed_s"].as_f64().is_some_and(|s| s > 0.0), "{result}");
 }
@@ -84,7 +85,7 @@ fn a_reader_that_gets_others_messages_says_so() {
     flood(&floor, publish.clone());
     flood(&floor, publish);
     // twenty wait, 0 to 9 twice
-    let (_, result) = flood(&floor, json!({"kind": "read", "topic": "t", "channel": "c", "messages": 20, "rdy": 1}));
+    let (_, result) = flood(&floor, json!({"kind": "read", "topic": "t", "channel": "c", "messages": 20, "rdy": 1, "buffered": false}));
     assert_eq!(result["intact"], false);
 }
 
@@ -118,8 +119,7 @@ fn a_crowd_stays_until_it_is_told_to_go() {
 #[test]
 fn a_flood_that_does_not_end_in_time_fails() {
     let floor = Floor::start();
-    let plan =
-        json!({"target": floor.address, "limit_s": 0.2, "task": {"kind": "read", "topic": "t", "channel": "c", "messages": 1, "rdy": 1}});
+    let plan = json!({"target": floor.address, "limit_s": 0.2, "task": {"kind": "read", "topic": "t", "channel": "c", "messages": 1, "rdy": 1, "buffered": true}});
     let flood = Flood::new(FloodPlan::parse(plan.to_string().as_bytes()).expect("a valid plan"));
     flood.start().expect("start");
     assert!(flood.wait(Duration::from_secs(20)));

@@ -19,7 +19,7 @@ pub struct Asked<'a> {
 pub fn run(field: &mut Field<'_>, asked: &Asked<'_>, batch: u32, message_size: usize, times_s: (f64, f64)) -> io::Result<FloodReport> {
     let channels = asked.channels as u64;
     let accept = |answer: &[u8]| codec::check_ready_count(answer, asked.rdy);
-    let mut links = field.greet(asked.channels + 1, asked.channels + 1, |i| codec::hello(&format!("flood-{i}"), true), accept)?;
+    let mut links = field.greet(asked.channels + 1, asked.channels + 1, |i| codec::hello(&format!("flood-{i}"), false), accept)?;
     // the last connection publishes, so that consumers have the numbers of their channels
     let publisher = links.pop().ok_or_else(|| io::Error::other("no connections"))?;
     let mut writer = Writer::new(publisher, Batch::new(asked.topic, batch, message_size));

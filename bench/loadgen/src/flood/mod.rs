@@ -103,7 +103,7 @@ fn run(field: &mut Field<'_>, task: &Task) -> std::io::Result<(FloodReport, Vec<
         Task::Publish { topic, connections, messages, batch, message_size } => {
             publish::run(field, topic, *connections, *messages, *batch, *message_size)?
         }
-        Task::Read { topic, channel, messages, rdy } => read::run(field, topic, channel, *messages, *rdy)?,
+        Task::Read { topic, channel, messages, rdy, buffered } => read::run(field, topic, channel, *messages, *rdy, *buffered)?,
         Task::FanOut { topic, channels, batch, window, message_size, rdy, warmup_s, duration_s } => {
             let asked = fan_out::Asked { topic, channels: *channels, window: *window, rdy: *rdy };
             fan_out::run(field, &asked, *batch, *message_size, (*warmup_s, *duration_s))?

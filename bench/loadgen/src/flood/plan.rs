@@ -27,8 +27,8 @@ pub struct FloodPlan {
 pub enum Task {
     /// `messages` in MPUBs of `batch`, one outstanding a connection.
     Publish { topic: String, connections: usize, messages: u64, batch: u32, message_size: usize },
-    /// One consumer takes the `messages` that `Publish` left.
-    Read { topic: String, channel: String, messages: u64, rdy: u32 },
+    /// One consumer takes the `messages` that `Publish` left. `buffered`: the broker may collect output as it does by default.
+    Read { topic: String, channel: String, messages: u64, rdy: u32, buffered: bool },
     /// One publisher, one consumer on each of `channels`: MPUBs of `batch`, the next when all but `window` of them have reached every channel.
     FanOut { topic: String, channels: usize, batch: u32, window: u32, message_size: usize, rdy: u32, warmup_s: f64, duration_s: f64 },
     /// POST /pub on keep-alive connections, one outstanding each.
@@ -69,7 +69,7 @@ impl Task {
                 }
                 Ok(())
             }
-            Task::Read { topic, channel, messages, rdy } => {
+            Task::Read { topic, channel, messages, rdy, .. } => {
                 name("topic", topic)?;
                 name("channel", channel)?;
                 count("messages", *messages, MOST_MESSAGES)?;
@@ -133,6 +133,9 @@ mod tests {
         };
         assert_eq!(connect(0), "connections: 0: must lie within 1 and 60000");
         assert!(refused(r#"{"kind": "connect", "connections": 1, "at_once": 1, "yielding": false, "x": 1}"#).contains("unknown field"));
-        assert!(refused(r#"{"kind": "read", "topic": "t!", "channel": "c", "messages": 1, "rdy": 1}"#).starts_with("topic: \"t!\": "));
+        assert!(
+            refused(r#"{"kind": "read", "topic": "t!", "channel": "c", "messages": 1, "rdy": 1, "buffered": false}"#)
+                .starts_with("topic: \"t!\": ")
+        );
     }
 }
