@@ -155,10 +155,15 @@ async def _running(
     with _log_of(folder) as log:
         async with background_nursery() as nursery:
             options = {"stdout": log, "stderr": subprocess.STDOUT, "check": False, "cwd": ROOT, "env": _environment()}
-            start = partial(trio.run_process, command, **options)
+            start = partial(trio.run_process, command, deliver_cancel=_end, **options)
             process: trio.Process = await nursery.start(start)
             await _wait_ready(name, process, ready or partial(answers_ping, http_address), log.name)
             yield System(name, process.pid, tcp_address, http_address)
+
+
+async def _end(process: trio.Process) -> None:
+    """Without grace: what it holds is nobody's, and a broker that saves it would take the next one's processor."""
+    process.kill()
 
 
 def _environment() -> dict[str, str]:
