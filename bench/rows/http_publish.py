@@ -9,14 +9,14 @@ from pathlib import Path
 
 from bench.comparison import Figure, Ratio, Row, Sample, Turn
 from bench.flood import FloodPlan, FloodResult, HttpPublish, run_flood
-from bench.rows.turns import in_turn, room_for, started
+from bench.rows.turns import in_turn, started
 
 CONNECTIONS = 50
 ROOM = 1_000_000  # messages; what waits must fit into the memory that our broker allows itself
 
 
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
-    async with started(name, folder, *room_for(name, ROOM)) as system:
+    async with started(name, folder, "--mem-queue-size", str(ROOM)) as system:
         task = HttpPublish(topic="http", connections=CONNECTIONS, duration_s=max(1.0, turn.seconds / 2))
         return sample_of(name, await run_flood(FloodPlan(target=system.http_address, task=task)))
 

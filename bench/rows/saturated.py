@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.broker_api import create_channel
 from bench.comparison import Figure, NoneOf, Ratio, Row, Sample, Turn
 from bench.flood import BATCH, FloodPlan, FloodResult, Publish, Read, run_flood
-from bench.rows.turns import in_turn, room_for, started
+from bench.rows.turns import in_turn, started
 
 TOPIC, CHANNEL = "saturated", "bench"
 MESSAGES_A_SECOND = 100_000  # of the length asked for
@@ -29,7 +29,8 @@ def messages(seconds: float) -> int:
 
 async def _sample(name: str, turn: Turn, folder: Path, in_memory: bool) -> Sample:
     count = messages(turn.seconds)
-    async with started(name, folder, *(room_for(name, count) if in_memory else ())) as system:
+    room = ("--mem-queue-size", str(count)) if in_memory else ()
+    async with started(name, folder, *room) as system:
         if name != "floor":
             await create_channel(system.http_address, TOPIC, CHANNEL)
         before_s = system.cpu_s()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from bench.comparison import Round, Sample, Turn
 from bench.systems import System, floor, nsqd, nsqd_in_place
-from broker.config import EngineConfig
 from srtm.errors import SrtmError
 
 Start = Callable[..., AbstractAsyncContextManager[System]]
@@ -18,13 +17,6 @@ SYSTEMS: Mapping[str, Start] = {"srtm": nsqd_in_place, "nsqd": nsqd, "floor": fl
 def started(system: str, folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
     """A fresh process with an empty data folder. ``options``: nsqd's; the floor has none."""
     return SYSTEMS[system](folder, *options) if system != "floor" else floor(folder)
-
-
-def room_for(system: str, messages: int) -> tuple[str, ...]:
-    """Options of a broker that holds so many messages in memory. Ours did so always before it had a disk queue."""
-    if system == "srtm" and "mem_queue_size" not in EngineConfig.__struct_fields__:
-        return ()
-    return ("--mem-queue-size", str(messages))
 
 
 def in_turn(
