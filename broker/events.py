@@ -70,6 +70,12 @@ class DiskRepaired(msgspec.Struct, frozen=True, tag="disk_repaired"):
     what: str
 
 
+class AcceptFailed(msgspec.Struct, frozen=True, tag="accept_failed"):
+    """Connections wait to be accepted: no descriptors or memory are left. Once, until all that waited are in."""
+
+    reason: str
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The reactor cannot go on: the broker must end."""
 
@@ -87,8 +93,10 @@ Event = (
     | DiskFailed
     | DiskWorks
     | DiskRepaired
+    | AcceptFailed
     | Failed
 )
+
 _DECODER = msgspec.json.Decoder(list[Event])
 
 

@@ -60,6 +60,11 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
     yield GaugeMetricFamily("srtm_broker_accepting", "1 while publishes are accepted", int(snapshot.accepting))
     yield CounterMetricFamily("srtm_broker_accepted_connections", "TCP connections since start", snapshot.accepted)
     yield CounterMetricFamily(
+        "srtm_broker_accept_failures",
+        "Times that no descriptor or memory was left for a connection that waited",
+        snapshot.accept_failures,
+    )
+    yield CounterMetricFamily(
         "srtm_broker_timestamp_fallbacks", "Arrivals without a kernel time stamp", snapshot.timestamp_fallbacks
     )
     yield from _arrival_metrics(snapshot)

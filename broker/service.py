@@ -349,6 +349,8 @@ class Broker:
                 self._log.info("messages can be written again")
             case events.DiskRepaired(file, what):
                 self._log.warning("a file of a queue was damaged", file=file, done=what)
+            case events.AcceptFailed(reason):
+                self._log.failure("no room for more connections: those that come now wait", reason=reason)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
 

@@ -142,6 +142,7 @@ class Snapshot(Part, frozen=True):
     connections: int
     http_connections: int
     accepted: int
+    accept_failures: int
     timestamp_fallbacks: int
     timestamp_bias_max_ns: int
     publish_reads: int

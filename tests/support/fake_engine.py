@@ -238,6 +238,7 @@ class FakeEngine:
                 "connections": 0,
                 "http_connections": 0,
                 "accepted": 0,
+                "accept_failures": 0,
                 "timestamp_fallbacks": 0,
                 "timestamp_bias_max_ns": 0,
                 "publish_reads": 0,

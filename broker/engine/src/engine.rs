@@ -75,6 +75,7 @@ pub struct Engine {
     pub stamps_corrected: u64,   // out of the bounds in which their bytes can have come
     pub refusal: Option<String>, // why publishes are refused just now
     pub accepted: u64,
+    pub accept_failures: u64,     // for want of descriptors or memory
     pub timestamp_fallbacks: u64, // arrivals that count as of their read
     pub unstamped_reads: u64,     // the kernel gave no stamp
     pub sharing: Sharing,
@@ -132,6 +133,7 @@ impl Engine {
             clock_steps: 0,
             stamps_corrected: 0,
             accepted: 0,
+            accept_failures: 0,
             timestamp_fallbacks: 0,
             unstamped_reads: 0,
             sharing: Sharing::default(),
@@ -177,6 +179,14 @@ impl Engine {
         let key = self.conns.insert(connection);
         self.start_heartbeat(key, now);
         key
+    }
+
+    /// A connection could not be accepted, and waits on. `first`: since all that waited were in.
+    pub fn handle_accept_failed(&mut self, reason: &str, first: bool) {
+        self.accept_failures += 1;
+        if first {
+            self.events.push(Event::AcceptFailed { reason: reason.into() });
+        }
     }
 
     /// Bytes of one read, and when they arrived.

@@ -48,6 +48,10 @@ pub enum Event {
         file: String,
         what: String,
     },
+    /// Connections wait, for the process has no descriptors or memory for them; once until all that waited are in.
+    AcceptFailed {
+        reason: String,
+    },
     /// The reactor cannot go on.
     Failed {
         reason: String,

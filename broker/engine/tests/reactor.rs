@@ -30,7 +30,11 @@ struct Client(TcpStream);
 
 impl Client {
     fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the engine listens");
+        Self::connect_to("127.0.0.1", port)
+    }
+
+    fn connect_to(host: &str, port: u16) -> Self {
+        let stream = TcpStream::connect((host, port)).expect("the engine listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
@@ -189,6 +193,23 @@ fn what_a_consumer_with_credit_to_spare_says_counts_within_a_moment() {
     drop(consumer);
     wait_until("its end is seen", || connections(&handle) == 1);
     assert_eq!(Client::subscribe(port, "t", "c", 1).message(), b"left behind");
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
+fn ipv6_addresses_are_listened_on_alone_or_together_with_ipv4() {
+    for (address, hosts) in [("[::1]:0", &["::1"][..]), ("[::]:0", &["::1", "127.0.0.1"])] {
+        let (handle, port) = start_at(address).expect("IPv6");
+        for host in hosts {
+            let mut client = Client::connect_to(host, port);
+            client.publish("t", b"x");
+        }
+        let fallbacks = handle.call(|engine, _| engine.timestamp_fallbacks).expect("running");
+        assert_eq!(fallbacks, 0, "{address}");
+        assert!(handle.stop(PATIENCE));
+    }
+    let (handle, port) = start_at("[::1]:0").expect("IPv6");
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "loopback of IPv6 is not that of IPv4");
     assert!(handle.stop(PATIENCE));
 }
 

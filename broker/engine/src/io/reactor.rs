@@ -63,6 +63,7 @@ struct Port {
     accepts: bool,              // the HTTP port does once the service around the engine is ready
     waiting: Unread,            // connections to accept
     rests_until: Option<Nanos>, // out of descriptors: nothing is accepted before
+    fails: bool,                // out of descriptors since all that waited were in
 }
 
 pub struct Reactor {
@@ -77,6 +78,7 @@ pub struct Reactor {
     packets: Option<PacketClock>,
     buffer: Vec<u8>,
     dirty: Vec<ConnKey>,
+    room: Option<usize>, // for connections
     leisure: Leisure,
 }
 
@@ -93,7 +95,7 @@ impl Reactor {
         let waiting = Unread::new(&waits, clock::monotonic());
         let ports: Vec<Port> = listeners
             .into_iter()
-            .map(|listener| Port { accepts: listener.speaks == Speaks::Nsq, listener, waiting, rests_until: None })
+            .map(|listener| Port { accepts: listener.speaks == Speaks::Nsq, listener, waiting, rests_until: None, fails: false })
             .collect();
         for (port, token) in ports.iter().zip(LISTENER..) {
             epoll.add(port.listener.as_raw_fd(), token)?;
@@ -114,6 +116,7 @@ impl Reactor {
             packets,
             buffer: vec![0; READ_BUFFER],
             dirty: Vec::new(),
+            room: socket::room_for_connections(),
             leisure: Leisure::default(),
         })
     }
@@ -312,7 +315,11 @@ impl Reactor {
     fn accept(&mut self, index: usize, now: Nanos) {
         let Some(port) = self.ports.get_mut(index) else { return };
         port.waiting.reported(&self.waits);
-        for _ in 0..ACCEPTS {
+        let room = self.room.map_or(ACCEPTS, |room| room.saturating_sub(self.sockets.len()));
+        if room == 0 {
+            return self.rest(index, "the descriptors that are left are kept for files", now);
+        }
+        for _ in 0..room.min(ACCEPTS) {
             match port.listener.accept() {
                 Ok(Some((mut fd, peer))) => {
                     let remote = peer.map_or_else(|| "@".to_owned(), |peer| peer.to_string()); // as Go shows who has no address
@@ -337,16 +344,23 @@ impl Reactor {
                         Socket { fd, writes: false, reads: true, ended: false, unread, at_leisure: false, written: Nanos::MIN / 2 },
                     );
                 }
-                Ok(None) => return,
-                Err(error) if is_exhaustion(&error) => {
-                    // Level-triggered, the waiting connection would wake us for ever: look again a little later.
-                    if self.epoll.set_interest(port.listener.as_raw_fd(), LISTENER + index as u64, false, false).is_ok() {
-                        port.rests_until = Some(now + ACCEPT_REST_NS);
-                    }
+                Ok(None) => {
+                    port.fails = false;
                     return;
                 }
+                Err(error) if is_exhaustion(&error) => return self.rest(index, &error.to_string(), now),
                 Err(_) => {} // that connection was gone before we took it
             }
+        }
+    }
+
+    /// There is no room for a connection that waits. Level-triggered, it would wake us for ever: look again a little later.
+    fn rest(&mut self, index: usize, reason: &str, now: Nanos) {
+        let Some(port) = self.ports.get_mut(index) else { return };
+        let first = !std::mem::replace(&mut port.fails, true);
+        self.engine.handle_accept_failed(reason, first);
+        if self.epoll.set_interest(port.listener.as_raw_fd(), LISTENER + index as u64, false, false).is_ok() {
+            port.rests_until = Some(now + ACCEPT_REST_NS);
         }
     }
 

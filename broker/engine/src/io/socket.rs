@@ -11,6 +11,9 @@ use crate::bucket::Nanos;
 /// Connections that may wait to be accepted: a fleet that reconnects at once must not meet a full queue.
 const BACKLOG: libc::c_int = 4_096;
 
+/// Descriptors that no connection gets: for listeners, files and what Python opens.
+const OWN_DESCRIPTORS: usize = 64;
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -146,6 +149,15 @@ pub fn shut_down_sending(fd: RawFd) -> io::Result<()> {
     // SAFETY: plain numbers.
     check(unsafe { libc::shutdown(fd, libc::SHUT_WR) })?;
     Ok(())
+}
+
+/// Connections that there may be, so that files can still be opened: `None` if nobody knows.
+pub fn room_for_connections() -> Option<usize> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit that outlives the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }).ok()?;
+    let all = usize::try_from(limit.rlim_cur).ok()?;
+    Some(all - OWN_DESCRIPTORS.min(all / 2))
 }
 
 /// As many descriptors as the hard limit allows: each connection needs one.
