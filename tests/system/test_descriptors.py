@@ -19,7 +19,7 @@ from bench.systems import free_addresses
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
 
-WAIT_S = 20.0
+WAIT_S = 40.0
 DESCRIPTORS = 64
 CONNECTIONS = 100  # more than it has descriptors
 PUBLISH = b"PUB t\n\0\0\0\x01x"
@@ -46,7 +46,7 @@ class Broker:
         command = [sys.executable, "-m", "broker", "--name", "b", "--data-path", str(folder)]
         command += ["--tcp-address", self.tcp_address, "--http-address", http_address]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stderr=log, preexec_fn=few_descriptors)  # noqa: PLW1509 (no threads)
+            self.process = subprocess.Popen(command, stderr=log, preexec_fn=few_descriptors)
         self.http = http.client.HTTPConnection(*http_address.split(":"), timeout=WAIT_S)
 
     def answers(self) -> bool:
@@ -112,7 +112,7 @@ def test_a_broker_without_descriptors_serves_on_says_so_and_accepts_again(broker
 
         connected = broker.metric("srtm_broker_connections")
         assert connected < DESCRIPTORS
-        for connection in others[:DESCRIPTORS]:
+        for connection in others[:80]:
             connection.close()
         publish(others[-1])
         publish(first)
