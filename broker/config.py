@@ -68,6 +68,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     snappy: bool = True
     topology_region: str = ""
     topology_zone: str = ""
+    topology_aware: bool = False  # prefer consumers that are near
 
 
 TLS_POLICIES = ("", "require", "require-verify")
@@ -76,6 +77,8 @@ TLS_VERSIONS = ("tls1.0", "tls1.1", "tls1.2", "tls1.3")
 
 
 _LEAST = {"mem_queue_size": 0, "max_bytes_per_file": 1, "sync_every": 1, "sync_timeout_ms": 1}
+TOPOLOGY_AWARE = "topology-aware-consumption"
+EXPERIMENTS = (TOPOLOGY_AWARE,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +119,7 @@ class BrokerConfig:
     broadcast_address: str | None = None  # None: the host of tcp_address, or the host name where that is a wildcard
     broadcast_tcp_port: int = 0  # 0: the port that is listened on
     broadcast_http_port: int = 0
+    experiments: tuple[str, ...] = ()  # of EXPERIMENTS
     node_id: int | None = None  # None: drawn from the name, so that brokers on one host differ
     log_level: str = "info"
     log_name: str = ""  # what log lines begin with; "": the name
@@ -155,6 +159,9 @@ class BrokerConfig:
             raise BadInput("max_memory", self.max_memory_bytes, "must be at least 1 byte")
         if self.log_level not in LEVELS:
             raise BadInput("log_level", self.log_level, f"must be one of {', '.join(LEVELS)}")
+        for experiment in self.experiments:
+            if experiment not in EXPERIMENTS:
+                raise BadInput("enable_experiment", experiment, f"must be one of {', '.join(EXPERIMENTS)}")
         if self.trace_entries < 0:
             raise BadInput("trace_entries", self.trace_entries, "must be 0 (no trace) or more")
         for name, least in _LEAST.items():

@@ -70,9 +70,9 @@ class NsqdRoutes:
                 "max_heartbeat_interval": self._settings.max_heartbeat_interval_ms * 10**6,
                 "max_output_buffer_size": self._settings.max_output_buffer_size,
                 "max_output_buffer_timeout": self._settings.max_output_buffer_timeout_ms * 10**6,
-                "max_deflate_level": 6,
-                "topology_zone": "",
-                "topology_region": "",
+                "max_deflate_level": self._settings.max_deflate_level,
+                "topology_zone": self._settings.topology_zone,
+                "topology_region": self._settings.topology_region,
             }
         )
 

@@ -28,7 +28,7 @@ from broker import events, metadata, snapshot, tls
 from broker.admin import admin_handler
 from broker.admin_context import AdminContext
 from broker.auth import AuthServers, parse_auth_address
-from broker.config import BrokerConfig, EngineConfig
+from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.data_path import locked
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
@@ -103,6 +103,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         data_path=config.data_path,
         trace_entries=config.trace_entries,
         hold_new_topics=config.needs_discovery,
+        topology_aware=TOPOLOGY_AWARE in config.experiments,
         auth_required=bool(config.auth_http_addresses),
         accepting=False,
         not_accepting_reason=refusal(config, state),
@@ -264,6 +265,8 @@ class Broker:
             http_port=self._config.broadcast_http_port or self._ports.http,
             tcp_port=self._config.broadcast_tcp_port or self._ports.tcp,
             version=self._settings.version,
+            topology_region=self._settings.topology_region,
+            topology_zone=self._settings.topology_zone,
         )
         return Lookups(self._config.lookupd_tcp_addresses, identity, self._registrations, self._log)
 

@@ -70,6 +70,9 @@ class Channel(Part, frozen=True):
     clients: list[Client] = []
     backend_depth: int = 0  # of depth, what is on disk
     dropped: int = 0  # of an #ephemeral one, what memory did not take
+    zone_local_msg_count: int = 0  # deliveries by nearness, counted only under that experiment
+    region_local_msg_count: int = 0
+    global_msg_count: int = 0
     e2e: EndToEnd | None = None
 
 

@@ -106,6 +106,7 @@ def _channel_json(channel: Channel, include_clients: bool, shares: Sequence[floa
         "in_flight_count": channel.in_flight_count,
         "deferred_count": channel.deferred_count,
         "message_count": channel.message_count,
+        **_nearness_json(channel),
         "requeue_count": channel.requeue_count,
         "timeout_count": channel.timeout_count,
         "client_count": channel.client_count,
@@ -113,6 +114,12 @@ def _channel_json(channel: Channel, include_clients: bool, shares: Sequence[floa
         "paused": channel.paused,
         "e2e_processing_latency": _end_to_end_json(channel.e2e, shares),
     }
+
+
+def _nearness_json(channel: Channel) -> dict[str, int]:
+    """Without what is 0, as nsqd leaves it out."""
+    names = ("zone_local_msg_count", "region_local_msg_count", "global_msg_count")
+    return {name: getattr(channel, name) for name in names if getattr(channel, name)}
 
 
 def client_json(client: Client) -> dict[str, object]:

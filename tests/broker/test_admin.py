@@ -181,6 +181,17 @@ async def test_stats_filters(admin):
     assert shown["topics"][0]["channels"][0]["clients"] is None
 
 
+async def test_deliveries_by_nearness_are_shown_where_there_are_any(admin):
+    topic = admin.engine.create_topic("t")
+    admin.engine.create_channel("t", "c")
+    _, stats = await admin.json("GET", "/stats?format=json")
+    assert not [name for name in stats["topics"][0]["channels"][0] if "local" in name or "global" in name]
+    topic.nearness = {"zone_local_msg_count": 3, "global_msg_count": 1}
+    _, stats = await admin.json("GET", "/stats?format=json")
+    shown = stats["topics"][0]["channels"][0]
+    assert {name: shown[name] for name in shown if "local" in name or "global" in name} == topic.nearness
+
+
 async def test_stats_text_is_the_default_and_marks_what_is_paused(admin):
     admin.engine.create_topic("t")
     admin.engine.pause_topic("t", True)

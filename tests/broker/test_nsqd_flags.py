@@ -12,6 +12,8 @@ from broker import nsqd
 from broker.config import BrokerConfig
 from broker.nsqd_flags import broker_config, parse_file, parse_flags, usage
 from broker.nsqd_options import BY_KEY, TABLE, from_config, read_duration_ns
+from broker.service import engine_settings
+from broker.sync import SyncState
 from srtm.errors import BadInput
 
 
@@ -118,6 +120,7 @@ def test_a_flag_that_cannot_be_read_is_refused_by_name(words: list[str], message
         (["--max-rdy-count=-1"], "--max-rdy-count: -1: must be from 0 to 4294967295"),
         (["--msg-timeout=-1s"], "--msg-timeout: '-1s': must be a duration of 1ms or more"),
         (["--e2e-processing-latency-percentile=1.5"], "--e2e-processing-latency-percentile: 1.5: must be above 0"),
+        (["--enable-experiment=warp"], "enable_experiment: 'warp': must be one of topology-aware-consumption"),
         (["--tcp-address=4150"], "tcp_address: '4150': must be HOST:PORT"),
         (["--statsd-address=:8125"], "statsd_address: ':8125': must be HOST:PORT, with a host"),
     ],
@@ -174,6 +177,13 @@ def test_a_client_policy_without_a_requirement_requires_tls() -> None:
     flags = parse_flags(["--tls-client-auth-policy=require"]).options
     with pytest.raises(BadInput, match="tls_required"):  # and without a certificate there is none
         broker_config(flags, {}, "h")
+
+
+def test_where_the_broker_stands_and_the_experiment_reach_the_engine() -> None:
+    words = ["--topology-region=r", "-topology-zone", "z", "--enable-experiment=topology-aware-consumption"]
+    settings = engine_settings(config_of(*words), SyncState())
+    assert (settings.topology_region, settings.topology_zone, settings.topology_aware) == ("r", "z", True)
+    assert not engine_settings(config_of(), SyncState()).topology_aware
 
 
 def test_what_is_shown_is_what_was_given() -> None:

@@ -28,6 +28,7 @@ class FakeTopic:
     messages: list[bytes] = field(default_factory=list)
     received: int = 0
     e2e: dict[str, Any] | None = None
+    nearness: dict[str, int] = field(default_factory=dict)  # of each of its channels
 
 
 class FakeEngine:
@@ -265,7 +266,9 @@ def topic_json(topic: FakeTopic, channel: str = "") -> dict[str, Any]:
         "received": topic.received,
         "released": topic.received,
         "rejected": 0,
-        "channels": [_channel_json(name, p) for name, p in topic.channels.items() if channel in ("", name)],
+        "channels": [
+            _channel_json(name, p) | topic.nearness for name, p in topic.channels.items() if channel in ("", name)
+        ],
         "bucket": topic.bucket,
         "e2e": topic.e2e,
         "latency": {window: dict.fromkeys(KINDS, _LATENCY) for window in ("since_start", "last_60s")},

@@ -10,6 +10,7 @@ use crate::id::MessageId;
 use crate::message::Message;
 use crate::queue::Queue;
 use crate::timer::Armed;
+use crate::topology::Deliveries;
 
 /// Ids are unique by construction and nobody can choose them: one multiplication spreads them well enough.
 #[derive(Debug, Default, Clone, Copy)]
@@ -44,6 +45,7 @@ pub struct Counters {
     pub messages: u64,
     pub requeued: u64,
     pub timed_out: u64,
+    pub deliveries: Deliveries, // counted only where nearness matters
 }
 
 #[derive(Debug)]

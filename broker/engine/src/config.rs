@@ -112,6 +112,7 @@ pub struct Config {
     pub snappy: bool,
     pub topology_region: String,
     pub topology_zone: String,
+    pub topology_aware: bool, // prefer consumers that are near
 }
 
 impl Config {
@@ -173,6 +174,7 @@ impl Default for Config {
             snappy: true,
             topology_region: String::new(),
             topology_zone: String::new(),
+            topology_aware: false,
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::message::{Charge, Message};
 use crate::parking::Waiting;
 use crate::stream::{Broken, Layers, Step};
 use crate::timer::Armed;
+use crate::topology::Nearness;
 use crate::wire::{self, State};
 
 /// Beyond this much unsent output a consumer gets no further messages until it has read some.
@@ -73,6 +74,7 @@ pub struct Subscription {
     pub listed: bool,                            // in the channel's ring of ready consumers
     pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
     pub armed: Armed,
+    pub nearness: Nearness,
     pub messages: u64,
     pub finished: u64,
     pub requeued: u64,
@@ -310,9 +312,10 @@ impl Connection {
 }
 
 impl Subscription {
-    pub fn new(channel: ChannelKey) -> Self {
+    pub fn new(channel: ChannelKey, nearness: Nearness) -> Self {
         Self {
             channel,
+            nearness,
             ready: 0,
             in_flight: 0,
             listed: false,

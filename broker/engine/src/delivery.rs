@@ -8,6 +8,7 @@ use crate::connection::Mark;
 use crate::engine::{ChannelKey, ConnKey, Engine, TopicKey};
 use crate::message::Message;
 use crate::timer::{Timer, Timers};
+use crate::topology;
 
 impl Engine {
     /// A released message goes to the topic's channels, or waits in the topic for the first one.
@@ -83,7 +84,9 @@ impl Engine {
             return;
         }
         while !channel.ready.is_empty() && channel.queue.ready(now) {
-            let Some(consumer) = channel.ready.pop_front() else { break };
+            let aware = self.config.topology_aware;
+            let next = if aware { topology::pop_nearest(&mut channel.ready, &self.conns) } else { channel.ready.pop_front() };
+            let Some(consumer) = next else { break };
             let Some(conn) = self.conns.get_mut(consumer) else { continue };
             let ready = conn.is_ready();
             let timeout_ns = conn.identity.msg_timeout_ms as Nanos * 1_000_000;
@@ -99,6 +102,9 @@ impl Engine {
                 let deadline = now + timeout_ns;
                 sub.in_flight += 1;
                 sub.messages += 1;
+                if aware {
+                    channel.counters.deliveries.note(sub.nearness);
+                }
                 sub.push_deadline(deadline, message.id);
                 self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
                 let mark = (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));

@@ -41,6 +41,7 @@ pub mod storage;
 pub mod stream;
 pub mod timer;
 pub mod topic;
+pub mod topology;
 pub mod trace;
 pub mod upgrade;
 pub mod wire;

@@ -12,6 +12,7 @@ use crate::id::MessageId;
 use crate::identify;
 use crate::publish::{Outcome, Verb};
 use crate::timer::Timer;
+use crate::topology::Nearness;
 use crate::wire::{self, Command, Context, ParseError, State};
 
 impl Engine {
@@ -189,7 +190,7 @@ impl Engine {
         target.consumers.push(key);
         if let Some(conn) = self.conns.get_mut(key) {
             conn.state = State::Subscribed;
-            conn.subscription = Some(Box::new(Subscription::new(channel_key)));
+            conn.subscription = Some(Box::new(Subscription::new(channel_key, Nearness::of(&conn.identity, &self.config))));
         }
         self.reply(key, Reply::Response(wire::OK));
         Ok(())

@@ -16,3 +16,4 @@ mod pair;
 mod parking;
 mod random_operations;
 mod reference;
+mod topology;
