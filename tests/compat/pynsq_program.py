@@ -1,36 +1,40 @@
 """An unmodified pynsq program, in a process of its own: its Writer publishes, its Reader receives, found by address or
 by lookup.
 
-    python pynsq_program.py by-address HOST:PORT TOPIC COUNT
-    python pynsq_program.py by-lookup  HOST:PORT TOPIC COUNT http://LOOKUP...
+    python pynsq_program.py by-address HOST:PORT TOPIC COUNT python pynsq_program.py by-lookup  HOST:PORT TOPIC COUNT
+    http://LOOKUP...
 
-With $AUTH_SECRET both say AUTH. Prints the received bodies as a JSON list, sorted, and what the Writer was answered.
-Ends with status 3 if not all came within 20 s.
+A first argument ``--settings=JSON`` is handed to Writer and Reader (``{"snappy": true}``); certificates of servers are
+not judged. Prints in JSON the received bodies, sorted, what the Writer was answered, and what the Reader's connection
+was wrapped in. Ends with status 3 if not all came within 20 s.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import os
+import ssl
 import sys
 from collections import Counter
 
 import nsq
 from tornado.ioloop import IOLoop
+from tornado.iostream import SSLIOStream
 
 PATIENCE_S = 20.0
 
 
 class Program:
-    def __init__(self, how: str, address: str, topic: str, count: int, lookups: list[str]) -> None:
+    def __init__(
+        self, how: str, address: str, topic: str, count: int, lookups: list[str], settings: dict[str, object]
+    ) -> None:
         self.topic = topic
         self.count = count
         self.bodies: list[str] = []
         self.answers: Counter[str] = Counter()
         self.requeued: set[bytes] = set()
-        secret = {"auth_secret": os.environ["AUTH_SECRET"]} if "AUTH_SECRET" in os.environ else {}
-        self.writer = nsq.Writer([address], **secret)
+        self.wrapped = ""
+        self.writer = nsq.Writer([address], **settings)
         where = {"nsqd_tcp_addresses": [address]} if how == "by-address" else {"lookupd_http_addresses": lookups}
         self.reader = nsq.Reader(
             topic=topic,
@@ -40,7 +44,7 @@ class Program:
             lookupd_poll_interval=1,
             requeue_delay=0,
             **where,
-            **secret,
+            **settings,
         )
 
     def take(self, message: nsq.Message) -> bool:
@@ -50,6 +54,9 @@ class Program:
             return False
         self.bodies.append(message.body.decode())
         if len(self.bodies) == self.count:
+            (connection,) = self.reader.conns.values()
+            secured = isinstance(connection.stream, SSLIOStream)
+            self.wrapped = f"{'TLS+' * secured}{type(connection.encoder).__name__}"
             IOLoop.current().call_later(0.1, IOLoop.current().stop)  # time for the last FIN
         return True
 
@@ -68,13 +75,19 @@ class Program:
         self.answers[data.decode() if isinstance(data, bytes) else repr(data)] += 1
 
 
-def main(how: str, address: str, topic: str, count: str, *lookups: str) -> None:
+def main(*arguments: str) -> None:
+    settings: dict[str, object] = {}
+    if arguments[0].startswith("--settings="):
+        settings = {**json.loads(arguments[0].partition("=")[2]), "tls_options": {"cert_reqs": ssl.CERT_NONE}}
+        arguments = arguments[1:]
+    how, address, topic, count, *lookups = arguments
     loop = IOLoop.current()
-    program = Program(how, address, topic, int(count), list(lookups))
+    program = Program(how, address, topic, int(count), lookups, settings)
     loop.add_callback(program.publish)
     loop.call_later(PATIENCE_S, functools.partial(sys.exit, 3))
     loop.start()
-    print(json.dumps({"bodies": sorted(program.bodies, key=int), "answers": dict(program.answers)}))
+    said = {"bodies": sorted(program.bodies, key=int), "answers": dict(program.answers), "wrapped": program.wrapped}
+    print(json.dumps(said))
 
 
 if __name__ == "__main__":

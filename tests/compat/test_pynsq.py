@@ -1,10 +1,9 @@
 """pynsq, unmodified, against our broker: its Writer and its Reader, found by address and through the distributor's
-lookup routes."""
+lookup routes, in clear and under every pair of TLS and compression."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,14 +11,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker import service
-from broker.config import BrokerConfig
-from srtm.http_api import HttpServer, Request, Response, json_response
-from srtm.log import Log
+from broker.config import BrokerConfig, EngineConfig
+from broker.service import serve
+from srtm.http_api import Request, Response, json_response
 from srtm.supervisor import Cluster, cluster
+from tests.support.http_server import HttpServer
 
 pytestmark = pytest.mark.slow
 COUNT = 100
+CERTIFICATES = Path(__file__).resolve().parents[1] / "certificates"
 
 
 @pytest.fixture
@@ -29,18 +29,23 @@ async def two_brokers(tmp_path: Path) -> AsyncIterator[Cluster]:
             yield running
 
 
-async def run_program(how: str, address: str, *lookups: str, **environment: str) -> dict[str, object]:
+async def run_program(how: str, address: str, *lookups: str, settings: str = "") -> dict[str, object]:
     """See ``pynsq_program.py``; it ends by itself."""
     program = Path(__file__).with_name("pynsq_program.py")
-    command = [sys.executable, str(program), how, address, "from-pynsq", str(COUNT), *lookups]
-    env = {**os.environ, **environment}
-    ended = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, env=env)
+    first = [f"--settings={settings}"] if settings else []
+    command = [sys.executable, str(program), *first, how, address, "from-pynsq", str(COUNT), *lookups]
+    ended = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
     said: dict[str, object] = json.loads(ended.stdout)
     return said
 
 
-ALL = {"bodies": [str(number) for number in range(COUNT)], "answers": {"OK": COUNT // 2 + 2}}
+def everything(wrapped: str) -> dict[str, object]:
+    bodies = [str(number) for number in range(COUNT)]
+    return {"bodies": bodies, "answers": {"OK": COUNT // 2 + 2}, "wrapped": wrapped}
+
+
+ALL = everything("DefaultEncoder")
 
 
 async def test_its_reader_finds_the_broker_by_address(two_brokers: Cluster) -> None:
@@ -52,6 +57,33 @@ async def test_its_reader_finds_the_broker_by_the_distributors_lookup(two_broker
     assert await run_program("by-lookup", two_brokers.brokers[1].tcp_address, two_brokers.distributor) == ALL
 
 
+@pytest.mark.parametrize(
+    ("settings", "wrapped"),
+    [
+        ('{"deflate": true, "deflate_level": 9}', "DeflateEncoder"),
+        ('{"snappy": true}', "SnappyEncoder"),
+        ('{"tls_v1": true}', "TLS+DefaultEncoder"),
+        ('{"tls_v1": true, "deflate": true}', "TLS+DeflateEncoder"),
+        ('{"tls_v1": true, "snappy": true}', "TLS+SnappyEncoder"),
+    ],
+)
+async def test_it_speaks_tls_and_compression(tmp_path: Path, settings: str, wrapped: str) -> None:
+    config = BrokerConfig(
+        name="b",
+        tcp_address="127.0.0.1:0",
+        http_address="127.0.0.1:0",
+        data_path=str(tmp_path),
+        tls_cert=str(CERTIFICATES / "server.pem"),
+        tls_key=str(CERTIFICATES / "server.key"),
+        engine=EngineConfig(tls_required="tcp-https" if wrapped.startswith("TLS") else "false"),
+    )
+    with trio.fail_after(50):
+        async with trio.open_nursery() as nursery:
+            bound = await nursery.start(serve, config)
+            assert await run_program("by-address", bound.tcp, settings=settings) == everything(wrapped)
+            nursery.cancel_scope.cancel()
+
+
 async def test_both_say_auth_where_it_is_required(tmp_path: Path, nursery: trio.Nursery) -> None:
     rule = {"topic": "^from-pynsq$", "channels": [".*"], "permissions": ["subscribe", "publish"]}
     asked = []
@@ -61,17 +93,17 @@ async def test_both_say_auth_where_it_is_required(tmp_path: Path, nursery: trio.
         return json_response({"ttl": 60, "identity": "pynsq", "authorizations": [rule]})
 
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(HttpServer(answer, Log("auth", lambda _line: None)).serve, listeners)
-    auth = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    nursery.start_soon(HttpServer(answer).serve, listeners)
     config = BrokerConfig(
         name="b1",
         tcp_address="127.0.0.1:0",
         http_address="127.0.0.1:0",
         data_path=str(tmp_path),
-        auth_http_addresses=(auth,),
+        auth_http_addresses=(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}",),
     )
-    bound = await nursery.start(service.serve, config)
+    bound = await nursery.start(serve, config)
     with trio.fail_after(40):
-        assert await run_program("by-address", bound.tcp, AUTH_SECRET="s3cret") == ALL
+        said = await run_program("by-address", bound.tcp, settings='{"auth_secret": "s3cret"}')
+    assert said == everything("DefaultEncoder")
     assert asked == ["common_name=&remote_ip=127.0.0.1&secret=s3cret&tls=false"] * 2
     nursery.cancel_scope.cancel()
