@@ -297,7 +297,7 @@ impl Connection {
     /// When it counts as gone: no whole command for two intervals (while it waits for Python it cannot be heard), or a write blocked for one. Without
     /// heartbeats that is the client's affair, until only what it does not read keeps the connection. A handshake has a deadline of its own.
     pub fn silence_deadline(&self) -> Option<Nanos> {
-        if let Some(layers) = self.layers.as_ref().filter(|layers| self.phase == Phase::Open && layers.is_handshaking()) {
+        if let Some(layers) = self.layers.as_ref().filter(|layers| self.reads() && layers.is_handshaking()) {
             return Some(layers.handshake_deadline);
         }
         if let Some(http) = &self.http {

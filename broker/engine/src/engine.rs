@@ -258,7 +258,7 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.eof = true;
         match conn.phase {
-            Phase::Open if conn.waiting.is_some() || conn.has_more_input() => {} // whoever gets to the end of it ends it
+            Phase::Magic | Phase::Open if conn.waiting.is_some() || conn.has_more_input() => {} // whoever gets to the end of it ends it
             Phase::Magic | Phase::Open | Phase::Flushing => {
                 conn.phase = Phase::Flushing;
                 self.mark_dirty(key);

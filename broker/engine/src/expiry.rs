@@ -87,7 +87,7 @@ impl Engine {
             return;
         }
         let Some(conn) = self.conns.get_mut(key) else { return };
-        if conn.phase == Phase::Open && conn.is_handshaking() && conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
+        if conn.reads() && conn.is_handshaking() && conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
             return self.handshake_timed_out(key);
         }
         let overdue = conn.phase == Phase::Lingering && conn.linger_until <= now;

@@ -151,8 +151,10 @@ impl Engine {
     fn handshake_done(&mut self, key: ConnKey) {
         let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
         layers.note_session();
-        let compressed = layers.compression().is_some();
-        self.reply(key, Reply::Response(wire::OK));
+        let (negotiated, compressed) = (layers.are_negotiated(), layers.compression().is_some());
+        if negotiated {
+            self.reply(key, Reply::Response(wire::OK));
+        }
         if compressed {
             self.reply(key, Reply::Start(Step::Compression));
             self.reply(key, Reply::Response(wire::OK));
@@ -160,13 +162,23 @@ impl Engine {
         self.arm_connection(key);
     }
 
-    /// The error goes out in clear, behind TLS's own alert.
+    /// The error goes out in clear, behind TLS's own alert; under TLS from the first byte only the alert does.
     fn handshake_failed(&mut self, key: ConnKey, error: &Broken) {
+        if !self.negotiated_layers(key) {
+            return self.handle_eof(key);
+        }
         self.reply(key, Reply::Start(Step::Plain));
         self.refuse(key, identify_failed(error));
     }
 
+    fn negotiated_layers(&self, key: ConnKey) -> bool {
+        self.conns.get(key).and_then(|conn| conn.layers.as_ref()).is_some_and(|layers| layers.are_negotiated())
+    }
+
     pub(crate) fn handshake_timed_out(&mut self, key: ConnKey) {
+        if !self.negotiated_layers(key) {
+            return self.close(key);
+        }
         let Some(conn) = self.conns.get_mut(key) else { return };
         if conn.start(Step::Plain).is_err() {
             return self.close(key);

@@ -5,7 +5,7 @@ use crate::config::{ClientAuth, Config, TlsRequired};
 use crate::engine::ConnKey;
 use crate::event::Event;
 use crate::stream::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
-use crate::stream::{Compression, deflate, snappy};
+use crate::stream::{Compression, HANDSHAKE_NS, Layers, deflate, snappy};
 
 const DEFLATE: Compression = Compression::Deflate { level: 6 };
 
@@ -467,4 +467,46 @@ fn a_delivery_counts_as_sent_when_its_sealed_bytes_are() {
     pair.unstick(coated.key);
     assert_eq!(pair.topic()["latency"]["since_start"]["total"]["count"], 1);
     assert_eq!(coated.take(&mut pair).len(), 1);
+}
+
+/// A connection that is TLS from its first byte, as on an HTTPS port.
+fn secured(pair: &mut Pair) -> ConnKey {
+    let key = pair.accept();
+    let config = pair.engine.tls.clone().expect("a certificate");
+    let layers = Layers::tls_server(config, pair.now + HANDSHAKE_NS).expect("layers");
+    pair.engine.conns[key].layers = Some(Box::new(layers));
+    pair.engine.arm_connection(key);
+    key
+}
+
+#[test]
+fn tls_from_the_first_byte_says_nothing_of_its_own() {
+    let mut pair = Pair::with(tls_config());
+    let key = secured(&mut pair);
+    let mut coat = Coat { tls: Some(Client::new(TLS12, None)), ..Coat::default() };
+    for _ in 0..3 {
+        let hello = coat.seal(b"");
+        pair.send(key, hello);
+        pair.turn();
+        assert_eq!(coat.open(&pair.take_bytes(key)), b"");
+    }
+    let request = coat.seal(&[&b"  V2"[..], &pub_("t", "x")].concat());
+    pair.send(key, request);
+    pair.turn();
+    assert_eq!(decode(&coat.open(&pair.take_bytes(key))), [ok()]);
+}
+
+#[test]
+fn where_tls_comes_first_a_failed_handshake_gets_an_alert_and_a_slow_one_nothing() {
+    let mut pair = Pair::with(tls_config());
+    let (bad, slow) = (secured(&mut pair), secured(&mut pair));
+    pair.send(bad, b"GET / HTTP/1.1\r\n\r\n");
+    pair.turn();
+    let alert = pair.take_bytes(bad);
+    assert_eq!((alert.first(), pair.closed.contains(&bad)), (Some(&21), true), "a record of type alert, and nothing else: {alert:?}");
+    assert!(!alert.windows(2).any(|window| window == b"E_"));
+    pair.advance(5 * S - 1);
+    assert!(!pair.closed.contains(&slow));
+    pair.advance(1);
+    assert_eq!((pair.take_bytes(slow), pair.closed.contains(&slow)), (vec![], true));
 }
