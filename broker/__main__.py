@@ -39,6 +39,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         name=given.name,
         tcp_address=given.tcp_address,
         http_address=given.http_address,
+        https_address=given.https_address,
         http_idle_timeout_ms=round(_number("http_idle_timeout", given.http_idle_timeout) * 1000),
         data_path=given.data_path,
         mcap=_number("mcap", given.mcap),
@@ -106,6 +107,9 @@ def _parser() -> argparse.ArgumentParser:
         default="127.0.0.1:4151",
         metavar="ADDRESS",
         help='HOST:PORT, /PATH, or "" for none (default: %(default)s)',
+    )
+    parser.add_argument(
+        "--https-address", default="", metavar="ADDRESS", help="HOST:PORT or /PATH, needs a certificate (default: none)"
     )
     parser.add_argument(
         "--http-idle-timeout", default="0", metavar="S", help="until an idle HTTP connection is closed; 0: never"

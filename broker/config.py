@@ -26,6 +26,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     tcp_address: str = "127.0.0.1:4150"  # loopback, where nsqd has all addresses: nothing is exposed by accident
     arrival_clock: str = "kernel"  # or "packet": exact also where several messages lay unread; needs CAP_NET_RAW
     http_address: str = ""  # "": off
+    https_address: str = ""  # "": off
     http_idle_timeout_ms: int = 0  # 0: for ever
     http_token: str = ""  # asked for by /pub and /mpub; "": none
     node_id: int = 0  # part of message ids: brokers on one host should have different ones
@@ -104,6 +105,7 @@ class BrokerConfig:
     name: str
     tcp_address: str = "127.0.0.1:4150"
     http_address: str = "127.0.0.1:4151"  # "": off
+    https_address: str = ""  # listened on if there is a certificate; "": off
     http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; a close would race with the client's next request
     data_path: str = "."
     mcap: float = 0.0  # msg/s; 0: not stated
@@ -133,8 +135,9 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         check_broker_name("name", self.name)
         listen_address("tcp_address", self.tcp_address)
-        if self.http_address:
-            listen_address("http_address", self.http_address)
+        for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
+            if address:
+                listen_address(name, address)
         if self.distributors:  # which tells others where to connect to
             parse_address("tcp_address", self.tcp_address)
             parse_address("http_address", self.http_address)

@@ -59,10 +59,11 @@ _MOST_QUESTIONS = 4096
 
 
 class BoundAddresses(NamedTuple):
-    """What is listened on: HOST:PORT with the real ports, the path of a Unix socket, or "" where HTTP is off."""
+    """What is listened on: HOST:PORT with the real ports, the path of a Unix socket, or "" where it is off."""
 
     tcp: str
     http: str
+    https: str
 
 
 async def serve(
@@ -95,7 +96,8 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
     return msgspec.structs.replace(
         config.engine,
         tcp_address=listen_address("tcp_address", config.tcp_address),
-        http_address=config.http_address and listen_address("http_address", config.http_address),
+        http_address=optional_address("http_address", config.http_address),
+        https_address=optional_address("https_address", config.https_address if config.tls_cert else ""),
         http_idle_timeout_ms=config.http_idle_timeout_ms,
         http_token=config.token or "",
         node_id=zlib.crc32(config.name.encode()) % 1024 if config.node_id is None else config.node_id,
@@ -108,6 +110,10 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         accepting=False,
         not_accepting_reason=refusal(config, state),
     )
+
+
+def optional_address(field: str, address: str) -> str:
+    return address and listen_address(field, address)
 
 
 def log_of(config: BrokerConfig) -> Log:
@@ -144,12 +150,13 @@ class Ports(NamedTuple):
 
     tcp: int
     http: int
+    https: int
 
 
 def start_engine(engine: Engine, settings: EngineConfig) -> Ports:
     """Raises BadInput, Conflict."""
     try:
-        tcp, http = engine.start()
+        ports = engine.start()
     except ValueError as error:
         raise BadInput("arrival_clock", settings.arrival_clock, str(error)) from None
     except OSError as error:
@@ -157,7 +164,7 @@ def start_engine(engine: Engine, settings: EngineConfig) -> Ports:
         if field == "data_path":
             raise BadInput(field, settings.data_path, f"must take queues ({error.strerror})") from None
         raise bind_error(field, getattr(settings, field), error) from None
-    return Ports(-1 if tcp is None else tcp, -1 if http is None else http)
+    return Ports(*(-1 if port is None else port for port in ports))
 
 
 def bind_error(field: str, address: str, error: OSError) -> SrtmError:
@@ -227,13 +234,15 @@ class Broker:
             nursery.start_soon(self._drain_to_the_end, nursery.cancel_scope)
             if self._synchronizer is not None:
                 nursery.start_soon(self._synchronizer.run)
-            self._log.info("listening", tcp=bound.tcp, http=bound.http, version=__version__, data=self._directory)
+            served = {name: address for name, address in bound._asdict().items() if address}
+            self._log.info("listening", **served, version=__version__, data=self._directory)
             task_status.started(bound)
 
     def _bound(self) -> BoundAddresses:
         return BoundAddresses(
             bound_address(self._settings.tcp_address, self._ports.tcp),
             bound_address(self._settings.http_address, self._ports.http),
+            bound_address(self._settings.https_address, self._ports.https),
         )
 
     def _admin_context(self) -> AdminContext:

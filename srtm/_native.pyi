@@ -33,11 +33,10 @@ class Engine:
 
     def __new__(cls, config: bytes) -> Engine:
         """``config``: JSON, the fields and defaults of ``broker.config.EngineConfig``; unknown fields are refused."""
-    def start(self) -> tuple[int | None, int | None]:
-        """Bind everything, start the reactor thread, return the ports of ``tcp_address`` and ``http_address`` (None: a
-        Unix socket, or off). Raises OSError; its ``filename`` is the setting whose address cannot be had, or
-        "data_path"; ValueError if
-        there can be no packet clock here (``arrival_clock``)."""
+    def start(self) -> tuple[int | None, int | None, int | None]:
+        """Bind everything, start the reactor thread, return the ports of ``tcp_address``, ``http_address`` and
+        ``https_address`` (None: a Unix socket, or off). Raises OSError; its ``filename`` is the setting whose address
+        cannot be had, or "data_path"; ValueError if there can be no packet clock here (``arrival_clock``)."""
     def stop(self, timeout_ms: int) -> bool:
         """Close the listener and all connections, save what is queued to ``data_path``, join the thread. False if it
         did not end in time, or not everything could be saved (the last ``disk_failed`` event says why). Idempotent."""

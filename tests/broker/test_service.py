@@ -75,7 +75,7 @@ async def serve_distributor(nursery, handler):
 async def test_a_bare_broker_answers_and_stops_cleanly(tmp_path, engines):
     async with trio.open_nursery() as inner:
         bound = await inner.start(service.serve, config(tmp_path))
-        assert bound == ("127.0.0.1:4150", "127.0.0.1:4151")
+        assert bound == ("127.0.0.1:4150", "127.0.0.1:4151", "")
         assert (await ask(engines[0], "GET", "/info"))[0] == 200
         assert engines[0].http == "open"
         inner.cancel_scope.cancel()
@@ -146,8 +146,19 @@ async def test_the_address_that_cannot_be_had_is_named(tmp_path, monkeypatch):
 
 async def test_http_may_be_off_and_addresses_may_be_paths(tmp_path, engines, nursery):
     bound = await nursery.start(service.serve, config(tmp_path, tcp_address="/run/nsqd.sock", http_address=""))
-    assert bound == ("/run/nsqd.sock", "")
+    assert bound == ("/run/nsqd.sock", "", "")
     assert (engines[0].config["tcp_address"], engines[0].config["http_address"]) == ("/run/nsqd.sock", "")
+    nursery.cancel_scope.cancel()
+
+
+async def test_https_is_served_if_there_is_a_certificate(tmp_path, engines, nursery):
+    (tmp_path / "pem").write_text("-----")
+    for number, (file, bound) in enumerate((("", ""), (str(tmp_path / "pem"), "127.0.0.1:4152"))):
+        data = tmp_path / str(number)
+        data.mkdir()
+        options = {"https_address": "127.0.0.1:0", "tls_cert": file, "tls_key": file}
+        assert (await nursery.start(service.serve, config(data, **options))).https == bound
+    assert [engine.config["https_address"] for engine in engines] == ["", "127.0.0.1:0"]
     nursery.cancel_scope.cancel()
 
 
@@ -383,6 +394,7 @@ def test_a_file_is_replaced_whole(tmp_path):
         ({"tcp_address": "h:65536"}, "tcp_address"),
         ({"tcp_address": "::1:80"}, "tcp_address"),
         ({"http_address": "h:http"}, "http_address"),
+        ({"https_address": "h"}, "https_address"),
         ({"tcp_address": "/run/b.sock", "distributors": ("http://d:1",)}, "tcp_address"),
         ({"http_address": "", "distributors": ("http://d:1",)}, "http_address"),
         ({"http_idle_timeout_ms": -1}, "http_idle_timeout"),

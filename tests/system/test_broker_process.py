@@ -6,6 +6,7 @@ import http.client
 import json
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -266,6 +267,39 @@ def test_one_connection_carries_any_number_of_requests_of_both_kinds_in_order(tm
         metrics = running.ask("GET", "/metrics")[1].decode()
         assert "srtm_broker_timestamp_fallbacks_total 0.0" in metrics
         client.close()
+
+
+def test_https_serves_both_kinds_of_requests_and_tls_required_sends_others_there(tmp_path: Path) -> None:
+    certificates = Path(__file__).resolve().parents[1] / "certificates"
+    port = free_port()
+    flags = ["--https-address", f"127.0.0.1:{port}", "--tls-required", "true"]
+    flags += ["--tls-cert", str(certificates / "server.pem"), "--tls-key", str(certificates / "server.key")]
+    process = Process(tmp_path, *flags)
+    with ExitStack() as stack:
+        stack.callback(process.process.stderr.close)  # type: ignore[union-attr]
+        stack.callback(process.process.wait)
+        stack.callback(process.process.kill)
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                plain = process.ask("GET", "/stats")
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline
+                time.sleep(0.005)  # another process's port cannot signal us that it is open
+        assert plain == (403, b'{"message": "TLS_REQUIRED", "https_port": %d}' % port)
+        context = ssl._create_unverified_context()  # its certificate is an expired one of its own
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=WAIT_S, context=context)
+        for method, target, body, expected in (
+            ("GET", "/ping", None, b"OK"),
+            ("POST", "/pub?topic=t", b"x" * 500_000, b"OK"),
+            ("POST", "/topic/pause?topic=t", b"", b""),
+            ("POST", "/mpub?topic=t", b"a\nb", b"OK"),
+        ):
+            connection.request(method, target, body)
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (200, expected)
+        connection.close()
 
 
 def test_a_request_under_way_is_answered_before_the_broker_stops(tmp_path: Path) -> None:

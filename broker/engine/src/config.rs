@@ -70,6 +70,7 @@ pub struct Config {
     pub tcp_address: String,
     pub arrival_clock: ArrivalClock,
     pub http_address: String,
+    pub https_address: String,
     pub http_idle_timeout_ms: u64,
     pub http_token: String,
     pub node_id: u16,
@@ -118,6 +119,9 @@ pub struct Config {
 impl Config {
     /// What the types do not say.
     pub fn check(&self) -> Result<(), BadSetting> {
+        if !self.https_address.is_empty() && self.tls_cert_pem.is_empty() {
+            return Err(BadSetting::new("https_address", "needs a certificate and a key (tls_cert, tls_key)"));
+        }
         if (1..=9).contains(&self.max_deflate_level) { Ok(()) } else { Err(BadSetting::new("max_deflate_level", "must be 1 to 9")) }
     }
 
@@ -132,6 +136,7 @@ impl Default for Config {
             tcp_address: "127.0.0.1:4150".into(),
             arrival_clock: ArrivalClock::Kernel,
             http_address: String::new(),
+            https_address: String::new(),
             http_idle_timeout_ms: 0,
             http_token: String::new(),
             node_id: 0,

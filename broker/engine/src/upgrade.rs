@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// What the layers hold counts against the memory limit.
-    fn charge_layers(&mut self, key: ConnKey) {
+    pub(crate) fn charge_layers(&mut self, key: ConnKey) {
         let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
         layers.charge = Some(self.inputs.charge(layers.memory()));
     }
@@ -165,7 +165,8 @@ impl Engine {
     /// The error goes out in clear, behind TLS's own alert; under TLS from the first byte only the alert does.
     fn handshake_failed(&mut self, key: ConnKey, error: &Broken) {
         if !self.negotiated_layers(key) {
-            return self.handle_eof(key);
+            self.mark_dirty(key);
+            return self.end_requests(key);
         }
         self.reply(key, Reply::Start(Step::Plain));
         self.refuse(key, identify_failed(error));

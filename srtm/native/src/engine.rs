@@ -56,9 +56,9 @@ impl Engine {
         })
     }
 
-    fn start(&self, py: Python<'_>) -> PyResult<(Option<u16>, Option<u16>)> {
+    fn start(&self, py: Python<'_>) -> PyResult<(Option<u16>, Option<u16>, Option<u16>)> {
         let ports = py.detach(|| self.0.start()).map_err(start_error)?;
-        Ok((ports.tcp, ports.http))
+        Ok((ports.tcp, ports.http, ports.https))
     }
 
     fn stop(&self, py: Python<'_>, timeout_ms: u64) -> bool {

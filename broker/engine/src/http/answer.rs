@@ -5,9 +5,9 @@ use std::io::Write;
 use crate::http::date::Date;
 use crate::http::request::{Afterwards, Malformed};
 
-const NSQ_HEADER: (&str, &str) = ("X-NSQ-Content-Type", "nsq; version=1.0");
+pub const NSQ_HEADER: (&str, &str) = ("X-NSQ-Content-Type", "nsq; version=1.0");
 pub const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json; charset=utf-8";
+pub const JSON: &str = "application/json; charset=utf-8";
 
 /// What of a request its answer depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

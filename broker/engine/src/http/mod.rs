@@ -49,6 +49,7 @@ pub(crate) struct Service {
     next_id: u64,
     health: String,
     stage: Stage,
+    https_port: u16,
     pub date: Date,
 }
 
@@ -61,6 +62,7 @@ impl Default for Service {
             next_id: 0,
             health: "OK".into(),
             stage: Stage::Bound,
+            https_port: 0,
             date: Date::at(0),
         }
     }

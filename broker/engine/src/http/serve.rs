@@ -4,26 +4,46 @@ use std::mem::MaybeUninit;
 
 use crate::arrival::Stamps;
 use crate::bucket::Nanos;
+use crate::config::TlsRequired;
 use crate::connection::{Connection, Phase};
 use crate::engine::{ConnKey, Engine, Reply};
-use crate::http::answer::{self, Answer, Exchange, TEXT};
+use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Handed, Http, MAX_UNTAKEN, Stage};
 use crate::identify::Identity;
+use crate::stream::{HANDSHAKE_NS, Layers};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Engine {
     /// A connection of the HTTP port.
-    pub fn handle_accept_http(&mut self, remote: &str, over_tls: bool, now: Nanos) -> ConnKey {
+    pub fn handle_accept_http(&mut self, remote: &str, now: Nanos) -> ConnKey {
+        self.accept_http(remote, None, now)
+    }
+
+    /// A connection of the HTTPS port: TLS from its first byte on.
+    pub fn handle_accept_https(&mut self, remote: &str, now: Nanos) -> ConnKey {
+        let layers = self.tls.clone().and_then(|tls| Layers::tls_server(tls, now + HANDSHAKE_NS).ok());
+        let has_tls = layers.is_some();
+        let key = self.accept_http(remote, layers, now);
+        if has_tls {
+            self.charge_layers(key);
+        } else {
+            self.close(key);
+        }
+        key
+    }
+
+    fn accept_http(&mut self, remote: &str, layers: Option<Layers>, now: Nanos) -> ConnKey {
         self.http.connections += 1;
         let mut identity = Identity::unknown(&self.config);
         identity.heartbeat_ms = None;
         let mut connection = Connection::new(identity, remote, now + self.wall_offset, now);
         connection.phase = Phase::Open;
-        connection.http = Some(Box::new(Http::new(over_tls, self.config.http_idle_timeout_ms as Nanos * 1_000_000, now)));
+        connection.http = Some(Box::new(Http::new(layers.is_some(), self.config.http_idle_timeout_ms as Nanos * 1_000_000, now)));
+        connection.layers = layers.map(Box::new);
         let key = self.conns.insert(connection);
         self.arm_connection(key);
         key
@@ -139,8 +159,10 @@ impl Engine {
     fn answer_request(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], stamp: Nanos, now: Nanos) {
         let afterwards = if self.http.stage == Stage::Closing { Afterwards::Closed } else { head.afterwards };
         let exchange = Exchange { afterwards, head_only: head.method == "HEAD" };
-        if let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) {
-            http.start_over(now);
+        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
+        http.start_over(now);
+        if self.config.tls_required == TlsRequired::True && !http.over_tls {
+            return self.answer_tls_required(key, exchange, now);
         }
         let allowed = match head.path {
             "/pub" | "/mpub" => "POST",
@@ -165,6 +187,12 @@ impl Engine {
                 self.answer(key, exchange, now, |out, date| answer::write_refusal(out, status, &code, &[], exchange, date));
             }
         }
+    }
+
+    fn answer_tls_required(&mut self, key: ConnKey, exchange: Exchange, now: Nanos) {
+        let body = format!(r#"{{"message": "TLS_REQUIRED", "https_port": {}}}"#, self.http.https_port);
+        let answer = Answer { status: 403, content_type: JSON, headers: &[NSQ_HEADER], body: body.as_bytes() };
+        self.answer(key, exchange, now, |out, date| answer.write(out, exchange, date));
     }
 
     fn answer_ping(&mut self, key: ConnKey, exchange: Exchange, now: Nanos) {
@@ -246,6 +274,11 @@ impl Engine {
         self.http.health = health.into();
     }
 
+    /// The port that clients are sent to who must use TLS.
+    pub fn set_https_port(&mut self, port: u16) {
+        self.http.https_port = port;
+    }
+
     /// Accept connections of the HTTP port: whoever gets an answer of it finds everything in place.
     pub fn open_http(&mut self) {
         self.http.stage = Stage::Open;
@@ -277,7 +310,7 @@ impl Engine {
     }
 
     /// Nothing more is read; what is answered still goes out.
-    fn end_requests(&mut self, key: ConnKey) {
+    pub(crate) fn end_requests(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.phase = Phase::Flushing;
         conn.input = Vec::new();

@@ -170,7 +170,11 @@ impl Handle {
         // The engine is made on its own thread: its messages are counted without atomics and never leave it.
         let (ready, started) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("srtm-engine".into()).spawn(move || {
-            match open_engine(config, tls, &shared).and_then(|engine| Ok(Reactor::new(engine, listeners, Arc::clone(&shared))?)) {
+            let opened = open_engine(config, tls, &shared).and_then(|mut engine| {
+                engine.set_https_port(ports.https.unwrap_or_default());
+                Ok(Reactor::new(engine, listeners, Arc::clone(&shared))?)
+            });
+            match opened {
                 Ok(reactor) => {
                     let _ = ready.send(Ok(()));
                     reactor::run(reactor, &shared);

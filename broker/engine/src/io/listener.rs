@@ -1,4 +1,4 @@
-//! What is listened on: the NSQ port and the HTTP port, each a TCP address or the path of a Unix socket.
+//! What is listened on: the NSQ port, the HTTP port and the HTTPS port, each a TCP address or the path of a Unix socket.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -17,6 +17,7 @@ use crate::io::socket;
 pub enum Speaks {
     Nsq,
     Http,
+    Https,
 }
 
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub struct Listener {
 pub struct Ports {
     pub tcp: Option<u16>,
     pub http: Option<u16>,
+    pub https: Option<u16>,
 }
 
 /// Listen on every address of `config` that is not empty: all or none.
@@ -52,7 +54,8 @@ pub fn listen_all(config: &Config) -> Result<(Vec<Listener>, Ports), StartError>
     };
     let tcp = listen("tcp_address", &config.tcp_address, Speaks::Nsq)?;
     let http = listen("http_address", &config.http_address, Speaks::Http)?;
-    Ok((listeners, Ports { tcp, http }))
+    let https = listen("https_address", &config.https_address, Speaks::Https)?;
+    Ok((listeners, Ports { tcp, http, https }))
 }
 
 impl Listener {

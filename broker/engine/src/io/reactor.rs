@@ -60,7 +60,7 @@ struct Socket {
 
 struct Port {
     listener: Listener,
-    accepts: bool,              // the HTTP port does once the service around the engine is ready
+    accepts: bool,              // the HTTP ports do once the service around the engine is ready
     waiting: Unread,            // connections to accept
     rests_until: Option<Nanos>, // out of descriptors: nothing is accepted before
     fails: bool,                // out of descriptors since all that waited were in
@@ -326,7 +326,8 @@ impl Reactor {
                     let unread = Unread::new(&self.waits, port.waiting.since);
                     let key = match port.listener.speaks {
                         Speaks::Nsq => self.engine.handle_accept(&remote, now),
-                        Speaks::Http => self.engine.handle_accept_http(&remote, false, now),
+                        Speaks::Http => self.engine.handle_accept_http(&remote, now),
+                        Speaks::Https => self.engine.handle_accept_https(&remote, now),
                     };
                     if self.epoll.add(fd.as_raw_fd(), key.data().as_ffi()).is_err() {
                         self.engine.handle_broken(key);
@@ -364,11 +365,11 @@ impl Reactor {
         }
     }
 
-    /// The HTTP port begins to accept, or goes, as the service says.
+    /// The HTTP ports begin to accept, or goes, as the service says.
     fn set_http_ports(&mut self) -> std::io::Result<()> {
         match self.engine.http_stage() {
             Stage::Bound => {}
-            Stage::Closing => self.ports.retain(|port| port.listener.speaks != Speaks::Http),
+            Stage::Closing => self.ports.retain(|port| port.listener.speaks == Speaks::Nsq),
             Stage::Open => {
                 for (port, token) in self.ports.iter_mut().zip(LISTENER..).filter(|(port, _)| !port.accepts) {
                     port.accepts = true;

@@ -503,7 +503,7 @@ fn where_tls_comes_first_a_failed_handshake_gets_an_alert_and_a_slow_one_nothing
     pair.send(bad, b"GET / HTTP/1.1\r\n\r\n");
     pair.turn();
     let alert = pair.take_bytes(bad);
-    assert_eq!((alert.first(), pair.closed.contains(&bad)), (Some(&21), true), "a record of type alert, and nothing else: {alert:?}");
+    assert_eq!((alert.first(), pair.ended.contains(&bad)), (Some(&21), true), "a record of type alert, and nothing else: {alert:?}");
     assert!(!alert.windows(2).any(|window| window == b"E_"));
     pair.advance(5 * S - 1);
     assert!(!pair.closed.contains(&slow));

@@ -71,12 +71,12 @@ impl Pair {
     }
 
     pub fn connect_http(&mut self) -> ConnKey {
-        self.engine.handle_accept_http("192.0.2.1:5000", false, self.now)
+        self.engine.handle_accept_http("192.0.2.1:5000", self.now)
     }
 
     /// What came since the last time, as text.
     pub fn take_text(&mut self, key: ConnKey) -> String {
-        text(&self.received.remove(&key).unwrap_or_default())
+        text(&self.take_bytes(key))
     }
 
     pub fn connect_as(&mut self, id: &str) -> ConnKey {
