@@ -56,6 +56,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         token=given.token or os.environ.get("SRTM_TOKEN") or None,
         engine=EngineConfig(
             arrival_clock=given.arrival_clock,
+            realtime=given.realtime,
             tls_client_auth_policy=given.tls_client_auth_policy,
             tls_required=given.tls_required or ("true" if given.tls_client_auth_policy else "false"),
             tls_min_version=given.tls_min_version,
@@ -163,6 +164,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="|".join(ARRIVAL_CLOCKS),
         help="whose word counts for when a message arrived; packet: exact also where several messages of one "
         "connection lay unread, needs CAP_NET_RAW (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--realtime",
+        action="store_true",
+        help="carry messages before all ordinary work of the machine (SCHED_FIFO), needs CAP_SYS_NICE",
     )
     parser.add_argument(
         "--token", help="bearer token of the cluster's HTTP; default: $SRTM_TOKEN (a flag shows in the process list)"

@@ -29,6 +29,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     https_address: str = ""  # "": off
     http_idle_timeout_ms: int = 0  # 0: for ever
     http_token: str = ""  # asked for by /pub and /mpub; "": none
+    realtime: bool = False  # its thread goes before all ordinary work of the machine; needs CAP_SYS_NICE
     node_id: int = 0  # part of message ids: brokers on one host should have different ones
     version: str = "1.3.0"
     max_rdy_count: int = 2500

@@ -158,7 +158,8 @@ def start_engine(engine: Engine, settings: EngineConfig) -> Ports:
     try:
         ports = engine.start()
     except ValueError as error:
-        raise BadInput("arrival_clock", settings.arrival_clock, str(error)) from None
+        field, _, rule = str(error).partition(": ")
+        raise BadInput(field, getattr(settings, field), rule) from None
     except OSError as error:
         field = error.filename or "tcp_address"
         if field == "data_path":

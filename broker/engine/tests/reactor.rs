@@ -291,6 +291,24 @@ fn a_port_in_use_is_an_error_and_leaves_nothing_running() {
 }
 
 #[test]
+fn in_real_time_only_the_engines_thread_goes_before_ordinary_work() {
+    let handle = Handle::new(Config { tcp_address: "127.0.0.1:0".into(), realtime: true, ..Config::default() }).expect("descriptors");
+    // SAFETY: plain numbers; 0 is the calling thread.
+    let policy = || unsafe { libc::sched_getscheduler(0) };
+    match handle.start() {
+        Ok(_) => {
+            assert_eq!(handle.call(move |_, _| policy()).expect("running"), libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK);
+            assert_eq!(policy(), libc::SCHED_OTHER);
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+            assert!(error.to_string().starts_with("realtime: needs the capability CAP_SYS_NICE"), "{error}");
+        }
+    }
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
 fn an_engine_that_never_started_says_so() {
     let handle = Handle::new(Config::default()).expect("descriptors");
     assert!(handle.call(|_, _| ()).is_err());

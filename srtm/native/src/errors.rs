@@ -18,7 +18,7 @@ pub fn start_error(StartError { field, error }: StartError) -> PyErr {
     let number = error.raw_os_error().unwrap_or(libc::EINVAL);
     match field {
         Some(field) => PyOSError::new_err((number, error.to_string(), field)),
-        None if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::packet::Refused>()) => bad_value(error),
+        None if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::refused::Refused>()) => bad_value(error),
         None => os_error(error),
     }
 }

@@ -7,6 +7,8 @@ pub mod handle;
 pub mod listener;
 pub mod packet;
 pub mod reactor;
+pub mod realtime;
+pub mod refused;
 pub mod ring;
 pub mod socket;
 pub mod wake;

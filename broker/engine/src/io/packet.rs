@@ -8,13 +8,9 @@ use crate::bucket::Nanos;
 use crate::engine::ConnKey;
 use crate::flows::Flows;
 use crate::io::clock::{self, ClockMap};
+use crate::io::refused::Refused;
 use crate::io::ring::Ring;
 use crate::packet::{Flow, parse};
-
-/// There can be no packet clock here; the text says why.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Refused(String);
 
 pub struct PacketClock {
     ring: Ring,
@@ -31,7 +27,7 @@ impl PacketClock {
                 io::ErrorKind::PermissionDenied => "needs the capability CAP_NET_RAW, which this process does not have".to_owned(),
                 _ => format!("needs a packet ring, which the kernel refuses ({error})"),
             };
-            io::Error::new(error.kind(), Refused(why))
+            io::Error::new(error.kind(), Refused { field: "arrival_clock", why })
         })?;
         Ok(Self { ring, flows: Flows::default(), spans: Vec::new(), drained: clock::monotonic() })
     }

@@ -23,6 +23,7 @@ use crate::io::clock::{self, ClockMap};
 use crate::io::handle::Shared;
 use crate::io::listener::{Listener, Speaks};
 use crate::io::packet::PacketClock;
+use crate::io::realtime;
 use crate::io::socket::{self, Block, Epoll, Received};
 use crate::leisure::{Credit, LEISURE_NS, Leisure};
 use crate::quiet::{Unread, Waits};
@@ -84,6 +85,9 @@ pub struct Reactor {
 
 impl Reactor {
     pub fn new(engine: Engine, listeners: Vec<Listener>, shared: Arc<Shared>) -> std::io::Result<Self> {
+        if engine.config.realtime {
+            realtime::take_priority()?;
+        }
         let epoll = Epoll::new(EVENTS)?;
         let alarm = Alarm::new()?;
         epoll.add_edges(alarm.as_raw_fd(), ALARM)?;
@@ -160,7 +164,7 @@ impl Reactor {
             self.end_rests(now)?;
             self.engine.finish_turn(now);
             self.read_on();
-            self.write_all();
+            self.write_all(now);
             self.read_at_leisure(now);
             self.close_all();
             self.publish_events();
@@ -258,8 +262,8 @@ impl Reactor {
         for key in keys.drain(..) {
             let Some(socket) = self.sockets.get_mut(key) else { continue };
             socket.at_leisure = false;
-            if socket.reads || socket.ended {
-                continue;
+            if socket.reads || socket.ended || !self.engine.wants_input(key) {
+                continue; // waited for already, or by whoever resumes it
             }
             if now - socket.written > LEISURE_NS {
                 self.attend(key);
@@ -392,7 +396,7 @@ impl Reactor {
         Ok(())
     }
 
-    fn write_all(&mut self) {
+    fn write_all(&mut self, now: Nanos) {
         let mut dirty = std::mem::take(&mut self.dirty);
         loop {
             self.engine.poll_dirty(&mut dirty);
@@ -400,29 +404,31 @@ impl Reactor {
                 break;
             }
             for &key in &dirty {
-                self.write(key);
+                self.write(key, now);
             }
         }
         self.dirty = dirty;
     }
 
     /// Write what the connection has, until it is out or the socket is full.
-    fn write(&mut self, key: ConnKey) {
+    fn write(&mut self, key: ConnKey, now: Nanos) {
         let Some(socket) = self.sockets.get(key) else { return };
         let fd = socket.fd.as_raw_fd();
+        let mut now = now;
         let blocked = loop {
             let unsent = self.engine.unsent(key);
             if unsent.is_empty() {
                 break false;
             }
-            match socket::send(fd, unsent) {
+            let sent = socket::send(fd, unsent);
+            now = clock::monotonic();
+            match sent {
                 Ok(0) => break true,
-                Ok(len) => self.engine.handle_sent(key, len, clock::monotonic()),
+                Ok(len) => self.engine.handle_sent(key, len, now),
                 Err(_) => return self.engine.handle_broken(key),
             }
         };
         self.set_interest(key, |socket| socket.writes = blocked);
-        let now = clock::monotonic();
         if blocked {
             self.engine.handle_blocked(key, now);
             return;
