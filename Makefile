@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen srtm/native -name '*.rs' -o -na
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test lint peers floor bench-nsqd bench-reach interop clean
+.PHONY: build demo test lint peers floor bench-nsqd bench-reach interop soak clean
 
 build: .venv/built
 
@@ -63,6 +63,10 @@ bench-reach: build
 # Client suites and nsqadmin against our broker under nsqd's name, and against nsqd.
 interop: build $(PEERS)
 	$(BIN)/python -m bench.interop
+
+# SIGKILL under load a hundred times; `make test` has five.
+soak: build
+	$(BIN)/python -m bench.crash --kills 100
 
 clean:
 	rm -rf .interop .venv target build .pytest_cache .mypy_cache .ruff_cache

@@ -270,20 +270,12 @@ def to_config(options: Options, **more: Any) -> BrokerConfig:
         value = options[option.toml]
         option.check(value)
         part, _, name = option.place.rpartition(".")
-        if name and not _exists(part, name):
-            if value != option.default:
-                raise BadInput(f"--{option.flag}", value, "is not supported yet")
-        elif not name:
+        if not name:
             unused[option.toml] = value
         else:
             parts[part][name] = -(-value // _MS) if name.endswith("_ms") else value
     statsd = StatsdConfig(**parts["statsd"])
     return BrokerConfig(**parts[""], engine=EngineConfig(**parts["engine"]), statsd=statsd, unused=unused)
-
-
-def _exists(part: str, name: str) -> bool:
-    kind = {"": BrokerConfig, "engine": EngineConfig, "statsd": StatsdConfig}[part]
-    return name in kind.__annotations__
 
 
 def from_config(config: BrokerConfig) -> Options:
@@ -296,7 +288,7 @@ def _value_of(config: BrokerConfig, option: Option) -> Value:
         return config.unused.get(option.toml, option.default)
     value: Any = config
     for name in option.place.split("."):
-        value = getattr(value, name, option.default)
-    if option.place.endswith("_ms") and value is not option.default:
+        value = getattr(value, name)
+    if option.place.endswith("_ms"):
         return value * _MS
     return option.default if value is None else value

@@ -219,6 +219,33 @@ async def test_a_disk_that_refuses_shows_in_ping_until_it_takes_it(tmp_path, eng
     nursery.cancel_scope.cancel()
 
 
+async def test_a_disk_that_refuses_messages_shows_in_ping_and_repairs_are_told(tmp_path, engines, nursery, capsys):
+    await nursery.start(service.serve, config(tmp_path))
+    engines[0].emit(type="disk_failed", reason="write t.000000.seg: No space left on device (os error 28)")
+    await until(lambda: engines[0].health == "NOK - write t.000000.seg: No space left on device (os error 28)")
+    engines[0].emit(type="disk_works")
+    engines[0].emit(type="disk_repaired", file="t.000000.seg", what="had a torn end: cut")
+    await until(lambda: engines[0].health == "OK")
+    assert "file=t.000000.seg done='had a torn end: cut'" in capsys.readouterr().err
+    nursery.cancel_scope.cancel()
+
+
+async def test_messages_that_could_not_be_saved_at_the_end_are_told(tmp_path, engines, capsys):
+    async with trio.open_nursery() as inner:
+        await inner.start(service.serve, config(tmp_path))
+        engines[0].unsaved = "3 messages could not be saved: No space left on device"
+        inner.cancel_scope.cancel()
+    assert "queued messages were not all saved" in capsys.readouterr().err
+
+
+async def test_a_data_path_that_takes_no_queues_is_refused_by_name(tmp_path, monkeypatch):
+    engine = FakeEngine()
+    engine.start_error = OSError(errno.EACCES, "Permission denied (os error 13)", "data_path")
+    monkeypatch.setitem(sys.modules, "srtm._native", SimpleNamespace(Engine=lambda _config: engine))
+    with pytest.raises(BadInput, match=r"data_path: '.*': must take queues \(Permission denied"):
+        await service.serve(config(tmp_path))
+
+
 async def test_a_failed_engine_ends_the_broker(tmp_path, engines):
     async def serve_and_fail():
         async with trio.open_nursery() as inner:
@@ -404,6 +431,10 @@ def test_a_file_is_replaced_whole(tmp_path):
         ({"lookupd_tcp_addresses": ("nowhere",)}, "lookupd_tcp_address"),
         ({"max_memory_bytes": 0}, "max_memory"),
         ({"trace_entries": -1}, "trace_entries"),
+        ({"engine": EngineConfig(mem_queue_size=-1)}, "mem_queue_size"),
+        ({"engine": EngineConfig(max_bytes_per_file=0)}, "max_bytes_per_file"),
+        ({"engine": EngineConfig(sync_every=0)}, "sync_every"),
+        ({"engine": EngineConfig(sync_timeout_ms=0)}, "sync_timeout_ms"),
     ],
 )
 def test_bad_settings_name_field_and_value(tmp_path, changes, field):
@@ -505,6 +536,8 @@ async def test_more_questions_than_may_wait_are_refused_at_once(tmp_path, engine
         (["--name", "a b"], "srtm broker: name: 'a b': must be 1 to 64 of the characters"),
         (["--name", "b", "--mcap", "many"], "srtm broker: mcap: 'many': must be a number"),
         (["--name", "b", "--max-memory", "1x"], "srtm broker: max_memory: '1x': must be a whole number"),
+        (["--name", "b", "--sync-timeout", "2"], "srtm broker: sync_timeout: '2': must be a duration with units"),
+        (["--name", "b", "--mem-queue-size", "-1"], "srtm broker: mem_queue_size: '-1': must be a whole number"),
         (["--name", "b", "--tcp-address", "x"], "srtm broker: tcp_address: 'x': must be HOST:PORT"),
     ],
 )

@@ -44,6 +44,7 @@ class FakeEngine:
         self.asked: list[tuple[Any, ...]] = []  # HTTP requests, as ``drain_requests`` gives them
         self.answers: dict[int, tuple[Any, ...]] = {}  # {id: status, headers, body}
         self.stopped = False
+        self.unsaved = ""  # why not everything can be saved at the end
         self.gone: set[int] = set()  # connections that do not wait for an authorization any more
         self.start_error: OSError | None = None
         self._events: list[dict[str, Any]] = []
@@ -56,10 +57,12 @@ class FakeEngine:
         return None if "/" in tcp else 4150, 4151 if http else None, 4152 if https else None
 
     def stop(self, _timeout_ms: int) -> bool:
+        if self.unsaved:
+            self.emit(type="disk_failed", reason=self.unsaved)
         if not self.stopped:
             self.stopped = True
             os.close(self._eventfd)
-        return True
+        return not self.unsaved
 
     def fileno(self) -> int:
         return self._eventfd

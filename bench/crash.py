@@ -1,0 +1,278 @@
+"""Kills a broker at random instants under load, and counts what it owes afterwards: ``python -m bench.crash --kills
+100``.
+
+Everything goes through disk (``--mem-queue-size 0``), in small files that are synced often. A message counts as owed
+from its OK on; it is settled in a channel when the consumer has sent FIN. A message that is delivered again is a
+redelivery if it was out before: more than that is a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from srtm import wire
+
+TOPIC = "crash"
+CHANNELS = ("a", "b")
+PUBLISHERS = 4
+_FLAGS = ("--mem-queue-size", "0", "--max-bytes-per-file", "64k", "--sync-every", "50", "--sync-timeout", "50ms")
+_READY_S = 60.0
+_PROGRESS_S = 30.0  # without a message acknowledged or settled for so long: it hangs
+_FATAL = ("panicked", "Traceback", "cannot go on", "cannot be written")
+_DAMAGE = "a file of a queue was damaged"
+_SEGMENT = re.compile(r".+\.([0-9]{6,})\.seg")
+
+
+@dataclass
+class Book:
+    """Who got what: bodies by channel. ``delivered``: in earlier lives."""
+
+    acknowledged: set[bytes] = field(default_factory=set)
+    settled: dict[str, set[bytes]] = field(default_factory=lambda: {channel: set() for channel in CHANNELS})
+    delivered: dict[str, set[bytes]] = field(default_factory=lambda: {channel: set() for channel in CHANNELS})
+    redelivered: Counter[str] = field(default_factory=Counter)
+    damages: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    changed: trio.Event = field(default_factory=trio.Event)
+
+    def note_change(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+    def owed(self, channel: str) -> set[bytes]:
+        return self.acknowledged - self.settled[channel]
+
+    async def wait_until_acknowledged(self, count: int) -> None:
+        while len(self.acknowledged) < count:
+            with trio.fail_after(_PROGRESS_S):
+                await self.changed.wait()
+
+    async def wait_until_settled(self) -> None:
+        while any(self.owed(channel) for channel in CHANNELS):
+            with trio.fail_after(_PROGRESS_S):
+                await self.changed.wait()
+
+    @property
+    def lost(self) -> int:
+        return sum(len(self.owed(channel)) for channel in CHANNELS)
+
+    def verdict(self, kills: int) -> str:
+        return (
+            f"crash: {kills} kills, {len(self.acknowledged)} messages acknowledged, {self.lost} lost,"
+            f" {self.redelivered.total()} delivered again, {len(self.damages)} torn ends cut,"
+            f" {len(self.faults)} faults: {'FAILED' if self.lost or self.faults else 'passed'}"
+        )
+
+
+@dataclass
+class Life:
+    """One process. ``requeued`` and ``seen`` are of this life only."""
+
+    number: int
+    port: int
+    process: trio.Process
+    seen: dict[str, set[bytes]] = field(default_factory=lambda: {channel: set() for channel in CHANNELS})
+    requeued: set[bytes] = field(default_factory=set)
+
+
+async def run(directory: Path, kills: int, seed: int) -> Book:
+    """Raises trio.TooSlowError where a broker hangs."""
+    book, chance = Book(), random.Random(seed)
+    for number in range(kills):
+        async with living(directory, number, book) as life:
+            await traffic_until_killed(life, book, len(book.acknowledged) + chance.randrange(1, 300), chance.random())
+        for channel in CHANNELS:
+            book.delivered[channel] |= life.seen[channel]
+        check_files(directory, book)
+    async with living(directory, kills, book) as life, trio.open_nursery() as nursery:
+        for channel in CHANNELS:
+            await nursery.start(consume, life, book, channel, None)
+        with trio.move_on_after(_PROGRESS_S):
+            await book.wait_until_settled()
+        nursery.cancel_scope.cancel()
+    if life.process.returncode != 0:
+        book.faults.append(f"the last broker ended with status {life.process.returncode}")
+    return book
+
+
+@asynccontextmanager
+async def living(directory: Path, number: int, book: Book) -> AsyncIterator[Life]:
+    command = [sys.executable, "-m", "broker", "--name", "crash", "--data-path", str(directory), *_FLAGS]
+    command += ["--tcp-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"]
+    process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    async with trio.open_nursery() as nursery:
+        try:
+            port = await nursery.start(listen, process.stderr, book, number)
+            yield Life(number, port, process)
+        finally:
+            with trio.CancelScope(shield=True):
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+                with trio.move_on_after(_READY_S):
+                    await process.wait()
+                process.kill()
+                await process.wait()
+
+
+async def listen(stderr: trio.abc.ReceiveStream, book: Book, number: int, task_status: trio.TaskStatus[int]) -> None:
+    """Read what the broker says, to its end; started with its port."""
+    buffer, started, said = b"", False, list[str]()
+    with trio.CancelScope() as scope:
+        scope.deadline = trio.current_time() + _READY_S
+        async for data in stderr:
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in map(bytes.decode, lines):
+                if any(word in line for word in _FATAL):
+                    book.faults.append(f"life {number}: {line}")
+                if _DAMAGE in line:
+                    book.damages.append(line)
+                if not started:
+                    said.append(line)
+                found = re.search(r"listening tcp=127\.0\.0\.1:([0-9]+)", line)
+                if found and not started:
+                    started, scope.deadline = True, float("inf")
+                    task_status.started(int(found[1]))
+    if not started:
+        raise RuntimeError(f"the broker of life {number} did not start: {said}")
+
+
+async def traffic_until_killed(life: Life, book: Book, acknowledged: int, spread: float) -> None:
+    """Publish and consume until so many are acknowledged in all; then, while everybody is at it, SIGKILL."""
+    async with trio.open_nursery() as nursery:
+        for channel in CHANNELS:  # first: what is published before a channel is there is not owed to it
+            await nursery.start(consume, life, book, channel, spread)
+        for index in range(PUBLISHERS):
+            nursery.start_soon(publish, life, book, index)
+        await book.wait_until_acknowledged(acknowledged)
+        life.process.kill()
+        nursery.cancel_scope.cancel()
+
+
+async def publish(life: Life, book: Book, index: int) -> None:
+    """One command after the other, each once the one before was answered, single or several messages at a time."""
+    chance = random.Random(f"{life.number} {index}")
+    reader = wire.EventReader()
+    number = 0
+    async with await connect(life) as stream:
+        while True:
+            count = chance.choice((1, 1, 1, 5, 20))
+            bodies = [
+                f"{life.number}/{index}/{number + i} ".encode() + b"x" * chance.randrange(400) for i in range(count)
+            ]
+            number += count
+            try:
+                await stream.send_all(wire.pub(TOPIC, bodies[0]) if count == 1 else wire.mpub(TOPIC, bodies))
+                event = await next_event(stream, reader)
+            except trio.BrokenResourceError:
+                return
+            if event is None:
+                return
+            if event == wire.Response(b"OK"):
+                book.acknowledged.update(bodies)
+                book.note_change()
+            else:
+                book.faults.append(f"life {life.number}: a publish was answered {event}")
+
+
+async def consume(
+    life: Life,
+    book: Book,
+    channel: str,
+    spread: float | None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Finish most of what comes, requeue some, leave some unanswered, as ``spread`` draws; None: finish all. Started
+    when the channel is there."""
+    reader = wire.EventReader()
+    chance = random.Random(f"{life.number} {channel} {spread}")
+    async with await connect(life) as stream:
+        await stream.send_all(wire.sub(TOPIC, channel) + wire.rdy(50))
+        while True:
+            try:
+                event = await next_event(stream, reader)
+                if event is None:
+                    return
+                if event == wire.Response(b"OK"):
+                    task_status.started()
+                if isinstance(event, wire.Message):
+                    await stream.send_all(
+                        answer(life, book, channel, event, 1.0 if spread is None else chance.random())
+                    )
+            except trio.BrokenResourceError:
+                return
+
+
+def answer(life: Life, book: Book, channel: str, message: wire.Message, draw: float) -> bytes:
+    body = message.body
+    again, before = body in life.seen[channel], body in book.delivered[channel]
+    if again and not before and body not in life.requeued:
+        book.faults.append(f"life {life.number}: {body[:20]!r} came twice to channel {channel} for no reason")
+    if again or before:
+        book.redelivered[channel] += 1
+    life.seen[channel].add(body)
+    if draw < 0.1:
+        life.requeued.add(body)
+        return wire.req(message.id, 0)
+    if draw < 0.15:
+        return wire.nop()
+    book.settled[channel].add(body)
+    book.note_change()
+    return wire.fin(message.id)
+
+
+async def connect(life: Life) -> trio.SocketStream:
+    stream = await trio.open_tcp_stream("127.0.0.1", life.port)
+    await stream.send_all(wire.MAGIC)
+    return stream
+
+
+async def next_event(stream: trio.SocketStream, reader: wire.EventReader) -> wire.Event | None:
+    """None: the stream has ended."""
+    while True:
+        event = reader.next_event()
+        if event is wire.NEED_DATA:
+            data = await stream.receive_some()
+            if not data:
+                return None
+            reader.receive_data(data)
+        elif isinstance(event, wire.Heartbeat):
+            await stream.send_all(wire.nop())
+        else:
+            return event
+
+
+def check_files(directory: Path, book: Book) -> None:
+    """A number names one segment."""
+    found = Counter(match[1] for file in (directory / "queue").iterdir() if (match := _SEGMENT.fullmatch(file.name)))
+    book.faults += [f"segment {number} is there {count} times" for number, count in found.items() if count > 1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("python -m bench.crash", description="Kill a broker under load, again and again.")
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="srtm-crash-") as directory:
+        book = trio.run(run, Path(directory), given.kills, given.seed)
+    for fault in book.faults[:20]:
+        print(fault)
+    print(book.verdict(given.kills))
+    return 1 if book.lost or book.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
