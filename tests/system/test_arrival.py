@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
 
 CAP_NET_RAW = 13
-WAIT_S = 10.0
+WAIT_S = 40.0
 # Gives the capability up for good, then becomes the broker.
 WITHOUT_CAPABILITY = f"""
 import ctypes, os, sys
