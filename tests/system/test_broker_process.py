@@ -36,12 +36,11 @@ class Process:
         self.tcp, self.http = tcp or free_port(), http_port or free_port()
         command = [sys.executable, "-m", "broker", "--name", "b1", "--data-path", str(data)]
         command += ["--tcp-address", f"127.0.0.1:{self.tcp}", "--http-address", f"127.0.0.1:{self.http}", *flags]
-        self.started = time.monotonic()
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
 
     def wait_ready(self) -> None:
-        """Seconds from the start of the process to the first answer of /ping."""
+        """Until /ping answers."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             try:

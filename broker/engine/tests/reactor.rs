@@ -301,7 +301,7 @@ fn in_real_time_only_the_engines_thread_goes_before_ordinary_work() {
             assert_eq!(policy(), libc::SCHED_OTHER);
         }
         Err(error) => {
-            assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+            assert_eq!(error.error.kind(), std::io::ErrorKind::PermissionDenied);
             assert!(error.to_string().starts_with("realtime: needs the capability CAP_SYS_NICE"), "{error}");
         }
     }
