@@ -1,0 +1,123 @@
+//! A disk that refuses: who is told, and what stays.
+
+use super::*;
+
+#[test]
+fn a_full_disk_is_told_to_exactly_the_publisher_that_needs_it_until_there_is_space_again() {
+    let mut world = World::new(1);
+    world.channel("c");
+    world.publish(&["a"]);
+    world.store.with(|disk| disk.space = Some(100));
+    let (needs, needs_not) = (world.pair.connect(), world.pair.connect());
+    world.pair.send(needs, pub_("t", "b"));
+    world.pair.send(needs_not, pub_("u", "x"));
+    world.pair.turn();
+    assert_eq!((world.pair.take(needs), world.pair.take(needs_not)), (vec![disk_full()], vec![ok()]));
+    assert_eq!(world.depths(), (1, 0));
+    assert_eq!(world.pair.topic()["message_count"], 1);
+    assert_eq!(world.pair.channel()["message_count"], 1);
+    let reason = "write t:c.000000.seg: No space left on device (os error 28)".to_owned();
+    assert_eq!(world.events(), [Event::DiskFailed { reason }]);
+    assert_eq!(world.pair.publish("t", "c"), disk_full());
+    assert_eq!(world.events(), [], "it is told once");
+    world.store.with(|disk| disk.space = None);
+    world.publish(&["d"]);
+    assert_eq!(world.events(), [Event::DiskWorks]);
+    assert_eq!(world.drain(), ["a", "d"]);
+}
+
+#[test]
+fn by_http_a_disk_error_is_an_error_too() {
+    let mut world = World::new(0);
+    world.channel("c");
+    world.store.with(|disk| disk.unwritable = true);
+    let key = world.pair.connect_http();
+    world.pair.send(key, "POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\na");
+    world.pair.turn();
+    let answer = world.pair.take_text(key);
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("create t:c.000000.seg: Input/output error (os error 5)"), "{answer}");
+}
+
+#[test]
+fn messages_that_the_disk_refuses_and_nobody_can_be_told_of_stay_in_memory() {
+    let mut world = World::new(0);
+    world.channel("c");
+    world.publish(&["a", "b"]);
+    let consumer = world.pair.subscribe("t", "c", 2);
+    let came = world.pair.messages(consumer);
+    world.store.with(|disk| disk.unwritable = true);
+    // One is requeued, one times out.
+    world.pair.send(consumer, "RDY 0\n");
+    world.pair.send(consumer, format!("REQ {} 0\n", came[0].id));
+    world.pair.turn();
+    for _ in 0..3 {
+        world.pair.advance(25 * S);
+        world.pair.send(consumer, "NOP\n");
+    }
+    assert_eq!(world.depths(), (2, 2));
+    world.pair.send(consumer, "RDY 5\n");
+    world.pair.turn();
+    assert_eq!(world.pair.bodies(consumer), ["a", "b"]);
+}
+
+#[test]
+fn a_message_that_waited_for_tokens_is_not_lost_when_the_disk_is_full_at_its_release() {
+    let mut world = World::new(0);
+    world.channel("c");
+    world.pair.limit("t", limit(1, 1, 1));
+    world.publish(&["a", "b"]);
+    world.store.with(|disk| disk.space = Some(0));
+    world.pair.advance(10 * S);
+    assert_eq!(world.pair.topic()["bucket"]["backlog"], 0);
+    assert_eq!(world.depths(), (2, 2));
+    world.store.with(|disk| disk.space = None);
+    world.pair.advance(S);
+    assert_eq!(world.pair.engine.poll_events().last(), Some(&Event::DiskWorks), "it is tried again every second");
+    world.kill();
+    world.release("t");
+    assert_eq!(world.drain(), ["a", "b"]);
+}
+
+#[test]
+fn a_queue_that_cannot_be_read_is_tried_again_and_goes_on() {
+    let mut world = World::new(1);
+    world.channel("c");
+    world.publish(&["a", "b"]);
+    world.store.with(|disk| disk.unreadable = Some("000000".into()));
+    let consumer = world.pair.subscribe("t", "c", 5);
+    assert_eq!(world.pair.bodies(consumer), ["a"]);
+    let reason = "read t:c.000000.seg: Input/output error (os error 5)".to_owned();
+    assert_eq!(world.events(), [Event::DiskFailed { reason }]);
+    world.pair.advance(2 * S);
+    assert_eq!(world.pair.bodies(consumer), [""; 0]);
+    world.store.with(|disk| disk.unreadable = None);
+    world.pair.advance(S);
+    assert_eq!(world.pair.bodies(consumer), ["b"]);
+}
+
+#[test]
+fn a_file_that_stays_unreadable_is_given_up_for_the_next_and_that_is_told() {
+    let mut world = World::with(Config { mem_queue_size: 1, max_bytes_per_file: 120, ..Config::default() });
+    world.channel("c");
+    world.publish(&["a", "b", "c"]);
+    world.store.with(|disk| disk.unreadable = Some("000000".into()));
+    let consumer = world.pair.subscribe("t", "c", 5);
+    world.pair.advance(10 * S);
+    assert_eq!(world.pair.bodies(consumer), ["a", "c"]);
+    let what = "cannot be read: set aside with about 1 messages in 77 bytes".to_owned();
+    assert!(world.events().contains(&Event::DiskRepaired { file: "t:c.000000.seg".into(), what }));
+}
+
+#[test]
+fn a_sync_that_fails_is_told_and_done_again() {
+    let mut world = World::new(0);
+    world.channel("c");
+    world.publish(&["a"]);
+    world.store.with(|disk| disk.unwritable = true);
+    world.pair.advance(2 * S);
+    assert!(matches!(&world.events()[..], [Event::DiskFailed { .. }]));
+    world.store.with(|disk| disk.unwritable = false);
+    world.pair.advance(2 * S);
+    assert!(world.names().contains(&"t:c.meta".to_owned()));
+}

@@ -1,0 +1,155 @@
+//! What a connection may take: time, memory, unread answers.
+
+use super::*;
+
+#[test]
+fn a_request_must_come_within_30_s_of_its_first_byte_however_slowly() {
+    for request in [
+        "GET /ping HTTP/1.1\r\nHost: x\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc",
+    ] {
+        let mut pair = Pair::new();
+        let key = pair.connect_http();
+        pair.advance(1_000 * S); // an idle connection is nobody's harm
+        for byte in request.bytes().take(29) {
+            pair.send(key, [byte]);
+            pair.advance(S);
+        }
+        pair.send(key, &request[29..]);
+        pair.advance(S - 1);
+        assert_eq!(pair.take_text(key), "");
+        pair.advance(1);
+        assert_eq!(taken(&mut pair, key)[0].0, 408);
+        pair.advance(S);
+        assert!(pair.closed.contains(&key));
+        assert_eq!(pair.engine.inputs.used(), 0);
+    }
+}
+
+#[test]
+fn a_slow_request_behind_others_has_30_s_of_its_own() {
+    let mut pair = Pair::new();
+    let key = pair.connect_http();
+    let ping = get("/ping");
+    let half = ping.len() / 2;
+    for _ in 0..10 {
+        pair.send(key, &ping[..half]);
+        pair.advance(20 * S);
+        assert_eq!(ask(&mut pair, key, &ping[half..]), [published()]);
+    }
+    pair.advance(1_000 * S);
+    assert!(!pair.closed.contains(&key));
+}
+
+#[test]
+fn python_may_take_its_time() {
+    let mut pair = Pair::with(Config { http_idle_timeout_ms: 1_000, ..Config::default() });
+    let key = pair.connect_http();
+    ask(&mut pair, key, get("/stats"));
+    pair.advance(100 * S);
+    let id = handed(&mut pair).id;
+    assert!(respond(&mut pair, id, "late"));
+    assert_eq!(taken(&mut pair, key), [(200, "late".into())]);
+    pair.advance(S - 1);
+    assert!(!pair.closed.contains(&key));
+    pair.advance(1);
+    assert!(pair.closed.contains(&key), "the idle time begins with the answer");
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_the_time_that_is_set() {
+    let mut pair = Pair::with(Config { http_idle_timeout_ms: 2_000, ..Config::default() });
+    let (silent, used) = (pair.connect_http(), pair.connect_http());
+    pair.advance(S);
+    assert_eq!(ask(&mut pair, used, get("/ping")), [published()]);
+    pair.advance(S);
+    assert_eq!((pair.closed.contains(&silent), pair.closed.contains(&used)), (true, false));
+    pair.advance(S);
+    assert!(pair.closed.contains(&used));
+}
+
+#[test]
+fn who_takes_no_answers_is_not_read_on_and_cut_off_in_the_end() {
+    let mut pair = Pair::new();
+    let key = pair.connect_http();
+    pair.stick(key);
+    let pings = get("/ping").repeat(1_000);
+    for _ in 0..5 {
+        pair.send(key, &pings);
+        pair.turn();
+    }
+    assert!(!pair.engine.wants_input(key), "the kernel keeps the rest");
+    assert!(pair.engine.conns[key].unsent().len() < 1 << 20);
+    pair.unstick(key);
+    while pair.engine.poll_timeout() == Some(0) {
+        pair.turn();
+    }
+    assert_eq!(taken(&mut pair, key).len(), 5_000, "each is answered once it reads again");
+    assert!(pair.engine.wants_input(key));
+    pair.stick(key);
+    pair.send(key, &pings);
+    pair.turn();
+    pair.advance(30 * S);
+    assert!(pair.closed.contains(&key));
+    assert_eq!(pair.engine.inputs.used(), 0);
+}
+
+#[test]
+fn unfinished_requests_are_bounded_by_the_memory_limit() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 1 << 20, ..Config::default() });
+    let length = "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n";
+    let chunked = "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4c4b40\r\n";
+    for head in [length, chunked] {
+        let key = pair.connect_http();
+        pair.send(key, head);
+        for _ in 0..20 {
+            pair.send(key, [b'x'; 60_000]);
+        }
+        pair.turn();
+        let answers = taken(&mut pair, key);
+        assert_eq!((answers.len(), answers[0].0), (1, 503), "{answers:?}");
+        assert!(answers[0].1.contains("memory limit of 1048576 bytes"), "{answers:?}");
+        assert_eq!(pair.engine.inputs.used(), 0);
+    }
+}
+
+#[test]
+fn closing_ends_idle_connections_at_once_and_others_with_their_answer() {
+    let mut pair = Pair::new();
+    let (idle, waiting, unfinished) = (pair.connect_http(), pair.connect_http(), pair.connect_http());
+    ask(&mut pair, waiting, get("/stats"));
+    ask(&mut pair, unfinished, "GET /pi");
+    pair.engine.close_http();
+    pair.turn();
+    assert_eq!(pair.ended.iter().collect::<Vec<_>>(), [&idle]);
+    let id = handed(&mut pair).id;
+    respond(&mut pair, id, "done");
+    let answer = answers(&pair.take_text(waiting)).remove(0);
+    assert!(answer.1.ends_with("\r\nConnection: close") && answer.2 == "done", "{answer:?}");
+    assert_eq!(ask(&mut pair, unfinished, "ng HTTP/1.1\r\nHost: x\r\n\r\n"), [published()]);
+    assert!(pair.ended.contains(&waiting) && pair.ended.contains(&unfinished));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_bring_the_engine_down(parts in proptest::collection::vec(proptest::sample::select(vec![
+        "POST /pub?topic=t HTTP/1.1\r\n", "GET /ping HTTP/1.1\r\n", "GET /stats HTTP/1.0\r\n", "Host: x\r\n", "Content-Length: 3\r\n", "Content-Length: 99999999999\r\n",
+        "Transfer-Encoding: chunked\r\n", "Expect: 100-continue\r\n", "Connection: close\r\n", "\r\n", "\n", "3\r\nabc\r\n", "0\r\n\r\n", "abc", "%", "  V2", "\u{0}\u{ff}",
+    ]), 0..12), cut in 1usize..40) {
+        let mut pair = Pair::new();
+        let key = pair.connect_http();
+        for piece in parts.concat().as_bytes().chunks(cut) {
+            pair.send(key, piece);
+            pair.turn();
+            for request in pair.engine.poll_handed() {
+                respond(&mut pair, request.id, "x");
+            }
+        }
+        let answers = answers(&pair.take_text(key));
+        proptest::prop_assert!(answers.iter().all(|(_, head, _)| head.starts_with("HTTP/1.1 ")));
+        pair.close(key);
+        pair.turn();
+        proptest::prop_assert_eq!(pair.engine.inputs.used(), 0);
+        proptest::prop_assert_eq!(pair.snapshot()["http_connections"].clone(), 0);
+    }
+}
