@@ -33,6 +33,7 @@ ROWS: dict[str, Row] = {
         load.ROW,
         steady.ROW,
         saturated.ROW,
+        saturated.APART,
         saturated.OVERFLOW,
         memory.ROW,
         crowd.ROW,
