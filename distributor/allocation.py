@@ -11,9 +11,10 @@ number of brokers, is at most floor(burst), because a share needs one token.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -65,7 +66,10 @@ class Plan:
         return "partial" if self.missing > 0 else "placed"
 
 
-Allocation = Callable[[Demand, Sequence[BrokerCapacity]], Plan]
+class Allocation(Protocol):
+    """``seed``: of the random order in which publishers are taken; ``srtm`` rotates remainders by it."""
+
+    def __call__(self, demand: Demand, brokers: Sequence[BrokerCapacity], *, seed: int = 1) -> Plan: ...
 
 
 def _allocate(
@@ -106,10 +110,10 @@ srtm: Allocation = partial(_allocate, concentrate=True, correlated=True)
 STRATEGIES: dict[str, Allocation] = {"lb": lb, "conc": conc, "maxmin": maxmin, "srtm": srtm}
 
 
-def plan(demand: Demand, brokers: Sequence[BrokerCapacity], strategy: str) -> Plan:
+def plan(demand: Demand, brokers: Sequence[BrokerCapacity], strategy: str, seed: int = 1) -> Plan:
     """Place all publishers anew. ``strategy`` is a key of ``STRATEGIES``. Where capacity is short: as far as it
     goes, and ``missing`` says how much is not."""
-    return STRATEGIES[strategy](demand, brokers)
+    return STRATEGIES[strategy](demand, brokers, seed=seed)
 
 
 def concentration(rcaps: Floats, rate: float) -> int:

@@ -59,7 +59,9 @@ def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> tuple[floa
 
 
 def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> tuple[Placement, tuple[str, ...]]:
-    return _placement(spec, plan(demand(spec, burst), [one for one in offered if one.rcap > 0], spec.placement))
+    return _placement(
+        spec, plan(demand(spec, burst), [one for one in offered if one.rcap > 0], spec.placement, spec.seed)
+    )
 
 
 def place_rest(

@@ -35,7 +35,7 @@ def same_demand(old: Topic, spec: TopicSpec, burst: float) -> bool:
     different."""
     return (
         old.spec.publishers == spec.publishers
-        and old.spec.placement == spec.placement
+        and (old.spec.placement, old.spec.seed) == (spec.placement, spec.seed)
         and old.placement.state == "placed"
         and len(old.placement.brokers) <= burst
     )

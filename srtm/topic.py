@@ -25,6 +25,7 @@ __all__ = ["PublisherSpec", "Publishers", "Slo", "TopicSpec", "parse_change", "p
 PERCENTILES = (50, 90, 95, 99, 99.9)
 
 Burst = float | Literal["auto"]
+Strategy = Literal["srtm", "maxmin", "conc", "lb"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +48,9 @@ class TopicSpec:
     on_excess: Literal["delay", "reject"] = "delay"
     mode: Literal["static"] = "static"
     lease: Literal["keep"] = "keep"
-    placement: Literal["srtm", "lb"] = "srtm"
+    placement: Strategy = "srtm"
     split: Literal["proportional"] = "proportional"
+    seed: int = 1  # of the random order in which lb, conc and maxmin take publishers
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -68,6 +70,7 @@ class TopicSpec:
             "lease": self.lease,
             "placement": self.placement,
             "split": self.split,
+            "seed": self.seed,
             "slo": {"percentile": self.slo.percentile, "latency_ms": self.slo.latency_ms},
             "publishers": [self.publishers.to_json()] if len(self.publishers) else [],
         }
@@ -108,8 +111,9 @@ class _Topic(Schema):
     on_excess: Literal["delay", "reject"] = "delay"
     mode: Literal["static"] = "static"
     lease: Literal["keep"] = "keep"
-    placement: Literal["srtm", "lb"] = "srtm"
+    placement: Strategy = "srtm"
     split: Literal["proportional"] = "proportional"
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 1
     slo: _Slo
     publishers: list[Any] = Field(default_factory=list)
 
@@ -124,7 +128,7 @@ def parse_topic_json(document: object) -> TopicSpec:
     topic = parsed(_Topic, document)
     rate = from_micro(to_micro(topic.rate, "rate"))
     burst: Burst = "auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst"))
-    choices = {field: getattr(topic, field) for field in ("on_excess", "mode", "lease", "placement", "split")}
+    choices = {field: getattr(topic, field) for field in ("on_excess", "mode", "lease", "placement", "split", "seed")}
     publishers = join([read_block(block, index) for index, block in enumerate(topic.publishers)])
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
     return _checked(TopicSpec(name=topic.name, rate=rate, burst=burst, slo=slo, publishers=publishers, **choices))

@@ -202,3 +202,11 @@ def test_a_million_publishers_in_40000_groups_on_1000_brokers_are_placed(rates):
 def test_publishers_that_join_a_balanced_topic_are_spread_over_all_brokers():
     held = ["b0"] * 10 + ["b1"] * 10 + [None] * 10
     assert heads(place_more(demand([1.0] * 30), brokers(100, 100, 100), held, "lb")) == {"b0": 10, "b1": 10, "b2": 10}
+
+
+@pytest.mark.parametrize("strategy", ["lb", "conc", "maxmin"])
+def test_another_seed_deals_other_publishers_to_a_broker_and_as_many(strategy):
+    topic, offered = demand([1.0] * 100), brokers(60, 60)
+    first, second = (plan(topic, offered, strategy, seed) for seed in (1, 2))
+    assert heads(first) == heads(second)
+    assert first.placement.tolist() != second.placement.tolist()

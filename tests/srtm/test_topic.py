@@ -82,7 +82,7 @@ rows = st.lists(
 )
 
 
-@given(rows, st.floats(40, 1e9), st.floats(1, 1e9) | st.just("auto"), st.sampled_from(["lb", "srtm"]))
+@given(rows, st.floats(40, 1e9), st.floats(1, 1e9) | st.just("auto"), st.sampled_from(["lb", "conc", "maxmin", "srtm"]))
 def test_a_spec_survives_the_way_through_json(rows, rate, burst, placement):
     columns = list(zip(*rows, strict=True)) or [()] * 5
     fields = ("ids", "rates", "groups", "process", "batch")
@@ -129,7 +129,8 @@ REFUSED = [
     ("mode", document(mode="fitted"), "must be 'static'"),
     ("split", document(split="fitted"), "must be 'proportional'"),
     ("lease", document(lease="15s"), "must be 'keep'"),
-    ("placement", document(placement="conc"), "must be 'srtm' or 'lb'"),
+    ("placement", document(placement="best"), "must be 'srtm', 'maxmin', 'conc' or 'lb'"),
+    ("seed", document(seed=-1), "must be greater than or equal to 0"),
     ("on_excess", document(on_excess="drop"), "must be 'delay' or 'reject'"),
     ("document", [], "must be"),
     ("publishers", document(publishers={}), "must be a valid list"),
