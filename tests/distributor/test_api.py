@@ -128,7 +128,7 @@ async def test_the_decision_log_explains_every_broker_newest_first(distributor, 
         ({"name": "a b"}, "name"),
         ({"name": "vans"}, "name"),
         ({"mode": "gdrl"}, "mode"),
-        ({"placement": "conc"}, "placement"),
+        ({"placement": "best"}, "placement"),
         ({"publishers": [{"ids": ["x", "x"], "rates": [1, 1]}]}, "publishers[0][1].id"),
     ],
 )
