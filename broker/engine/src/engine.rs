@@ -42,6 +42,9 @@ new_key_type! {
 /// Less than this is noise between two readings of the clocks, not a wall clock that was set back.
 const STEP_BACK_NS: i64 = 1_000_000;
 
+/// Messages an answer from which on the answers of a turn go before its deliveries.
+const BULK: usize = 32;
+
 #[derive(Debug)]
 pub struct Engine {
     pub config: Config,
@@ -277,15 +280,20 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.blocked_since = None;
         let sent = conn.advance(len);
+        let mut alike: Option<(TopicKey, Sample, u32)> = None; // the last ones
         while let Some(mark) = conn.marks.front().copied().filter(|mark| mark.end <= sent) {
             conn.marks.pop_front();
             let Some(topic) = self.topics.get_mut(mark.topic) else { continue };
-            let sample = Sample { access: mark.due - mark.arrival, consumer_wait: mark.consumer_wait, total: now - mark.arrival };
-            topic.latency.get_or_insert_default().record(sample, now);
             if let Some(limiter) = &mut topic.limiter {
                 limiter.trace.sent(mark.trace, now);
             }
+            let sample = Sample { access: mark.due - mark.arrival, consumer_wait: mark.consumer_wait, total: now - mark.arrival };
+            match &mut alike {
+                Some((topic, same, count)) if (*topic, *same) == (mark.topic, sample) => *count += 1,
+                _ => record(&mut self.topics, alike.replace((mark.topic, sample, 1)), now),
+            }
         }
+        record(&mut self.topics, alike, now);
         self.list_if_ready(key);
     }
 
@@ -328,9 +336,22 @@ impl Engine {
 
     /// Decide, answer, run timers, deliver. Afterwards `poll_dirty` names who has something to write.
     pub fn finish_turn(&mut self, now: Nanos) {
+        self.answer_turn(now);
+        self.deliver_turn(now);
+    }
+
+    /// The first half of `finish_turn`. True: write the answers before the rest. They are few and stand for many messages, whose publishers
+    /// make the next ones while these are delivered.
+    pub fn answer_turn(&mut self, now: Nanos) -> bool {
         self.decode_on(now);
         self.decide_publishes(now);
+        let (messages, answers) = (self.turn.messages.len(), self.turn.replies.len());
         self.send_replies(now);
+        messages > BULK * answers
+    }
+
+    /// The second half.
+    pub fn deliver_turn(&mut self, now: Nanos) {
         self.handle_timeouts(now);
         self.pump_on(now);
         self.write_overflow();
@@ -406,6 +427,14 @@ impl Engine {
         } else {
             self.mark_channel(sub.channel);
         }
+    }
+}
+
+fn record(topics: &mut SlotMap<TopicKey, Topic>, alike: Option<(TopicKey, Sample, u32)>, now: Nanos) {
+    if let Some((topic, sample, count)) = alike
+        && let Some(topic) = topics.get_mut(topic)
+    {
+        topic.latency.get_or_insert_default().record(sample, count, now);
     }
 }
 

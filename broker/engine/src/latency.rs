@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::bucket::Nanos;
 
 /// One delivery, cut into its parts: `total = access + consumer_wait + processing`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     pub access: Nanos,        // arrival to due: the bucket
     pub consumer_wait: Nanos, // no subscriber was ready for it, or it was deferred, or its topic or channel was paused
@@ -49,9 +49,9 @@ fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
 /// Longer waits count as this, so that one message that nobody wanted does not make the histogram grow.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value: u64) {
+fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value: u64, count: C) {
     // safe: an auto-resizing histogram takes every value
-    histogram.record(value.min(LONGEST_NS)).expect("auto-resizing");
+    histogram.record_n(value.min(LONGEST_NS), count).expect("auto-resizing");
 }
 
 impl Default for Latency {
@@ -61,18 +61,19 @@ impl Default for Latency {
 }
 
 impl Latency {
-    pub fn record(&mut self, sample: Sample, now: Nanos) {
+    /// `count` deliveries that are alike: those of a batch that one write took.
+    pub fn record(&mut self, sample: Sample, count: u32, now: Nanos) {
         let number = now / SLOT_NS;
         if self.slots.back().is_none_or(|slot| slot.number != number) {
             self.open_slot(number);
         }
         let slot = self.slots.back_mut();
         for (kind, value) in sample.values().into_iter().enumerate() {
-            note(&mut self.since_start[kind], value);
+            note(&mut self.since_start[kind], value, u64::from(count));
         }
         if let Some(slot) = slot {
             for (kind, value) in sample.values().into_iter().enumerate() {
-                note(&mut slot.histograms[kind], value);
+                note(&mut slot.histograms[kind], value, count);
             }
         }
     }
@@ -163,14 +164,14 @@ mod tests {
     #[test]
     fn the_parts_of_a_sample_add_up_and_old_ones_leave_the_window() {
         let mut latency = Latency::default();
-        latency.record(Sample { access: 1_000, consumer_wait: 2_000, total: 10_000 }, 0);
+        latency.record(Sample { access: 1_000, consumer_wait: 2_000, total: 10_000 }, 2, 0);
         let now = latency.summaries(0);
         assert_eq!(now.since_start.access.max_ns, 1_000);
         assert!(now.since_start.processing.max_ns.abs_diff(7_000) <= 7);
-        assert_eq!(now.last_60s.total.count, 1);
+        assert_eq!(now.last_60s.total.count, 2);
         let later = latency.summaries(61_000_000_000);
         assert_eq!(later.last_60s.total.count, 0);
-        assert_eq!(later.since_start.total.count, 1);
+        assert_eq!(later.since_start.total.count, 2);
     }
 
     #[test]

@@ -281,18 +281,19 @@ impl Engine {
         let channel = self.channels.get_mut(sub.channel).ok_or(NotYours::NotInFlight)?;
         let entry = channel.answered(id, key)?;
         sub.in_flight -= 1;
+        // Most answers come in the order of their deliveries, and cost no search then.
+        if sub.deadlines.front().is_some_and(|(_, first)| *first == entry.message.id) {
+            sub.deadlines.pop_front();
+        }
         drop_stale_deadlines(sub, channel);
         Ok((sub.channel, entry))
     }
 }
 
+/// Those of answered messages may stay until they are too many: an alarm that finds only them costs little.
 fn drop_stale_deadlines(sub: &mut Subscription, channel: &Channel) {
-    let live = |&(deadline, id): &(Nanos, MessageId)| channel.in_flight.get(&id).is_some_and(|entry| entry.deadline == deadline);
-    while sub.deadlines.front().is_some_and(|front| !live(front)) {
-        sub.deadlines.pop_front();
-    }
     if sub.is_stale_heavy() {
-        sub.deadlines.retain(live);
+        sub.deadlines.retain(|(deadline, id)| channel.in_flight.get(id).is_some_and(|entry| entry.deadline == *deadline));
     }
 }
 

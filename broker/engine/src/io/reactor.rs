@@ -162,7 +162,10 @@ impl Reactor {
                 self.set_http_ports()?;
             }
             self.end_rests(now)?;
-            self.engine.finish_turn(now);
+            if self.engine.answer_turn(now) {
+                self.write_all(now);
+            }
+            self.engine.deliver_turn(now);
             self.read_on();
             self.write_all(now);
             self.read_at_leisure(now);

@@ -44,6 +44,27 @@ fn each_message_of_a_channel_goes_to_one_consumer_and_they_share_evenly() {
 }
 
 #[test]
+fn a_lone_message_is_written_before_its_answer_and_a_large_batch_after_it() {
+    let mut pair = Pair::new();
+    let (consumer, publisher) = (pair.subscribe("t", "c", 100), pair.connect());
+    pair.turn();
+    let mut dirty = Vec::new();
+    let mut written = |pair: &mut Pair| {
+        pair.engine.poll_dirty(&mut dirty);
+        dirty.clone()
+    };
+    pair.send(publisher, pub_("t", "lone"));
+    assert!(!pair.engine.answer_turn(pair.now));
+    pair.engine.deliver_turn(pair.now);
+    assert_eq!(written(&mut pair), [consumer, publisher]);
+    pair.send(publisher, mpub("t", &["one of many"; 33]));
+    assert!(pair.engine.answer_turn(pair.now));
+    assert_eq!(written(&mut pair), [publisher]);
+    pair.engine.deliver_turn(pair.now);
+    assert_eq!(written(&mut pair), [consumer]);
+}
+
+#[test]
 fn rdy_is_a_level_and_not_a_credit() {
     let mut pair = Pair::new();
     let key = pair.subscribe("t", "c", 2);

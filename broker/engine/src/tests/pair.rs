@@ -113,8 +113,17 @@ impl Pair {
         self.engine.handle_bytes(key, bytes.as_ref(), stamp, self.now);
     }
 
+    /// As the reactor takes it.
     pub fn turn(&mut self) {
-        self.engine.finish_turn(self.now);
+        if self.engine.answer_turn(self.now) {
+            self.write_all();
+        }
+        self.engine.deliver_turn(self.now);
+        self.write_all();
+        self.closed.extend(self.engine.poll_closed());
+    }
+
+    fn write_all(&mut self) {
         let mut dirty = Vec::new();
         loop {
             self.engine.poll_dirty(&mut dirty);
@@ -125,7 +134,6 @@ impl Pair {
                 self.write(key);
             }
         }
-        self.closed.extend(self.engine.poll_closed());
     }
 
     fn write(&mut self, key: ConnKey) {
