@@ -25,8 +25,9 @@ def drain(running: Process, *flags: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_broker_alone_delivers_what_it_has_refuses_the_rest_and_stops(tmp_path: Path) -> None:
-    with broker(tmp_path) as running:
+@pytest.mark.parametrize("kept", [(), ("--mem-queue-size", "1")], ids=["in-memory", "on-disk"])
+def test_a_broker_alone_delivers_what_it_has_refuses_the_rest_and_stops(tmp_path: Path, kept: tuple[str, ...]) -> None:
+    with broker(tmp_path, *kept) as running:
         for body in (b"1", b"2", b"3"):
             assert running.ask("POST", "/pub?topic=t", body)[0] == 200
         draining = drain(running)
