@@ -9,7 +9,9 @@ import re
 import sys
 from collections.abc import Sequence
 
-from broker.config import ARRIVAL_CLOCKS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
+import msgspec
+
+from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
 from srtm.errors import BadInput, SrtmError
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -35,6 +37,20 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
     """Raises BadInput."""
     from_environment = os.environ.get("SRTM_DISTRIBUTOR", "")
     distributors = given.distributor or [url.strip() for url in from_environment.split(",") if url.strip()]
+    limits = {name: parse_size(name, getattr(given, name)) for name in LIMITS}
+    engine = EngineConfig(
+        arrival_clock=given.arrival_clock,
+        realtime=given.realtime,
+        tls_client_auth_policy=given.tls_client_auth_policy,
+        tls_required=given.tls_required or ("true" if given.tls_client_auth_policy else "false"),
+        tls_min_version=given.tls_min_version,
+        mem_queue_size=parse_size("mem_queue_size", given.mem_queue_size),
+        max_bytes_per_file=parse_size("max_bytes_per_file", given.max_bytes_per_file),
+        sync_every=parse_size("sync_every", given.sync_every),
+        sync_timeout_ms=EngineConfig().sync_timeout_ms
+        if given.sync_timeout is None
+        else parse_duration_ms("sync_timeout", given.sync_timeout),
+    )
     return BrokerConfig(
         name=given.name,
         tcp_address=given.tcp_address,
@@ -54,19 +70,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         max_memory_bytes=parse_size("max_memory", given.max_memory),
         trace_entries=parse_size("trace_entries", given.trace_entries),
         token=given.token or os.environ.get("SRTM_TOKEN") or None,
-        engine=EngineConfig(
-            arrival_clock=given.arrival_clock,
-            realtime=given.realtime,
-            tls_client_auth_policy=given.tls_client_auth_policy,
-            tls_required=given.tls_required or ("true" if given.tls_client_auth_policy else "false"),
-            tls_min_version=given.tls_min_version,
-            mem_queue_size=parse_size("mem_queue_size", given.mem_queue_size),
-            max_bytes_per_file=parse_size("max_bytes_per_file", given.max_bytes_per_file),
-            sync_every=parse_size("sync_every", given.sync_every),
-            sync_timeout_ms=EngineConfig().sync_timeout_ms
-            if given.sync_timeout is None
-            else parse_duration_ms("sync_timeout", given.sync_timeout),
-        ),
+        engine=msgspec.structs.replace(engine, **limits),
     )
 
 
@@ -139,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-memory", default="1g", metavar="BYTES", help="bound of queued messages, e.g. 512m (default: %(default)s)"
     )
+    _add_limits(parser)
     parser.add_argument(
         "--mem-queue-size",
         default="10000",
@@ -174,6 +179,21 @@ def _parser() -> argparse.ArgumentParser:
         "--token", help="bearer token of the cluster's HTTP; default: $SRTM_TOKEN (a flag shows in the process list)"
     )
     return parser
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """What one client may take from the others."""
+    texts = {
+        "max_connections": "connections; 0: as many as there are descriptors",
+        "max_connections_per_address": "connections of one address; 0: seven eighths of all",
+        "max_topics": "topics that clients may make; 0: no limit",
+        "max_channels_per_topic": "channels that clients may make; 0: no limit",
+        "max_mpub_messages": "messages of one MPUB; 0: what its bytes allow",
+    }
+    for name in LIMITS:
+        default = str(getattr(EngineConfig(), name))
+        flag, text = f"--{name.replace('_', '-')}", f"{texts[name]} (default: %(default)s)"
+        parser.add_argument(flag, default=default, metavar="N", help=text)
 
 
 def _add_tls(parser: argparse.ArgumentParser) -> None:

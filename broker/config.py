@@ -50,6 +50,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; none: not measured
     e2e_window_ms: int = 600_000
     max_memory_bytes: int = 1 << 30
+    max_connections: int = 0  # 0: as many as there are descriptors
+    max_connections_per_address: int = 0  # 0: seven eighths of these, so that nobody can shut all others out
+    max_topics: int = 10_000  # that clients make, where nsqd has no limit; 0: none, also below
+    max_channels_per_topic: int = 1_000
+    max_mpub_messages: int = 16_384  # one command runs in one piece: all the others wait for it
+    max_unfinished_bytes: int = 128 << 20  # of commands, all connections together
+    max_unread_bytes: int = 256 << 20  # of output, all connections together
     data_path: str = ""  # "": no disk. ``broker.service`` names the broker's
     mem_queue_size: int = 10_000  # messages in memory, of every topic and of every channel
     max_bytes_per_file: int = 104_857_600
@@ -78,6 +85,14 @@ TLS_REQUIRED = ("false", "true", "tcp-https")
 TLS_VERSIONS = ("tls1.0", "tls1.1", "tls1.2", "tls1.3")
 
 
+LIMITS = (
+    "max_connections",
+    "max_connections_per_address",
+    "max_topics",
+    "max_channels_per_topic",
+    "max_mpub_messages",
+)
+MOST = (1 << 32) - 1  # of each of them
 _LEAST = {"mem_queue_size": 0, "max_bytes_per_file": 1, "sync_every": 1, "sync_timeout_ms": 1}
 TOPOLOGY_AWARE = "topology-aware-consumption"
 EXPERIMENTS = (TOPOLOGY_AWARE,)
@@ -171,6 +186,9 @@ class BrokerConfig:
         for name, least in _LEAST.items():
             if getattr(self.engine, name) < least:
                 raise BadInput(name, getattr(self.engine, name), f"must be at least {least}")
+        for name in LIMITS:
+            if not 0 <= getattr(self.engine, name) <= MOST:
+                raise BadInput(name, getattr(self.engine, name), f"must be 0 (no limit of its own) to {MOST}")
         self._check_streams()
 
     def _check_streams(self) -> None:

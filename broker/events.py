@@ -76,6 +76,14 @@ class AcceptFailed(msgspec.Struct, frozen=True, tag="accept_failed"):
     reason: str
 
 
+class LimitReached(msgspec.Struct, frozen=True, tag="limit_reached"):
+    """Clients met a limit, ``times`` since it was last told (at most once in 10 s); ``client`` was the first."""
+
+    limit: str  # the setting
+    client: str
+    times: int
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The reactor cannot go on: the broker must end."""
 
@@ -94,6 +102,7 @@ Event = (
     | DiskWorks
     | DiskRepaired
     | AcceptFailed
+    | LimitReached
     | Failed
 )
 

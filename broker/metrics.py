@@ -67,6 +67,7 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "srtm_broker_timestamp_fallbacks", "Arrivals without a kernel time stamp", snapshot.timestamp_fallbacks
     )
+    yield from _limit_metrics(snapshot)
     yield from _arrival_metrics(snapshot)
     yield from _topic_metrics(snapshot.topics)
     yield from _bucket_metrics([(topic.topic_name, topic.bucket) for topic in snapshot.topics if topic.bucket])
@@ -74,6 +75,26 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
         [(topic.topic_name, channel) for topic in snapshot.topics for channel in topic.channels]
     )
     yield from _latency_metrics(snapshot.topics)
+
+
+def _limit_metrics(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    met = CounterMetricFamily("srtm_broker_limits_met", "Times that clients met a limit", labels=["limit"])
+    for setting, count in snapshot.limits_met.items():
+        met.add_metric([setting], count)
+    yield met
+    yield CounterMetricFamily(
+        "srtm_broker_postponements",
+        "Times that the rest of what a connection sent waited for the next turn",
+        snapshot.postponements,
+    )
+    yield GaugeMetricFamily(
+        "srtm_broker_unfinished_bytes", "Bytes of commands that are not whole yet", snapshot.unfinished_bytes
+    )
+    yield GaugeMetricFamily(
+        "srtm_broker_unread_bytes", "Bytes of output that clients do not read", snapshot.unread_bytes
+    )
 
 
 def _arrival_metrics(snapshot: Snapshot) -> Iterator[Metric]:

@@ -256,6 +256,12 @@ TABLE: tuple[Option, ...] = (
     Option("deflate", SWITCH, True, "engine.deflate", "offer deflate"),
     _count("max-deflate-level", 6, "engine.max_deflate_level", "largest level of a client", 1, 9),
     Option("snappy", SWITCH, True, "engine.snappy", "offer snappy"),
+    # Not nsqd's: what one client may take from the others.
+    _count("max-connections", 0, "engine.max_connections", "0: as many as there are descriptors"),
+    _count("max-connections-per-address", 0, "engine.max_connections_per_address", "0: seven eighths of all"),
+    _count("max-topics", 10_000, "engine.max_topics", "that clients may make; 0: no limit"),
+    _count("max-channels-per-topic", 1_000, "engine.max_channels_per_topic", "that clients may make; 0: no limit"),
+    _count("max-mpub-messages", 16_384, "engine.max_mpub_messages", "of one MPUB; 0: what its bytes allow"),
 )  # fmt: skip
 
 BY_KEY: Mapping[str, Option] = {option.toml: option for option in TABLE}

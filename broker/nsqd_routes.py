@@ -93,7 +93,9 @@ class NsqdRoutes:
         return json_response(stats_json(now, *service, include_clients=include_clients, **wanted))
 
     async def topic_create(self, request: Request) -> Response:
-        self._engine.create_topic(topic_argument(arguments(request)))
+        topic = topic_argument(arguments(request))
+        self._check_room(topic)
+        self._engine.create_topic(topic)
         return _DONE
 
     async def topic_delete(self, request: Request) -> Response:
@@ -115,8 +117,15 @@ class NsqdRoutes:
         return self._done(self._engine.pause_topic(present(arguments(request), "topic"), paused), "TOPIC_NOT_FOUND")
 
     async def channel_create(self, request: Request) -> Response:
-        self._engine.create_channel(*self._channel(request, must_exist=False))
+        topic, channel = self._channel(request, must_exist=False)
+        self._check_room(topic, channel)
+        self._engine.create_channel(topic, channel)
         return _DONE
+
+    def _check_room(self, topic: str, channel: str = "") -> None:
+        refusal = self._engine.refusal_to_make(topic, channel)
+        if refusal is not None:
+            raise Refused(503, refusal)
 
     async def channel_delete(self, request: Request) -> Response:
         return self._done(self._engine.delete_channel(*self._channel(request)), "CHANNEL_NOT_FOUND")

@@ -364,6 +364,8 @@ class Broker:
                 self._log.warning("a file of a queue was damaged", file=file, done=what)
             case events.AcceptFailed(reason):
                 self._log.failure("no room for more connections: those that come now wait", reason=reason)
+            case events.LimitReached(limit, client, times):
+                self._log.warning("clients meet a limit", limit=limit, first=client, times=times)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
 

@@ -146,6 +146,10 @@ class Snapshot(Part, frozen=True):
     http_connections: int
     accepted: int
     accept_failures: int
+    limits_met: dict[str, int]  # {setting: how often clients met it}
+    postponements: int  # times that a connection had had its share of a turn
+    unfinished_bytes: int
+    unread_bytes: int
     timestamp_fallbacks: int
     timestamp_bias_max_ns: int
     publish_reads: int

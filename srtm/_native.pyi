@@ -60,6 +60,9 @@ class Engine:
     def snapshot(self, topic: str, channel: str, clients: bool) -> bytes:
         """JSON of everything that Python may see, taken between two turns; "" = all topics. See ``broker.snapshot``."""
     def create_topic(self, topic: str) -> None: ...
+    def refusal_to_make(self, topic: str, channel: str) -> str | None:
+        """Why a client may not have this topic, or this channel of one ("": the topic itself), made for it: a limit,
+        which counts as met. None: it may, or it is there."""
     def set_hold_new_topics(self, hold: bool) -> None:
         """Whether topics made from now on, however that is, wait for ``release_topic`` (``hold_new_topics``)."""
     def delete_topic(self, topic: str) -> bool: ...

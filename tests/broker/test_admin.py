@@ -372,10 +372,27 @@ async def test_metrics_are_prometheus_text(admin):
     assert families["srtm_broker_timestamp_bias_max_seconds"].samples[0].value == 0.0
     assert families["srtm_broker_merged_reads"].samples[0].value == 0.0
     assert (rate.labels, rate.value) == ({"topic": "t"}, 1.5)
+    (met,) = families["srtm_broker_limits_met"].samples
+    assert (met.labels, met.value) == ({"limit": "max_topics"}, 2.0)
+    bounded = [families[f"srtm_broker_{name}"].samples[0].value for name in ("postponements", "unfinished_bytes")]
+    assert bounded == [3.0, 4.0]
     (depth,) = families["srtm_channel_depth"].samples
     assert depth.labels == {"topic": "t", "channel": "c"}
     assert families["srtm_topic_received"].type == "counter"
     assert len(families["srtm_topic_latency_seconds"].samples) == 4 * 5
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("/topic/create?topic=t", ("t", "")), ("/channel/create?topic=u&channel=c", ("u", "c"))]
+)
+async def test_a_limit_refuses_topics_and_channels_made_by_http_and_changes_nothing(admin, path, name):
+    admin.engine.create_topic("u")
+    admin.engine.refusals[name] = "there may be 2 topics (max_topics)"
+    assert await admin.json("POST", path) == (503, {"message": "there may be 2 topics (max_topics)"})
+    assert list(admin.engine.topics) == ["u"]
+    assert not admin.engine.topics["u"].channels
+    del admin.engine.refusals[name]
+    assert (await admin.ask("POST", path)).status == 200
 
 
 # --- options

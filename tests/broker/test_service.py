@@ -435,6 +435,8 @@ def test_a_file_is_replaced_whole(tmp_path):
         ({"engine": EngineConfig(max_bytes_per_file=0)}, "max_bytes_per_file"),
         ({"engine": EngineConfig(sync_every=0)}, "sync_every"),
         ({"engine": EngineConfig(sync_timeout_ms=0)}, "sync_timeout_ms"),
+        ({"engine": EngineConfig(max_connections=-1)}, "max_connections"),
+        ({"engine": EngineConfig(max_topics=1 << 32)}, "max_topics"),
     ],
 )
 def test_bad_settings_name_field_and_value(tmp_path, changes, field):
@@ -535,6 +537,7 @@ async def test_more_questions_than_may_wait_are_refused_at_once(tmp_path, engine
         (["--name", "b", "--auth-http-request-method", "x"], "srtm broker: auth_http_request_method: 'x': must be get"),
         (["--name", "a b"], "srtm broker: name: 'a b': must be 1 to 64 of the characters"),
         (["--name", "b", "--mcap", "many"], "srtm broker: mcap: 'many': must be a number"),
+        (["--name", "b", "--max-topics", "-1"], "srtm broker: max_topics: '-1': must be a whole number"),
         (["--name", "b", "--max-memory", "1x"], "srtm broker: max_memory: '1x': must be a whole number"),
         (["--name", "b", "--sync-timeout", "2"], "srtm broker: sync_timeout: '2': must be a duration with units"),
         (["--name", "b", "--mem-queue-size", "-1"], "srtm broker: mem_queue_size: '-1': must be a whole number"),

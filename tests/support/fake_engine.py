@@ -43,6 +43,7 @@ class FakeEngine:
         self._numbers = itertools.count()
         self.asked: list[tuple[Any, ...]] = []  # HTTP requests, as ``drain_requests`` gives them
         self.answers: dict[int, tuple[Any, ...]] = {}  # {id: status, headers, body}
+        self.refusals: dict[tuple[str, str], str] = {}  # {topic, channel: why a client may not make it}
         self.stopped = False
         self.unsaved = ""  # why not everything can be saved at the end
         self.gone: set[int] = set()  # connections that do not wait for an authorization any more
@@ -98,6 +99,9 @@ class FakeEngine:
 
     def close_http(self) -> None:
         self.http = "closing"
+
+    def refusal_to_make(self, topic: str, channel: str) -> str | None:
+        return self.refusals.get((topic, channel))
 
     def set_health(self, health: str) -> None:
         self.health = health
@@ -243,6 +247,10 @@ class FakeEngine:
                 "http_connections": 0,
                 "accepted": 0,
                 "accept_failures": 0,
+                "limits_met": {"max_topics": 2},
+                "postponements": 3,
+                "unfinished_bytes": 4,
+                "unread_bytes": 5,
                 "timestamp_fallbacks": 0,
                 "timestamp_bias_max_ns": 0,
                 "publish_reads": 0,

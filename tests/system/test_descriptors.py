@@ -45,6 +45,7 @@ class Broker:
         self.log = folder / "log"
         command = [sys.executable, "-m", "broker", "--name", "b", "--data-path", str(folder)]
         command += ["--tcp-address", self.tcp_address, "--http-address", http_address]
+        command += ["--max-connections-per-address", str(CONNECTIONS)]  # all of them come from one
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stderr=log, preexec_fn=few_descriptors)
         self.http = http.client.HTTPConnection(*http_address.split(":"), timeout=WAIT_S)

@@ -5,6 +5,7 @@ use crate::channel::Channel;
 use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::event::Event;
 use crate::queue::Queue;
+use crate::share::CREATION_UNITS;
 use crate::topic::{Limit, Limiter, Topic};
 use crate::trace::Trace;
 use crate::wire;
@@ -32,6 +33,7 @@ impl Engine {
         if let Some(key) = self.topic_names.get(name) {
             return *key;
         }
+        self.work.units += CREATION_UNITS;
         let key = self.topics.insert(Topic::new(name, held, Queue::in_memory()));
         self.topics[key].queue = self.topic_queue(key, name);
         self.topic_names.insert(name.into(), key);
@@ -44,6 +46,7 @@ impl Engine {
         if let Some(key) = self.find_channel(topic_key, name) {
             return key;
         }
+        self.work.units += CREATION_UNITS;
         let key = self.channels.insert(Channel::new(name, topic_key, Queue::in_memory()));
         self.channels[key].queue = self.channel_queue(key, topic_key, name);
         if let Some(topic) = self.topics.get_mut(topic_key) {
@@ -52,6 +55,10 @@ impl Engine {
         }
         self.pump(topic_key, now);
         key
+    }
+
+    pub fn has_channel(&self, topic: &str, channel: &str) -> bool {
+        self.channel_key(topic, channel).is_some()
     }
 
     fn find_channel(&self, topic_key: TopicKey, name: &str) -> Option<ChannelKey> {

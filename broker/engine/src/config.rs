@@ -94,7 +94,14 @@ pub struct Config {
     pub e2e_percentiles: Vec<f64>, // of publish to FIN, above 0 and at most 1; none: not measured
     pub e2e_window_ms: u64,
     pub max_memory_bytes: u64,
-    pub data_path: String, // "": no disk, queues are bounded by memory alone
+    pub max_connections: u32,             // 0: as many as there are descriptors
+    pub max_connections_per_address: u32, // 0: seven eighths of these
+    pub max_topics: u32,                  // that clients make; 0: no limit, also of the next
+    pub max_channels_per_topic: u32,
+    pub max_mpub_messages: u32,
+    pub max_unfinished_bytes: u64, // of commands, all connections together
+    pub max_unread_bytes: u64,     // of output
+    pub data_path: String,         // "": no disk, queues are bounded by memory alone
     pub mem_queue_size: usize,
     pub max_bytes_per_file: u64,
     pub sync_every: u64,
@@ -161,6 +168,13 @@ impl Default for Config {
             e2e_percentiles: Vec::new(),
             e2e_window_ms: 600_000,
             max_memory_bytes: 1 << 30,
+            max_connections: 0,
+            max_connections_per_address: 0,
+            max_topics: 10_000,
+            max_channels_per_topic: 1_000,
+            max_mpub_messages: 16_384,
+            max_unfinished_bytes: 128 << 20,
+            max_unread_bytes: 256 << 20,
             data_path: String::new(),
             mem_queue_size: 10_000,
             max_bytes_per_file: 104_857_600,

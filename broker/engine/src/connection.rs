@@ -8,8 +8,10 @@ use crate::engine::{ChannelKey, TopicKey};
 use crate::http::Http;
 use crate::id::MessageId;
 use crate::identify::Identity;
+use crate::limits::UNFINISHED_NS;
 use crate::message::{Charge, Message};
 use crate::parking::Waiting;
+use crate::share::Share;
 use crate::stream::{Broken, Layers, Step};
 use crate::timer::Armed;
 use crate::topology::Nearness;
@@ -96,7 +98,9 @@ pub struct Connection {
     pub input: Vec<u8>,                      // the unfinished command, or what came while it waits; empty nearly always
     pub waiting: Option<Box<Waiting>>,       // for an answer from Python: nothing more runs until then
     pub(crate) input_charge: Option<Charge>, // for `input`
-    pub layers: Option<Box<Layers>>,         // TLS, compression: between the socket and everything here
+    pub unfinished_since: Option<Nanos>,     // the command that `input` begins with, where no heartbeat watches
+    pub(crate) share: Share,
+    pub layers: Option<Box<Layers>>, // TLS, compression: between the socket and everything here
     output: Vec<u8>,
     output_at: usize,   // bytes of `output` that have been written
     stream_offset: u64, // of output[0]
@@ -104,7 +108,8 @@ pub struct Connection {
     pub dirty: bool, // in the engine's list of connections with something to write
     pub last_command: Nanos,
     pub next_heartbeat: Nanos,
-    pub blocked_since: Option<Nanos>, // the socket takes nothing
+    pub blocked_since: Option<Nanos>,         // the socket takes nothing
+    pub(crate) unread_charge: Option<Charge>, // for the output then
     pub armed: Armed,
 }
 
@@ -125,6 +130,8 @@ impl Connection {
             input: Vec::new(),
             waiting: None,
             input_charge: None,
+            unfinished_since: None,
+            share: Share::default(),
             layers: None,
             output: Vec::new(),
             output_at: 0,
@@ -134,6 +141,7 @@ impl Connection {
             last_command: now,
             next_heartbeat: Nanos::MAX,
             blocked_since: None,
+            unread_charge: None,
             armed: Armed::default(),
         }
     }
@@ -294,6 +302,11 @@ impl Connection {
         self.identity.heartbeat_ms.map(|ms| ms as Nanos * 1_000_000)
     }
 
+    /// When the command that has begun must be whole, where it has no heartbeats.
+    pub fn unfinished_deadline(&self) -> Option<Nanos> {
+        self.unfinished_since.filter(|_| self.phase == Phase::Open).map(|since| since + UNFINISHED_NS)
+    }
+
     /// When it counts as gone: no whole command for two intervals (while it waits for Python it cannot be heard), or a write blocked for one. Without
     /// heartbeats that is the client's affair, until only what it does not read keeps the connection. A handshake has a deadline of its own.
     pub fn silence_deadline(&self) -> Option<Nanos> {
@@ -307,7 +320,7 @@ impl Connection {
         let patience = interval.or_else(|| (self.phase == Phase::Flushing).then_some(FLUSH_NS));
         let blocked = self.blocked_since.zip(patience).map(|(since, patience)| since + patience);
         let heard = interval.filter(|_| self.waiting.is_none()).map(|interval| self.last_command + 2 * interval);
-        heard.into_iter().chain(blocked).min()
+        heard.into_iter().chain(blocked).chain(self.unfinished_deadline()).min()
     }
 }
 

@@ -25,8 +25,10 @@ use crate::http::answer::Exchange;
 use crate::id::IdMaker;
 use crate::identify::Identity;
 use crate::latency::Sample;
+use crate::limits::Limits;
 use crate::message::Meter;
 use crate::publish::Turn;
+use crate::share::Work;
 use crate::storage::Disk;
 use crate::stream::Step;
 use crate::timer::{Armed, Timer, Timers};
@@ -59,7 +61,9 @@ pub struct Engine {
     pub(crate) timers: Timers,
     pub(crate) events: Vec<Event>,
     pub meter: Meter,         // messages
-    pub(crate) inputs: Meter, // unfinished commands
+    pub(crate) inputs: Meter, // layers, and requests that Python has
+    pub(crate) limits: Limits,
+    pub(crate) work: Work,
     pub(crate) turn: Turn,
     pub(crate) ids: IdMaker,
     pub(crate) scratch: Vec<u8>,
@@ -120,6 +124,8 @@ impl Engine {
             events: Vec::new(),
             meter: Meter::default(),
             inputs: Meter::default(),
+            limits: Limits::default(),
+            work: Work::default(),
             turn: Turn::default(),
             scratch: Vec::new(),
             dirty_conns: Vec::new(),
@@ -179,6 +185,7 @@ impl Engine {
     pub fn handle_accept(&mut self, remote: &str, now: Nanos) -> ConnKey {
         self.accepted += 1;
         let connection = Connection::new(Identity::unknown(&self.config), remote, now + self.wall_offset, now);
+        self.limits.count_in(&connection);
         let key = self.conns.insert(connection);
         self.start_heartbeat(key, now);
         key
@@ -223,37 +230,45 @@ impl Engine {
         }
         let mut input = std::mem::take(&mut conn.input);
         conn.input_charge = None;
+        let unfinished_since = conn.unfinished_since.take();
         let stamps = stamps.behind(input.len());
         input.extend_from_slice(bytes);
         let used = self.run_commands(key, &input, stamps, now);
         if used < input.len() {
             input.drain(..used);
-            self.keep_input(key, input, used, stamps, now);
+            let since = unfinished_since.filter(|_| used == 0);
+            self.keep_input(key, input, used, stamps, since.unwrap_or(now));
         }
     }
 
     /// Keep an unfinished command, or what comes while the connection waits, unless all of it together would take more memory than there may be.
-    /// `stamps` counts from `used` bytes in front of it.
-    pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, used: usize, stamps: Stamps<'_>, now: Nanos) {
+    /// `stamps` counts from `used` bytes in front of it; the command has begun to come at `begun`.
+    pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, used: usize, stamps: Stamps<'_>, begun: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         if conn.layers.as_ref().is_some_and(|layers| !layers.has_begun()) {
             return self.begin_layers(key, &input, stamps.at(usize::MAX)); // the last command was the IDENTIFY that asked for them
         }
-        conn.input_charge = Some(self.inputs.charge(input.capacity() as u64));
-        if let Some(waiting) = &mut conn.waiting {
-            for (end, stamp) in stamps.rest(used, used + input.len()) {
-                waiting.note(end, stamp);
+        conn.input_charge = Some(self.limits.unfinished.charge(input.capacity() as u64));
+        match &mut conn.waiting {
+            Some(waiting) => {
+                for (end, stamp) in stamps.rest(used, used + input.len()) {
+                    waiting.note(end, stamp);
+                }
             }
+            None if conn.http.is_none() && conn.identity.heartbeat_ms.is_none() => conn.unfinished_since = Some(begun),
+            None => {}
         }
+        let len = input.len();
         conn.input = input;
-        let speaks_http = conn.http.is_some();
-        if self.memory_used() > self.config.max_memory_bytes {
-            if speaks_http {
-                return self.refuse_for_memory(key, now);
-            }
-            let text = format!("unfinished command: the memory limit of {} bytes is reached", self.config.max_memory_bytes);
-            self.refuse(key, WireError::invalid(text));
+        let (speaks_http, is_watched) = (conn.http.is_some(), conn.unfinished_since.is_some());
+        if is_watched {
+            self.arm_connection(key);
         }
+        let Some(why) = self.keeps_too_much(key, len) else { return };
+        if speaks_http {
+            return self.refuse_unfinished(key, &why, begun);
+        }
+        self.refuse(key, WireError::invalid(format!("unfinished command: {why}")));
     }
 
     /// The peer has ended its stream: it still gets the answers to what it completely sent.
@@ -279,6 +294,7 @@ impl Engine {
     pub fn handle_sent(&mut self, key: ConnKey, len: usize, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.blocked_since = None;
+        conn.unread_charge = None;
         let sent = conn.advance(len);
         let mut alike: Option<(TopicKey, Sample, u32)> = None; // the last ones
         while let Some(mark) = conn.marks.front().copied().filter(|mark| mark.end <= sent) {
@@ -311,6 +327,11 @@ impl Engine {
     pub fn handle_blocked(&mut self, key: ConnKey, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.blocked_since.get_or_insert(now);
+        let len = conn.pending();
+        conn.unread_charge = Some(self.limits.unread.charge(len as u64));
+        if self.leaves_too_much(key, len) {
+            return self.close(key);
+        }
         self.arm_connection(key);
     }
 
@@ -343,6 +364,7 @@ impl Engine {
     /// The first half of `finish_turn`. True: write the answers before the rest. They are few and stand for many messages, whose publishers
     /// make the next ones while these are delivered.
     pub fn answer_turn(&mut self, now: Nanos) -> bool {
+        self.run_postponed(now);
         self.decode_on(now);
         self.decide_publishes(now);
         let (messages, answers) = (self.turn.messages.len(), self.turn.replies.len());
@@ -361,11 +383,17 @@ impl Engine {
         }
         self.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
         self.tend_disk(now);
+        self.tell_limits(now);
+        self.work.end_turn();
     }
 
     /// When the next turn is due without news from outside: at once if a write, a close or a timer left something to deliver or to answer.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let idle = self.dirty_channels.is_empty() && self.undecoded.is_empty() && self.pumping.is_empty() && self.turn.replies.is_empty();
+        let idle = self.dirty_channels.is_empty()
+            && self.undecoded.is_empty()
+            && self.pumping.is_empty()
+            && self.turn.replies.is_empty()
+            && self.work.is_idle();
         if idle { self.timers.next() } else { Some(0) }
     }
 
@@ -376,7 +404,7 @@ impl Engine {
 
     /// Bytes of messages, wherever they wait, and of unfinished commands.
     pub fn memory_used(&self) -> u64 {
-        self.meter.used() + self.inputs.used()
+        self.meter.used() + self.inputs.used() + self.limits.unfinished.used()
     }
 
     /// Connections that may have something to write, each once. The buffer is the caller's, to be used again.
@@ -411,6 +439,7 @@ impl Engine {
     pub(crate) fn close(&mut self, key: ConnKey) {
         let Some(mut conn) = self.conns.remove(key) else { return };
         self.closed.push(key);
+        self.limits.count_out(&conn);
         if conn.identity.aware {
             forget_aware(&mut self.aware, &conn.identity, key);
         }

@@ -52,6 +52,12 @@ pub enum Event {
     AcceptFailed {
         reason: String,
     },
+    /// Clients met a limit (the setting that holds it), the first of them `client`; at most once in 10 s for each limit.
+    LimitReached {
+        limit: &'static str,
+        client: String,
+        times: u64,
+    },
     /// The reactor cannot go on.
     Failed {
         reason: String,

@@ -3,6 +3,8 @@
 use crate::bucket::Nanos;
 use crate::connection::Phase;
 use crate::engine::{ChannelKey, ConnKey, Engine};
+use crate::error::WireError;
+use crate::limits::UNFINISHED_NS;
 use crate::timer::Timer;
 use crate::wire;
 
@@ -89,6 +91,10 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return };
         if conn.reads() && conn.is_handshaking() && conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
             return self.handshake_timed_out(key);
+        }
+        if conn.reads() && conn.unfinished_deadline().is_some_and(|deadline| deadline <= now) {
+            let text = format!("unfinished command: not whole within {} s", UNFINISHED_NS / 1_000_000_000);
+            return self.refuse(key, WireError::invalid(text));
         }
         let overdue = conn.phase == Phase::Lingering && conn.linger_until <= now;
         if overdue || conn.silence_deadline().is_some_and(|deadline| deadline <= now) {

@@ -41,7 +41,7 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         let Some(waiting) = conn.waiting.take() else { return false };
         let input = std::mem::take(&mut conn.input);
-        conn.input_charge = None;
+        (conn.input_charge, conn.unfinished_since) = (None, None);
         conn.last_command = now; // it could not be heard: its silence begins now
         self.resumed.push(key);
         let mut used = 0;

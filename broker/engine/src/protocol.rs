@@ -10,20 +10,38 @@ use crate::error::{self, WireError};
 use crate::http::publish::write_outcome;
 use crate::id::MessageId;
 use crate::identify;
+use crate::limits::Limit;
 use crate::publish::{Outcome, Verb};
+use crate::share::REFUSAL_UNITS;
 use crate::timer::Timer;
 use crate::topology::Nearness;
 use crate::wire::{self, Command, Context, ParseError, State};
 
 impl Engine {
-    /// Run every whole command in `bytes`; gives how many bytes they took.
+    /// Run the whole commands in `bytes`, as many as the connection's share of the turn allows; gives how many bytes they took.
     pub(crate) fn run_commands(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
+        let Some(conn) = self.conns.get(key) else { return 0 };
+        if conn.http.is_some() {
+            return if conn.takes_commands() { self.run_requests(key, bytes, stamps, now) } else { 0 };
+        }
+        let (before, bound) = (self.work.units, self.work.bound(conn.share));
+        let used = self.run_until(bound, key, bytes, stamps, now);
+        if let Some(conn) = self.conns.get_mut(key) {
+            self.work.book(&mut conn.share, before);
+        }
+        used
+    }
+
+    /// Run commands until the turn's work has come to `bound`.
+    fn run_until(&mut self, bound: u32, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
         let mut at = 0;
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.takes_commands()) else { return at };
-            if conn.http.is_some() {
-                return self.run_requests(key, bytes, stamps, now);
+            if self.work.units >= bound && at < bytes.len() {
+                self.postpone(key);
+                return at;
             }
+            self.work.units += 1;
             if conn.phase == Phase::Magic {
                 let Some(magic) = bytes[at..].first_chunk::<4>() else { return at };
                 if magic != wire::MAGIC {
@@ -62,6 +80,10 @@ impl Engine {
                     self.turn.shares_stamp |= at < bytes.len() && self.turn.publishes.len() > publishes;
                 }
                 Err(ParseError::Wire(error)) => self.refuse(key, error),
+                Err(ParseError::TooManyMessages(error)) => {
+                    self.note_limit(Limit::MpubMessages, key);
+                    self.refuse(key, error);
+                }
                 Err(ParseError::LineTooLong) => self.close(key),
             }
         }
@@ -97,12 +119,13 @@ impl Engine {
     }
 
     pub(crate) fn refuse(&mut self, key: ConnKey, error: WireError) {
+        self.work.units += REFUSAL_UNITS;
         if error.fatal
             && let Some(conn) = self.conns.get_mut(key)
         {
             conn.phase = Phase::Flushing;
             conn.input = Vec::new();
-            conn.input_charge = None;
+            (conn.input_charge, conn.unfinished_since) = (None, None);
             if conn.waiting.take().is_some() {
                 self.resumed.push(key);
             }
@@ -179,6 +202,10 @@ impl Engine {
     }
 
     pub(crate) fn subscribe(&mut self, key: ConnKey, topic: &str, channel: &str, now: Nanos) -> Result<(), WireError> {
+        let client = self.conns.get(key).map_or("", |conn| &conn.remote).to_owned();
+        if let Some(why) = self.refusal_to_make(topic, channel, &client) {
+            return Err(WireError::new(error::E_SUB_FAILED, format!("SUB failed {why}")));
+        }
         let topic_key = self.topic_of(topic);
         let channel_key = self.channel_of(topic_key, channel, now);
         let limit = self.config.max_channel_consumers as usize;

@@ -133,13 +133,13 @@ impl Engine {
         if let Some(reason) = &self.refusal {
             return Err(WireError::new(verb.failed(), format!("{} failed {reason}", verb.name())));
         }
-        if let Some(index) = self.collect_from(key, verb, topic, bodies, defer_ms, stamp) {
-            self.turn.replies.push((key, Reply::Publish(index)));
-        }
+        let collected = self.collect_from(key, verb, topic, bodies, defer_ms, stamp);
+        let index = collected.map_err(|why| WireError::new(verb.failed(), format!("{} failed {why}", verb.name())))?;
+        self.turn.replies.push((key, Reply::Publish(index)));
         Ok(())
     }
 
-    /// Collect a publish of a connection; gives its index among those of the turn.
+    /// Collect a publish of a connection; gives its index among those of the turn, or why it cannot be.
     pub(crate) fn collect_from<'a>(
         &mut self,
         key: ConnKey,
@@ -148,32 +148,36 @@ impl Engine {
         bodies: impl Iterator<Item = &'a [u8]>,
         defer_ms: u32,
         stamp: Nanos,
-    ) -> Option<usize> {
-        let index = self.published_index(key, topic);
-        let published = &self.conns.get(key)?.published[index];
+    ) -> Result<usize, String> {
+        let index = self.published_index(key, topic)?;
+        let published = self.conns.get(key).and_then(|conn| conn.published.get(index)).ok_or("exiting")?;
         let source = Source { declared: published.declared, trace_index: published.trace_index, conn: key };
         let topic = published.topic;
         self.collect(verb, topic, source, bodies, defer_ms, stamp);
-        Some(self.turn.publishes.len() - 1)
+        Ok(self.turn.publishes.len() - 1)
     }
 
     /// The connection's cache entry for a topic, made or renewed where the topic or its publisher list is another by now.
-    pub(crate) fn published_index(&mut self, key: ConnKey, name: &str) -> usize {
-        let Some(conn) = self.conns.get(key) else { return 0 };
+    fn published_index(&mut self, key: ConnKey, name: &str) -> Result<usize, String> {
+        let conn = self.conns.get(key).ok_or("exiting")?;
         let cached = conn.published_index(name);
         if let Some(index) = cached {
             let entry = &conn.published[index];
             if self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation) {
-                return index;
+                return Ok(index);
             }
         }
         self.look_up_published(key, name, cached)
     }
 
     #[cold]
-    fn look_up_published(&mut self, key: ConnKey, name: &str, cached: Option<usize>) -> usize {
+    fn look_up_published(&mut self, key: ConnKey, name: &str, cached: Option<usize>) -> Result<usize, String> {
+        let client = self.conns.get(key).map_or("", |conn| &conn.remote).to_owned();
+        if let Some(why) = self.refusal_to_make(name, "", &client) {
+            return Err(why);
+        }
         let topic_key = self.topic_of(name);
-        let Some((conn, topic)) = self.conns.get_mut(key).zip(self.topics.get_mut(topic_key)) else { return 0 };
+        let (conn, topic) = self.conns.get_mut(key).zip(self.topics.get_mut(topic_key)).ok_or("exiting")?;
         let client_id = conn.identity.client_id.clone();
         let declared = match (&topic.publishers, &client_id) {
             (None, _) => true,
@@ -190,13 +194,13 @@ impl Engine {
         {
             self.events.push(Event::Stranger { topic: name.into(), publisher_id: id.into() });
         }
-        match cached {
+        Ok(match cached {
             Some(index) => {
                 conn.published[index] = entry;
                 index
             }
             None => conn.remember(entry),
-        }
+        })
     }
 
     /// Keep a publish until the end of the turn. The bodies are copied into their frames here.
@@ -218,16 +222,9 @@ impl Engine {
             let message = Message::new(&mut self.scratch, &self.meter, id, wall_ns, body, stamp, defer_ms);
             self.turn.messages.push(Some(message));
         }
-        self.turn.publishes.push(Publish {
-            verb,
-            topic,
-            source,
-            stamp,
-            first,
-            count: (self.turn.messages.len() - first) as u32,
-            bytes,
-            outcome: Outcome::Undecided,
-        });
+        let count = (self.turn.messages.len() - first) as u32;
+        self.work.units += count;
+        self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided });
     }
 
     /// Decide all publishes so far in order of arrival; those that came together stay in order of reading.
@@ -257,6 +254,7 @@ impl Engine {
             self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
         self.answers_for(Some(index));
+        let used = self.memory_used();
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);
         let undeclared = u64::from(count) * u64::from(!source.declared);
@@ -264,7 +262,7 @@ impl Engine {
         // The frames are charged already; copies for further channels are not.
         let copies = topic.channels.len().saturating_sub(1) as u64;
         let more = copies * (u64::from(count) * Meter::cost_of(0) + bytes);
-        if self.meter.used() + self.inputs.used() + more > self.config.max_memory_bytes {
+        if used + more > self.config.max_memory_bytes {
             topic.counters.rejected += u64::from(count);
             return Outcome::Failed(format!(
                 "memory limit of {} bytes reached: nobody drains what is queued",

@@ -1,5 +1,7 @@
 //! What Python may see of an engine, taken between turns (the shapes of docs/architecture.md).
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::arrival::Sharing;
@@ -23,6 +25,10 @@ pub struct Snapshot {
     http_connections: usize,
     accepted: u64,
     accept_failures: u64,
+    limits_met: BTreeMap<&'static str, u64>,
+    postponements: u64,
+    unfinished_bytes: u64,
+    unread_bytes: u64,
     timestamp_fallbacks: u64,
     timestamp_bias_max_ns: Nanos,
     publish_reads: u64,
@@ -151,6 +157,10 @@ impl Engine {
             http_connections: self.http.connections,
             accepted: self.accepted,
             accept_failures: self.accept_failures,
+            limits_met: self.limits.counts().collect(),
+            postponements: self.work.postponements,
+            unfinished_bytes: self.limits.unfinished.used(),
+            unread_bytes: self.limits.unread.used(),
             timestamp_fallbacks: self.timestamp_fallbacks,
             timestamp_bias_max_ns: self.sharing.bias_max,
             publish_reads: self.sharing.reads,

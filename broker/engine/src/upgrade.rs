@@ -18,8 +18,11 @@ use crate::wire;
 /// Decoded bytes before the commands in them run.
 const STEP_BYTES: usize = 64 << 10;
 
-/// Decoded bytes of one connection in one turn: what a plain one gets from a read.
+/// Decoded bytes of a turn, all connections together; what is more waits, but for `LEAST_BYTES` of each.
 const TURN_BYTES: usize = 256 << 10;
+
+/// Decoded bytes that a connection gets in any turn.
+const LEAST_BYTES: usize = 4 << 10;
 
 /// Handshakes that go on in one turn.
 const HANDSHAKES: usize = 1;
@@ -99,7 +102,7 @@ impl Engine {
 
     /// Decode and run what there is, as much as a turn takes.
     fn decode(&mut self, key: ConnKey, now: Nanos) {
-        let mut budget = TURN_BYTES;
+        let mut budget = TURN_BYTES.saturating_sub(self.work.decoded).max(LEAST_BYTES);
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
             let Some(layers) = &mut conn.layers else { return };
@@ -109,7 +112,7 @@ impl Engine {
             let (stamp, handshaking) = (layers.stamp, layers.is_handshaking());
             let mut plain = std::mem::take(&mut self.plain);
             plain.clear();
-            let progress = layers.decode(&mut plain, STEP_BYTES);
+            let progress = layers.decode(&mut plain, STEP_BYTES.min(budget));
             let secured = handshaking && !layers.is_handshaking();
             if layers.wants_write() {
                 self.mark_dirty(key);
@@ -121,6 +124,7 @@ impl Engine {
                 self.handle_plain(key, &plain, stamp.into(), now);
             }
             budget = budget.saturating_sub(plain.len());
+            self.work.decoded += plain.len();
             self.plain = plain;
             match progress {
                 Ok(Progress::More) if budget > 0 => {}

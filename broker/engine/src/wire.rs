@@ -64,6 +64,8 @@ pub enum Command<'a> {
 pub enum ParseError {
     /// Tell the client; the connection ends if the error is fatal (here they all are).
     Wire(WireError),
+    /// The same, of an MPUB of more messages than `max_mpub_messages`.
+    TooManyMessages(WireError),
     /// Close without a word.
     LineTooLong,
 }
@@ -167,9 +169,20 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         if size as u32 > max {
             return Err(WireError::new(error::E_BAD_BODY, format!("MPUB body too big {size} > {max}")).into());
         }
+        self.few_enough()?;
         let Some((body, len)) = self.body(size as usize) else { return Ok(None) };
         let bodies = check_bodies(body, self.context.config)?;
         Ok(Some((Command::Mpub { topic, bodies }, len)))
+    }
+
+    /// Refused as soon as the count is there: the rest is not waited for.
+    fn few_enough(&self) -> Result<(), ParseError> {
+        let most = self.context.config.max_mpub_messages;
+        let count = self.tail.get(4..).and_then(|rest| rest.first_chunk::<4>()).map_or(0, |count| u32::from_be_bytes(*count));
+        if most == 0 || count <= most || count > i32::MAX as u32 {
+            return Ok(());
+        }
+        Err(ParseError::TooManyMessages(WireError::new(error::E_BAD_BODY, format!("MPUB too many messages {count} > {most}"))))
     }
 
     fn sub(mut self) -> Parsed<'a> {

@@ -113,6 +113,10 @@ impl Engine {
         self.call(py, move |engine, _| engine.create_topic(&topic))
     }
 
+    fn refusal_to_make(&self, py: Python<'_>, topic: String, channel: String) -> PyResult<Option<String>> {
+        self.call(py, move |engine, _| engine.refusal_to_make(&topic, &channel, "HTTP"))
+    }
+
     fn set_hold_new_topics(&self, py: Python<'_>, hold: bool) -> PyResult<()> {
         self.call(py, move |engine, _| engine.set_hold_new_topics(hold))
     }

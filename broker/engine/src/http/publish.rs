@@ -8,6 +8,7 @@ use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
 use crate::http::query::{Broken, arguments};
+use crate::limits::Limit;
 use crate::publish::{Outcome, Publish, Verb};
 use crate::wire::{self, Bodies};
 
@@ -43,13 +44,24 @@ impl Engine {
         let topic = topic_argument(topic.as_deref())?;
         if binary.is_some_and(|value| !matches!(&*value, "false" | "0")) {
             let bodies = binary_bodies(body, &self.config)?;
+            self.check_count(key, bodies.count as usize)?;
             return self.http_publish(key, Verb::Mpub, topic, bodies, 0, stamp, exchange);
         }
         let lines = body.split(|&c| c == b'\n').filter(|line| !line.is_empty());
         if lines.clone().any(|line| line.len() > self.config.max_msg_size as usize) {
             return Err(refusal(413, "MSG_TOO_BIG"));
         }
+        self.check_count(key, lines.clone().count())?;
         self.http_publish(key, Verb::Mpub, topic, lines, 0, stamp, exchange)
+    }
+
+    fn check_count(&mut self, key: ConnKey, count: usize) -> Result<(), Refusal> {
+        let most = self.config.max_mpub_messages;
+        if most == 0 || count <= most as usize {
+            return Ok(());
+        }
+        self.note_limit(Limit::MpubMessages, key);
+        Err((413, format!("TOO_MANY_MESSAGES: {count} > {most}").into()))
     }
 
     #[allow(clippy::too_many_arguments)] // a publish, and the exchange that asked for it
@@ -66,7 +78,7 @@ impl Engine {
         if let Some(reason) = &self.refusal {
             return Err((503, reason.clone().into()));
         }
-        let Some(index) = self.collect_from(key, verb, topic, bodies, defer_ms, stamp) else { return Ok(()) };
+        let index = self.collect_from(key, verb, topic, bodies, defer_ms, stamp).map_err(|why| (503, why.into()))?;
         self.turn.replies.push((key, Reply::Published(index, exchange)));
         Ok(())
     }

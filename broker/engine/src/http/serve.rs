@@ -13,6 +13,7 @@ use crate::http::date::Date;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Handed, Http, MAX_UNTAKEN, Stage};
 use crate::identify::Identity;
+use crate::share::REQUEST_UNITS;
 use crate::stream::{HANDSHAKE_NS, Layers};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -44,6 +45,7 @@ impl Engine {
         connection.phase = Phase::Open;
         connection.http = Some(Box::new(Http::new(layers.is_some(), self.config.http_idle_timeout_ms as Nanos * 1_000_000, now)));
         connection.layers = layers.map(Box::new);
+        self.limits.count_in(&connection);
         let key = self.conns.insert(connection);
         self.arm_connection(key);
         key
@@ -51,14 +53,24 @@ impl Engine {
 
     /// Run every whole request in `bytes`; gives how many bytes they took.
     pub(crate) fn run_requests(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
+        let Some(conn) = self.conns.get(key) else { return 0 };
+        let (before, bound) = (self.work.units, self.work.bound(conn.share));
         let mut at = 0;
         loop {
+            if self.work.units >= bound && at < bytes.len() {
+                self.postpone(key);
+                break;
+            }
             let publishes = self.turn.publishes.len();
             let Some(used) = self.run_request(key, &bytes[at..], |len| stamps.at(at + len), now) else { break };
+            self.work.units += REQUEST_UNITS;
             at += used;
             self.turn.shares_stamp |= at < bytes.len() && self.turn.publishes.len() > publishes;
         }
         self.note_unfinished(key, at < bytes.len(), now);
+        if let Some(conn) = self.conns.get_mut(key) {
+            self.work.book(&mut conn.share, before);
+        }
         at
     }
 
@@ -120,7 +132,7 @@ impl Engine {
     }
 
     fn begin_chunks(&mut self, key: ConnKey, head: &Head<'_, '_>, bytes: &[u8]) -> Option<usize> {
-        let charge = self.inputs.charge(bytes.len() as u64);
+        let charge = self.limits.unfinished.charge(bytes.len() as u64);
         let http = self.conns.get_mut(key)?.http.as_mut()?;
         http.chunks = Some(Chunks { head: bytes.to_vec(), body: Chunked::default(), _charge: charge });
         if head.expects_continue {
@@ -135,10 +147,11 @@ impl Engine {
         let mut chunks = http.chunks.take()?;
         let decoded = chunks.body.decode(bytes, limit);
         if decoded.is_ok() && !chunks.body.is_over() {
-            chunks._charge = self.inputs.charge((chunks.head.len() + chunks.body.body.capacity()) as u64);
+            let len = chunks.head.len() + chunks.body.body.capacity();
+            chunks._charge = self.limits.unfinished.charge(len as u64);
             http.chunks = Some(chunks);
-            if self.memory_is_full() {
-                self.refuse_for_memory(key, now);
+            if let Some(why) = self.keeps_too_much(key, len) {
+                self.refuse_unfinished(key, &why, now);
                 return None;
             }
             return decoded.ok().filter(|used| *used > 0);
@@ -337,9 +350,9 @@ impl Engine {
         self.answer(key, Exchange::LAST, now, |out, date| answer::write_refusal(out, 413, code, &[], Exchange::LAST, date));
     }
 
-    /// What is kept of unfinished requests takes all the memory that there may be.
-    pub(crate) fn refuse_for_memory(&mut self, key: ConnKey, now: Nanos) {
-        let reason = format!("unfinished request: the memory limit of {} bytes is reached", self.config.max_memory_bytes);
+    /// More is kept of unfinished requests than there may be.
+    pub(crate) fn refuse_unfinished(&mut self, key: ConnKey, why: &str, now: Nanos) {
+        let reason = format!("unfinished request: {why}");
         self.answer(key, Exchange::LAST, now, |out, date| answer::write_refusal(out, 503, &reason, &[], Exchange::LAST, date));
     }
 

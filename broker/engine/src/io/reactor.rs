@@ -26,6 +26,7 @@ use crate::io::packet::PacketClock;
 use crate::io::realtime;
 use crate::io::socket::{self, Block, Epoll, Received};
 use crate::leisure::{Credit, LEISURE_NS, Leisure};
+use crate::limits::Unwanted;
 use crate::quiet::{Unread, Waits};
 
 const WAKE: u64 = u64::MAX;
@@ -43,8 +44,12 @@ const MAX_HOLDS: usize = 16;
 /// What one read may bring. A longer command takes several reads.
 const READ_BUFFER: usize = 256 << 10;
 
-/// Connections accepted in one turn, so that a storm of them does not stop the flow.
-const ACCEPTS: usize = 64;
+/// What a read may bring once the reads of a turn have brought `TURN_BYTES`.
+const SMALL_READ: usize = 16 << 10;
+const TURN_BYTES: usize = 512 << 10;
+
+/// Connections accepted in one turn, so that a storm of them does not stop the flow: one takes some ten microseconds, and as long to close.
+const ACCEPTS: usize = 16;
 
 /// How long accepting rests after the process ran out of descriptors or memory.
 const ACCEPT_REST_NS: Nanos = 100_000_000;
@@ -78,13 +83,14 @@ pub struct Reactor {
     waits: Waits,
     packets: Option<PacketClock>,
     buffer: Vec<u8>,
+    read_bytes: usize, // in this turn
     dirty: Vec<ConnKey>,
     room: Option<usize>, // for connections
     leisure: Leisure,
 }
 
 impl Reactor {
-    pub fn new(engine: Engine, listeners: Vec<Listener>, shared: Arc<Shared>) -> std::io::Result<Self> {
+    pub fn new(mut engine: Engine, listeners: Vec<Listener>, shared: Arc<Shared>) -> std::io::Result<Self> {
         if engine.config.realtime {
             realtime::take_priority()?;
         }
@@ -108,6 +114,8 @@ impl Reactor {
             }
         }
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
+        let room = socket::room_for_connections();
+        engine.set_room(room);
         Ok(Self {
             engine,
             epoll,
@@ -119,8 +127,9 @@ impl Reactor {
             waits,
             packets,
             buffer: vec![0; READ_BUFFER],
+            read_bytes: 0,
             dirty: Vec::new(),
-            room: socket::room_for_connections(),
+            room,
             leisure: Leisure::default(),
         })
     }
@@ -139,6 +148,7 @@ impl Reactor {
                 self.engine.packets_lost = packets.lost();
             }
             let mut commands = false;
+            self.read_bytes = 0;
             for hold in 0.. {
                 for index in 0..ready {
                     let (token, readiness) = self.epoll.event(index);
@@ -149,7 +159,7 @@ impl Reactor {
                         _ => self.handle_ready(ConnKey::from(KeyData::from_ffi(token)), readiness, now),
                     }
                 }
-                if ready < self.epoll.capacity() || hold == MAX_HOLDS || self.engine.memory_is_full() {
+                if ready < self.epoll.capacity() || hold == MAX_HOLDS || self.engine.memory_is_full() || self.engine.has_enough_to_do() {
                     break;
                 }
                 ready = self.wait(Block::No, now)?;
@@ -221,12 +231,14 @@ impl Reactor {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         socket.unread.reported(&self.waits);
         let since = socket.unread.since;
-        match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer) {
+        let room = if self.read_bytes < TURN_BYTES { READ_BUFFER } else { SMALL_READ };
+        match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..room]) {
             Received::Bytes(len, stamp) => {
+                self.read_bytes += len;
                 let stamp = match stamp {
                     Some(stamp) => {
                         let stamp = self.clock.monotonic_of(stamp, since, clock::monotonic());
-                        if len < self.buffer.len() {
+                        if len < room {
                             socket.unread.drained(stamp);
                         }
                         stamp
@@ -330,6 +342,10 @@ impl Reactor {
             match port.listener.accept() {
                 Ok(Some((mut fd, peer))) => {
                     let remote = peer.map_or_else(|| "@".to_owned(), |peer| peer.to_string()); // as Go shows who has no address
+                    if let Err(unwanted) = self.engine.admit(&remote) {
+                        refuse(&mut self.engine, &fd, port.listener.speaks, &unwanted, now);
+                        continue;
+                    }
                     let unread = Unread::new(&self.waits, port.waiting.since);
                     let key = match port.listener.speaks {
                         Speaks::Nsq => self.engine.handle_accept(&remote, now),
@@ -473,6 +489,17 @@ impl Reactor {
             self.shared.push_requests(self.engine.poll_handed());
         }
     }
+}
+
+/// Tell a connection that is not wanted why, as far as its socket takes it at once.
+fn refuse(engine: &mut Engine, fd: &OwnedFd, speaks: Speaks, unwanted: &Unwanted, now: Nanos) {
+    let text = match speaks {
+        Speaks::Nsq => unwanted.frame(),
+        Speaks::Http => engine.unwanted_by_http(unwanted, now),
+        Speaks::Https => return, // what it could read would take a handshake
+    };
+    // It is closed next, whatever becomes of the text.
+    let _ = socket::send(fd.as_raw_fd(), &text);
 }
 
 fn nsq_port(listeners: &[Listener]) -> std::io::Result<u16> {

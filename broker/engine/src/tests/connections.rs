@@ -167,7 +167,7 @@ fn a_client_that_does_not_read_its_answers_is_cut_off_before_it_takes_the_memory
     let flood = "FIN 0123456789abcdef\n".repeat(20_000); // each is answered by three times as much
     for _ in 0..20 {
         pair.send(key, &flood);
-        pair.turn();
+        pair.advance(0);
     }
     assert!(pair.closed.contains(&key));
 }

@@ -8,6 +8,7 @@ mod delivery;
 mod disk;
 mod documentation;
 mod ends;
+mod hostile;
 mod http;
 mod layers;
 mod limits;

@@ -101,7 +101,7 @@ fn what_is_kept_is_bounded_and_charged() {
     assert!(pair.engine.wants_input(key));
     pair.send(key, [b'x'; 10_000]);
     assert!(!pair.engine.wants_input(key), "the kernel keeps the rest");
-    assert!(pair.engine.inputs.used() >= 70_000);
+    assert!(pair.engine.limits.unfinished.used() >= 70_000);
     let many = parked(&mut pair);
     let reads = (0..1_000).take_while(|_| {
         pair.send(many, "N");
@@ -110,5 +110,5 @@ fn what_is_kept_is_bounded_and_charged() {
     assert_eq!(reads.count(), 255);
     pair.close(key);
     pair.close(many);
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.limits.unfinished.used(), 0);
 }

@@ -1,0 +1,104 @@
+//! How much of a turn one connection gets: what it sends beyond its share waits for the next turn, so that a flood holds the others up for a fraction of
+//! a millisecond, not for as long as a read of a hundred thousand commands takes.
+//!
+//! Work is counted in units of very roughly 100 ns: a command is one, each message of a publish one more, a refused command four, a new topic or channel many.
+//! A connection whose share is used up is parked like one that waits for an answer (`parking.rs`): what it sent is kept with the instants at which it
+//! came, and beyond some of that the reactor leaves its bytes in the kernel.
+
+use crate::bucket::Nanos;
+use crate::engine::{ConnKey, Engine};
+
+/// Units that one connection may take in a turn.
+const CONNECTION_UNITS: u32 = 2_048;
+
+/// Units of a turn; once they are used, every connection still gets `LEAST_UNITS`.
+const TURN_UNITS: u32 = 4_096;
+
+/// Enough for what a client that is no flood sends at once.
+const LEAST_UNITS: u32 = 32;
+
+/// What a refused command costs beyond being read: its text.
+pub(crate) const REFUSAL_UNITS: u32 = 3;
+
+/// What a request by HTTP costs: it is read, and answered, by lines.
+pub(crate) const REQUEST_UNITS: u32 = 8;
+
+/// What a new topic or channel costs, here and in Python, which hears of it.
+pub(crate) const CREATION_UNITS: u32 = 64;
+
+/// What a connection has had of a turn.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Share {
+    turn: u32, // which
+    units: u32,
+}
+
+/// The turn's work so far.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    turn: u32,
+    pub units: u32,
+    pub decoded: usize,      // bytes out of layers
+    postponed: Vec<ConnKey>, // have commands left for the next turn
+    pub postponements: u64,
+}
+
+impl Work {
+    /// The value of `units` at which a connection has had its share.
+    pub fn bound(&self, share: Share) -> u32 {
+        let had = if share.turn == self.turn { share.units } else { 0 };
+        let left = CONNECTION_UNITS.saturating_sub(had).min(TURN_UNITS.saturating_sub(self.units));
+        self.units + left.max(LEAST_UNITS.saturating_sub(had))
+    }
+
+    /// Book what was done since `units` was `before`.
+    pub fn book(&self, share: &mut Share, before: u32) {
+        if share.turn != self.turn {
+            *share = Share { turn: self.turn, units: 0 };
+        }
+        share.units += self.units - before;
+    }
+
+    /// Whether a turn of its own would be too long for what is still to be done.
+    pub fn is_done(&self) -> bool {
+        self.units >= TURN_UNITS
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.postponed.is_empty()
+    }
+
+    pub fn end_turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+        (self.units, self.decoded) = (0, 0);
+    }
+}
+
+impl Engine {
+    /// The rest of what a connection sent runs in the next turn.
+    pub(crate) fn postpone(&mut self, key: ConnKey) {
+        self.park(key);
+        self.work.postponed.push(key);
+        self.work.postponements += 1;
+    }
+
+    /// Go on with those whose share was used up in an earlier turn. Where they are many, some of them wait on, first in line.
+    pub(crate) fn run_postponed(&mut self, now: Nanos) {
+        let mut waiting = std::mem::take(&mut self.work.postponed).into_iter();
+        let limit = self.work.units.max(TURN_UNITS) + TURN_UNITS;
+        for key in waiting.by_ref() {
+            self.resume(key, now);
+            if self.work.units >= limit {
+                break;
+            }
+        }
+        let again = std::mem::take(&mut self.work.postponed);
+        self.work.postponed.extend(waiting);
+        self.work.postponed.extend(again);
+    }
+
+    /// Whether enough was read for a turn: what is still unread waits for the next.
+    pub fn has_enough_to_do(&self) -> bool {
+        self.work.is_done()
+    }
+}

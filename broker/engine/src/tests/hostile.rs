@@ -1,0 +1,331 @@
+//! What one hostile client may do to the others: each bound refuses by its name, is told once, and leaves everybody else as they were.
+
+use super::pair::*;
+use slotmap::Key;
+
+use crate::config::Config;
+use crate::engine::ConnKey;
+use crate::event::Event;
+
+fn with(change: impl FnOnce(&mut Config)) -> Pair {
+    let mut config = Config::default();
+    change(&mut config);
+    Pair::with(config)
+}
+
+/// The limits that were told since the last time: (setting, how often it was met).
+fn told(pair: &mut Pair) -> Vec<(&'static str, u64)> {
+    let events = pair.engine.poll_events().into_iter();
+    events.filter_map(|event| if let Event::LimitReached { limit, times, .. } = event { Some((limit, times)) } else { None }).collect()
+}
+
+fn met(pair: &mut Pair, setting: &str) -> u64 {
+    pair.snapshot()["limits_met"][setting].as_u64().expect("a count")
+}
+
+/// How many turns it takes until nothing is left to do.
+fn turns_to_rest(pair: &mut Pair) -> usize {
+    let mut turns = 0;
+    while pair.engine.poll_timeout() == Some(0) {
+        pair.turn();
+        turns += 1;
+    }
+    turns
+}
+
+fn heartless(pair: &mut Pair) -> ConnKey {
+    let key = pair.connect();
+    assert_eq!(pair.ask(key, identify(r#"{"heartbeat_interval":-1}"#)), [ok()]);
+    key
+}
+
+#[test]
+fn a_flood_of_commands_gets_a_share_of_each_turn_and_the_others_go_on_in_it() {
+    for flood in ["NOP\n", "RDY 1\n", "FIN 0123456789abcdef\n"] {
+        let mut pair = Pair::new();
+        let (hostile, calm) = (pair.subscribe("h", "c", 1), pair.connect());
+        pair.send(hostile, flood.repeat(50_000));
+        let postponed = pair.snapshot()["postponements"].as_u64();
+        assert_eq!(postponed, Some(1), "{flood}");
+        assert_eq!(pair.ask(calm, pub_("t", "x")), [ok()], "in the same turn, {flood}");
+        assert!(turns_to_rest(&mut pair) >= 20, "{flood}");
+        pair.send(hostile, "CLS\n");
+        pair.turn();
+        assert_eq!(pair.take(hostile).last(), Some(&response("CLOSE_WAIT")), "nothing was lost, {flood}");
+    }
+}
+
+#[test]
+fn many_floods_together_get_no_longer_turns_and_nobody_starves() {
+    let mut pair = Pair::new();
+    let floods: Vec<_> = (0..300).map(|_| pair.connect()).collect();
+    for &key in &floods {
+        pair.send(key, ["NOP\n".repeat(5_000).into_bytes(), pub_("t", "x")].concat());
+    }
+    let calm = pair.connect();
+    assert_eq!(pair.ask(calm, pub_("t", "calm")), [ok()]);
+    let turns = turns_to_rest(&mut pair);
+    assert!(turns >= 100, "1.5 million commands in {turns} turns");
+    for key in floods {
+        assert_eq!(pair.take(key), [ok()]);
+    }
+}
+
+#[test]
+fn what_waits_for_the_next_turn_keeps_its_order_and_its_arrival() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(1_000_000, 1_000_000, 1));
+    let (key, consumer) = (pair.connect(), pair.subscribe("t", "c", 2_500));
+    pair.stall(S);
+    let (first, second) = (pair.now - 2 * MS, pair.now - MS);
+    pair.send_at(key, ["NOP\n".repeat(5_000).into_bytes(), pub_("t", "a")].concat(), first);
+    pair.send_at(key, pub_("t", "b"), second);
+    turns_to_rest(&mut pair);
+    assert_eq!(pair.take(key), [ok(), ok()]);
+    assert_eq!(pair.bodies(consumer), ["a", "b"]);
+    let arrivals: Vec<i64> =
+        pair.trace("t").arrival_ns.chunks(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
+    assert_eq!(arrivals, [first, second]);
+}
+
+#[test]
+fn a_flood_that_ends_its_stream_gets_the_answers_to_all_of_it() {
+    let mut pair = Pair::new();
+    let key = pair.connect();
+    pair.send(key, ["NOP\n".repeat(10_000).into_bytes(), pub_("t", "x")].concat());
+    pair.engine.handle_eof(key);
+    turns_to_rest(&mut pair);
+    assert_eq!(pair.take(key), [ok()]);
+    assert!(pair.closed.contains(&key));
+}
+
+#[test]
+fn a_flood_of_requests_by_http_is_shared_out_too() {
+    let mut pair = Pair::new();
+    let (hostile, calm) = (pair.connect_http(), pair.connect_http());
+    pair.send(hostile, "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2_000));
+    pair.send(calm, "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n");
+    pair.turn();
+    assert_eq!(pair.take_text(calm).matches("200 OK").count(), 1);
+    assert!(turns_to_rest(&mut pair) >= 5);
+    assert_eq!(pair.take_text(hostile).matches("200 OK").count(), 2_000);
+}
+
+#[test]
+fn the_first_connection_too_many_is_told_and_the_next_one_comes_in_when_one_has_gone() {
+    let mut pair = with(|config| config.max_connections = 2);
+    let first = pair.accept();
+    pair.connect_http();
+    let unwanted = pair.engine.admit("192.0.2.9:1").expect_err("one too many");
+    assert_eq!(decode(&unwanted.frame()), [error("E_INVALID too many connections: there may be 2 (max_connections)")]);
+    let now = pair.now;
+    let answer = String::from_utf8(pair.engine.unwanted_by_http(&unwanted, now)).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("max_connections") && answer.contains("Connection: close"), "{answer}");
+    assert_eq!(met(&mut pair, "max_connections"), 1);
+    pair.close(first);
+    assert_eq!(pair.engine.admit("192.0.2.9:1"), Ok(()));
+}
+
+#[test]
+fn one_address_cannot_take_all_connections() {
+    let mut pair = with(|config| config.max_connections_per_address = 2);
+    let first = pair.engine.handle_accept("192.0.2.1:1", START);
+    pair.engine.handle_accept("[2001:db8::1]:1", START);
+    pair.engine.handle_accept("192.0.2.1:2", START);
+    let unwanted = pair.engine.admit("192.0.2.1:3").expect_err("one too many");
+    let text = "E_INVALID too many connections of 192.0.2.1: there may be 2 (max_connections_per_address)";
+    assert_eq!(decode(&unwanted.frame()), [error(text)]);
+    assert_eq!(pair.engine.admit("192.0.2.2:1"), Ok(()));
+    pair.engine.handle_accept("[2001:db8::2]:1", START);
+    assert!(pair.engine.admit("[2001:db8::3]:1").is_err(), "a network of IPv6 is one");
+    assert_eq!(pair.engine.admit("[2001:db8:0:1::3]:1"), Ok(()));
+    assert_eq!(pair.engine.admit("@"), Ok(()), "who comes by a Unix socket has no address");
+    pair.close(first);
+    assert_eq!(pair.engine.admit("192.0.2.1:3"), Ok(()));
+}
+
+#[test]
+fn where_nothing_is_said_one_address_leaves_an_eighth_to_the_others() {
+    let mut pair = Pair::new();
+    pair.engine.set_room(Some(16));
+    let mine = (0..16).take_while(|port| {
+        let remote = format!("192.0.2.1:{port}");
+        pair.engine.admit(&remote).is_ok_and(|()| !pair.engine.handle_accept(&remote, START).is_null())
+    });
+    assert_eq!(mine.count(), 14);
+    assert_eq!(pair.engine.admit("192.0.2.2:1"), Ok(()));
+}
+
+#[test]
+fn topics_are_bounded_and_those_that_are_there_are_served_on() {
+    let mut pair = with(|config| config.max_topics = 2);
+    let calm = pair.connect();
+    pair.ask(calm, pub_("a", "x"));
+    pair.ask(calm, pub_("b", "x"));
+    assert_eq!(pair.publish("c", "x"), error("E_PUB_FAILED PUB failed there may be 2 topics (max_topics)"));
+    let consumer = pair.connect();
+    assert_eq!(pair.ask(consumer, "SUB c x\n"), [error("E_SUB_FAILED SUB failed there may be 2 topics (max_topics)")]);
+    let http = pair.connect_http();
+    pair.send(http, "POST /pub?topic=c HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx");
+    pair.turn();
+    assert!(pair.take_text(http).ends_with(r#"{"message":"there may be 2 topics (max_topics)"}"#));
+    assert_eq!((met(&mut pair, "max_topics"), pair.snapshot()["topics"].as_array().expect("a list").len()), (3, 2));
+    assert_eq!(pair.ask(calm, pub_("a", "x")), [ok()]);
+    assert!(pair.engine.delete_topic("b"));
+    assert_eq!(pair.publish("c", "x"), ok());
+}
+
+#[test]
+fn channels_of_a_topic_are_bounded() {
+    let mut pair = with(|config| config.max_channels_per_topic = 2);
+    for channel in ["a", "b", "b"] {
+        pair.subscribe("t", channel, 1);
+    }
+    let text = "E_SUB_FAILED SUB failed a topic may have 2 channels (max_channels_per_topic)";
+    let hostile = pair.connect();
+    assert_eq!(pair.ask(hostile, "SUB t c\n"), [error(text)]);
+    assert_eq!(pair.engine.refusal_to_make("t", "c", "").as_deref(), Some("a topic may have 2 channels (max_channels_per_topic)"));
+    assert_eq!(pair.engine.refusal_to_make("t", "b", ""), None);
+    pair.subscribe("u", "c", 1);
+}
+
+#[test]
+fn an_mpub_of_too_many_messages_is_refused_before_its_body_is_there() {
+    let mut pair = with(|config| config.max_mpub_messages = 2);
+    let key = pair.connect();
+    assert_eq!(pair.ask(key, mpub("t", &["a", "b"])), [ok()]);
+    assert_eq!(pair.ask(key, &mpub("t", &["a", "b", "c"])[..15]), [error("E_BAD_BODY MPUB too many messages 3 > 2")]);
+    let http = pair.connect_http();
+    pair.send(http, "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\na\nb\nc");
+    pair.turn();
+    assert!(pair.take_text(http).ends_with(r#"{"message":"TOO_MANY_MESSAGES: 3 > 2"}"#));
+    assert_eq!(met(&mut pair, "max_mpub_messages"), 2);
+}
+
+#[test]
+fn half_commands_of_many_connections_are_bounded_together_and_small_ones_go_on() {
+    let mut pair = with(|config| config.max_unfinished_bytes = 100_000);
+    let half = &pub_("t", &"x".repeat(20_000))[..15_000];
+    let answers: Vec<Vec<Frame>> = (0..20)
+        .map(|_| {
+            let key = pair.connect();
+            pair.ask(key, half)
+        })
+        .collect();
+    let text = "E_INVALID unfinished command: all clients together may leave 100000 bytes unfinished (max_unfinished_bytes)";
+    assert!(answers[..6].iter().all(Vec::is_empty), "{answers:?}");
+    assert!(answers[6..].iter().all(|answer| *answer == [error(text)]), "{answers:?}");
+    assert!(pair.engine.limits.unfinished.used() <= 120_000);
+    let calm = pair.connect();
+    let whole = pub_("t", "calm");
+    assert_eq!(pair.ask(calm, &whole[..7]), []);
+    assert_eq!(pair.ask(calm, &whole[7..]), [ok()]);
+}
+
+#[test]
+fn a_command_that_drips_in_is_refused_after_a_minute_also_where_there_are_no_heartbeats() {
+    let mut pair = Pair::new();
+    let (slow, patient) = (heartless(&mut pair), heartless(&mut pair));
+    let whole = pub_("t", &"x".repeat(100));
+    for second in 0..60 {
+        pair.send(slow, &whole[second..=second]);
+        pair.advance(S - 1);
+        assert!(pair.take(slow).is_empty(), "second {second}");
+        pair.advance(1);
+    }
+    assert_eq!(pair.take(slow), [error("E_INVALID unfinished command: not whole within 60 s")]);
+    pair.advance(600 * S);
+    assert_eq!(pair.ask(patient, whole), [ok()], "silence between commands is no offence");
+}
+
+#[test]
+fn a_dribbler_that_ends_its_commands_starts_each_with_a_minute() {
+    let mut pair = Pair::new();
+    let key = heartless(&mut pair);
+    let whole = pub_("t", "x");
+    pair.send(key, &whole[..5]);
+    for _ in 0..3 {
+        pair.advance(50 * S);
+        assert_eq!(pair.ask(key, [&whole[5..], &whole[..5]].concat()), [ok()]);
+    }
+}
+
+#[test]
+fn clients_that_read_nothing_are_cut_when_together_they_leave_too_much() {
+    let mut pair = with(|config| config.max_unread_bytes = 300_000);
+    let (publisher, calm) = (pair.connect(), pair.subscribe("t", "calm", 2_500));
+    let stuck: Vec<_> = (0..5).map(|i| pair.subscribe("t", &format!("stuck-{i}"), 2_500)).collect();
+    for &key in &stuck {
+        pair.stick(key);
+    }
+    for _ in 0..100 {
+        assert_eq!(pair.ask(publisher, pub_("t", &"x".repeat(1_000))), [ok()]);
+    }
+    let cut = stuck.iter().filter(|key| pair.closed.contains(key)).count();
+    assert!((1..5).contains(&cut), "{cut} of 5 were cut");
+    assert!(pair.engine.limits.unread.used() <= 300_000 + 110_000);
+    assert_eq!(pair.bodies(calm).len(), 100);
+    assert_eq!(met(&mut pair, "max_unread_bytes"), cut as u64);
+    for key in stuck {
+        pair.close(key);
+    }
+    assert_eq!(pair.engine.limits.unread.used(), 0);
+}
+
+#[test]
+fn a_limit_that_is_met_for_long_is_told_once_in_ten_seconds() {
+    let mut pair = with(|config| config.max_topics = 1);
+    pair.publish("a", "x");
+    for _ in 0..100 {
+        pair.publish("b", "x");
+    }
+    assert_eq!(told(&mut pair), [("max_topics", 1)]);
+    pair.advance(10 * S - 1);
+    pair.turn();
+    assert_eq!(told(&mut pair), []);
+    pair.stall(1);
+    pair.turn();
+    assert_eq!(told(&mut pair), [("max_topics", 99)]);
+    pair.advance(60 * S);
+    assert_eq!(told(&mut pair), []);
+}
+
+#[test]
+fn what_a_consumer_never_answers_goes_on_to_another_when_its_time_is_over() {
+    let mut pair = Pair::new();
+    let silent = pair.subscribe("t", "c", 10);
+    for body in ["a", "b", "c"] {
+        pair.publish("t", body);
+    }
+    assert_eq!(pair.bodies(silent), ["a", "b", "c"]);
+    let calm = pair.subscribe("t", "c", 10);
+    for _ in 0..6 {
+        pair.advance(10 * S - 1);
+        pair.send(silent, "NOP\n");
+        pair.send(calm, "NOP\n");
+    }
+    assert_eq!(pair.bodies(calm), [""; 0]);
+    pair.send(silent, "RDY 0\n");
+    pair.advance(S);
+    let again = pair.messages(calm);
+    assert_eq!(again.iter().map(|message| (message.body.as_str(), message.attempts)).collect::<Vec<_>>(), [("a", 2), ("b", 2), ("c", 2)]);
+    assert_eq!((pair.channel()["timeout_count"].clone(), pair.channel()["in_flight_count"].clone()), (3.into(), 3.into()));
+}
+
+#[test]
+fn a_consumer_that_stops_reading_is_cut_after_a_heartbeat_and_holds_a_bounded_part() {
+    let mut pair = Pair::new();
+    let (publisher, stopped) = (pair.connect(), pair.subscribe("t", "c", 2_500));
+    pair.stick(stopped);
+    for _ in 0..100 {
+        pair.ask(publisher, pub_("t", &"x".repeat(50_000)));
+    }
+    assert!(pair.engine.limits.unread.used() < (1 << 20) + 60_000, "the rest stays in the queue");
+    pair.advance(29 * S);
+    pair.send(publisher, "NOP\n");
+    assert!(!pair.closed.contains(&stopped));
+    pair.advance(2 * S);
+    assert!(pair.closed.contains(&stopped));
+    assert_eq!((pair.channel()["depth"].clone(), pair.channel()["in_flight_count"].clone()), (100.into(), 0.into()));
+    assert_eq!(pair.engine.limits.unread.used(), 0);
+}
