@@ -41,6 +41,8 @@ PURE = (
     "distributor/state.py",
     "distributor/transitions.py",
     "distributor/desired.py",
+    "distributor/verdict.py",
+    "distributor/whatif.py",
     "broker/reports.py",
     "broker/snapshot.py",
     "broker/events.py",

@@ -1,0 +1,165 @@
+"""Whether a latency percentile is above or below its target, decided as soon as it is clear. Pure, no clock.
+
+"p99 <= target" is a statement on a fraction: at most 1 % of the messages are late. A measurement comes as counts per
+short interval, and is looked at again and again while it grows; a test made for one look would then be wrong far more
+often than it says. So each side is a bet against it (Waudby-Smith and Ramdas, "Estimating means of bounded random
+variables by betting", 2024): capital that stays 1 on average while the hypothesis holds, so that it ever reaches
+1 / alpha with a probability of at most alpha, however often it is looked at (Ville's inequality).
+
+Messages of one burst share their fate, and so do bursts that meet in a queue. The bets are on blocks of intervals
+(batch means), doubled in length until the latency in one block tells nothing about the next. What changes more slowly
+than the whole series is long cannot be seen in it: hence a shortest time for a measurement.
+
+The price is known: without a single late message, 99 % sure of "below" takes about 480 of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from srtm.errors import BadInput
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_BOLDEST = 0.95  # part of the capital that one block may take: at 1 a single bad block would end the bet
+_FEWEST_BLOCKS = 8  # below that nothing is said
+_MOST_CORRELATED = 0.1  # of neighbouring blocks, beyond what chance gives
+
+
+class Verdict(Enum):
+    """Of a percentile against its target."""
+
+    ABOVE = "above"
+    BELOW = "below"  # or at it
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervals:
+    """Messages by the interval in which they arrived, in order; columns of equal length. Intervals are about as long
+    as the target latency, so that a burst is in one of them; those without a message are left out."""
+
+    count: Ints  # > 0
+    late: Ints  # over the target
+    latency_ns: Ints  # sum over the messages
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+
+def by_interval(arrival_ns: Ints, latency_ns: Ints, target_ns: int, width_ns: int) -> Intervals:
+    """Samples, in any order, as intervals of ``width_ns``; empty ones are left out."""
+    _, at = np.unique(arrival_ns // width_ns, return_inverse=True)
+    count = np.bincount(at)
+    late = np.bincount(at[latency_ns > target_ns], minlength=len(count))
+    # Exact: 2^53 ns of latency in one interval are 104 days.
+    total = np.bincount(at, weights=latency_ns.astype(np.float64)).astype(np.int64)
+    return Intervals(count=count.astype(np.int64), late=late.astype(np.int64), latency_ns=total)
+
+
+class SequentialTest:
+    """Feed it with ``add``, ask ``verdict`` after any of them."""
+
+    def __init__(self, percentile: float, confidence: float = 0.99) -> None:
+        """``confidence``: probability with which a verdict is right, in (0.5, 1). Raises BadInput."""
+        if not 0.5 < confidence < 1:
+            raise BadInput("confidence", confidence, "must be between 0.5 and 1")
+        if not 0 < percentile < 100:
+            raise BadInput("percentile", percentile, "must be between 0 and 100")
+        self._allowed = 1 - percentile / 100  # fraction that may be late
+        self._enough = math.log(1 / (1 - confidence))
+        self._parts: list[Intervals] = []
+        self._length = 1  # of a block, intervals
+
+    def add(self, more: Intervals) -> None:
+        """What came since the last time."""
+        if len(more):
+            self._parts.append(more)
+
+    @property
+    def count(self) -> int:
+        return sum(int(part.count.sum()) for part in self._parts)
+
+    @property
+    def late_fraction(self) -> float:
+        """0 while there is no message."""
+        return sum(int(part.late.sum()) for part in self._parts) / max(1, self.count)
+
+    @property
+    def blocks(self) -> int:
+        """About so many independent observations there were."""
+        return sum(len(part) for part in self._parts) // self._length
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self._parts:
+            return Verdict.UNDECIDED
+        joined = self._joined()
+        count, late = self._blocks_of(joined)
+        if len(count) < _FEWEST_BLOCKS:
+            return Verdict.UNDECIDED
+        above = _best_capital(count, late, self._allowed, 1)
+        below = _best_capital(count, late, self._allowed, -1)
+        if max(above, below) < self._enough:
+            return Verdict.UNDECIDED
+        return Verdict.ABOVE if above > below else Verdict.BELOW
+
+    def _joined(self) -> Intervals:
+        if len(self._parts) > 1:
+            self._parts = [
+                Intervals(
+                    count=np.concatenate([part.count for part in self._parts]),
+                    late=np.concatenate([part.late for part in self._parts]),
+                    latency_ns=np.concatenate([part.latency_ns for part in self._parts]),
+                )
+            ]
+        return self._parts[0]
+
+    def _blocks_of(self, series: Intervals) -> tuple[Ints, Ints]:
+        """Messages, and those of them that are late, in each block."""
+        self._length = 1
+        while True:
+            count, late, latency = (
+                _in_blocks(column, self._length) for column in (series.count, series.late, series.latency_ns)
+            )
+            if len(count) < 2 * _FEWEST_BLOCKS or not _tells_the_next(latency / count):
+                return count, late
+            self._length *= 2
+
+
+def _in_blocks(column: Ints, length: int) -> Ints:
+    """Sums over ``length`` consecutive intervals; a rest that fills no block is left out."""
+    whole = len(column) // length
+    return column[: whole * length].reshape(whole, length).sum(axis=1)
+
+
+def _tells_the_next(means: Floats) -> bool:
+    """Whether neighbours are correlated, more than by chance."""
+    centred = means - means.mean()
+    variance = float(centred @ centred)
+    if variance <= 1e-12 * float(means @ means):  # all alike
+        return False
+    return float(centred[1:] @ centred[:-1]) / variance > _MOST_CORRELATED + 2 / math.sqrt(len(means))
+
+
+def _best_capital(count: Ints, late: Ints, allowed: float, side: int) -> float:
+    """Log of the largest capital that a bet on ``side`` (1: more is late than ``allowed``; -1: less) ever had.
+
+    What a block brings is counted in messages, so that crowded ones weigh more, against the mean block so far. The
+    stake is what would have grown fastest on the blocks before (an approximation of Kelly's), never on the block
+    itself: only so is the bet a fair one. A crowded block may take more than there is; then a twentieth is left.
+    """
+    index = np.arange(1, len(count) + 1)
+    mean_count = np.cumsum(count) / index
+    gain = side * (late - allowed * count) / mean_count
+    sums = np.concatenate([[0.0], np.cumsum(gain)[:-1]])
+    squares = np.concatenate([[0.0], np.cumsum(gain**2)[:-1]])
+    # One block that is just as allowed stands for what is known before the first.
+    stake = np.clip(sums / (squares + allowed**2), 0.0, _BOLDEST if side < 0 else _BOLDEST / (2 * allowed))
+    return float(np.cumsum(np.log(np.maximum(1 + stake * gain, 1 - _BOLDEST))).max())

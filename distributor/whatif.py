@@ -1,0 +1,179 @@
+"""What would be, from what was recorded: the delays of any placement of the publishers that a trace holds. Pure.
+
+A trace has the instant at which every message arrived, so publishers that fire together do so here too, named as a
+group or not. The access delay of any subset under any share follows exactly (``srtm.replay``). The processing delay
+is that of one server after the bucket that takes messages in the order in which they are let go (Lindley's recursion,
+exact in integers): exact where the service time is known, as in a laboratory; with measured ones, as good as the
+assumption that a message costs the same in other company. A bucket starts full, and the server idle.
+
+Arrivals that several brokers recorded must be on one clock before they are joined: members of a group that are apart
+by the error of a clock no longer fire together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from srtm.publishers import ALONE
+from srtm.replay import NEVER_NS, access_delays
+from srtm.splitting import MICRO
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """What arrived in a round, in order of arrival; columns of equal length."""
+
+    publisher: Ints  # index in the topic's columns
+    arrival_ns: Ints
+    service_ns: Ints  # what the message took of the server
+
+    def __len__(self) -> int:
+        return len(self.publisher)
+
+    def of(self, chosen: npt.NDArray[np.bool_]) -> Trace:
+        """The messages of the publishers that are true in ``chosen``, had no others come."""
+        mine = chosen[self.publisher]
+        return Trace(publisher=self.publisher[mine], arrival_ns=self.arrival_ns[mine], service_ns=self.service_ns[mine])
+
+    def shifted(self, by_ns: Ints, span_ns: int) -> Trace:
+        """Every publisher's arrivals later by ``by_ns`` of it, those beyond the span back at its start."""
+        first_ns = int(self.arrival_ns[0]) if len(self) else 0
+        at_ns = first_ns + (self.arrival_ns - first_ns + by_ns[self.publisher]) % span_ns
+        order = np.argsort(at_ns, kind="stable")
+        return Trace(publisher=self.publisher[order], arrival_ns=at_ns[order], service_ns=self.service_ns[order])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delays:
+    """Of each message of a trace, ns. NEVER_NS: its share never lets it go."""
+
+    access_ns: Ints
+    processing_ns: Ints
+
+    @property
+    def total_ns(self) -> Ints:
+        never = self.access_ns == NEVER_NS
+        return np.where(never, NEVER_NS, self.access_ns) + np.where(never, 0, self.processing_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """The percentile of each delay over ``count`` messages, ns. The percentile of a sum is not the sum of them."""
+
+    count: int = 0
+    access_ns: int = 0
+    processing_ns: int = 0
+    total_ns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """What else a broker serves, topics that were there: when each message is let go, in order, and what it takes."""
+
+    due_ns: Ints
+    service_ns: Ints
+
+
+def joined(traces: Sequence[Trace]) -> Trace:
+    """One trace of what several brokers recorded at the same time on one clock."""
+    arrival_ns = np.concatenate([trace.arrival_ns for trace in traces])
+    order = np.argsort(arrival_ns, kind="stable")
+    return Trace(
+        publisher=np.concatenate([trace.publisher for trace in traces])[order],
+        arrival_ns=arrival_ns[order],
+        service_ns=np.concatenate([trace.service_ns for trace in traces])[order],
+    )
+
+
+def measured_service_ns(due_ns: Ints, sent_ns: Ints) -> Ints:
+    """Lindley's recursion solved for the service: what each message took of the server, if one server took them in
+    this order. Writes that carry several messages count for the first of them."""
+    free_ns = np.concatenate([due_ns[:1], np.maximum.accumulate(sent_ns)[:-1]])
+    return np.maximum(sent_ns - np.maximum(due_ns, free_ns), 0)
+
+
+def sojourn_ns(due_ns: Ints, service_ns: Ints) -> Ints:
+    """From due to served, by one server, first come first served; ``due_ns`` in order. Exact."""
+    served = np.cumsum(service_ns)
+    return served + np.maximum.accumulate(due_ns - (served - service_ns)) - due_ns
+
+
+def delays(trace: Trace, share_micro: tuple[int, int], background: Background | None = None) -> Delays:
+    """Of the whole trace on one broker under (r_l, b_l)."""
+    access_ns = access_delays(trace.arrival_ns, *share_micro)
+    passed = access_ns != NEVER_NS
+    due_ns = trace.arrival_ns[passed] + access_ns[passed]
+    processing_ns = np.zeros(len(trace), dtype=np.int64)
+    processing_ns[passed] = _beside(due_ns, trace.service_ns[passed], background)
+    return Delays(access_ns=access_ns, processing_ns=processing_ns)
+
+
+def _beside(due_ns: Ints, service_ns: Ints, background: Background | None) -> Ints:
+    if background is None or not len(background.due_ns):
+        return sojourn_ns(due_ns, service_ns)
+    all_due_ns = np.concatenate([due_ns, background.due_ns])
+    order = np.argsort(all_due_ns, kind="stable")
+    found_ns = np.empty(len(order), dtype=np.int64)
+    found_ns[order] = sojourn_ns(all_due_ns[order], np.concatenate([service_ns, background.service_ns])[order])
+    return found_ns[: len(due_ns)]
+
+
+def latency(parts: Sequence[Delays], percentile: float) -> Latency:
+    """Over all messages of ``parts`` together: the smallest delay that so many do not exceed."""
+    access_ns = np.concatenate([part.access_ns for part in parts])
+    if not len(access_ns):
+        return Latency()
+    return Latency(
+        count=len(access_ns),
+        access_ns=_at(access_ns, percentile),
+        processing_ns=_at(np.concatenate([part.processing_ns for part in parts]), percentile),
+        total_ns=_at(np.concatenate([part.total_ns for part in parts]), percentile),
+    )
+
+
+def _at(delays_ns: Ints, percentile: float) -> int:
+    return int(np.percentile(delays_ns, percentile, method="inverted_cdf"))
+
+
+def predicted(
+    traces: Sequence[Trace], placement: Ints, shares_micro: Sequence[tuple[int, int]], percentile: float
+) -> list[Latency]:
+    """Of each broker, had publisher i been on broker ``placement[i]`` (negative: nowhere) in all of ``traces``."""
+    return [
+        latency([delays(trace.of(placement == broker), share) for trace in traces], percentile)
+        for broker, share in enumerate(shares_micro)
+    ]
+
+
+def resampled(trace: Trace, groups: Ints, times: int, seed: int = 1) -> list[Trace]:
+    """The trace, and ``times`` more in which groups (ALONE: publishers on their own) are shifted against each other
+    at random. What happens inside a group stays as recorded; how groups meet is seen in more ways than a short round
+    has room for. An estimate, right if groups are independent."""
+    if not len(trace):
+        return [trace]
+    rng = np.random.default_rng(seed)
+    span_ns = int(trace.arrival_ns[-1] - trace.arrival_ns[0]) + 1
+    alone = groups == ALONE
+    source = np.where(alone, groups.max(initial=ALONE) + 1 + np.arange(len(groups)), groups)
+    shifts = [rng.integers(0, span_ns, size=int(source.max()) + 1)[source] for _ in range(times)]
+    return [trace, *(trace.shifted(by_ns, span_ns) for by_ns in shifts)]
+
+
+def enough_burst_micro(traces: Sequence[Trace], rate_micro: int, percentile: float, target_ns: int) -> int:
+    """The smallest b, in whole messages, under which the one bucket of the topic keeps the percentile of the access
+    delay at the target; as many as the messages if nothing less does."""
+    least, most = 1, max(1, *(len(trace) for trace in traces))
+    while least < most:
+        burst = (least + most) // 2
+        access_ns = np.concatenate([access_delays(trace.arrival_ns, rate_micro, burst * MICRO) for trace in traces])
+        if _at(access_ns, percentile) <= target_ns:
+            most = burst
+        else:
+            least = burst + 1
+    return least * MICRO

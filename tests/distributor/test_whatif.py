@@ -1,0 +1,149 @@
+"""Delays that a recorded trace implies: against the reference bucket and a queue worked message by message."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributor.whatif import (
+    Background,
+    Trace,
+    delays,
+    enough_burst_micro,
+    joined,
+    latency,
+    measured_service_ns,
+    predicted,
+    resampled,
+    sojourn_ns,
+)
+from srtm.bucket import Bucket
+from srtm.replay import NEVER_NS
+
+MICRO = 1_000_000
+MS = 1_000_000  # ns
+SECOND = 1_000_000_000
+FREE = (10**15, 10**9 * MICRO)  # a share that delays nobody
+
+
+def trace(arrival_ns, publisher=None, service_ns=0):
+    arrival_ns = np.asarray(arrival_ns, dtype=np.int64)
+    publisher = np.zeros(len(arrival_ns)) if publisher is None else publisher
+    return Trace(
+        publisher=np.asarray(publisher, dtype=np.int64),
+        arrival_ns=arrival_ns,
+        service_ns=np.full(len(arrival_ns), service_ns, dtype=np.int64),
+    )
+
+
+def one_by_one(due_ns, service_ns):
+    free_ns, found = 0, []
+    for due, service in zip(due_ns, service_ns, strict=True):
+        free_ns = max(due, free_ns) + service
+        found.append(free_ns - due)
+    return found
+
+
+messages = st.lists(
+    st.tuples(st.integers(0, 5 * MS), st.integers(0, 3), st.integers(0, 4 * MS)), min_size=1, max_size=60
+)
+
+
+@given(messages, st.integers(MICRO, 2_000 * MICRO), st.integers(MICRO, 9 * MICRO), st.sets(st.integers(0, 3)))
+def test_any_subset_waits_as_in_the_reference_bucket_and_a_queue_of_its_own(rows, rate, burst, chosen):
+    gaps, publishers, services = zip(*rows, strict=True)
+    recorded = Trace(
+        publisher=np.array(publishers), arrival_ns=np.cumsum(gaps), service_ns=np.array(services, dtype=np.int64)
+    )
+    part = recorded.of(np.array([publisher in chosen for publisher in range(4)]))
+    found = delays(part, (rate, burst))
+    arrivals = part.arrival_ns.tolist()
+    bucket = Bucket(rate, burst, arrivals[0] if arrivals else 0)
+    due_ns = [bucket.take(1, at) for at in arrivals]
+    assert (part.arrival_ns + found.access_ns).tolist() == due_ns
+    assert found.processing_ns.tolist() == one_by_one(due_ns, part.service_ns.tolist())
+    assert found.total_ns.tolist() == (found.access_ns + found.processing_ns).tolist()
+
+
+@given(messages)
+def test_service_times_are_found_again_in_what_a_server_did(rows):
+    gaps, _, services = zip(*rows, strict=True)
+    due_ns, service_ns = np.cumsum(gaps), np.array(services, dtype=np.int64)
+    sent_ns = due_ns + sojourn_ns(due_ns, service_ns)
+    assert measured_service_ns(due_ns, sent_ns).tolist() == service_ns.tolist()
+
+
+@given(messages, messages)
+def test_topics_that_were_there_are_served_in_turn_with_the_new_one(rows, others):
+    recorded = trace(np.cumsum([gap for gap, _, _ in rows]), service_ns=MS)
+    other_due_ns = np.cumsum([gap for gap, _, _ in others])
+    beside = delays(recorded, FREE, Background(due_ns=other_due_ns, service_ns=np.full(len(others), 2 * MS)))
+    queue = sorted(
+        [(at, 0, index, MS) for index, at in enumerate(recorded.arrival_ns.tolist())]
+        + [(at, 1, index, 2 * MS) for index, at in enumerate(other_due_ns.tolist())]
+    )
+    found = one_by_one([at for at, *_ in queue], [service for *_, service in queue])
+    mine = [took for (_, whose, _, _), took in zip(queue, found, strict=True) if whose == 0]
+    assert beside.processing_ns.tolist() == mine
+
+
+def test_a_share_of_nothing_lets_nothing_go():
+    found = delays(trace([1, 2, 3], service_ns=MS), (0, 0))
+    assert found.total_ns.tolist() == [NEVER_NS] * 3
+    assert latency([found], 99).total_ns == NEVER_NS
+
+
+def test_a_group_that_is_split_in_two_queues_half_as_long_on_each():
+    # 40 publishers that fire together, one message each, every 100 ms; a message takes 10 us.
+    fires = np.repeat(np.arange(50) * 100 * MS, 40)
+    recorded = trace(fires, np.tile(np.arange(40), 50), service_ns=10_000)
+    whole = predicted([recorded], np.zeros(40, dtype=np.int64), [FREE], 100)
+    halves = predicted([recorded], np.arange(40) % 2, [FREE, FREE], 100)
+    assert [one.processing_ns for one in whole] == [400_000]
+    assert [one.processing_ns for one in halves] == [200_000, 200_000]
+
+
+def test_publishers_that_are_nowhere_are_left_out():
+    recorded = trace([0, 0, 0], [0, 1, 2], service_ns=MS)
+    assert [one.count for one in predicted([recorded], np.array([0, -1, 1]), [FREE, FREE, FREE], 99)] == [1, 1, 0]
+
+
+def test_fewer_publishers_can_make_the_access_delay_worse():
+    # Independent publishers; a tenth of them with a tenth of the bucket waits longer (design section 5).
+    rng = np.random.default_rng(1)
+    arrival_ns = np.sort(rng.integers(0, 20 * SECOND, 20_000))
+    recorded = trace(arrival_ns, rng.integers(0, 100, 20_000))
+    placement = (np.arange(100) < 10).astype(np.int64)
+    most, few = predicted([recorded], placement, [(990 * MICRO, 18 * MICRO), (110 * MICRO, 2 * MICRO)], 99)
+    assert few.access_ns > 4 * most.access_ns
+
+
+def test_traces_of_several_brokers_are_joined_in_order_of_arrival():
+    both = joined([trace([5, 9], [1, 1]), trace([3, 7], [2, 2])])
+    assert both.arrival_ns.tolist() == [3, 5, 7, 9]
+    assert both.publisher.tolist() == [2, 1, 2, 1]
+
+
+def test_resampling_keeps_what_happens_in_a_group_and_moves_groups_apart():
+    # Publishers 0 and 1 are a group; 2 is on its own and fires with them, by accident of this trace.
+    arrival_ns = np.repeat(np.arange(20) * 50 * MS, 3)
+    recorded = trace(arrival_ns, np.tile([0, 1, 2], 20))
+    first, *others = resampled(recorded, np.array([0, 0, -1]), 5)
+    assert first is recorded
+    for other in others:
+        mine = {who: other.arrival_ns[other.publisher == who].tolist() for who in range(3)}
+        assert mine[0] == mine[1] != mine[2]
+        assert np.all(np.diff(other.arrival_ns) >= 0)
+        assert len(other) == len(recorded)
+        assert other.arrival_ns[-1] - other.arrival_ns[0] <= arrival_ns[-1] - arrival_ns[0]
+
+
+def test_an_empty_trace_resamples_to_itself():
+    assert [len(one) for one in resampled(trace([]), np.array([-1]), 3)] == [0]
+
+
+def test_the_burst_that_is_enough_is_the_smallest_that_keeps_the_target():
+    recorded = [trace(np.repeat(np.arange(30) * 100 * MS, 25))]
+    burst = enough_burst_micro(recorded, 1_000 * MICRO, 99, 2 * MS)
+    assert burst == 23 * MICRO  # two of 25 may wait 1 and 2 ms for their token
+    assert latency([delays(recorded[0], (1_000 * MICRO, burst))], 99).access_ns <= 2 * MS
+    assert latency([delays(recorded[0], (1_000 * MICRO, burst - MICRO))], 99).access_ns > 2 * MS
