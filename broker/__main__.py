@@ -4,6 +4,7 @@ import."""
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -40,6 +41,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
     limits = {name: parse_size(name, getattr(given, name)) for name in LIMITS}
     engine = EngineConfig(
         arrival_clock=given.arrival_clock,
+        lab_service_time_ns=round(_number("lab_service_time", given.lab_service_time) * 1000),
         realtime=given.realtime,
         tls_client_auth_policy=given.tls_client_auth_policy,
         tls_required=given.tls_required or ("true" if given.tls_client_auth_policy else "false"),
@@ -76,9 +78,12 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
 
 def _number(field: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         raise BadInput(field, text, "must be a number") from None
+    if not math.isfinite(number):
+        raise BadInput(field, text, "must be a number that is not infinite")
+    return number
 
 
 def parse_size(field: str, text: str) -> int:
@@ -169,6 +174,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="|".join(ARRIVAL_CLOCKS),
         help="whose word counts for when a message arrived; packet: exact also where several messages of one "
         "connection lay unread, needs CAP_NET_RAW (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--lab-service-time",
+        default="0",
+        metavar="US",
+        help="laboratory: let each message leave no earlier than one server with this service time, in microseconds, "
+        "would (default: %(default)s, no such server)",
     )
     parser.add_argument(
         "--realtime",

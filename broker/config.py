@@ -17,6 +17,7 @@ from srtm.http_client import checked_token, parse_http_url
 from srtm.log import LEVELS
 
 ARRIVAL_CLOCKS = ("kernel", "packet")
+LONGEST_LAB_SERVICE_NS = 10**9
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     sync_every: int = 2_500
     sync_timeout_ms: int = 2_000
     trace_entries: int = 1_000_000
+    lab_service_time_ns: int = 0  # laboratory: one virtual server, each message its service time after the one before
     hold_new_topics: bool = False
     accepting: bool = True
     not_accepting_reason: str = ""
@@ -181,6 +183,9 @@ class BrokerConfig:
         for experiment in self.experiments:
             if experiment not in EXPERIMENTS:
                 raise BadInput("enable_experiment", experiment, f"must be one of {', '.join(EXPERIMENTS)}")
+        if not 0 <= self.engine.lab_service_time_ns <= LONGEST_LAB_SERVICE_NS:
+            given_us = self.engine.lab_service_time_ns / 1000
+            raise BadInput("lab_service_time", given_us, "must be 0 (none) to 1000000 us")
         if self.trace_entries < 0:
             raise BadInput("trace_entries", self.trace_entries, "must be 0 (no trace) or more")
         for name, least in _LEAST.items():

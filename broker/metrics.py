@@ -68,6 +68,11 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
         "srtm_broker_timestamp_fallbacks", "Arrivals without a kernel time stamp", snapshot.timestamp_fallbacks
     )
     yield from _limit_metrics(snapshot)
+    yield GaugeMetricFamily(
+        "srtm_broker_lab_service_seconds",
+        "Service time of the laboratory's virtual server; 0: there is none",
+        snapshot.lab_service_time_ns * 1e-9,
+    )
     yield from _arrival_metrics(snapshot)
     yield from _topic_metrics(snapshot.topics)
     yield from _bucket_metrics([(topic.topic_name, topic.bucket) for topic in snapshot.topics if topic.bucket])

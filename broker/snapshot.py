@@ -158,6 +158,7 @@ class Snapshot(Part, frozen=True):
     clock_steps: int
     stamps_corrected: int
     merged_reads: int
+    lab_service_time_ns: int  # of the laboratory's server; 0: there is none
     accepting: bool
     topics: list[Topic]
     producers: list[Client] = []

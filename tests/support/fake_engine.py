@@ -259,6 +259,7 @@ class FakeEngine:
                 "clock_steps": 0,
                 "stamps_corrected": 0,
                 "merged_reads": 0,
+                "lab_service_time_ns": 0,
                 "accepting": self.accepting,
                 "topics": [topic_json(found, channel) for found in shown],
                 "producers": [],

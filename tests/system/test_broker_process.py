@@ -410,6 +410,9 @@ def test_a_data_directory_in_use_is_one_clear_line_and_status_1(tmp_path: Path) 
         (["--tcp-address", "192.0.2.1:0"], "tcp_address: '192.0.2.1:0': must be an address of this host"),
         (["--http-address", "192.0.2.1:0"], "http_address: '192.0.2.1:0': must be an address of this host"),
         (["--mcap", "-1"], "mcap: -1.0: must be a rate"),
+        (["--mcap", "nan"], "mcap: 'nan': must be a number that is not infinite"),
+        (["--http-idle-timeout", "inf"], "http_idle_timeout: 'inf': must be a number that is not infinite"),
+        (["--lab-service-time", "-1"], "lab_service_time: -1.0: must be 0 (none) to 1000000 us"),
         (["--distributor", "localhost"], "distributor: 'localhost': must be http://HOST:PORT"),
     ],
 )

@@ -81,6 +81,7 @@ impl Engine {
         if let Some(mut topic) = self.topics.remove(key) {
             topic.queue.clear();
         }
+        self.forget_served(key);
         for channel in channels {
             self.drop_channel(channel, name);
         }
@@ -90,13 +91,21 @@ impl Engine {
 
     /// Drop what waits in a topic: for its first channel, and for tokens.
     pub fn empty_topic(&mut self, name: &str) -> bool {
-        let Some(topic) = self.topic_key(name).and_then(|key| self.topics.get_mut(key)) else { return false };
+        let Some(key) = self.topic_key(name) else { return false };
+        let topic = &mut self.topics[key];
         topic.queue.clear();
         topic.restored = Vec::new();
         if let Some(limiter) = &mut topic.limiter {
             limiter.drop_waiting();
         }
+        self.forget_served(key);
         true
+    }
+
+    fn forget_served(&mut self, key: TopicKey) {
+        if let Some(server) = &mut self.server {
+            server.forget(key);
+        }
     }
 
     pub fn pause_topic(&mut self, name: &str, paused: bool, now: Nanos) -> bool {

@@ -107,6 +107,7 @@ pub struct Config {
     pub sync_every: u64,
     pub sync_timeout_ms: u64,
     pub trace_entries: usize,
+    pub lab_service_time_ns: u64, // a message leaves no earlier than one server would be done with it; 0: no such server
     pub hold_new_topics: bool,
     pub accepting: bool,
     pub not_accepting_reason: String,
@@ -181,6 +182,7 @@ impl Default for Config {
             sync_every: 2_500,
             sync_timeout_ms: 2_000,
             trace_entries: 1_000_000,
+            lab_service_time_ns: 0,
             hold_new_topics: false,
             accepting: true,
             not_accepting_reason: String::new(),

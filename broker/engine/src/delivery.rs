@@ -11,10 +11,19 @@ use crate::timer::{Timer, Timers};
 use crate::topology;
 
 impl Engine {
-    /// A released message goes to the topic's channels, or waits in the topic for the first one.
-    pub(crate) fn release(&mut self, key: TopicKey, mut message: Message, now: Nanos) {
+    /// The bucket lets a message go.
+    pub(crate) fn release(&mut self, key: TopicKey, message: Message, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key) else { return };
         topic.counters.released += 1;
+        let Some(server) = &mut self.server else { return self.enqueue(key, message, now) };
+        let due = message.times.due;
+        let done = server.enter(key, message, due);
+        self.timers.arm(&mut server.armed, done, Timer::Served);
+    }
+
+    /// A released message goes to the topic's channels, or waits in the topic for the first one.
+    pub(crate) fn enqueue(&mut self, key: TopicKey, mut message: Message, now: Nanos) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
         message.times.queued = now;
         if topic.flows() && topic.queue.is_empty() {
             self.fan_out(key, message, now);

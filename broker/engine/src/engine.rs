@@ -24,6 +24,7 @@ use crate::http;
 use crate::http::answer::Exchange;
 use crate::id::IdMaker;
 use crate::identify::Identity;
+use crate::laboratory::Server;
 use crate::latency::Sample;
 use crate::limits::Limits;
 use crate::message::Meter;
@@ -57,7 +58,8 @@ pub struct Engine {
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
     pub(crate) disk: Option<Rc<Disk>>,
     pub(crate) disk_armed: Armed,
-    pub(crate) pumping: Vec<TopicKey>, // more of what waits in them is on disk
+    pub(crate) server: Option<Box<Server>>, // of the laboratory alone
+    pub(crate) pumping: Vec<TopicKey>,      // more of what waits in them is on disk
     pub(crate) timers: Timers,
     pub(crate) events: Vec<Event>,
     pub meter: Meter,         // messages
@@ -111,6 +113,7 @@ impl Engine {
         Self {
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),
             ids: IdMaker::new(config.node_id),
+            server: Server::new(config.lab_service_time_ns).map(Box::new),
             config,
             conns: SlotMap::with_key(),
             topics: SlotMap::with_key(),

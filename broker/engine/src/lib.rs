@@ -26,6 +26,7 @@ pub mod http;
 pub mod id;
 pub mod identify;
 pub mod io;
+pub mod laboratory;
 pub mod latency;
 pub mod leisure;
 pub mod limits;

@@ -382,6 +382,11 @@ impl Engine {
     pub fn save(&mut self) -> Result<(), String> {
         let Some(disk) = self.disk.clone() else { return Ok(()) };
         let (mut unsaved, wall_offset) = (Unsaved::default(), self.wall_offset);
+        for (key, message) in self.server.iter_mut().flat_map(|server| server.drain()) {
+            if let Some(topic) = self.topics.get_mut(key) {
+                topic.queue.push_back(message); // it has paid, and waits for nothing but this server
+            }
+        }
         for topic in self.topics.values_mut() {
             let waiting = topic.limiter.take().into_iter().flat_map(|limiter| limiter.backlog.into_waiting());
             let aside = topic.restored.drain(..).chain(waiting).map(|message| (message, 0)).collect();

@@ -18,6 +18,8 @@ pub enum Timer {
     Connection(ConnKey),
     /// When what is on disk is to be synced, or tried again.
     Disk,
+    /// When the laboratory's server is done with the first of its line.
+    Served,
 }
 
 /// The instant that an owner is armed for.

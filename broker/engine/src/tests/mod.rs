@@ -10,6 +10,7 @@ mod documentation;
 mod ends;
 mod hostile;
 mod http;
+mod laboratory;
 mod layers;
 mod limits;
 pub mod memory_store;

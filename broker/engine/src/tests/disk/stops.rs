@@ -182,3 +182,13 @@ fn after_a_start_nothing_moves_before_the_topics_are_released() {
     let other = world.pair.subscribe("t", "d", 5);
     assert_eq!(world.pair.bodies(other), ["b"], "a channel that was there when the topic moved on");
 }
+
+#[test]
+fn a_stop_in_good_order_keeps_what_the_laboratorys_server_holds() {
+    let mut world = World::with(Config { mem_queue_size: 10, lab_service_time_ns: 1_000_000_000, ..Config::default() });
+    world.channel("c");
+    world.publish(&["a", "b"]);
+    world.restart();
+    world.release("t");
+    assert_eq!(world.drain(), ["a", "b"]);
+}
