@@ -1,4 +1,4 @@
-"""Which publisher goes to which broker: ``plan`` for a topic, ``place_more`` for publishers that join it later. Pure.
+"""Which publisher goes to which broker: ``plan`` for a topic, ``place_more`` once publishers come, go or change. Pure.
 
 Concentration, max-min, correlation (design section 5; sections 4.2 and 4.3 of the main paper), and the baselines that
 the paper compares with. Rates are msg/s. A topic's load is the sum of its publishers' rates (the paper's *rate*), not
@@ -18,9 +18,11 @@ from typing import Protocol
 
 import numpy as np
 
+from distributor.evening import Bools, even_out
 from distributor.spreading import ALONE, NOWHERE, Floats, Ints, fill, pack, whole_publishers
 
 _ROUNDING = 1e-6  # msg/s: the unit of rates; less than that is not a difference
+_LEFT = 10_000  # publishers that found no room, above which one more broker is taken without trying each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +93,15 @@ def _allocate(
     placement, quotas = np.full(len(demand.rates), NOWHERE, dtype=np.int64), np.zeros(0)
     for k in range(least, len(ranked) + 1) if len(demand.rates) and ranked else ():
         usable = whole_publishers(room[:k], demand.rates)
+        if k < len(ranked) and _too_tight(usable, demand.rates):
+            continue
         base = np.array([broker.allocated if level_total else 0.0 for broker in ranked[:k]])
         quotas = fill(base, usable, float(demand.rates.sum()))
         placement = pack(demand.rates, groups, quotas, usable, np.random.default_rng(seed))
+        if demand.rates.min() < demand.rates.max():
+            placement = even_out(placement, demand.rates, groups, quotas, usable)
+        if k == len(ranked) or _nearly_all(placement):
+            _fit_in(placement, demand, quotas, usable, correlated=correlated)
         if (placement != NOWHERE).all():
             break
     return _outcome(demand, brokers, ranked[: len(quotas)], placement, quotas)
@@ -124,37 +132,96 @@ def concentration(rcaps: Floats, rate: float) -> int:
 
 
 def place_more(demand: Demand, brokers: Sequence[BrokerCapacity], held: Sequence[str | None], strategy: str) -> Plan:
-    """Keep the publishers that have a broker in ``held`` (a name that is in ``brokers``) where they are and place
-    the others.
+    """Publishers came, went or changed their rates: the fewest moves found after which the same principles hold.
 
-    ``allocated`` does not count this topic. The brokers that it has are used first, more only where those are full
-    (``lb``: all).
+    ``held``: where each is (a name that is in ``brokers``), or None. ``allocated`` does not count this topic. A broker
+    without any room (``rcap`` 0) keeps those that it has.
     """
     index = {broker.name: at for at, broker in enumerate(brokers)}
-    placement = np.array([NOWHERE if name is None else index[name] for name in held], dtype=np.int64)
-    load = _loads(placement, demand.rates, len(brokers))
-    room = np.array([broker.rcap for broker in brokers])
-    chosen = _brokers_to_use(demand, brokers, load, strategy)
-    quotas = np.zeros(len(brokers))
-    quotas[chosen] = fill(np.zeros(len(chosen)), np.maximum(room, load)[chosen], float(demand.rates.sum()))
-    correlated = strategy == "srtm"
-    _place_one_by_one(placement, load, demand, quotas, room, chosen, correlated=correlated)
+    at_start = np.array([NOWHERE if name is None else index[name] for name in held], dtype=np.int64)
+    load = _loads(at_start, demand.rates, len(brokers))
+    rcaps = np.array([broker.rcap for broker in brokers])
+    fixed = (rcaps <= 0) & (load > 0)
+    room = np.where(fixed, load, rcaps)
+    candidates = _by_what_they_hold(brokers, load, fixed, room)[: math.floor(demand.burst)]
+    rate = float(demand.rates.sum())
+    least = len(candidates)
+    if strategy != "lb" and len(candidates):
+        least = concentration(-np.sort(-whole_publishers(room[candidates], demand.rates)), rate)
+    placement, quotas = at_start, np.zeros(len(brokers))
+    usable = whole_publishers(room, demand.rates)
+    for k in range(max(least, 1), len(candidates) + 1):
+        chosen = _choose(candidates, fixed, usable, k, rate)
+        if k < len(candidates) and _too_tight(usable[chosen], demand.rates):
+            continue
+        quotas = _quotas(brokers, load, fixed, room, chosen, rate, level_total=strategy == "conc")
+        placement = np.where(np.isin(at_start, chosen), at_start, NOWHERE)
+        groups = demand.groups if strategy == "srtm" else None
+        _fit_in(placement, demand, quotas, room, correlated=strategy == "srtm")
+        placement = even_out(placement, demand.rates, groups, quotas, np.where(quotas > 0, room, 0.0))
+        _fit_in(placement, demand, quotas, room, correlated=strategy == "srtm")
+        if (placement != NOWHERE).all():
+            break
     return _outcome(demand, brokers, brokers, placement, quotas)
 
 
-def _brokers_to_use(demand: Demand, brokers: Sequence[BrokerCapacity], load: Floats, strategy: str) -> Ints:
-    """Indices: the brokers that hold publishers of the topic already, then the roomiest, until the topic's load
-    fits."""
-    order = sorted(
-        range(len(brokers)), key=lambda at: (load[at] == 0, -brokers[at].rcap, brokers[at].allocated, brokers[at].name)
-    )
-    current = int(np.count_nonzero(load))
-    usable = [at for at in order if load[at] > 0 or brokers[at].rcap > 0][: max(current, math.floor(demand.burst))]
-    if strategy == "lb":
-        return np.array(usable, dtype=np.int64)
-    room = np.array([brokers[at].rcap for at in usable])
-    needed = concentration(whole_publishers(room, demand.rates), float(demand.rates.sum()))
-    return np.array(usable[: max(current, needed)], dtype=np.int64)
+def _by_what_they_hold(brokers: Sequence[BrokerCapacity], load: Floats, fixed: Bools, room: Floats) -> Ints:
+    """Indices of the brokers that may have publishers: those that must keep theirs, then those that have most."""
+
+    def rank(at: int) -> tuple[bool, float, float, float, str]:
+        return not fixed[at], -load[at], -room[at], brokers[at].allocated, brokers[at].name
+
+    return np.array(sorted(np.flatnonzero(room > 0).tolist(), key=rank), dtype=np.int64)
+
+
+def _choose(candidates: Ints, fixed: Bools, room: Floats, k: int, rate: float) -> Ints:
+    """``k`` of the candidates that cover ``rate``, as many of the first ones as can be."""
+    chosen, others = candidates[:k].tolist(), candidates[k:].tolist()
+    others.sort(key=lambda at: -room[at])
+    replaceable = sorted((at for at in chosen if not fixed[at]), key=lambda at: room[at])
+    for small, large in zip(replaceable, others, strict=False):
+        if room[chosen].sum() >= rate - _ROUNDING or room[large] <= room[small]:
+            break
+        chosen[chosen.index(small)] = large
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def _quotas(
+    brokers: Sequence[BrokerCapacity],
+    load: Floats,
+    fixed: Bools,
+    room: Floats,
+    chosen: Ints,
+    rate: float,
+    *,
+    level_total: bool,
+) -> Floats:
+    """Msg/s a broker: what those hold that must keep it, the rest by water-filling over the other ``chosen`` ones."""
+    quotas = np.where(fixed, load, 0.0)
+    free = chosen[~fixed[chosen]]
+    base = np.array([brokers[at].allocated if level_total else 0.0 for at in free.tolist()])
+    if len(free):
+        quotas[free] = fill(base, room[free], max(0.0, rate - float(quotas.sum())))
+    return quotas
+
+
+def _too_tight(room: Floats, rates: Floats) -> bool:
+    """Whether a large fleet of unequal rates would have to fill every broker to the brim: a long search, in vain."""
+    spare = float(room.sum() - rates.sum())
+    return len(rates) > _LEFT and bool(rates.min() < rates.max()) and spare < len(room) * float(rates.max()) / 100
+
+
+def _nearly_all(placement: Ints) -> bool:
+    """Whether what is left is worth trying one by one."""
+    return 0 < int((placement == NOWHERE).sum()) <= _LEFT
+
+
+def _fit_in(placement: Ints, demand: Demand, quotas: Floats, room: Floats, *, correlated: bool) -> None:
+    """Those without a broker, in place, wherever there is room on brokers that have a quota."""
+    chosen = np.flatnonzero(quotas > 0)
+    if len(chosen) and (placement == NOWHERE).any():
+        load = _loads(placement, demand.rates, len(quotas))
+        _place_one_by_one(placement, load, demand, quotas, room, chosen, correlated=correlated)
 
 
 def _place_one_by_one(
@@ -163,6 +230,8 @@ def _place_one_by_one(
     """Fill ``placement`` in place, largest first: among brokers below their quota the one with the least of the
     publisher's group, then the emptiest."""
     waiting = np.flatnonzero(placement == NOWHERE)
+    most = float((room - load)[chosen].max()) + _ROUNDING
+    waiting = waiting[demand.rates[waiting] <= most]
     of_group = _group_loads(placement, demand, demand.groups[waiting], len(load)) if correlated else {}
     for publisher in waiting[np.argsort(-demand.rates[waiting], kind="stable")]:
         rate, group = demand.rates[publisher], int(demand.groups[publisher])

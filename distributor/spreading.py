@@ -5,18 +5,18 @@ What lives here is arithmetic on columns and knows neither topics nor brokers' n
 (design section 5, sections 4.2 and 4.3 of the main paper). Everything is vectorized: a million publishers in 40,000
 groups over 1,000 brokers take seconds.
 
-How a correlation group is spread. Publishers of (nearly) equal rate form a *class*; within a class each broker takes a
-fixed number of heads. Which member goes where is a table, groups by brokers, whose rows must sum to the groups' sizes
-and whose columns to the heads, every entry the exact proportion rounded up or down. Groups of one size have equal rows,
-so their extra heads are dealt by wrapping around (McNaughton's rule for preemptive schedules): a broker's extras go to
-consecutive groups, the next broker continues where it stopped. So only a table *sizes* by brokers remains to be
-rounded, and that is a flow with integral bounds. This is "largest remainder, remainders rotated" made exact.
+How a correlation group is spread. Each broker takes a fixed number of heads. Which member goes where is a table, groups
+by brokers, whose rows must sum to the groups' sizes and whose columns to the heads, every entry the exact proportion
+rounded up or down. Groups of one size have equal rows, so their extra heads are dealt by wrapping around (McNaughton's
+rule for preemptive schedules): a broker's extras go to consecutive groups, the next broker continues where it stopped.
+So only a table *sizes* by brokers remains to be rounded, and that is a flow with integral bounds. This is "largest
+remainder, remainders rotated" made exact.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,6 @@ Ints = npt.NDArray[np.int64]
 NOWHERE = -1  # in a placement: no broker had room for this publisher
 ALONE = -1  # in a column of groups: fires by itself
 _SLACK = 1e-9  # relative: a sum of floats may miss a whole publisher by this much
-_MAX_EXACT_CLASSES = 64  # above that many different rates, rates within an eighth of an octave (9 %) form one class
 
 
 def fill(base: Floats, room: Floats, rate: float) -> Floats:
@@ -56,32 +55,20 @@ def whole_publishers(room: Floats, rates: Floats) -> Floats:
 
 
 def pack(rates: Floats, groups: Ints | None, quotas: Floats, room: Floats, rng: np.random.Generator) -> Ints:
-    """The broker (index) of every publisher, ``NOWHERE`` where none had room.
+    """The broker (index) of every publisher, by heads in proportion to the quotas; ``NOWHERE`` for what quotas do not
+    cover.
 
-    Never above ``room``; equal rates end within one publisher of the quota. ``groups`` None: in random order; else
-    every group is spread in proportion to the heads. Large publishers go first, so that the small ones even out what is
-    left.
+    ``groups`` None: in random order; else every group is spread in proportion to the heads. With equal rates this is
+    the placement: never above ``room``, within one publisher of the quota. With unequal ones it is near it, and
+    ``distributor.evening`` does the rest.
     """
-    placement = np.full(len(rates), NOWHERE, dtype=np.int64)
-    load = np.zeros(len(quotas))
-    due = 0.0
-    for members in _rate_classes(rates):
-        due += float(rates[members].sum() / rates.sum())
-        limits = np.floor(np.minimum((room - load) / rates[members].max() * (1 + _SLACK) + _SLACK, len(members)))
-        heads = apportion(np.clip(quotas * due - load, 0.0, None), len(members), np.maximum(limits, 0).astype(np.int64))
-        placement[members] = _deal(heads, len(members), None if groups is None else groups[members], rng)
-        placed = members[placement[members] != NOWHERE]
-        load += np.bincount(placement[placed], weights=rates[placed], minlength=len(load))
-    return placement
-
-
-def _rate_classes(rates: Floats) -> Iterator[Ints]:
-    """Indices of publishers of (nearly) equal rate, the largest rates first."""
-    distinct, inverse = np.unique(rates, return_inverse=True)
-    if len(distinct) > _MAX_EXACT_CLASSES:
-        inverse = np.floor(np.log2(distinct) * 8).astype(np.int64)[inverse]
-    order = np.argsort(-inverse, kind="stable")
-    yield from np.split(order, np.flatnonzero(np.diff(inverse[order])) + 1)
+    alike = bool(rates.min() == rates.max())
+    limits = np.full(len(quotas), len(rates))
+    if alike:
+        limits = np.floor(np.minimum(room / rates[0] * (1 + _SLACK) + _SLACK, len(rates))).astype(np.int64)
+    covered = min(1.0, float(quotas.sum() / rates.sum()) * (1 + _SLACK))
+    heads = apportion(quotas, len(rates) if alike else math.floor(len(rates) * covered), limits)
+    return _deal(heads, rates, groups, rng)
 
 
 def apportion(ideal: Floats, heads: int, limits: Ints) -> Ints:
@@ -99,31 +86,53 @@ def apportion(ideal: Floats, heads: int, limits: Ints) -> Ints:
     return taken
 
 
-def _deal(heads: Ints, members: int, groups: Ints | None, rng: np.random.Generator) -> Ints:
-    """A broker for each of ``members`` publishers, ``heads`` of them for each; the rest, if any, goes to
-    ``NOWHERE``."""
-    columns = np.append(heads, members - heads.sum())
-    if groups is None:
+def _deal(heads: Ints, rates: Floats, groups: Ints | None, rng: np.random.Generator) -> Ints:
+    """A broker for each publisher, ``heads`` of them for each; the rest, if any, goes to ``NOWHERE``."""
+    columns = np.append(heads, len(rates) - heads.sum())
+    if rates.min() < rates.max():
+        dealt = spread_groups(columns, _strata(rates, groups, len(heads), rng), rng, rates)
+    elif groups is None:
         dealt = rng.permutation(np.repeat(np.arange(len(columns)), columns))
     else:
         dealt = spread_groups(columns, groups, rng)
     return np.where(dealt == len(heads), NOWHERE, dealt)
 
 
-def spread_groups(columns: Ints, groups: Ints, rng: np.random.Generator) -> Ints:
+def _strata(rates: Floats, groups: Ints | None, size: int, rng: np.random.Generator) -> Ints:
+    """``groups`` (None: there are none), and those who are in none as groups of ``size`` neighbours in rate: so each
+    broker gets as many fast and slow ones as the others."""
+    labels = np.full(len(rates), ALONE) if groups is None else groups.copy()
+    _, group, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    alone = np.flatnonzero((labels == ALONE) | (sizes[group] == 1))
+    alone = rng.permutation(alone)
+    by_rate = alone[np.argsort(-rates[alone], kind="stable")]
+    labels[by_rate] = labels.max(initial=ALONE) + 1 + np.arange(len(by_rate)) // max(2, size)
+    return labels
+
+
+def spread_groups(columns: Ints, groups: Ints, rng: np.random.Generator, rates: Floats | None = None) -> Ints:
     """A column for every member, ``columns[i]`` members in column i: of a group of size s, s * columns[i] /
-    sum(columns) rounded up or down."""
+    sum(columns) rounded up or down.
+
+    With ``rates`` a column gets the ranks of a group's members in turn, from group to group, and the fast and slow
+    ones of a large group alternately.
+    """
     members = len(groups)
     labels = np.where(groups == ALONE, groups.max(initial=ALONE) + 1 + np.arange(members), groups)
     _, group, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     shuffled = rng.permutation(len(sizes))  # neighbours in the file shall not share a broker by their place in it
-    by_size_and_group = np.lexsort((shuffled[group], sizes[group]))
+    turn = np.empty(len(sizes), dtype=np.int64)
+    turn[np.lexsort((shuffled, sizes))] = np.arange(len(sizes))
+    by_size_and_group = np.lexsort((turn[group],) if rates is None else (-rates, turn[group]))
     distinct, counts = np.unique(sizes, return_counts=True)
     table = round_table(distinct * counts, columns)
     column = np.empty(members, dtype=np.int64)
     start = 0
     for size, count, row in zip(distinct.tolist(), counts.tolist(), table, strict=True):
         rows = _wrap_around(size, count, row, size * columns // members)
+        if rates is not None:
+            turned = (np.arange(count)[:, None] + np.arange(size)) % size
+            rows = np.take_along_axis(rows, turned, axis=1)
         column[by_size_and_group[start : start + size * count]] = rows.ravel()
         start += size * count
     return column
@@ -133,6 +142,8 @@ def _wrap_around(size: int, count: int, row: Ints, base: Ints) -> Ints:
     """For ``count`` groups of one size, the columns of their members: ``base`` in each, and the extras of ``row`` by
     McNaughton's rule."""
     every = np.repeat(np.arange(len(base)), base)
+    turn = np.arange(len(every)) - np.repeat(np.cumsum(base) - base, base)
+    every = every[np.argsort((turn + 0.5) / base[every], kind="stable")]  # no column has a run of them
     extras = np.repeat(np.arange(len(base)), row - count * base)
     return np.hstack([np.broadcast_to(every, (count, len(every))), extras.reshape(size - len(every), count).T])
 

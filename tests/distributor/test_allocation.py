@@ -1,5 +1,7 @@
 """Laws of the placement (design section 5), over random topics and brokers, and the examples of the paper."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -26,6 +28,30 @@ def brokers(*mcaps, allocated=()):
 def heads(made: Plan) -> dict[str, int]:
     counts = np.bincount(made.placement[made.placement != NOWHERE], minlength=len(made.brokers))
     return dict(zip(made.brokers, counts.tolist(), strict=True))
+
+
+def moves(made: Plan, held) -> int:
+    """Publishers that were somewhere and are elsewhere now."""
+    now = [None if at == NOWHERE else made.brokers[at] for at in made.placement.tolist()]
+    return sum(old is not None and old != new for old, new in zip(held, now, strict=True))
+
+
+def cells(made: Plan, rates, groups) -> dict[int, np.ndarray]:
+    """{group: msg/s of it on each broker}."""
+    rates, groups = np.asarray(rates), np.asarray(groups)
+    found = {}
+    for group in set(groups.tolist()) - {ALONE}:
+        here = (groups == group) & (made.placement != NOWHERE)
+        found[group] = np.bincount(made.placement[here], weights=rates[here], minlength=len(made.brokers))
+    return found
+
+
+def assert_in_proportion(made: Plan, rates, groups, publishers: float) -> None:
+    """Every group within so many times the largest rate of its proportion, by the quotas, on every broker."""
+    part = made.quotas / made.quotas.sum()
+    for group, load in cells(made, rates, groups).items():
+        whole = np.asarray(rates)[np.asarray(groups) == group].sum()
+        assert np.all(np.abs(load - whole * part) <= publishers * max(rates) + 1e-5)
 
 
 some_brokers = st.lists(
@@ -178,7 +204,8 @@ def test_publishers_that_join_get_another_broker_only_where_the_present_ones_are
     held = ["b0"] * 50 + [None] * 10
     assert heads(place_more(demand([1.0] * 60), offered, held, "srtm")) == {"b0": 60}
     grown = place_more(demand([1.0] * 61), offered, [*held, None], "srtm")
-    assert heads(grown) == {"b0": 50, "b1": 11}
+    assert sorted(heads(grown).values()) == [30, 31]
+    assert moves(grown, [*held, None]) == 19
 
 
 @given(some_brokers, st.lists(st.tuples(st.integers(ALONE, 5), st.floats(0.1, 30)), min_size=1, max_size=60))
@@ -210,3 +237,139 @@ def test_another_seed_deals_other_publishers_to_a_broker_and_as_many(strategy):
     first, second = (plan(topic, offered, strategy, seed) for seed in (1, 2))
     assert heads(first) == heads(second)
     assert first.placement.tolist() != second.placement.tolist()
+
+
+# Unequal rates, and what holds of them: capacity first, then quotas, then groups.
+
+some_publishers = st.lists(st.tuples(st.integers(ALONE, 8), st.floats(0.1, 30)), min_size=1, max_size=150)
+some_rooms = st.lists(st.floats(0.2, 1), min_size=1, max_size=8)
+
+
+def roomy(parts, rates):
+    """Brokers of unequal capacity that together have two publishers each to spare."""
+    return brokers(*[part / sum(parts) * sum(rates) + 2 * max(rates) for part in parts])
+
+
+def to_spare(made: Plan, offered, rates) -> bool:
+    """Whether no broker is filled to the brim: each has room for the largest publisher above its quota."""
+    room = {broker.name: broker.rcap for broker in offered}
+    return all(room[name] >= quota + max(rates) for name, quota in zip(made.brokers, made.quotas, strict=True))
+
+
+@given(some_publishers, some_brokers, a_strategy, st.integers(0, 99))
+def test_every_publisher_is_placed_once_or_said_to_be_missing(publishers, offered, strategy, seed):
+    groups, rates = ([pair[at] for pair in publishers] for at in (0, 1))
+    made = plan(demand(rates, groups), offered, strategy, seed)
+    assert len(made.placement) == len(rates)
+    assert set(made.placement.tolist()) <= {NOWHERE, *range(len(made.brokers))}
+    assert len(set(made.brokers)) == len(made.brokers)
+    assert made.assigned == pytest.approx(
+        np.bincount(made.placement + 1, weights=rates, minlength=len(made.brokers) + 1)[1:]
+    )
+    free = {broker.name: broker.rcap for broker in offered}
+    free.update({name: free[name] - load for name, load in zip(made.brokers, made.assigned, strict=True)})
+    for missing in np.asarray(rates)[made.placement == NOWHERE]:
+        assert strategy == "conc" or all(room < missing + 1e-5 for room in free.values())
+
+
+@given(some_publishers, some_rooms, a_strategy, st.integers(0, 99))
+def test_publishers_of_unequal_rates_end_within_one_publishers_rate_of_the_quota(publishers, parts, strategy, seed):
+    groups, rates = ([pair[at] for pair in publishers] for at in (0, 1))
+    offered = roomy(parts, rates)
+    made = plan(demand(rates, groups), offered, strategy, seed)
+    assert made.state == "placed"
+    if to_spare(made, offered, rates):
+        assert np.all(np.abs(made.assigned - made.quotas) <= max(rates) + 1e-5)
+
+
+@given(some_publishers, some_rooms, st.integers(0, 99))
+def test_groups_of_unequal_rates_are_within_twice_the_largest_rate_of_their_proportion(publishers, parts, seed):
+    groups, rates = ([pair[at] for pair in publishers] for at in (0, 1))
+    offered = roomy(parts, rates)
+    made = plan(demand(rates, groups), offered, "srtm", seed)
+    if to_spare(made, offered, rates):
+        assert_in_proportion(made, rates, groups, 2)
+
+
+@given(some_publishers, some_rooms, st.sampled_from(["maxmin", "srtm"]))
+def test_k_is_the_smallest_and_the_smallest_quota_the_largest_of_the_fractional_problem(publishers, parts, strategy):
+    groups, rates = ([pair[at] for pair in publishers] for at in (0, 1))
+    offered = roomy(parts, rates)
+    made = plan(demand(rates, groups), offered, strategy)
+    rooms = sorted((broker.rcap for broker in offered), reverse=True)
+    k, used = concentration(np.array(rooms), sum(rates)), len(made.brokers)
+    assert used >= min(k, len(rates))
+    if sum(rooms[:k]) >= sum(rates) + k * max(rates) and len(rates) >= k:
+        assert used == k
+    if used == k:
+        assert min(made.quotas) == pytest.approx(min(sum(rates) / k, rooms[k - 1]))
+
+
+@given(st.integers(20, 150), st.lists(st.integers(5, 40), min_size=1, max_size=8), st.integers(0, 99))
+def test_quotas_are_the_largest_minimum_that_the_capacities_of_the_fewest_brokers_allow(heads_, rooms, seed):
+    made = plan(demand([2.0] * heads_), brokers(*[2.0 * room for room in rooms]), "srtm", seed)
+    if made.state == "placed":
+        rooms.sort(reverse=True)
+        k = len(made.brokers)
+        assert sum(rooms[: k - 1]) < heads_ <= sum(rooms[:k])
+        assert min(made.quotas) == pytest.approx(2.0 * min(heads_ / k, rooms[k - 1]))
+
+
+# Publishers that come, go and change.
+
+
+@given(st.data(), some_rooms, some_publishers, st.sampled_from(["maxmin", "srtm"]))
+def test_after_publishers_came_went_and_changed_the_same_principles_hold(data, parts, publishers, strategy):
+    groups, rates = ([pair[at] for pair in publishers] for at in (0, 1))
+    offered = roomy(parts, rates)
+    first = plan(demand(rates, groups), offered, strategy)
+    held = [first.brokers[at] for at in first.placement]
+    stay = data.draw(st.lists(st.booleans(), min_size=len(rates), max_size=len(rates)))
+    kept = [at for at, stays in enumerate(stay) if stays]
+    more = data.draw(some_publishers)
+    rates = [rates[at] * data.draw(st.sampled_from([1.0, 1.0, 0.5])) for at in kept] + [pair[1] for pair in more]
+    groups = [groups[at] for at in kept] + [pair[0] for pair in more]
+    offered = roomy(parts, rates)
+    made = place_more(demand(rates, groups), offered, [held[at] for at in kept] + [None] * len(more), strategy)
+    assert made.state == "placed"
+    rooms = -np.sort([-one.rcap for one in offered])
+    k = concentration(rooms, sum(rates))
+    if rooms[:k].sum() >= sum(rates) + k * max(rates):
+        assert len(made.brokers) <= k
+    if to_spare(made, offered, rates):
+        assert np.all(np.abs(made.assigned - made.quotas) <= max(rates) + 1e-5)
+    if strategy == "srtm" and to_spare(made, offered, rates):
+        assert_in_proportion(made, rates, groups, 2)
+
+
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=6).filter(any))
+def test_equal_publishers_move_no_more_than_the_quotas_demand(here):
+    held = [f"b{at}" for at, count in enumerate(here) for _ in range(count)]
+    offered = brokers(*[40.0] * len(here))
+    made = place_more(demand([1.0] * len(held)), offered, held, "maxmin")
+    k = max(1, -(-len(held) // 40))
+    most = sorted(here, reverse=True)[:k]
+    quota = len(held) / k
+    leaving = sum(here) - sum(most)  # the brokers that hold least are given up
+    above = sum(max(0, count - (math.ceil(quota + 1) - 1)) for count in most)
+    below = sum(max(0, math.floor(quota - 1) + 1 - count) for count in most)
+    assert len(made.brokers) == k
+    assert moves(made, held) <= max(leaving + above, below)
+    assert np.all(np.abs(made.assigned - quota) < 1 + 1e-5)
+
+
+@given(some_publishers, some_rooms, a_strategy)
+def test_nobody_moves_where_nothing_changed(publishers, parts, strategy):
+    groups, rates = ([pair[at] for pair in publishers] for at in (0, 1))
+    offered = roomy(parts, rates)
+    first = plan(demand(rates, groups), offered, strategy)
+    held = [first.brokers[at] for at in first.placement]
+    if strategy in ("maxmin", "srtm"):
+        assert moves(place_more(demand(rates, groups), offered, held, strategy), held) == 0
+
+
+def test_a_broker_without_any_room_keeps_the_publishers_that_it_has():
+    offered = [*brokers(60, 60), BrokerCapacity(name="silent", mcap=1.0, allocated=1.0)]
+    held = ["b0"] * 20 + ["silent"] * 20 + [None] * 10
+    made = place_more(demand([1.0] * 50), offered, held, "srtm")
+    assert heads(made) == {"b0": 30, "silent": 20}

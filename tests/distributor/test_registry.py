@@ -114,7 +114,7 @@ async def test_a_topic_without_brokers_waits_and_is_placed_when_they_come(distri
         assert distributor.registry.topic("cars").placement.state == "placed"
         await settle(a, b)
         nursery.cancel_scope.cancel()
-    assert len(a.topics["cars"].publishers) == 60
+    assert len(a.topics["cars"].publishers) == 51  # as many as makes it level within one
     assert total(a, b) == (1100.0, 30.0)
     assert b.fulls == []
 
