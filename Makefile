@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen srtm/native -name '*.rs' -o -na
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test lint peers floor bench-nsqd bench-reach interop soak clean
+.PHONY: build demo test lint peers floor bench-nsqd bench-reach interop soak fuzz clean
 
 build: .venv/built
 
@@ -34,6 +34,7 @@ demo: build
 
 lint: build
 	cargo fmt --all --check
+	cargo fmt --manifest-path broker/fuzz/Cargo.toml --check
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -67,6 +68,11 @@ interop: build $(PEERS)
 # SIGKILL under load a hundred times; `make test` has five.
 soak: build
 	$(BIN)/python -m bench.crash --kills 100
+
+# Invented inputs, led by coverage: FUZZ_SECONDS (60) a target, or FUZZ_RUNS inputs. What it found before is replayed by `make test`.
+fuzz:
+	@command -v c++ >/dev/null || { echo "missing: a C++ compiler as c++, for libFuzzer (Debian: apt-get install g++)" >&2; exit 1; }
+	@broker/fuzz/fuzz.sh run
 
 clean:
 	rm -rf .interop .venv target build .pytest_cache .mypy_cache .ruff_cache

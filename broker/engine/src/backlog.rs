@@ -138,7 +138,7 @@ impl<T> Backlog<T> {
         self.waiting_cost = 0;
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "harness"))]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter().map(|(_, item)| item)
     }

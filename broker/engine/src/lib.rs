@@ -22,6 +22,8 @@ pub mod error;
 pub mod event;
 pub mod expiry;
 pub mod flows;
+#[cfg(any(test, feature = "harness"))]
+pub mod harness;
 pub mod http;
 pub mod id;
 pub mod identify;

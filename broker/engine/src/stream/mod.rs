@@ -9,7 +9,7 @@ pub mod certificate;
 pub mod deflate;
 pub mod queue;
 pub mod snappy;
-#[cfg(test)]
+#[cfg(any(test, feature = "harness"))]
 pub mod testing;
 pub mod tls;
 

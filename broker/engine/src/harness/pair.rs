@@ -1,6 +1,9 @@
 //! An engine and its clients in memory, on simulated time: what a client sends is bytes, what it gets is frames, and `step` jumps to the next timer.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
 
 use super::memory_store::MemoryStore;
 use crate::bucket::Nanos;
@@ -40,13 +43,25 @@ pub struct Pair {
     received: HashMap<ConnKey, Vec<u8>>,
 }
 
+impl Default for Pair {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Pair {
     pub fn new() -> Self {
         Self::with(Config::default())
     }
 
     pub fn with(config: Config) -> Self {
-        let mut engine = Engine::with_tls(config.clone(), server_config(&config).expect("a usable certificate"));
+        let tls = server_config(&config).expect("a usable certificate");
+        Self::sealed(config, tls)
+    }
+
+    /// With what `server_config` made of the configuration before.
+    pub fn sealed(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
+        let mut engine = Engine::with_tls(config, tls);
         engine.set_wall_offset(WALL_OFFSET);
         let (closed, ended, stuck) = Default::default();
         Self { engine, now: START, closed, ended, stuck, received: HashMap::new() }
@@ -301,7 +316,7 @@ pub fn mpub(topic: &str, bodies: &[&str]) -> Vec<u8> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 pub fn decode(mut bytes: &[u8]) -> Vec<Frame> {

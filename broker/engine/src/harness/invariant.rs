@@ -1,0 +1,59 @@
+//! What holds after every turn of any sequence of operations: the meter is the sum over all queues; each message in flight is counted by its owner and by
+//! nobody else, and has a deadline that is armed; each consumer is in its channel's ring at most once, and exactly if it is marked as listed; a
+//! connection that wants a message is listed; keys that owners hold lead somewhere; nothing is past its due time.
+
+use std::collections::HashMap;
+
+use crate::bucket::Nanos;
+use crate::engine::{ConnKey, Engine};
+use crate::message::{Message, Meter};
+
+fn cost<'a>(messages: impl Iterator<Item = &'a Message>) -> u64 {
+    messages.map(|message| Meter::cost_of(message.body_len())).sum()
+}
+
+/// Panics where it is broken. After a turn, and those that it called for.
+pub fn check(engine: &Engine, now: Nanos) {
+    let mut used = 0;
+    for topic in engine.topics.values() {
+        used += cost(topic.queue.memory().iter());
+        if let Some(limiter) = &topic.limiter {
+            used += cost(limiter.backlog.iter());
+            assert_eq!(limiter.backlog_bytes, limiter.backlog.iter().map(|message| message.body_len() as u64).sum::<u64>());
+            assert!(limiter.backlog.next_due().is_none_or(|due| due > now), "a message is due and still waits");
+        }
+        assert!(topic.channels.iter().all(|key| engine.channels.contains_key(*key)));
+    }
+    let mut in_flight: HashMap<ConnKey, u32> = HashMap::new();
+    for (key, channel) in &engine.channels {
+        used += cost(channel.queue.memory().iter())
+            + cost(channel.in_flight.values().map(|entry| &entry.message))
+            + cost(channel.deferred.values());
+        assert!(engine.topics[channel.topic].channels.contains(&key));
+        assert!(channel.next_deferred().is_none_or(|due| due > now), "a deferred message is due");
+        for (id, entry) in &channel.in_flight {
+            *in_flight.entry(entry.owner).or_default() += 1;
+            assert!(entry.deadline > now, "a message timeout is due");
+            let sub = engine.conns[entry.owner].subscription.as_ref().expect("an owner is a consumer");
+            assert!(sub.deadlines.contains(&(entry.deadline, *id)), "a message in flight has no deadline");
+        }
+        for consumer in &channel.consumers {
+            let conn = &engine.conns[*consumer];
+            let sub = conn.subscription.as_ref().expect("a consumer is subscribed");
+            assert_eq!(sub.channel, key);
+            assert_eq!(channel.ready.iter().filter(|other| *other == consumer).count(), usize::from(sub.listed));
+            assert!(sub.listed || !conn.is_ready(), "a consumer wants messages and is not listed");
+            let served = !channel.paused && !channel.queue.is_empty();
+            assert!(!(served && conn.is_ready()), "a message and a ready consumer have not met");
+        }
+        assert!(channel.ready.iter().all(|consumer| channel.consumers.contains(consumer)));
+    }
+    for (key, conn) in &engine.conns {
+        if let Some(sub) = &conn.subscription {
+            assert_eq!(sub.in_flight, in_flight.get(&key).copied().unwrap_or(0));
+            assert!(sub.deadlines.iter().is_sorted_by_key(|(deadline, _)| *deadline));
+        }
+    }
+    assert_eq!(engine.meter.used(), used);
+    assert!(engine.poll_timeout().is_none_or(|at| at > now), "a timer is due");
+}

@@ -1,0 +1,218 @@
+//! Everything that may happen to an engine, by name, and an interpreter: for random sequences (tests) and for those that the fuzzer invents.
+
+use std::collections::HashMap;
+
+use crate::bucket::Nanos;
+use crate::config::Config;
+use crate::engine::ConnKey;
+use crate::harness::invariant;
+use crate::harness::memory_store::MemoryStore;
+use crate::harness::pair::{Pair, S, START, limit};
+use crate::http::answer::Answer;
+use crate::topic::Limit;
+
+pub const TOPICS: [&str; 3] = ["a", "b", "c#ephemeral"];
+
+/// Connections that operations can name: of them all, the latest.
+pub const CONNECTIONS: usize = 6;
+
+#[derive(Debug, Clone)]
+pub enum Operation {
+    Accept,
+    Close(usize),
+    Eof(usize),
+    Stick(usize),
+    Unstick(usize),
+    Send(usize, Vec<u8>),
+    /// Answer the oldest message that this client got: FIN, REQ 0, REQ later, TOUCH.
+    Answer(usize, u8),
+    Time(Nanos),
+    Share {
+        topic: usize,
+        rate: u64,
+        burst: u64,
+        reject: bool,
+    },
+    Clear(usize),
+    Pause(usize, bool),
+    PauseChannel(usize, bool),
+    Empty(usize),
+    Delete(usize),
+    DeleteChannel(usize),
+    Publishers(usize),
+    Accepting(bool),
+    /// A new connection of the HTTP port, and its first bytes.
+    Http(Vec<u8>),
+    /// Python answers all requests that it was handed.
+    Respond,
+    Snapshot,
+    /// The wall clock is set.
+    Wall(i64),
+    /// So many bytes may still be written to the disk.
+    Space(Option<usize>),
+    /// A stop in good order, and a start.
+    Restart,
+    Kill,
+}
+
+pub struct World {
+    pub pair: Pair,
+    config: Config,
+    disk: Option<(MemoryStore, u64)>, // and the incarnation
+    conns: Vec<ConnKey>,
+    ids: HashMap<ConnKey, Vec<String>>,
+    version: u64,
+}
+
+impl World {
+    pub fn in_memory(config: Config) -> Self {
+        Self { pair: Pair::with(config.clone()), config, disk: None, conns: Vec::new(), ids: HashMap::new(), version: 0 }
+    }
+
+    pub fn on_disk(config: Config) -> Self {
+        let store = MemoryStore::default();
+        let pair = Pair::on_disk(config.clone(), &store, 1, START);
+        Self { pair, disk: Some((store, 1)), ..Self::in_memory(config) }
+    }
+
+    pub fn apply(&mut self, operation: Operation) {
+        let now = self.pair.now;
+        match operation {
+            Operation::Accept => {
+                let key = self.pair.connect();
+                self.note(key);
+            }
+            Operation::Close(i) => self.with(i, |pair, key| pair.engine.handle_broken(key)),
+            Operation::Eof(i) => self.with(i, |pair, key| pair.engine.handle_eof(key)),
+            Operation::Stick(i) => self.with(i, Pair::stick),
+            Operation::Unstick(i) => self.with(i, Pair::unstick),
+            Operation::Send(i, bytes) => self.with(i, |pair, key| pair.send(key, bytes)),
+            Operation::Answer(i, how) => self.answer(i, how),
+            Operation::Time(ns) => self.pair.stall(ns),
+            Operation::Http(bytes) => {
+                let key = self.pair.connect_http();
+                self.pair.send(key, bytes);
+                self.note(key);
+            }
+            Operation::Respond => self.respond(),
+            Operation::Snapshot => _ = self.pair.snapshot(),
+            Operation::Wall(offset) => self.pair.engine.set_wall_offset(offset),
+            Operation::Accepting(accepting) => self.pair.engine.set_accepting(accepting, "on request", now),
+            Operation::Space(space) => self.with_disk(|store| store.with(|disk| disk.space = space)),
+            Operation::Restart => self.restart(true),
+            Operation::Kill => self.restart(false),
+            command => self.command(command, now),
+        }
+    }
+
+    /// What Python tells the engine of a topic.
+    fn command(&mut self, command: Operation, now: Nanos) {
+        let engine = &mut self.pair.engine;
+        match command {
+            Operation::Share { topic, rate, burst, reject } => {
+                self.version += 1;
+                self.pair.limit(TOPICS[topic], Limit { reject, max_backlog: 20, ..limit(rate, burst, self.version) });
+            }
+            Operation::Clear(topic) => _ = engine.clear_bucket(TOPICS[topic], now),
+            Operation::Pause(topic, paused) => _ = engine.pause_topic(TOPICS[topic], paused, now),
+            Operation::PauseChannel(topic, paused) => _ = engine.pause_channel(TOPICS[topic], "x", paused),
+            Operation::Empty(topic) => {
+                engine.empty_topic(TOPICS[topic]);
+                engine.empty_channel(TOPICS[topic], "x");
+            }
+            Operation::Delete(topic) => _ = engine.delete_topic(TOPICS[topic]),
+            Operation::DeleteChannel(topic) => _ = engine.delete_channel(TOPICS[topic], "x"),
+            Operation::Publishers(topic) => {
+                self.version += 1;
+                engine.set_publishers(TOPICS[topic], vec!["q".into()], self.version);
+                engine.move_publisher(TOPICS[topic], "p", "127.0.0.1:1", self.version);
+            }
+            other => unreachable!("{other:?} is no command"),
+        }
+    }
+
+    fn note(&mut self, key: ConnKey) {
+        self.conns.push(key);
+        if self.conns.len() > CONNECTIONS {
+            self.conns.remove(0);
+        }
+    }
+
+    fn with(&mut self, index: usize, act: impl FnOnce(&mut Pair, ConnKey)) {
+        if let Some(key) = self.conns.get(index) {
+            act(&mut self.pair, *key);
+        }
+    }
+
+    fn with_disk(&mut self, act: impl FnOnce(&MemoryStore)) {
+        if let Some((store, _)) = &self.disk {
+            act(store);
+        }
+    }
+
+    fn answer(&mut self, index: usize, how: u8) {
+        let Some(key) = self.conns.get(index).copied() else { return };
+        let ids = self.ids.entry(key).or_default();
+        if self.pair.engine.conns.get(key).is_some_and(|conn| conn.http.is_none()) {
+            ids.extend(self.pair.messages(key).into_iter().map(|message| message.id));
+        }
+        if ids.is_empty() {
+            return;
+        }
+        let line = match how {
+            0 => format!("FIN {}\n", ids.remove(0)),
+            1 => format!("REQ {} 0\n", ids.remove(0)),
+            2 => format!("REQ {} 700\n", ids.remove(0)),
+            _ => format!("TOUCH {}\n", ids[0]),
+        };
+        self.pair.send(key, line);
+    }
+
+    fn respond(&mut self) {
+        for request in self.pair.engine.poll_handed() {
+            let answer = Answer { status: 200, content_type: "", headers: &[], body: request.target.as_bytes() };
+            self.pair.engine.respond(request.id, &answer, self.pair.now);
+        }
+    }
+
+    /// Another process on the same disk, which knows no more of the topics than what lies there.
+    fn restart(&mut self, saved: bool) {
+        let Some((store, incarnation)) = self.disk.take() else { return };
+        if saved {
+            let full = store.with(|disk| disk.space.take()).is_some();
+            let outcome = self.pair.engine.save();
+            assert!(full || outcome.is_ok(), "{outcome:?}");
+        }
+        let store = store.after_kill();
+        self.pair = Pair::on_disk(self.config.clone(), &store, incarnation + 1, self.pair.now);
+        self.disk = Some((store, incarnation + 1));
+        self.conns.clear();
+        self.ids.clear();
+        for topic in TOPICS {
+            self.pair.engine.release_topic(topic, self.pair.now);
+        }
+    }
+
+    /// A turn, and those that it called for, after which the invariant holds.
+    pub fn turn(&mut self) {
+        self.pair.turn();
+        self.pair.advance(0);
+        invariant::check(&self.pair.engine, self.pair.now);
+    }
+
+    /// All connections and topics go: nothing may be left, neither in memory nor on disk.
+    pub fn end(mut self) {
+        self.with_disk(|store| store.with(|disk| disk.space = None));
+        for key in self.pair.engine.conns.keys().collect::<Vec<_>>() {
+            self.pair.engine.handle_broken(key);
+        }
+        self.turn();
+        for topic in TOPICS {
+            self.pair.engine.delete_topic(topic);
+        }
+        self.pair.advance(10 * S);
+        assert_eq!((self.pair.engine.meter.used(), self.pair.engine.inputs.used()), (0, 0), "bytes of messages and of inputs");
+        assert!(self.pair.engine.conns.is_empty() && self.pair.engine.channels.is_empty());
+        self.with_disk(|store| assert_eq!(store.names(), [""; 0]));
+    }
+}

@@ -1,0 +1,26 @@
+//! What the fuzzer calls: each takes any bytes, and panics where a law of its module is broken. `corpus` keeps inputs that reach far, replayed by a test.
+
+mod auth;
+mod commands;
+mod identify;
+mod layers;
+mod operations;
+mod requests;
+mod segments;
+
+pub type Target = fn(&[u8]);
+
+/// By name; the name of its corpus, too.
+pub const ALL: [(&str, Target); 7] = [
+    ("commands", commands::run),
+    ("identify", identify::run),
+    ("requests", requests::run),
+    ("layers", layers::run),
+    ("auth", auth::run),
+    ("operations", operations::run),
+    ("segments", segments::run),
+];
+
+pub fn named(name: &str) -> Option<Target> {
+    ALL.into_iter().find(|(other, _)| *other == name).map(|(_, target)| target)
+}

@@ -1,0 +1,40 @@
+#!/bin/bash
+# fuzz.sh run:  each target in turn, for FUZZ_SECONDS (60) or until it has had FUZZ_RUNS inputs; says how many, and what they reached
+# fuzz.sh keep: what was found joins the corpus; of that stays what covers everything, at most 60 files a target
+# FUZZ_TARGETS names those of the targets that are meant (default: all, which are the folders of corpus/).
+set -euo pipefail
+cd "$(dirname "$0")"
+host=$(rustc -vV | sed -n 's/^host: //p')
+target_dir=../../target/fuzz
+fuzzer=$target_dir/$host/release/srtm-fuzz
+limits=(-timeout=10 -rss_limit_mb=512)
+
+run() { # TARGET
+    local found=$target_dir/found/$1 log=$target_dir/$1.log bound=(-max_total_time="${FUZZ_SECONDS:-60}")
+    [ -z "${FUZZ_RUNS:-}" ] || bound=(-runs="$FUZZ_RUNS")
+    mkdir -p "$found"
+    if ! FUZZ_TARGET=$1 "$fuzzer" "$found" "corpus/$1" "${limits[@]}" "${bound[@]}" -max_len=4096 -dict=words.dict \
+        -artifact_prefix="$target_dir/$1-" -print_final_stats=1 2>"$log"; then
+        grep -E 'panicked|SUMMARY|Test unit written' -A 2 "$log" >&2 || tail "$log" >&2
+        echo "$1: FAILED; again with FUZZ_TARGET=$1 broker/fuzz/$fuzzer FILE; the whole story: broker/fuzz/$log" >&2
+        return 1
+    fi
+    awk -v name="$1" '
+        /DONE/ { for (i = 1; i < NF; i++) if ($i == "cov:") edges = $(i + 1) }
+        /number_of_executed_units/ { inputs = $2 }
+        /peak_rss_mb/ { rss = $2 }
+        /slowest_unit_time_sec/ { slowest = $2 }
+        END { printf "%-10s %9d inputs, %5d edges reached, at most %d MiB, the slowest input %d s\n", name, inputs, edges, rss, slowest }' "$log"
+}
+
+keep() { # TARGET
+    local chosen=$target_dir/chosen/$1
+    rm -rf "$chosen" && mkdir -p "$chosen" "$target_dir/found/$1"
+    FUZZ_TARGET=$1 "$fuzzer" -set_cover_merge=1 -use_counters=0 -max_len=600 "$chosen" "corpus/$1" "$target_dir/found/$1" 2>"$target_dir/$1.log"
+    find "corpus/$1" -type f -delete
+    find "$chosen" -type f -printf '%s %p\n' | sort -rn | head -60 | cut -d' ' -f2 | xargs -I{} cp {} "corpus/$1/"
+}
+
+command=${1:?run or keep}
+cargo build --quiet --locked --release --target "$host" --target-dir "$target_dir"
+for target in ${FUZZ_TARGETS:-$(ls corpus)}; do "$command" "$target"; done
