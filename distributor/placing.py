@@ -14,6 +14,7 @@ from distributor.allocation import BrokerCapacity, Demand, Plan, place_more, pla
 from distributor.leases import MICRO, Amount
 from distributor.state import Broker, Placement, Topic
 from srtm.errors import BadInput
+from srtm.fitted_split import Traffic, fitted_bucket
 from srtm.sizing import smallest_burst
 from srtm.splitting import split_bucket
 from srtm.topic import TopicSpec
@@ -78,18 +79,26 @@ def _placement(spec: TopicSpec, made: Plan) -> tuple[Placement, tuple[str, ...]]
 
 
 def shares(
-    envelope: Amount, placement: Placement, extra: Collection[str], leaving: Mapping[str, float] | None = None
+    spec: TopicSpec,
+    envelope: Amount,
+    placement: Placement,
+    extra: Collection[str],
+    leaving: Mapping[str, float] | None = None,
 ) -> dict[str, Amount]:
-    """The target: the envelope split in proportion to the rates assigned, with a floor for every broker in
+    """The target: the envelope split by ``spec.split`` over what is assigned, with a floor for every broker in
     ``extra``. ``leaving``: {broker: weight, msg/s} besides."""
-    weights = {**placement.assigned, **(leaving or {})}
-    floor = sum(weights.values()) * STARVED_WEIGHT or 1.0
+    traffic = {**placement.traffic, **{name: Traffic(rate=rate) for name, rate in (leaving or {}).items()}}
+    floor = sum(one.rate for one in traffic.values()) * STARVED_WEIGHT or 1.0
     for name in extra:
-        weights.setdefault(name, floor)
-    if not weights:
+        traffic.setdefault(name, Traffic(rate=floor))
+    if not traffic:
         return {}
-    split = split_bucket(envelope.rate, envelope.burst, list(weights.values()))
-    return {name: Amount(*share) for name, share in zip(weights, split, strict=True)}
+    parts = list(traffic.values())
+    if spec.split == "fitted":
+        split = fitted_bucket(envelope.rate, envelope.burst, parts, spec.slo.percentile)
+    else:
+        split = split_bucket(envelope.rate, envelope.burst, [one.rate for one in parts])
+    return {name: Amount(*share) for name, share in zip(traffic, split, strict=True)}
 
 
 def leaving_share(old: Topic, placement: Placement, name: str, envelope: Amount) -> dict[str, Amount] | None:
@@ -103,7 +112,7 @@ def leaving_share(old: Topic, placement: Placement, name: str, envelope: Amount)
     kept = [one for one in extra_kept(old, placement, envelope, without=name) if one != name]
     room = math.floor(envelope.burst / MICRO) - len(placement.brokers) - 1
     weight = old.placement.assigned.get(name, 0.0) / 2 or placement.publishers.load * STARVED_WEIGHT
-    return shares(envelope, placement, kept[:room], {name: weight})
+    return shares(old.spec, envelope, placement, kept[:room], {name: weight})
 
 
 def room_for_extra(topic: Topic) -> bool:

@@ -184,7 +184,9 @@ class Registry:
             if topic.removed or broker in topic.placement.brokers or broker not in topic.leases.target:
                 return
             envelope = topic.leases.envelope
-            target = placing.shares(envelope, topic.placement, [one for one in topic.extra if one != broker])
+            target = placing.shares(
+                topic.spec, envelope, topic.placement, [one for one in topic.extra if one != broker]
+            )
             leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
             what = f"{broker} is drained of this topic: its share goes to the others"
             await self._commit(
@@ -249,7 +251,7 @@ class Registry:
             topic = self.topics[name]
             if topic.removed or broker in topic.leases.target or not placing.room_for_extra(topic):
                 return
-            target = placing.shares(topic.leases.envelope, topic.placement, [*topic.extra, broker])
+            target = placing.shares(topic.spec, topic.leases.envelope, topic.placement, [*topic.extra, broker])
             leases = topic.leases.retargeted(topic.leases.envelope, target)
             new = replace(topic, leases=leases.advanced(self.live(), self.version + 1))
             why = f"{broker}: messages of publishers that the topic does not name wait there; it gets a small share"
@@ -413,7 +415,7 @@ class Registry:
             leases = old.leases if old else Leases(envelope)
             leases = leases.freed(dead) if dead else leases
             extra = placing.extra_kept(old, placement, envelope, without=dead) if old else ()
-            target = placing.shares(envelope, placement, extra)
+            target = placing.shares(spec, envelope, placement, extra)
             oversized = placing.oversized_batches(spec, placement, target)
             if oversized and asked_for and spec.on_excess == "reject":
                 raise oversized[0]

@@ -15,6 +15,8 @@ import numpy as np
 
 from distributor.leases import MICRO, NOTHING, Holding, Leases
 from distributor.spreading import NOWHERE, Ints
+from srtm.dispersion import traffic_of
+from srtm.fitted_split import Traffic
 from srtm.publishers import Publishers
 from srtm.topic import TopicSpec
 
@@ -53,6 +55,11 @@ class Placement:
         there = self.at != NOWHERE
         sums = np.bincount(self.at[there], weights=self.publishers.rates[there], minlength=len(self.brokers))
         return dict(zip(self.brokers, sums.tolist(), strict=True))
+
+    @cached_property
+    def traffic(self) -> dict[str, Traffic]:
+        """{broker: what its publishers send}."""
+        return dict(zip(self.brokers, traffic_of(self.publishers, self.at, len(self.brokers)), strict=True))
 
     @cached_property
     def ids_of(self) -> dict[str, list[str]]:

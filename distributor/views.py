@@ -75,7 +75,7 @@ def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json
 
 def plan_view(spec: TopicSpec, burst: float, placement: Placement, lines: Sequence[str]) -> Json:
     """What a submission would do."""
-    target = shares(Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst")), placement, ())
+    target = shares(spec, Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst")), placement, ())
     return {
         "name": spec.name,
         "rate": spec.rate,

@@ -114,7 +114,15 @@ def _firings(publishers: Publishers, rng: np.random.Generator) -> _Firings:
 
 
 def _nested(fires: Floats, batches: Ints, group: Ints) -> tuple[Floats, Ints]:
-    """Poisson groups as independent streams: (firings/s, messages at once), one entry a size.
+    """Poisson groups as independent streams: (firings/s, messages at once), one entry a size."""
+    rates, sizes, _ = nested_streams(fires, batches, group)
+    distinct, stream = np.unique(sizes, return_inverse=True)
+    summed: Floats = np.bincount(stream, weights=rates, minlength=len(distinct)).astype(np.float64)
+    return summed, distinct
+
+
+def nested_streams(fires: Floats, batches: Ints, group: Ints) -> tuple[Floats, Ints, Ints]:
+    """The independent Poisson streams that groups are made of: firings/s, messages at once, group.
 
     Members of a group fire at the instants of its fastest, the slower ones at a random part of them, nested. Thinned
     so, a group is the sum of independent streams: its j fastest fire together, without the others, at the difference
@@ -129,6 +137,4 @@ def _nested(fires: Floats, batches: Ints, group: Ints) -> tuple[Floats, Ints]:
     turn[1:] = np.cumsum(~same)
     before = np.cumsum(batches) - batches
     firsts = np.flatnonzero(np.diff(turn, prepend=-1))
-    sizes, stream = np.unique(before - before[firsts][turn] + batches, return_inverse=True)
-    rates: Floats = np.bincount(stream, weights=fires - next_fires, minlength=len(sizes)).astype(np.float64)
-    return rates, sizes
+    return fires - next_fires, before - before[firsts][turn] + batches, group

@@ -25,6 +25,7 @@ __all__ = ["PublisherSpec", "Publishers", "Slo", "TopicSpec", "parse_change", "p
 PERCENTILES = (50, 90, 95, 99, 99.9)
 
 Burst = float | Literal["auto"]
+Split = Literal["fitted", "proportional"]
 Strategy = Literal["srtm", "maxmin", "conc", "lb"]
 
 
@@ -49,7 +50,7 @@ class TopicSpec:
     mode: Literal["static"] = "static"
     lease: Literal["keep"] = "keep"
     placement: Strategy = "srtm"
-    split: Literal["proportional"] = "proportional"
+    split: Split = "fitted"
     seed: int = 1  # of the random order in which lb, conc and maxmin take publishers
 
     @property
@@ -112,7 +113,7 @@ class _Topic(Schema):
     mode: Literal["static"] = "static"
     lease: Literal["keep"] = "keep"
     placement: Strategy = "srtm"
-    split: Literal["proportional"] = "proportional"
+    split: Split = "fitted"
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 1
     slo: _Slo
     publishers: list[Any] = Field(default_factory=list)

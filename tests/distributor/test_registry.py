@@ -39,6 +39,18 @@ async def test_a_topic_is_placed_on_the_fewest_brokers_and_its_bucket_split(dist
     assert c.fulls == []
 
 
+async def test_the_fitted_split_gives_a_small_broker_more_than_its_part(distributor):
+    a, b = await distributor.brokers("a", mcap=900), await distributor.brokers("b", mcap=110)
+    await distributor.submit(spec(split="fitted", publishers=[{"count": 100, "rate": 10, "id_prefix": "p"}]))
+    await settle(*a, *b)
+    shares = [one.share() for one in (*a, *b)]
+    assigned = [10 * len(one.topics["cars"].publishers) for one in (*a, *b)]
+    assert total(*a, *b) == (1100.0, 30.0)
+    (_, _), (small_rate, small_burst) = shares
+    assert small_rate > 1.1 * assigned[1]
+    assert small_burst > 30 * assigned[1] / 1000
+
+
 async def test_every_managed_topic_is_named_to_every_broker(distributor):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec("cars"))

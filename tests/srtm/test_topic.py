@@ -55,7 +55,7 @@ def test_a_topic_file_is_read_with_its_lists_and_models(tmp_path):
         99.0,
         1.0,
     )
-    assert (spec.mode, spec.split, spec.lease, spec.placement) == ("static", "proportional", "keep", "srtm")
+    assert (spec.mode, spec.split, spec.lease, spec.placement) == ("static", "fitted", "keep", "srtm")
     publishers = spec.publishers
     assert publishers[0] == PublisherSpec(
         id="north", rate=12.5, correlation_group="bridge", process="periodic", batch=2
@@ -127,7 +127,7 @@ REFUSED = [
     ("brust", document(brust=3), "did you mean 'burst'?"),
     ("zzz", document(zzz=3), "there are name, rate, burst"),
     ("mode", document(mode="fitted"), "must be 'static'"),
-    ("split", document(split="fitted"), "must be 'proportional'"),
+    ("split", document(split="even"), "must be 'fitted' or 'proportional'"),
     ("lease", document(lease="15s"), "must be 'keep'"),
     ("placement", document(placement="best"), "must be 'srtm', 'maxmin', 'conc' or 'lb'"),
     ("seed", document(seed=-1), "must be greater than or equal to 0"),

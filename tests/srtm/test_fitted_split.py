@@ -1,0 +1,133 @@
+"""The split that fits the traffic: sums exact, a token everywhere, small brokers helped; refined, never worse."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from srtm.dispersion import traffic_of
+from srtm.errors import BadInput
+from srtm.fitted_split import Traffic, fitted_bucket
+from srtm.refined_split import refined_bucket, worst_delay_ns
+from srtm.splitting import MICRO, split_bucket
+from srtm.topic import parse_topic_json
+
+RATE, BURST = 11_000 * MICRO, 25 * MICRO
+
+parts = st.builds(
+    Traffic,
+    rate=st.one_of(st.just(0.0), st.floats(1e-3, 1e5)),
+    dispersion=st.floats(1, 200),
+    batch=st.integers(1, 30),
+)
+
+
+def poisson(part, batch=1, seconds=60, seed=3):
+    """Arrivals of 10,000 Poisson msg/s on two brokers, and what each gets."""
+    rng = np.random.default_rng(seed)
+    at_ns = (np.sort(rng.random(10_000 * seconds // batch)) * seconds * 1e9).astype(np.int64)
+    first = rng.random(len(at_ns)) < part
+    traffic = [Traffic(rate=10_000 * one, dispersion=batch, batch=batch) for one in (part, 1 - part)]
+    return traffic, [np.repeat(at_ns[first], batch), np.repeat(at_ns[~first], batch)]
+
+
+@given(st.lists(parts, min_size=1, max_size=12), st.floats(0.5, 3), st.data(), st.sampled_from([50, 99, 99.9]))
+def test_sums_are_exact_and_every_share_is_nothing_or_holds_a_token(traffic, ample, data, percentile):
+    active = sum(one.rate > 0 for one in traffic)
+    assume(active)
+    rate = max(active, round(sum(one.rate for one in traffic) * ample * MICRO))
+    burst = data.draw(st.integers(active * MICRO, 10**10))
+    shares = fitted_bucket(rate, burst, traffic, percentile)
+    assert (sum(r for r, _ in shares), sum(b for _, b in shares)) == (rate, burst)
+    for share, one in zip(shares, traffic, strict=True):
+        assert share == (0, 0) if one.rate == 0 else share[0] >= 1 and share[1] >= MICRO
+
+
+@given(st.lists(parts, min_size=2, max_size=12), st.floats(1.001, 3))
+def test_no_broker_gets_less_than_what_is_assigned_to_it(traffic, ample):
+    load = sum(one.rate for one in traffic)
+    assume(load > 1)
+    shares = fitted_bucket(round(load * ample * MICRO), 1_000 * MICRO, traffic)
+    assert all(rate >= one.rate * MICRO - 1 for (rate, _), one in zip(shares, traffic, strict=True))
+
+
+@given(st.lists(parts, min_size=2, max_size=6))
+def test_every_broker_can_hold_its_largest_batch_where_the_burst_suffices(traffic):
+    load = sum(one.rate for one in traffic)
+    assume(load > 1)
+    batches = [one.batch if one.rate else 0 for one in traffic]
+    shares = fitted_bucket(round(load * 1.1 * MICRO), (sum(batches) + 1) * MICRO, traffic)
+    for (_, burst), batch in zip(shares, batches, strict=True):
+        assert burst >= batch * MICRO - len(traffic)
+
+
+def test_brokers_alike_get_equal_shares():
+    shares = fitted_bucket(RATE, BURST, [Traffic(rate=5_000), Traffic(rate=5_000)])
+    assert shares == [(RATE // 2, BURST // 2)] * 2
+
+
+def test_slack_goes_by_the_root_of_the_rates():
+    (small, _), (large, _) = fitted_bucket(RATE, BURST, [Traffic(rate=1_000), Traffic(rate=9_000)])
+    assert (small, large) == (1_250 * MICRO, 9_750 * MICRO)
+
+
+def test_bursty_traffic_gets_more_slack_and_more_burst():
+    calm, bursty = fitted_bucket(RATE, 100 * MICRO, [Traffic(rate=5_000), Traffic(rate=5_000, dispersion=4.0)])
+    assert bursty[0] == pytest.approx(5_000 * MICRO + 1_000 * MICRO * 2 / 3)
+    assert bursty[1] > calm[1]
+
+
+def test_without_slack_the_split_is_proportional():
+    traffic = [Traffic(rate=9_000), Traffic(rate=2_000)]
+    assert fitted_bucket(RATE, BURST, traffic) == split_bucket(RATE, BURST, [9_000, 2_000])
+
+
+def test_a_burst_with_fewer_tokens_than_brokers_is_refused():
+    with pytest.raises(BadInput, match="every share needs one token"):
+        fitted_bucket(RATE, 1_500_000, [Traffic(rate=1), Traffic(rate=1)])
+
+
+@pytest.mark.parametrize(("part", "batch", "burst"), [(0.1, 1, 25), (0.3, 1, 25), (0.1, 10, 243), (0.2, 10, 243)])
+def test_the_worst_broker_waits_less_than_under_the_proportional_split(part, batch, burst):
+    traffic, arrivals = poisson(part, batch)
+    proportional = split_bucket(RATE, burst * MICRO, [one.rate for one in traffic])
+    fitted = fitted_bucket(RATE, burst * MICRO, traffic)
+    assert worst_delay_ns(arrivals, fitted) < 0.7 * worst_delay_ns(arrivals, proportional)
+
+
+@pytest.mark.slow
+def test_on_the_trace_the_refined_split_is_as_good_as_the_best_of_a_grid():
+    traffic, arrivals = poisson(0.1, seconds=20)
+    refined = worst_delay_ns(arrivals, refined_bucket(RATE, BURST, traffic, arrivals))
+    best = min(
+        worst_delay_ns(arrivals, [(r * MICRO, b * MICRO // 4), (RATE - r * MICRO, BURST - b * MICRO // 4)])
+        for r in range(1_100, 1_500, 50)
+        for b in range(20, 56, 2)
+    )
+    assert refined <= 1.03 * best
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 2 * 10**6), min_size=4, max_size=60), st.data())
+def test_refined_sums_are_exact_and_no_worse_than_both_other_splits(gaps_ns, data):
+    at_ns = np.cumsum(np.array(gaps_ns, dtype=np.int64))
+    where = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(at_ns), max_size=len(at_ns))))
+    arrivals = [at_ns[where == broker] for broker in range(3)]
+    traffic = [Traffic(rate=10.0 + len(came)) for came in arrivals]
+    rate, burst = round(sum(one.rate for one in traffic) * 1.2 * MICRO), 5 * MICRO
+    shares = refined_bucket(rate, burst, traffic, arrivals)
+    assert (sum(r for r, _ in shares), sum(b for _, b in shares)) == (rate, burst)
+    assert all(b >= MICRO for _, b in shares)
+    for other in (split_bucket(rate, burst, [one.rate for one in traffic]), fitted_bucket(rate, burst, traffic)):
+        assert worst_delay_ns(arrivals, shares) <= worst_delay_ns(arrivals, other)
+
+
+def test_dispersion_counts_messages_that_come_together_on_one_broker():
+    block = {"ids": list("abcdef"), "rates": [10, 10, 10, 5, 20, 1], "groups": ["g", "g", "g", "g", "", ""]}
+    topic = {"name": "t", "rate": 99, "burst": 9, "slo": {"percentile": 99, "latency_ms": 1}}
+    publishers = parse_topic_json({**topic, "publishers": [{**block, "batch": [1, 1, 1, 1, 4, 1]}]}).publishers
+    pair, mixed, single, none = traffic_of(publishers, np.array([0, 0, 1, 1, 2, -1]), 4)
+    assert (pair.rate, pair.dispersion) == (20, 2)  # two at once, ten times a second
+    assert (mixed.rate, mixed.dispersion) == (15, pytest.approx((5 * 4 + 5 * 1) / 15))  # two, or the faster alone
+    assert (single.rate, single.dispersion, single.batch) == (20, 4, 4)
+    assert (none.rate, none.dispersion) == (0, 1)
