@@ -10,7 +10,10 @@ from rich.console import Console
 
 from bench import own_network
 from bench.arrival import ArrivalOptions, arrival
+from bench.attacks import ATTACKS
 from bench.document import PERFORMANCE
+from bench.hostile import HostileOptions, hostile
+from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
 from bench.nsqd import chosen as rows
 from bench.reach import MEASURES, ReachOptions, chosen, reach
@@ -85,6 +88,24 @@ def bench_arrival(
     own_network.enter()
     options = ArrivalOptions(rounds, json_file, PERFORMANCE if document else None)
     return 0 if run_trio(partial(arrival, options, _console(json_file))).reached else 1
+
+
+@app.command("hostile")
+def bench_hostile(
+    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(ATTACKS)}]...")] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Runs without and with it, in turn.")] = HostileOptions.pairs,
+    seconds: Annotated[float, typer.Option(min=2.0, help="Measured part of a run.")] = HostileOptions.seconds,
+    seed: SeedOption = HostileOptions.seed,
+    document: DocumentOption = False,
+    json_file: JsonOption = None,
+) -> int:
+    """A calm flow while somebody else attacks the broker: all attacks, or those named.
+
+    Status 0 if no attack doubles its p99.
+    """
+    options = HostileOptions(attacks(names or ()), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
+    verdicts = run_trio(partial(hostile, options, _console(json_file)))
+    return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
 def _console(json_file: str | None) -> Console:

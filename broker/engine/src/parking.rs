@@ -40,7 +40,7 @@ impl Engine {
     pub fn resume(&mut self, key: ConnKey, now: Nanos) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         let Some(waiting) = conn.waiting.take() else { return false };
-        let input = std::mem::take(&mut conn.input);
+        let mut input = std::mem::take(&mut conn.input);
         (conn.input_charge, conn.unfinished_since) = (None, None);
         conn.last_command = now; // it could not be heard: its silence begins now
         self.resumed.push(key);
@@ -53,7 +53,8 @@ impl Engine {
         }
         let rest: Vec<_> = waiting.reads.iter().filter(|(end, _)| *end > used).map(|(end, stamp)| (end - used, *stamp)).collect();
         if let Some((_, stamp)) = rest.last() {
-            self.keep_input(key, input[used..].to_vec(), used, (*stamp).into(), now);
+            input.drain(..used);
+            self.keep_input(key, input, used, (*stamp).into(), now);
         }
         if let Some(waiting) = self.conns.get_mut(key).and_then(|conn| conn.waiting.as_mut()) {
             waiting.reads = rest;

@@ -61,6 +61,12 @@ impl Engine {
             match wire::parse(&bytes[at..], context) {
                 Ok(None) => return at,
                 Ok(Some((command, len))) => {
+                    if let Command::Mpub { bodies, .. } = &command
+                        && !self.work.may_run(bodies.count, bound)
+                    {
+                        self.postpone(key);
+                        return at;
+                    }
                     conn.last_command = now;
                     if self.config.auth_required {
                         match self.may_run(key, &command, now) {

@@ -9,13 +9,17 @@ use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine};
 
 /// Units that one connection may take in a turn.
-const CONNECTION_UNITS: u32 = 2_048;
+const CONNECTION_UNITS: u32 = 512;
 
 /// Units of a turn; once they are used, every connection still gets `LEAST_UNITS`.
-const TURN_UNITS: u32 = 4_096;
+const TURN_UNITS: u32 = 1_024;
 
 /// Enough for what a client that is no flood sends at once.
-const LEAST_UNITS: u32 = 32;
+const LEAST_UNITS: u32 = 16;
+
+/// From here on nothing more is read before what was read is decided. A fleet that a stopped broker wakes up to, with one publish each, stays below: all
+/// of it is decided in order of arrival.
+const HOLD_UNITS: u32 = 10_000;
 
 /// What a refused command costs beyond being read: its text.
 pub(crate) const REFUSAL_UNITS: u32 = 3;
@@ -31,6 +35,7 @@ pub(crate) const CREATION_UNITS: u32 = 64;
 pub struct Share {
     turn: u32, // which
     units: u32,
+    floods: bool, // it had more than its share when it was last read
 }
 
 /// The turn's work so far.
@@ -39,6 +44,7 @@ pub(crate) struct Work {
     turn: u32,
     pub units: u32,
     pub decoded: usize,      // bytes out of layers
+    oversize: bool,          // one command beyond its connection's share has run
     postponed: Vec<ConnKey>, // have commands left for the next turn
     pub postponements: u64,
 }
@@ -54,14 +60,14 @@ impl Work {
     /// Book what was done since `units` was `before`.
     pub fn book(&self, share: &mut Share, before: u32) {
         if share.turn != self.turn {
-            *share = Share { turn: self.turn, units: 0 };
+            *share = Share { turn: self.turn, units: 0, ..*share };
         }
         share.units += self.units - before;
     }
 
-    /// Whether a turn of its own would be too long for what is still to be done.
-    pub fn is_done(&self) -> bool {
-        self.units >= TURN_UNITS
+    /// Whether a command of `units` may run where the share ends at `bound`: one in a turn may be larger than that.
+    pub fn may_run(&mut self, units: u32, bound: u32) -> bool {
+        self.units + units <= bound || !std::mem::replace(&mut self.oversize, true)
     }
 
     pub fn is_idle(&self) -> bool {
@@ -70,7 +76,7 @@ impl Work {
 
     pub fn end_turn(&mut self) {
         self.turn = self.turn.wrapping_add(1);
-        (self.units, self.decoded) = (0, 0);
+        (self.units, self.decoded, self.oversize) = (0, 0, false);
     }
 }
 
@@ -78,6 +84,9 @@ impl Engine {
     /// The rest of what a connection sent runs in the next turn.
     pub(crate) fn postpone(&mut self, key: ConnKey) {
         self.park(key);
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.share.floods = true;
+        }
         self.work.postponed.push(key);
         self.work.postponements += 1;
     }
@@ -99,6 +108,11 @@ impl Engine {
 
     /// Whether enough was read for a turn: what is still unread waits for the next.
     pub fn has_enough_to_do(&self) -> bool {
-        self.work.is_done()
+        self.work.units >= HOLD_UNITS
+    }
+
+    /// Whether what is read of a connection would only wait for many turns: what it had last was more than its share. (It is moved with each.)
+    pub fn is_flooded_by(&mut self, key: ConnKey) -> bool {
+        self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.share.floods))
     }
 }

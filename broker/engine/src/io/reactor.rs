@@ -44,8 +44,8 @@ const MAX_HOLDS: usize = 16;
 /// What one read may bring. A longer command takes several reads.
 const READ_BUFFER: usize = 256 << 10;
 
-/// What a read may bring once the reads of a turn have brought `TURN_BYTES`.
-const SMALL_READ: usize = 16 << 10;
+/// What a read may bring once the reads of a turn have brought `TURN_BYTES`, and of a connection that floods.
+const SMALL_READ: usize = 32 << 10;
 const TURN_BYTES: usize = 512 << 10;
 
 /// Connections accepted in one turn, so that a storm of them does not stop the flow: one takes some ten microseconds, and as long to close.
@@ -231,7 +231,8 @@ impl Reactor {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         socket.unread.reported(&self.waits);
         let since = socket.unread.since;
-        let room = if self.read_bytes < TURN_BYTES { READ_BUFFER } else { SMALL_READ };
+        let floods = self.engine.is_flooded_by(key);
+        let room = if self.read_bytes < TURN_BYTES && !floods { READ_BUFFER } else { SMALL_READ };
         match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..room]) {
             Received::Bytes(len, stamp) => {
                 self.read_bytes += len;

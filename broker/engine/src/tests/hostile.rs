@@ -44,7 +44,7 @@ fn a_flood_of_commands_gets_a_share_of_each_turn_and_the_others_go_on_in_it() {
     for flood in ["NOP\n", "RDY 1\n", "FIN 0123456789abcdef\n"] {
         let mut pair = Pair::new();
         let (hostile, calm) = (pair.subscribe("h", "c", 1), pair.connect());
-        pair.send(hostile, flood.repeat(50_000));
+        pair.send(hostile, flood.repeat(20_000));
         let postponed = pair.snapshot()["postponements"].as_u64();
         assert_eq!(postponed, Some(1), "{flood}");
         assert_eq!(pair.ask(calm, pub_("t", "x")), [ok()], "in the same turn, {flood}");
@@ -68,6 +68,22 @@ fn many_floods_together_get_no_longer_turns_and_nobody_starves() {
     assert!(turns >= 100, "1.5 million commands in {turns} turns");
     for key in floods {
         assert_eq!(pair.take(key), [ok()]);
+    }
+}
+
+#[test]
+fn of_commands_larger_than_a_share_one_runs_in_a_turn() {
+    let mut pair = Pair::new();
+    let bodies = vec!["x"; 5_000];
+    let large = mpub("h", &bodies);
+    let keys: Vec<_> = (0..4).map(|_| pair.connect()).collect();
+    for &key in &keys {
+        pair.send(key, [&large[..], &large[..]].concat());
+    }
+    let calm = pair.connect();
+    for turn in 1..=8 {
+        assert_eq!(pair.ask(calm, pub_("t", "calm")), [ok()], "turn {turn}");
+        assert_eq!(keys.iter().flat_map(|key| pair.take(*key)).collect::<Vec<_>>(), [ok()], "turn {turn}");
     }
 }
 

@@ -1,0 +1,240 @@
+"""``srtm bench hostile``: what one hostile client does to the others' p99.
+
+A calm flow, 1,000 msg/s from 100 publishers to one subscriber, with and without each attack in turn, each time on a
+fresh broker. The attackers are a process of their own that lets all others go first: on two cores it would otherwise
+take the processor from broker and generator, which no limit of a broker can prevent.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import trio
+from rich.console import Console
+
+from bench.attacker import UNDER_WAY
+from bench.attacks import ATTACKS
+from bench.comparison import Figure, Measured, NoneOf, Ratio, Round, Rounds, Row, Sample, Turn, judge
+from bench.document import markdown_table, write_block
+from bench.nsqd import measured, show
+from bench.provenance import provenance
+from bench.results import Results, write_results
+from bench.rows import steady
+from bench.run import RunResult, run_plan
+from bench.systems import ROOT, System, bare_broker, free_addresses
+from bench.verdict import Verdict
+from bench.workload import Plan
+from srtm.errors import BadInput, SrtmError, Unavailable
+from srtm.nursery import background_nursery
+
+QUIET, ATTACKED = "quiet", "attacked"
+PUBLISHERS = 100  # at 10 msg/s
+MOST = 2.0  # times the quiet p99
+CERTIFICATES = ROOT / "tests" / "certificates"
+STARTS_WITHIN_S = 60.0
+SPARE_S = 60.0  # the attack outlives the run, and ends by itself if nobody ends it
+CLAIM = "p99 of 1,000 msg/s from 100 publishers to one subscriber, under attack by somebody else, over the p99 without."
+
+
+@dataclass(frozen=True)
+class HostileOptions:
+    names: Sequence[str] = ()  # keys of ATTACKS; none: all of them
+    pairs: int = 10
+    seconds: float = 10.0
+    seed: int = 1
+    json_file: str | None = None
+    document: Path | None = None  # to write figures into
+
+
+@dataclass
+class Doing:
+    """What the attacker says."""
+
+    total: int = 0
+    under_way: trio.Event = field(default_factory=trio.Event)
+    _changed: trio.Event = field(default_factory=trio.Event)
+
+    def note(self, total: int) -> None:
+        self.total = total
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def progress(self, more: int) -> None:
+        """Until that much more is done."""
+        goal = self.total + more
+        while self.total < goal:
+            await self._changed.wait()
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """Raises BadInput for a name that is none."""
+    for name in names:
+        if name not in ATTACKS:
+            raise BadInput("attack", name, f"must be one of {', '.join(ATTACKS)}")
+    return list(dict.fromkeys(names or ATTACKS))
+
+
+def row_of(attack: str) -> Row:
+    return Row(
+        name=attack,
+        claim=(ATTACKS[attack].__doc__ or attack).split("\n", 1)[0],
+        systems=(QUIET, ATTACKED),
+        figures=(
+            Figure("p50_ms", "p50, ms", 3),
+            Figure("p99_ms", "p99, ms", 3),
+            Figure("p999_ms", "p99.9, ms", 3),
+            Figure("lateness_p99_ms", "generator's lateness p99, ms", 3),
+            Figure("work_per_s", "attacker's bytes or connections a second", 0),
+        ),
+        targets=(
+            NoneOf("lost", "messages lost", (QUIET, ATTACKED)),
+            Ratio("p99_ms", "p99", QUIET, at_most=MOST, ours=ATTACKED),
+        ),
+        begin=lambda: partial(_round, attack),
+    )
+
+
+async def _round(attack: str, turn: Turn) -> Round:
+    return [await _sample(system, attack, turn) for system in (QUIET, ATTACKED)]
+
+
+async def _sample(system: str, attack: str, turn: Turn) -> Sample:
+    _, https = free_addresses()
+    tls = ["--tls-cert", str(CERTIFICATES / "server.pem"), "--tls-key", str(CERTIFICATES / "server.key")]
+    try:
+        async with bare_broker(turn.folder / system, *tls, "--https-address", https) as broker:
+            asked = plan(broker.tcp_address, turn)
+            if system == QUIET:
+                return sample_of(system, await run_plan(asked), 0.0)
+            async with attacking(attack, broker, https, turn.seconds) as doing:
+                before, began = doing.total, trio.current_time()
+                result = await run_plan(asked)
+                work_per_s = (doing.total - before) / (trio.current_time() - began)
+            return sample_of(system, result, work_per_s)
+    except SrtmError as error:
+        return Sample(system, {}, [str(error)])
+
+
+def plan(address: str, turn: Turn) -> Plan:
+    return msgspec.structs.replace(steady.plan(address, turn, publishers=PUBLISHERS), topic="calm")
+
+
+def sample_of(system: str, result: RunResult, work_per_s: float) -> Sample:
+    """The attacked flow counts also where the generator was late, for latency includes that: it errs against us."""
+    keys = ("p50_ms", "p99_ms", "p999_ms", "lost", "lateness_p99_ms")
+    values = {key: getattr(result, key) for key in keys} | {"work_per_s": work_per_s}
+    return Sample(system, values, result.reasons if system == QUIET or not result.received else [])
+
+
+@asynccontextmanager
+async def attacking(attack: str, broker: System, https: str, seconds: float) -> AsyncIterator[Doing]:
+    """Under way for as long as the block lasts. Raises Unavailable where it does not get there."""
+    arguments = [attack, broker.tcp_address, broker.http_address, https, f"{seconds + SPARE_S}"]
+    command = [sys.executable, "-m", "bench.attacker", *arguments]
+    doing = Doing()
+    async with background_nursery() as nursery:
+        start = partial(trio.run_process, command, stdout=subprocess.PIPE, check=False, cwd=ROOT, deliver_cancel=_kill)
+        process: trio.Process = await nursery.start(start)
+        nursery.start_soon(_listen, process, doing)
+        with trio.move_on_after(STARTS_WITHIN_S):
+            await doing.under_way.wait()
+        if not doing.under_way.is_set():
+            raise Unavailable(f"the attack {attack} did not get under way within {STARTS_WITHIN_S:g} s")
+        yield doing
+
+
+async def _kill(process: trio.Process) -> None:
+    process.kill()
+
+
+async def _listen(process: trio.Process, doing: Doing) -> None:
+    assert process.stdout is not None
+    buffer = b""
+    async for data in process.stdout:
+        *lines, buffer = (buffer + data).split(b"\n")
+        for line in lines:
+            if line.decode() == UNDER_WAY:
+                doing.under_way.set()
+            else:
+                doing.note(int(line))
+
+
+async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
+    """All chosen attacks, one after the other, shown as they end."""
+    names, started = chosen(options.names), time.time()
+    verdicts: list[Verdict] = []
+    outcomes: list[Measured] = []
+    for name in names:
+        verdict, outcome = await _measure(row_of(name), options, console)
+        verdicts.append(verdict)
+        outcomes.append(outcome)
+        show(console, outcome)
+    if options.document is not None:
+        write_block(options.document, "hostile", markdown(outcomes, started))
+    if options.json_file is not None:
+        _write_json(options, verdicts, started, options.json_file)
+    return verdicts
+
+
+async def _measure(row: Row, options: HostileOptions, console: Console) -> tuple[Verdict, Measured]:
+    started, rounds, measure = time.time(), Rounds(options.pairs), row.begin()
+    while rounds.more():
+        number = len(rounds.done)
+        with (
+            TemporaryDirectory(prefix="srtm-hostile-") as folder,
+            console.status(f"{row.name}, pair {number + 1} of {options.pairs}"),
+        ):
+            rounds.done.append(await measure(Turn(Path(folder), options.seconds, options.seed + number)))
+    settings: dict[str, object] = {"pairs": options.pairs, "seconds": options.seconds, "seed": options.seed}
+    verdict = judge(row, rounds.done, settings)
+    return verdict, measured(row, rounds.done, verdict, started)
+
+
+def markdown(outcomes: Sequence[Measured], started: float) -> str:
+    """A line an attack, then what it does."""
+    header = ["attack", "p99 quiet, ms", "p99 attacked, ms", "attacked / quiet", "within 2x", "work a second"]
+    table = markdown_table(header, [_line(outcome) for outcome in outcomes])
+    about = "\n".join(f"* {outcome.name}: {outcome.claim}" for outcome in outcomes)
+    rounds = min((outcome.rounds for outcome in outcomes), default=0)
+    seconds = min((outcome.seconds for outcome in outcomes), default=0.0)
+    runs = f"At least {rounds} alternating pairs of {seconds:g} s each; medians with their intervals."
+    return "\n\n".join([CLAIM, table, about, f"{runs} {provenance(started)}"])
+
+
+def _line(outcome: Measured) -> list[str]:
+    cells = {figure.label: figure for figure in outcome.figures}
+    p99, work = cells.get("p99, ms"), cells.get("attacker's bytes or connections a second")
+    check = next((check for check in outcome.checks if check.what.startswith("p99")), None)
+    if p99 is None or work is None or check is None:
+        return [outcome.name, "", "", outcome.line, "**no**", ""]
+    kept = "yes" if outcome.reached else "**no**"
+    return [
+        outcome.name,
+        p99.cell(QUIET),
+        p99.cell(ATTACKED),
+        check.measured,
+        kept,
+        f"{work.systems[ATTACKED].median:,.0f}",
+    ]
+
+
+def _write_json(options: HostileOptions, verdicts: Sequence[Verdict], started: float, json_file: str) -> None:
+    results = Results.of(
+        "bench hostile",
+        [run for verdict in verdicts for run in verdict.runs],
+        seed=options.seed,
+        started=started,
+        settings={"pairs": options.pairs, "seconds": options.seconds},
+        reasons=[f"{verdict.name}: {reason}" for verdict in verdicts for reason in verdict.reasons],
+        result=[{"name": v.name, "reached": v.reached, "line": v.line, "checks": v.checks} for v in verdicts],
+    )
+    write_results(json_file, results)

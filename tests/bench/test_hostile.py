@@ -1,0 +1,77 @@
+"""Attacks: each gets under way against a real broker, which outlives it; and what is made of their figures."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+import trio
+from rich.console import Console
+
+from bench import attacker, hostile
+from bench.attacks import ATTACKS
+from bench.comparison import Sample, judge
+from bench.document import with_block
+from bench.hostile import ATTACKED, QUIET, HostileOptions
+from bench.nsqd import measured
+from bench.systems import answers_ping, bare_broker, free_addresses
+from srtm.errors import BadInput
+
+
+def sample(system: str, p99_ms: float) -> Sample:
+    values = {"p50_ms": 0.1, "p99_ms": p99_ms, "p999_ms": 2.0, "lost": 0.0, "lateness_p99_ms": 0.1, "work_per_s": 5.0}
+    return Sample(system, values)
+
+
+def outcome(*pairs: tuple[float, float]):
+    row = hostile.row_of("nops")
+    rounds = [[sample(QUIET, quiet), sample(ATTACKED, attacked)] for quiet, attacked in pairs]
+    verdict = judge(row, rounds, {"pairs": len(pairs), "seconds": 2.0, "seed": 1})
+    return verdict, measured(row, rounds, verdict, 0.0)
+
+
+def test_an_attack_that_more_than_doubles_the_p99_of_the_others_falls_short():
+    assert outcome((0.3, 0.5), (0.3, 0.59))[0].reached
+    verdict, _ = outcome((0.3, 0.5), (0.3, 0.7), (0.3, 0.7))
+    assert not verdict.reached
+    assert "2.33x (1.67 to 2.33), must be at most 2x" in verdict.line
+
+
+def test_the_document_gets_a_line_for_each_attack():
+    table = hostile.markdown([outcome((0.3, 0.5))[1], outcome((0.3, 0.9))[1]], 0.0)
+    assert "| nops | 0.300 (0.300 to 0.300) | 0.500 (0.500 to 0.500) | 1.67x (1.67 to 1.67) | yes | 5 |" in table
+    assert "| 3x (3 to 3) | **no** | 5 |" in table
+    assert table in with_block("<!-- hostile:begin -->\n<!-- hostile:end -->", "hostile", table)
+
+
+def test_a_name_that_is_no_attack_is_refused():
+    with pytest.raises(BadInput) as caught:
+        hostile.chosen(["nops", "niceness"])
+    assert (caught.value.field, caught.value.value) == ("attack", "niceness")
+
+
+def test_an_attacker_leaves_other_hosts_alone(capsys):
+    assert attacker.main(["nops", "192.0.2.1:4150", "127.0.0.1:1", "127.0.0.1:2", "1"]) == 2
+    assert "192.0.2.1:4150: must be on loopback" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_a_broker_outlives_each_attack(attack, tmp_path):
+    _, https = free_addresses()
+    certificate = ["--tls-cert", str(hostile.CERTIFICATES / "server.pem")]
+    certificate += ["--tls-key", str(hostile.CERTIFICATES / "server.key"), "--https-address", https]
+    async with bare_broker(tmp_path / "b", *certificate) as broker:
+        async with hostile.attacking(attack, broker, https, 5.0) as doing:
+            with trio.fail_after(25):
+                await doing.progress(1)
+        assert await trio.to_thread.run_sync(answers_ping, broker.http_address)
+
+
+@pytest.mark.slow
+async def test_a_short_run_shows_the_attack_beside_the_quiet_flow():
+    said = StringIO()
+    options = HostileOptions(["huge-sizes"], pairs=1, seconds=2.0)
+    (verdict,) = await hostile.hostile(options, Console(file=said, width=200))
+    assert {run["system"] for run in verdict.runs} == {QUIET, ATTACKED}
+    assert "p99, ms" in said.getvalue() or verdict.reasons
