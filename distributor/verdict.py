@@ -136,7 +136,8 @@ class SequentialTest:
 def _in_blocks(column: Ints, length: int) -> Ints:
     """Sums over ``length`` consecutive intervals; a rest that fills no block is left out."""
     whole = len(column) // length
-    return column[: whole * length].reshape(whole, length).sum(axis=1)
+    sums: Ints = column[: whole * length].reshape(whole, length).sum(axis=1)
+    return sums
 
 
 def _tells_the_next(means: Floats) -> bool:

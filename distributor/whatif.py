@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from srtm.publishers import ALONE
 from srtm.replay import NEVER_NS, access_delays
 from srtm.splitting import MICRO
 
@@ -40,13 +39,6 @@ class Trace:
         """The messages of the publishers that are true in ``chosen``, had no others come."""
         mine = chosen[self.publisher]
         return Trace(publisher=self.publisher[mine], arrival_ns=self.arrival_ns[mine], service_ns=self.service_ns[mine])
-
-    def shifted(self, by_ns: Ints, span_ns: int) -> Trace:
-        """Every publisher's arrivals later by ``by_ns`` of it, those beyond the span back at its start."""
-        first_ns = int(self.arrival_ns[0]) if len(self) else 0
-        at_ns = first_ns + (self.arrival_ns - first_ns + by_ns[self.publisher]) % span_ns
-        order = np.argsort(at_ns, kind="stable")
-        return Trace(publisher=self.publisher[order], arrival_ns=at_ns[order], service_ns=self.service_ns[order])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +87,15 @@ def measured_service_ns(due_ns: Ints, sent_ns: Ints) -> Ints:
     """Lindley's recursion solved for the service: what each message took of the server, if one server took them in
     this order. Writes that carry several messages count for the first of them."""
     free_ns = np.concatenate([due_ns[:1], np.maximum.accumulate(sent_ns)[:-1]])
-    return np.maximum(sent_ns - np.maximum(due_ns, free_ns), 0)
+    took_ns: Ints = np.maximum(sent_ns - np.maximum(due_ns, free_ns), 0)
+    return took_ns
 
 
 def sojourn_ns(due_ns: Ints, service_ns: Ints) -> Ints:
     """From due to served, by one server, first come first served; ``due_ns`` in order. Exact."""
     served = np.cumsum(service_ns)
-    return served + np.maximum.accumulate(due_ns - (served - service_ns)) - due_ns
+    sojourn: Ints = served + np.maximum.accumulate(due_ns - (served - service_ns)) - due_ns
+    return sojourn
 
 
 def delays(trace: Trace, share_micro: tuple[int, int], background: Background | None = None) -> Delays:
@@ -149,20 +143,6 @@ def predicted(
         latency([delays(trace.of(placement == broker), share) for trace in traces], percentile)
         for broker, share in enumerate(shares_micro)
     ]
-
-
-def resampled(trace: Trace, groups: Ints, times: int, seed: int = 1) -> list[Trace]:
-    """The trace, and ``times`` more in which groups (ALONE: publishers on their own) are shifted against each other
-    at random. What happens inside a group stays as recorded; how groups meet is seen in more ways than a short round
-    has room for. An estimate, right if groups are independent."""
-    if not len(trace):
-        return [trace]
-    rng = np.random.default_rng(seed)
-    span_ns = int(trace.arrival_ns[-1] - trace.arrival_ns[0]) + 1
-    alone = groups == ALONE
-    source = np.where(alone, groups.max(initial=ALONE) + 1 + np.arange(len(groups)), groups)
-    shifts = [rng.integers(0, span_ns, size=int(source.max()) + 1)[source] for _ in range(times)]
-    return [trace, *(trace.shifted(by_ns, span_ns) for by_ns in shifts)]
 
 
 def enough_burst_micro(traces: Sequence[Trace], rate_micro: int, percentile: float, target_ns: int) -> int:

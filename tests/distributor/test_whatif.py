@@ -13,7 +13,6 @@ from distributor.whatif import (
     latency,
     measured_service_ns,
     predicted,
-    resampled,
     sojourn_ns,
 )
 from srtm.bucket import Bucket
@@ -121,24 +120,6 @@ def test_traces_of_several_brokers_are_joined_in_order_of_arrival():
     both = joined([trace([5, 9], [1, 1]), trace([3, 7], [2, 2])])
     assert both.arrival_ns.tolist() == [3, 5, 7, 9]
     assert both.publisher.tolist() == [2, 1, 2, 1]
-
-
-def test_resampling_keeps_what_happens_in_a_group_and_moves_groups_apart():
-    # Publishers 0 and 1 are a group; 2 is on its own and fires with them, by accident of this trace.
-    arrival_ns = np.repeat(np.arange(20) * 50 * MS, 3)
-    recorded = trace(arrival_ns, np.tile([0, 1, 2], 20))
-    first, *others = resampled(recorded, np.array([0, 0, -1]), 5)
-    assert first is recorded
-    for other in others:
-        mine = {who: other.arrival_ns[other.publisher == who].tolist() for who in range(3)}
-        assert mine[0] == mine[1] != mine[2]
-        assert np.all(np.diff(other.arrival_ns) >= 0)
-        assert len(other) == len(recorded)
-        assert other.arrival_ns[-1] - other.arrival_ns[0] <= arrival_ns[-1] - arrival_ns[0]
-
-
-def test_an_empty_trace_resamples_to_itself():
-    assert [len(one) for one in resampled(trace([]), np.array([-1]), 3)] == [0]
 
 
 def test_the_burst_that_is_enough_is_the_smallest_that_keeps_the_target():

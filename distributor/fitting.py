@@ -1,0 +1,324 @@
+"""Online fitting (section 4.2, step 3; design section 5): measure a layout, decide, compute the next, until all fit.
+
+A state machine without sockets and without a clock: events in, actions out (``fitting_events``). A round is: place
+the publishers, measure on all their brokers at once, stop as soon as the answer is clear. Below the target everywhere:
+done. Above it anywhere: the arrivals recorded in the round say which layout to try next (``search``), so all brokers
+shed at once, from every group in proportion, and k jumps to what the model predicts. A layout that was measured and
+found above is never tried again, so the rounds end.
+
+The topics that are already there come first: where there are any, the new one's publishers are let in at 10, 30 and
+100 %, and a broker on which another topic's promise is broken for 2 s gives all of them up at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from distributor.allocation import BrokerCapacity
+from distributor.fitting_events import (
+    Action,
+    AskScaler,
+    BrokerJoined,
+    BrokerLeft,
+    Done,
+    Event,
+    Layout,
+    Measure,
+    Missing,
+    Place,
+    Placed,
+    Progress,
+    Recorded,
+    Report,
+    RoundRecord,
+    Scaler,
+    ScalerAnswered,
+    Stop,
+    Task,
+)
+from distributor.search import Outcome, Refuted, Split, layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.spreading import NOWHERE
+from distributor.verdict import SequentialTest, Verdict
+from distributor.whatif import Latency, Trace, joined
+
+SECOND_NS = 1_000_000_000
+RAMP = (0.1, 0.3, 1.0)  # parts of the new publishers
+BREACH_NS = 2 * SECOND_NS  # a broken promise that lasts longer is no accident; so long is a step of the ramp, too
+AT_LEAST_NS = SECOND_NS
+AT_MOST_NS = 30 * SECOND_NS  # then what was seen is taken, certain or not
+# So many independent observations make a p99 that is good enough to choose a layout by.
+_ENOUGH_BLOCKS = 150
+
+
+@dataclass
+class _Watch:
+    """One broker in one round."""
+
+    test: SequentialTest
+    verdict: Verdict = Verdict.UNDECIDED
+    latency: Latency = field(default_factory=Latency)
+    final: bool = False
+    broken_since_ns: int | None = None  # the promise to another topic
+    trace: Trace | None = None
+
+
+class Fitting:
+    """``splits``: how the bucket may be divided, the preferred way first."""
+
+    def __init__(
+        self,
+        task: Task,
+        brokers: Sequence[BrokerCapacity],
+        splits: Sequence[Split] = (proportional,),
+        *,
+        at_least_ns: int = AT_LEAST_NS,
+        at_most_ns: int = AT_MOST_NS,
+    ) -> None:
+        self._task = task
+        self._brokers = {broker.name: broker for broker in brokers}
+        self._splits = splits
+        self._at_least_ns = at_least_ns
+        self._at_most_ns = at_most_ns
+        self._phase: Callable[[Event, int], list[Action]] | None = None  # None: it is over
+        self._layout = self._nobody()
+        self._round = 0
+        self._step = 0  # of the ramp
+        self._started_ns = self._step_ns = self._settle_ns = 0
+        self._watches: dict[str, _Watch] = {}
+        self._traces: list[Trace] = []
+        self._refuted: list[Refuted] = []
+        self._rounds: list[RoundRecord] = []
+        self._gave_up: set[str] = set()  # brokers that were above the target, or that another topic needed
+        self._others_worst_ns = 0
+
+    def start(self, now_ns: int) -> list[Action]:
+        self._started_ns = now_ns
+        return self._next_layout(now_ns)
+
+    def handle(self, event: Event, now_ns: int) -> list[Action]:
+        if isinstance(event, BrokerJoined):
+            self._brokers[event.broker.name] = event.broker
+            return []
+        if isinstance(event, BrokerLeft):
+            return self._handle_left(event.broker, now_ns)
+        return [] if self._phase is None else self._phase(event, now_ns)
+
+    # Phases: what the next event means.
+
+    def _placing(self, event: Event, now_ns: int) -> list[Action]:
+        if not (isinstance(event, Placed) and event.round == self._round):
+            return []
+        self._phase = self._measuring
+        self._step_ns = now_ns
+        self._watches = {name: self._watch() for name in self._layout.brokers}
+        return [
+            Measure(
+                broker=name,
+                round=self._round,
+                after_ns=self._settle_ns,
+                at_least_ns=self._at_least_ns,
+                at_most_ns=self._at_most_ns,
+            )
+            for name in self._layout.brokers
+        ]
+
+    def _watch(self) -> _Watch:
+        return _Watch(SequentialTest(self._task.percentile, self._task.confidence))
+
+    def _measuring(self, event: Event, now_ns: int) -> list[Action]:
+        if not (isinstance(event, Progress) and event.round == self._round and event.broker in self._watches):
+            return []
+        watch = self._watches[event.broker]
+        watch.test.add(event.intervals)
+        watch.latency = event.latency
+        watch.final |= event.final
+        self._others_worst_ns = max(self._others_worst_ns, event.others_worst_ns)
+        if event.others_kept:
+            watch.broken_since_ns = None
+        elif watch.broken_since_ns is None:
+            watch.broken_since_ns = now_ns
+        elif now_ns - watch.broken_since_ns >= BREACH_NS:
+            return self._abort(event.broker, now_ns)
+        if RAMP[self._step] < 1:
+            return self._climb(now_ns)
+        self._judge(watch, now_ns)
+        return self._end_of_round(now_ns)
+
+    def _climb(self, now_ns: int) -> list[Action]:
+        """The next step of the ramp, once every broker has kept its promises for one."""
+        calm = all(watch.broken_since_ns is None for watch in self._watches.values())
+        if not calm or now_ns - self._step_ns < BREACH_NS:
+            return []
+        stopped = self._stop_all()
+        self._step += 1
+        return [*stopped, *self._place()]
+
+    def _judge(self, watch: _Watch, now_ns: int) -> None:
+        if watch.verdict is Verdict.UNDECIDED and now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
+            watch.verdict = watch.test.verdict
+
+    def _end_of_round(self, now_ns: int) -> list[Action]:
+        watches = self._watches.values()
+        above = [watch for watch in watches if self._is_above(watch)]
+        if above:
+            if any(watch.final or watch.test.blocks >= _ENOUGH_BLOCKS for watch in above):
+                return self._record(now_ns)
+            return []
+        if all(watch.verdict is Verdict.BELOW or watch.final for watch in watches):
+            self._note_round(now_ns)
+            certain = all(watch.verdict is Verdict.BELOW for watch in watches)
+            return [*self._stop_all(), self._done(now_ns, self._rounds[-1].latency, fits=True, certain=certain)]
+        return []
+
+    def _is_above(self, watch: _Watch) -> bool:
+        """Clearly; or, where time is up and nothing is clear, by the sample."""
+        if watch.verdict is Verdict.UNDECIDED and watch.final:
+            return watch.test.late_fraction > 1 - self._task.percentile / 100
+        return watch.verdict is Verdict.ABOVE
+
+    def _record(self, now_ns: int) -> list[Action]:
+        """The round is lost; what it has recorded says where to go."""
+        self._note_round(now_ns)
+        self._refuted.append(Refuted(layout=self._layout, latency=self._rounds[-1].latency))
+        self._gave_up |= {name for name, watch in self._watches.items() if self._is_above(watch)}
+        self._phase = self._recording
+        return self._stop_all(trace_wanted=True)
+
+    def _recording(self, event: Event, now_ns: int) -> list[Action]:
+        if isinstance(event, Recorded) and event.round == self._round and event.broker in self._watches:
+            self._watches[event.broker].trace = event.trace
+        return self._go_on(now_ns)
+
+    def _go_on(self, now_ns: int) -> list[Action]:
+        """Once every broker has sent its trace."""
+        traces = [watch.trace for watch in self._watches.values() if watch.trace is not None]
+        if len(traces) < len(self._watches):
+            return []
+        if traces:
+            self._traces.append(joined(traces))
+        return self._next_layout(now_ns)
+
+    def _scaling(self, event: Event, now_ns: int) -> list[Action]:
+        if not isinstance(event, ScalerAnswered):
+            return []
+        self._brokers.update((broker.name, broker) for broker in event.brokers)
+        if not event.brokers:
+            self._task = replace(self._task, scaler=Scaler.NONE)
+        return self._next_layout(now_ns)
+
+    # What is done.
+
+    def _next_layout(self, now_ns: int) -> list[Action]:
+        brokers = list(self._brokers.values())
+        if self._traces:
+            outcome = search(self._task, brokers, self._traces, self._refuted, self._splits)
+            return self._without(outcome, now_ns) if outcome.found is None else self._try(outcome.found.layout)
+        layout = layout_for(self._task, brokers, self._splits[0])  # by rates alone: section 4.2, steps 1 and 2
+        if layout is None:
+            return self._without(Outcome(found=None, best=None, missing=missing_by_rate(self._task, brokers)), now_ns)
+        return self._try(layout)
+
+    def _without(self, outcome: Outcome, now_ns: int) -> list[Action]:
+        """No layout of the brokers there are keeps the promise: ask for more, or end with the best."""
+        missing = outcome.missing
+        if missing is not None and missing.brokers and self._task.scaler is not Scaler.NONE:
+            self._phase = self._scaling
+            return [AskScaler(kind=self._task.scaler, brokers=missing.brokers)]
+        best = outcome.best
+        self._layout = self._nobody() if best is None else best.layout
+        self._round += 1
+        placed = Place(round=self._round, layout=self._layout)
+        latency = {} if best is None else best.latency
+        return [placed, self._done(now_ns, latency, fits=False, certain=False, missing=missing)]
+
+    def _nobody(self) -> Layout:
+        return Layout(brokers=(), placement=np.full(len(self._task.demand.rates), NOWHERE), shares_micro=())
+
+    def _try(self, layout: Layout) -> list[Action]:
+        self._settle_ns = settle_ns(self._task.demand, self._layout, layout)
+        self._layout = layout
+        others = any(self._brokers[name].allocated > 0 for name in layout.brokers)
+        self._step = 0 if others else len(RAMP) - 1
+        self._watches = {}
+        return self._place()
+
+    def _place(self) -> list[Action]:
+        self._round += 1
+        self._phase = self._placing
+        return [Place(round=self._round, layout=self._let_in(self._layout, RAMP[self._step]))]
+
+    def _let_in(self, layout: Layout, part: float) -> Layout:
+        """A part of every broker's publishers, spread over the topic's groups as they come in the file."""
+        if part == 1:
+            return layout
+        placement = np.full(len(layout.placement), NOWHERE)
+        for at in range(len(layout.brokers)):
+            here = np.flatnonzero(layout.placement == at)
+            some = here[np.linspace(0, len(here) - 1, math.ceil(part * len(here))).round().astype(np.int64)]
+            placement[some] = at
+        return replace(layout, placement=placement)
+
+    def _abort(self, name: str, now_ns: int) -> list[Action]:
+        """Another topic needs ``name``: it keeps what it had before this step, nothing after the first."""
+        self._note_round(now_ns)
+        part = RAMP[self._step - 1] if self._step else 0.0
+        kept = part * self._rate_on(name)
+        self._task = replace(self._task, full={**self._task.full, name: kept})
+        self._gave_up.add(name)
+        return [*self._stop_all(), *self._next_layout(now_ns)]
+
+    def _handle_left(self, name: str, now_ns: int) -> list[Action]:
+        self._brokers.pop(name, None)
+        if name not in self._layout.brokers or self._phase in (None, self._scaling):
+            return []
+        self._watches.pop(name, None)
+        return [*self._stop_all(), *self._next_layout(now_ns)]
+
+    def _stop_all(self, *, trace_wanted: bool = False) -> list[Action]:
+        return [Stop(broker=name, round=self._round, trace_wanted=trace_wanted) for name in self._watches]
+
+    def _note_round(self, now_ns: int) -> None:
+        self._rounds.append(
+            RoundRecord(
+                layout=self._layout,
+                started_ns=self._step_ns,
+                ended_ns=now_ns,
+                verdicts={name: watch.verdict for name, watch in self._watches.items()},
+                latency={name: watch.latency for name, watch in self._watches.items()},
+            )
+        )
+
+    def _rate_on(self, name: str) -> float:
+        here = self._layout.placement == self._layout.brokers.index(name)
+        return float(self._task.demand.rates[here].sum())
+
+    def _done(
+        self,
+        now_ns: int,
+        latency: Mapping[str, Latency],
+        *,
+        fits: bool,
+        certain: bool,
+        missing: Missing | None = None,
+    ) -> Done:
+        self._phase = None
+        full = {
+            name: self._rate_on(name) if name in self._layout.brokers else self._task.full.get(name, 0.0)
+            for name in self._gave_up
+        }
+        report = Report(
+            fits=fits,
+            certain=certain,
+            layout=self._layout,
+            latency=latency,
+            rounds=tuple(self._rounds),
+            full=full,
+            missing=missing,
+            others_worst_ns=self._others_worst_ns,
+            took_ns=now_ns - self._started_ns,
+        )
+        return Done(report=report)

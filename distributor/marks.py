@@ -1,0 +1,53 @@
+"""Which brokers are full, and for what: the rate that each was found to keep, per SLO and traffic class. Pure.
+
+Capacity depends on what is asked (design section 5): a broker that is full for bursts within 1 ms may take any number
+of single messages within 10. A mark holds until something leaves the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from srtm.publishers import Process, Publishers
+from srtm.topic import Slo
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrafficClass:
+    """What moves capacity besides the rate."""
+
+    process: Process  # of most publishers
+    batch: int  # largest
+    group: int  # publishers of the largest correlation group
+
+
+def traffic_class(publishers: Publishers) -> TrafficClass:
+    named = publishers.groups[publishers.groups >= 0]
+    sizes: dict[int, int] = {}
+    for group in named.tolist():
+        sizes[group] = sizes.get(group, 0) + 1
+    return TrafficClass(
+        process="periodic" if publishers.periodic.sum() * 2 > len(publishers) else "poisson",
+        batch=publishers.largest_batch,
+        group=max(sizes.values(), default=1),
+    )
+
+
+@dataclass(frozen=True)
+class FullMarks:
+    """A value: changes make another."""
+
+    kept: Mapping[tuple[str, Slo, TrafficClass], float] = field(default_factory=lambda: MappingProxyType({}))  # msg/s
+
+    def of(self, slo: Slo, traffic: TrafficClass) -> dict[str, float]:
+        """{broker: msg/s that it keeps}, of those that are full."""
+        return {name: rate for (name, *what), rate in self.kept.items() if what == [slo, traffic]}
+
+    def marked(self, slo: Slo, traffic: TrafficClass, full: Mapping[str, float]) -> FullMarks:
+        return FullMarks({**self.kept, **{(name, slo, traffic): rate for name, rate in full.items()}})
+
+    def lifted(self, broker: str) -> FullMarks:
+        """Something has left ``broker``."""
+        return FullMarks({key: rate for key, rate in self.kept.items() if key[0] != broker})
