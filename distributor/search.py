@@ -17,21 +17,35 @@ import numpy as np
 
 from distributor.allocation import BrokerCapacity, Demand, plan
 from distributor.fitting_events import Layout, Missing, Task
-from distributor.spreading import Floats
 from distributor.whatif import Latency, Trace, enough_burst_micro, predicted
+from srtm.dispersion import traffic_of
+from srtm.fitted_split import Shares, fitted_bucket
+from srtm.publishers import Ints, Publishers
 from srtm.splitting import MICRO, split_bucket
 
-# (demand, msg/s assigned to each broker) -> (r_l, b_l) of each, micro; sums exact
-Split = Callable[[Demand, Floats], list[tuple[int, int]]]
+# (demand, placement, number of brokers) -> (r_l, b_l) of each, micro; sums exact
+Split = Callable[[Demand, Ints, int], Shares]
 
 _LONGEST_SETTLE_S = 10.0  # a bucket with no slack never fills
 # Of the target: what is predicted closer to it could hardly be told from it by a measurement.
 _CLEAR = 0.96
 
 
-def proportional(demand: Demand, assigned: Floats) -> list[tuple[int, int]]:
+def proportional(demand: Demand, placement: Ints, brokers: int) -> Shares:
     """r_l and b_l in proportion to the rate assigned (section 5)."""
+    there = placement >= 0
+    assigned = np.bincount(placement[there], weights=demand.rates[there], minlength=brokers)
     return split_bucket(round(demand.rate * MICRO), round(demand.burst * MICRO), assigned.tolist())
+
+
+def fitted(publishers: Publishers, percentile: float) -> Split:
+    """For the same access delay at ``percentile`` on every broker (``srtm.fitted_split``)."""
+
+    def split(demand: Demand, placement: Ints, brokers: int) -> Shares:
+        traffic = traffic_of(publishers, placement, brokers)
+        return fitted_bucket(round(demand.rate * MICRO), round(demand.burst * MICRO), traffic, percentile)
+
+    return split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +86,11 @@ def layout_for(task: Task, brokers: Sequence[BrokerCapacity], split: Split, quot
     made = plan(demand, offered, task.strategy)
     if made.missing or not made.brokers or len(made.brokers) * MICRO > round(demand.burst * MICRO):
         return None
-    return Layout(brokers=made.brokers, placement=made.placement, shares_micro=tuple(split(demand, made.assigned)))
+    return Layout(
+        brokers=made.brokers,
+        placement=made.placement,
+        shares_micro=tuple(split(demand, made.placement, len(made.brokers))),
+    )
 
 
 def settle_ns(demand: Demand, old: Layout, new: Layout) -> int:

@@ -5,9 +5,11 @@ import pytest
 
 from distributor.allocation import BrokerCapacity, Demand
 from distributor.fitting_events import Missing, Task
-from distributor.search import Refuted, layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.search import Refuted, fitted, layout_for, missing_by_rate, proportional, search, settle_ns
 from distributor.spreading import ALONE, NOWHERE
 from distributor.whatif import Latency, Trace
+from srtm.publisher_blocks import read_block
+from srtm.publishers import join
 
 MICRO = 1_000_000
 MS = 1_000_000  # ns
@@ -69,6 +71,24 @@ def test_where_access_breaks_the_promise_it_concentrates():
     }
     outcome = search(task, brokers, [trace], [Refuted(layout=three, latency=measured)])
     assert (len(three.brokers), len(outcome.found.layout.brokers)) == (3, 1)
+
+
+def test_a_split_that_access_breaks_gives_way_to_the_other():
+    # Independent publishers on brokers of unequal room: in proportion the small one waits longest (design section 5).
+    publishers = join([read_block({"count": 100, "rate": 100, "id_prefix": "p-"}, 0)])
+    rng = np.random.default_rng(1)
+    demand = Demand(rates=publishers.rates, groups=publishers.groups, rate=11_000.0, burst=60.0)
+    trace = Trace(
+        publisher=rng.integers(0, 100, 200_000),
+        arrival_ns=np.sort(rng.integers(0, 20 * SECOND, 200_000)),
+        service_ns=np.full(200_000, 1_000, dtype=np.int64),
+    )
+    task = Task(demand=demand, percentile=99, target_ns=3 * MS)
+    brokers = [BrokerCapacity(name="b0", mcap=9_000.0), BrokerCapacity(name="b1", mcap=1_500.0)]
+    assert search(task, brokers, [trace], []).found is None
+    both = search(task, brokers, [trace], [], [proportional, fitted(publishers, 99)]).found
+    assert len(both.layout.brokers) == 2
+    assert both.layout.shares_micro != tuple(proportional(demand, both.layout.placement, 2))
 
 
 def test_what_was_measured_above_the_target_is_not_tried_again():

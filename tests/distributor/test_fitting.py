@@ -1,0 +1,278 @@
+"""Online fitting in virtual time: over a simulated fleet to its end, and event by event beside other topics."""
+
+import numpy as np
+import pytest
+
+from distributor.allocation import BrokerCapacity, Demand
+from distributor.fitting import BREACH_NS, Fitting
+from distributor.fitting_events import (
+    AskScaler,
+    BrokerJoined,
+    BrokerLeft,
+    Done,
+    Measure,
+    Missing,
+    Place,
+    Placed,
+    Progress,
+    Recorded,
+    Scaler,
+    ScalerAnswered,
+    Stop,
+    Task,
+)
+from distributor.spreading import ALONE, NOWHERE
+from distributor.verdict import Intervals, Verdict
+from distributor.whatif import Latency, Trace
+from tests.support.fleet import Fleet, firings, grouped_demand
+
+MS = 1_000_000  # ns
+SECOND = 1_000_000_000
+
+# Table 1: size of the groups, the paper's time in s, brokers there
+TABLE_1 = [(5, 64, 1), (10, 189, 2), (15, 558, 3), (20, 745, 4), (25, 871, 5), (30, 1058, 6)]
+
+
+def table_1_fleet(group, brokers=8, seconds=200, **more):
+    """1,000 publishers of 10 msg/s in batches of 10; a group fires together, groups in turn."""
+    demand = grouped_demand(1_000, group, 10.0, 11_000.0, 1_600.0)
+    fires = firings(-(-1_000 // group), 1.0, "staggered", seconds, seed=1)
+    fleet = Fleet(demand, 10, fires, {f"b{at}": 18_000 for at in range(brokers)}, **more)
+    return fleet, Task(demand=demand, percentile=99, target_ns=MS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("group", "paper_s", "k"), TABLE_1)
+def test_a_row_of_table_1_takes_a_twentieth_of_the_papers_time(group, paper_s, k):
+    fleet, task = table_1_fleet(group)
+    report = fleet.fit(Fitting(task, fleet.capacities))
+    assert report.fits
+    assert report.certain
+    assert len(report.layout.brokers) == k
+    assert report.took_ns <= paper_s / 20 * SECOND
+    assert len(report.rounds) <= 2
+    assert NOWHERE not in report.layout.placement
+    assert all(one.total_ns <= MS for one in fleet.measured(report.layout, 60).values())
+
+
+@pytest.mark.slow
+def test_brokers_that_the_scaler_starts_are_used():
+    fleet, task = table_1_fleet(20, brokers=2, spare={"new-1": 18_000, "new-2": 18_000, "new-3": 18_000})
+    task = Task(demand=task.demand, percentile=99, target_ns=MS, scaler=Scaler.PROCESS)
+    report = fleet.fit(Fitting(task, fleet.capacities))
+    assert fleet.asked == [AskScaler(kind=Scaler.PROCESS, brokers=2)]
+    assert report.fits
+    assert set(report.layout.brokers) == {"b0", "b1", "new-1", "new-2"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scaler", [Scaler.NONE, Scaler.COMMAND])
+def test_without_more_brokers_the_best_is_placed_and_what_is_missing_is_said(scaler):
+    fleet, task = table_1_fleet(20, brokers=3)
+    task = Task(demand=task.demand, percentile=99, target_ns=MS, scaler=scaler)
+    report = fleet.fit(Fitting(task, fleet.capacities))
+    assert (report.fits, report.certain, report.missing) == (False, False, Missing(brokers=1))
+    assert len(report.layout.brokers) == 3
+    assert len(fleet.asked) == (scaler is not Scaler.NONE)
+    assert report.full.keys() >= {"b0"}
+
+
+# Event by event: 40 publishers of 1 msg/s, two brokers with other topics on them.
+
+BUSY = [BrokerCapacity(name="b0", mcap=85.0, allocated=60.0), BrokerCapacity(name="b1", mcap=92.0, allocated=70.0)]
+
+
+def small_task(**more):
+    demand = Demand(rates=np.ones(40), groups=np.full(40, ALONE), rate=44.0, burst=40.0)
+    return Task(demand=demand, percentile=99, target_ns=MS, **more)
+
+
+def progress(action, *, late=0, blocks=20, others_kept=True, final=False, worst_ns=0):
+    count = np.ones(blocks, dtype=np.int64)
+    return Progress(
+        broker=action.broker,
+        round=action.round,
+        intervals=Intervals(count=count, late=count * late, latency_ns=count * 1_000),
+        latency=Latency(count=blocks, processing_ns=2 * MS * late, total_ns=2 * MS * late),
+        others_kept=others_kept,
+        others_worst_ns=worst_ns,
+        final=final,
+    )
+
+
+def of_kind(kind, actions):
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def placed_share(place):
+    return float((place.layout.placement != NOWHERE).mean())
+
+
+class Climb:
+    """A fitting on busy brokers that is carried through the ramp: ``measures`` are those of the step it is at."""
+
+    def __init__(self, task=None, brokers=BUSY):
+        self.fitting = Fitting(task or small_task(), brokers)
+        self.now_ns = 0
+        self.place = of_kind(Place, self.fitting.start(0))[0]
+        self.measures = self.confirm(self.place)
+
+    def confirm(self, place):
+        return of_kind(Measure, self.fitting.handle(Placed(round=place.round), self.now_ns))
+
+    def step(self):
+        self.now_ns += BREACH_NS
+        actions = self.fitting.handle(progress(self.measures[0]), self.now_ns)
+        self.place = of_kind(Place, actions)[0]
+        self.measures = self.confirm(self.place)
+
+    def tell(self, at, **what):
+        return self.fitting.handle(progress(self.measures[at], **what), self.now_ns)
+
+
+def test_where_other_topics_are_publishers_are_let_in_at_10_30_and_100_per_cent():
+    climb = Climb()
+    shares = [placed_share(climb.place)]
+    for _ in range(2):
+        climb.step()
+        shares.append(placed_share(climb.place))
+    assert shares == pytest.approx([0.1, 0.3, 1.0], abs=0.05)
+
+
+def test_on_empty_brokers_everybody_is_let_in_at_once():
+    climb = Climb(brokers=[BrokerCapacity(name="b0", mcap=100.0)])
+    assert placed_share(climb.place) == 1
+
+
+def test_a_step_of_the_ramp_waits_until_other_topics_are_served_as_promised():
+    climb = Climb()
+    climb.tell(0, others_kept=False)
+    climb.now_ns = BREACH_NS - 1
+    assert climb.tell(1) == []
+    climb.now_ns = BREACH_NS
+    assert climb.tell(1) == []  # b0 has not yet said that it is well again
+    assert of_kind(Place, climb.tell(0, others_kept=True)) != []
+
+
+def test_a_breach_of_two_seconds_gives_the_broker_back_to_those_who_were_there():
+    climb = Climb()
+    climb.step()
+    assert climb.tell(0, others_kept=False, worst_ns=7 * MS) == []
+    climb.now_ns += BREACH_NS
+    actions = climb.tell(0, others_kept=False, worst_ns=9 * MS)
+    assert {stop.broker for stop in of_kind(Stop, actions)} == {measure.broker for measure in climb.measures}
+    done = of_kind(Done, actions)[0].report  # b1 has no room for the rest
+    assert done.missing == Missing(brokers=1)
+    assert not done.fits
+    assert done.others_worst_ns == 9 * MS
+    before = climb.place.layout.brokers.index("b0")
+    let_in = np.count_nonzero(climb.place.layout.placement == before)  # at 30 %
+    assert done.full == {"b0": pytest.approx(let_in / 3, abs=1.0)}
+
+
+def test_a_breach_that_passes_is_forgiven():
+    climb = Climb()
+    climb.step()
+    climb.step()
+    for turn in range(12):
+        climb.now_ns += BREACH_NS // 2
+        assert climb.tell(0, others_kept=turn % 2 == 0) == []
+
+
+def test_after_an_abort_others_take_what_the_broker_gave_up():
+    climb = Climb(brokers=[*BUSY, BrokerCapacity(name="b2", mcap=25.0)])
+    climb.tell(0, others_kept=False)
+    climb.now_ns += BREACH_NS
+    aborted = climb.measures[0].broker
+    place = of_kind(Place, climb.tell(0, others_kept=False))[0]
+    assert aborted not in place.layout.brokers
+    assert len(place.layout.brokers) == 2
+
+
+def at_full(**more):
+    """On one empty broker, measuring."""
+    climb = Climb(small_task(**more), [BrokerCapacity(name="b0", mcap=0.0), BrokerCapacity(name="b1", mcap=0.0)])
+    climb.now_ns = SECOND
+    return climb
+
+
+def test_it_ends_when_all_are_clearly_below():
+    climb = at_full()
+    assert climb.tell(0, blocks=100) == []
+    report = of_kind(Done, climb.tell(0, blocks=500))[0].report
+    assert (report.fits, report.certain, report.took_ns) == (True, True, SECOND)
+    assert report.rounds[0].verdicts == {"b0": Verdict.BELOW}
+
+
+def test_it_decides_nothing_before_the_shortest_time():
+    climb = at_full()
+    climb.now_ns = SECOND - 1
+    assert climb.tell(0, blocks=700) == []
+
+
+def test_when_time_is_up_what_was_seen_is_taken_but_not_called_certain():
+    report = of_kind(Done, at_full().tell(0, blocks=50, final=True))[0].report
+    assert (report.fits, report.certain) == (True, False)
+
+
+def test_a_broker_above_the_target_is_stopped_and_asked_for_its_trace():
+    climb = at_full()
+    assert climb.tell(0, late=1, blocks=160) == [Stop(broker="b0", round=1, trace_wanted=True)]
+    assert climb.fitting.handle(Recorded(broker="b0", round=0, trace=bursts()), 0) == []  # of another round
+    assert climb.fitting.handle(Recorded(broker="b9", round=1, trace=bursts()), 0) == []  # of nobody's
+    place = of_kind(Place, climb.fitting.handle(Recorded(broker="b0", round=1, trace=bursts()), SECOND))[0]
+    assert place.layout.brokers == ("b0", "b1")
+    measures = climb.confirm(place)
+    assert measures[0].after_ns > 0  # the share of b1 has to fill
+
+
+def bursts():
+    """All 40 fire together; one broker needs 1.2 ms for them, two 0.6."""
+    return Trace(
+        publisher=np.tile(np.arange(40), 20),
+        arrival_ns=np.repeat(np.arange(20) * SECOND, 40),
+        service_ns=np.full(800, 30_000, dtype=np.int64),
+    )
+
+
+def test_a_broker_that_leaves_is_replaced_in_the_layout():
+    climb = at_full()
+    place = of_kind(Place, climb.fitting.handle(BrokerLeft(broker="b0"), SECOND))[0]
+    assert place.layout.brokers == ("b1",)
+    gone = of_kind(Done, climb.fitting.handle(BrokerLeft(broker="b1"), SECOND))[0].report
+    assert gone.missing == Missing(brokers=1)
+    assert gone.layout.brokers == ()
+
+
+def test_a_broker_that_nobody_uses_may_leave():
+    assert at_full().fitting.handle(BrokerLeft(broker="b1"), SECOND) == []
+
+
+def test_with_no_broker_at_all_the_scaler_is_asked_first():
+    fitting = Fitting(small_task(scaler=Scaler.COMMAND), [])
+    assert fitting.start(0) == [AskScaler(kind=Scaler.COMMAND, brokers=1)]
+    came = fitting.handle(ScalerAnswered(brokers=(BrokerCapacity(name="new", mcap=0.0),)), SECOND)
+    assert of_kind(Place, came)[0].layout.brokers == ("new",)
+
+
+def test_a_scaler_that_brings_nothing_is_not_asked_again():
+    fitting = Fitting(small_task(scaler=Scaler.COMMAND), [])
+    fitting.start(0)
+    report = of_kind(Done, fitting.handle(ScalerAnswered(), SECOND))[0].report
+    assert (report.fits, report.missing) == (False, Missing(brokers=1))
+
+
+def test_a_broker_that_joins_is_there_for_the_next_layout():
+    climb = at_full()
+    climb.fitting.handle(BrokerLeft(broker="b1"), 0)
+    assert climb.fitting.handle(BrokerJoined(broker=BrokerCapacity(name="b2", mcap=0.0)), 0) == []
+    climb.tell(0, late=1, blocks=160)
+    place = of_kind(Place, climb.fitting.handle(Recorded(broker="b0", round=1, trace=bursts()), SECOND))[0]
+    assert place.layout.brokers == ("b0", "b2")
+
+
+def test_what_comes_after_the_end_is_of_no_use():
+    climb = at_full()
+    climb.tell(0, blocks=600)
+    late = [progress(climb.measures[0]), Placed(round=1), BrokerLeft(broker="b0")]
+    assert [climb.fitting.handle(event, SECOND) for event in late] == [[], [], []]
