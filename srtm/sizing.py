@@ -48,8 +48,12 @@ def _needed_bursts(publishers: Publishers, rate_micro: int, seed: int) -> Iterat
     """For each simulated message the smallest whole b under which it is not delayed."""
     server = Server(rate_micro, 0)
     for arrival_ns in arrivals(publishers, seed):
-        whole, rest = server.found(arrival_ns)
-        yield 1 + _tokens_up(whole, rest, rate_micro)
+        yield tokens_needed(*server.found(arrival_ns), rate_micro)
+
+
+def tokens_needed(whole_ns: Ints, rest: Ints, rate_micro: int) -> Ints:
+    """The smallest whole b under which a message is not delayed that finds this work, as ``Server.found`` has it."""
+    return 1 + _tokens_up(whole_ns, rest, rate_micro)
 
 
 def _tokens_up(whole_ns: Ints, rest: Ints, rate_micro: int) -> Ints:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from srtm import __version__
-from srtm.commands import benches, drain, services, topics, traffic
+from srtm.commands import benches, drain, services, sizes, topics, traffic
 
 app = typer.Typer(
     name="srtm",
@@ -23,6 +23,7 @@ app.command("broker", help="Run a broker: alone (a small nsqd), or as a member o
 app.command("nsqd", help="Run a bare broker with nsqd's own flags, in nsqd's place.")(services.nsqd)
 app.command("distributor")(services.distributor)
 app.command("up")(services.up)
+topics.app.command("size")(sizes.size)
 app.add_typer(topics.app, name="topic")
 app.command("drain")(drain.drain)
 app.command("status")(topics.status)

@@ -375,3 +375,20 @@ def test_drain_refuses_what_it_cannot_mean(
     assert main(["drain", *arguments]) == 2
     assert capsys.readouterr().err == f"srtm: {said}\n"
     assert distributor.asked == []
+
+
+def test_a_trace_is_sized_for_people_and_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_ns\n" + "".join(f"{at * 10**7}\n" for at in range(1000)))
+    assert main(["topic", "size", str(trace), "--rate", "110"]) == 0
+    shown = capsys.readouterr().out
+    assert "1,000 messages in 10 s: 100 msg/s" in shown
+    assert "warning: 10 s of traffic are less than 600 s" in shown
+    assert main(["topic", "size", str(trace), "--json", "-"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert [size["burst"] for size in result["sizes"]] == [1] * 6  # evenly spaced: no burst at all
+
+
+@pytest.mark.parametrize("arguments", [["nowhere.csv"], ["--percentile", "100", "x"], ["--rate", "soon", "x"]])
+def test_what_cannot_be_sized_is_bad_input(arguments: list[str]) -> None:
+    assert main(["topic", "size", *arguments]) == 2

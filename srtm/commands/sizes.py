@@ -1,0 +1,65 @@
+"""``srtm topic size``: which (r, b) recorded traffic asks for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from srtm.commands.output import JsonOption, show, table
+from srtm.errors import BadInput
+
+if TYPE_CHECKING:
+    from srtm.trace_sizing import Sizing
+
+
+def size(
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TRACE...",
+            help="As GET /v1/topics/NAME/trace of a broker answers, or CSV with a column arrival_ns; "
+            "several, of brokers of one host, are merged.",
+        ),
+    ],
+    rate: Annotated[
+        list[float] | None,
+        typer.Option("--rate", metavar="R", help="Token rate, msg/s; may be repeated. Default: 1.02 to 2 x the load."),
+    ] = None,
+    percentile: Annotated[float, typer.Option(help="Of the messages that shall not wait.")] = 99.0,
+    json_file: JsonOption = None,
+) -> None:
+    """The smallest burst without access delay at the percentile, for recorded traffic and a range of rates.
+
+    At least 600 s of traffic are asked for. Beside it what Eq. (1) of the paper gives for Poisson traffic.
+    """
+    from srtm.recorded import merged, read_arrivals
+    from srtm.trace_sizing import sized
+
+    if not 0 < percentile <= 99.999:  # false for NaN too
+        raise BadInput("percentile", percentile, "must be above 0 and at most 99.999")
+    found = sized(merged([read_arrivals(trace) for trace in traces]), percentile, rate or ())
+    result = {**asdict(found), "warnings": found.warnings}
+    show("topic size", result, json_file, lambda console: _show(found, console))
+
+
+def _show(found: Sizing, console: Console) -> None:
+    console.print(f"{found.messages:,} messages in {found.seconds:,.0f} s: {found.load:,.6g} msg/s")
+    for warning in found.warnings:
+        console.print(f"warning: {warning}", soft_wrap=True)
+    columns = ["r msg/s", "r / load", f"b for p{found.percentile:g}", "+-", "b if Poisson", "Eq. (1) mean ms"]
+    rows = [
+        [
+            one.rate,
+            f"{one.rate / found.load:.3f}",
+            one.burst,
+            one.uncertainty,
+            one.poisson_burst,
+            f"{one.poisson_mean_ms:.3g}",
+        ]
+        for one in found.sizes
+    ]
+    console.print(table("", columns, rows, left=0))
