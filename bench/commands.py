@@ -11,12 +11,13 @@ from rich.console import Console
 from bench import own_network
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
-from bench.document import PERFORMANCE
+from bench.document import PERFORMANCE, PLACEMENT
 from bench.hostile import HostileOptions, hostile
 from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
 from bench.nsqd import chosen as rows
 from bench.reach import MEASURES, ReachOptions, chosen, reach
+from bench.splits import SplitsOptions, no_worse, splits
 from srtm.commands.output import JsonOption
 from srtm.commands.running import run_trio
 
@@ -72,6 +73,23 @@ def bench_reach(
     )
     verdicts = run_trio(partial(reach, options, _console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
+
+
+@app.command("splits")
+def bench_splits(
+    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic in a recording.")] = SplitsOptions.seconds,
+    runs: Annotated[int, typer.Option(min=1, help="Recordings of each kind.")] = SplitsOptions.runs,
+    seed: SeedOption = SplitsOptions.seed,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """What splitting one bucket over two unequal brokers costs: proportional, fitted, refined. A simulation.
+
+    Status 0 if the fitted split is nowhere worse than the proportional one.
+    """
+    options = SplitsOptions(seconds, runs, seed, json_file, PLACEMENT if document else None)
+    found = splits(options, partial(_console(json_file).print, soft_wrap=True))
+    return 0 if no_worse(found) else 1
 
 
 @app.command("arrival")
