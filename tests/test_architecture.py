@@ -47,6 +47,7 @@ PURE = (
     "distributor/marks.py",
     "distributor/fitting.py",
     "distributor/fitting_events.py",
+    "distributor/paper_fitting.py",
     "broker/reports.py",
     "broker/snapshot.py",
     "broker/events.py",

@@ -1,0 +1,268 @@
+"""Online fitting as the paper has it (section 4.2, step 3; section 6.5): the baseline, on the interface of ``fitting``.
+
+Rounds of a fixed length. A broker that is within the target in its first round is done. Another one searches, by
+halving, for the number of publishers that it can keep, and stops where the percentile is inside 80..100 % of the
+target; brokers search side by side. What they give up goes to additional brokers only, as few as its rate needs, and
+those go through the same. Publishers that are given up wait, without a broker, until all searches of an iteration are
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distributor.allocation import BrokerCapacity, plan
+from distributor.fitting_events import (
+    Action,
+    AskScaler,
+    BrokerJoined,
+    BrokerLeft,
+    Done,
+    Event,
+    Layout,
+    Measure,
+    Missing,
+    Place,
+    Placed,
+    Progress,
+    Report,
+    RoundRecord,
+    Scaler,
+    ScalerAnswered,
+    Stop,
+    Task,
+)
+from distributor.search import missing_by_rate, settle_ns
+from distributor.spreading import ALONE, NOWHERE, Ints
+from distributor.verdict import Verdict
+from distributor.whatif import Latency
+from srtm.splitting import MICRO, split_bucket
+
+ROUND_NS = 60_000_000_000
+CLOSE_ENOUGH = 0.8  # of the target (footnote 11)
+
+
+@dataclass
+class _Search:
+    """One broker's: it keeps the first ``count`` of ``members``, which are in an order that is fair to groups."""
+
+    members: Ints
+    count: int
+    kept: int = 0  # the most that were within the target
+    broken: int | None = None  # the fewest that were not
+    is_over: bool = False
+
+    def hear(self, percentile_ns: int, target_ns: int) -> None:
+        if percentile_ns > target_ns:
+            self.broken = self.count
+        else:
+            self.kept = self.count
+        within = CLOSE_ENOUGH * target_ns <= percentile_ns <= target_ns
+        if self.broken is None or within or self.broken - self.kept <= 1:
+            self.is_over, self.count = True, self.kept
+        else:
+            self.count = (self.kept + self.broken) // 2
+
+    @property
+    def mine(self) -> Ints:
+        return self.members[: self.count]
+
+
+class PaperFitting:
+    """``round_ns``: length of a round."""
+
+    def __init__(self, task: Task, brokers: Sequence[BrokerCapacity], *, round_ns: int = ROUND_NS) -> None:
+        self._task = task
+        self._brokers = {broker.name: broker for broker in brokers}
+        self._round_ns = round_ns
+        self._searches: dict[str, _Search] = {}  # of all brokers that the topic uses, in the order of their coming
+        self._waiting = np.arange(len(task.demand.rates))  # publishers without a broker
+        self._layout = Layout(brokers=(), placement=np.full(len(self._waiting), NOWHERE), shares_micro=())
+        self._round = 0
+        self._phase = "over"  # placing | measuring | scaling
+        self._started_ns = self._begun_ns = self._settle_ns = 0
+        self._latency: dict[str, Latency] = {}  # of each broker, its last round
+        self._full: set[str] = set()  # brokers that have given publishers up
+        self._heard: set[str] = set()  # brokers that have measured for the whole round
+        self._rounds: list[RoundRecord] = []
+        self._others_worst_ns = 0
+
+    def start(self, now_ns: int) -> list[Action]:
+        self._started_ns = now_ns
+        return self._iterate(now_ns)
+
+    def handle(self, event: Event, now_ns: int) -> list[Action]:
+        if isinstance(event, BrokerJoined):
+            self._brokers[event.broker.name] = event.broker
+        elif isinstance(event, BrokerLeft):
+            return self._handle_left(event.broker, now_ns)
+        elif isinstance(event, ScalerAnswered) and self._phase == "scaling":
+            self._brokers.update((broker.name, broker) for broker in event.brokers)
+            if not event.brokers:
+                self._task = replace(self._task, scaler=Scaler.NONE)
+            return self._iterate(now_ns)
+        elif isinstance(event, Placed) and self._phase == "placing" and event.round == self._round:
+            return self._measure(now_ns)
+        elif isinstance(event, Progress) and self._phase == "measuring" and event.round == self._round:
+            return self._hear(event, now_ns)
+        return []
+
+    def _iterate(self, now_ns: int) -> list[Action]:
+        """Those that wait go to additional brokers."""
+        if not len(self._waiting):
+            return [self._done(now_ns)]
+        demand = self._task.demand
+        rest = replace(demand, rates=demand.rates[self._waiting], groups=demand.groups[self._waiting])
+        unused = [broker for name, broker in self._brokers.items() if name not in self._searches]
+        offered = [_limited(broker, self._task.full.get(broker.name)) for broker in unused]
+        made = plan(rest, offered, self._task.strategy)
+        if made.missing or not made.brokers:
+            return self._without(now_ns, missing_by_rate(replace(self._task, demand=rest), offered))
+        for at, name in enumerate(made.brokers):
+            members = _fair_order(self._waiting[made.placement == at], demand.groups)
+            self._searches[name] = _Search(members, len(members))
+        self._waiting = self._waiting[:0]
+        return self._place()
+
+    def _without(self, now_ns: int, missing: Missing) -> list[Action]:
+        if self._task.scaler is not Scaler.NONE:
+            self._phase = "scaling"
+            return [AskScaler(kind=self._task.scaler, brokers=missing.brokers)]
+        self._round += 1
+        self._layout = self._current()
+        return [Place(round=self._round, layout=self._layout), self._done(now_ns, missing)]
+
+    def _place(self) -> list[Action]:
+        layout = self._current()
+        self._settle_ns = settle_ns(self._task.demand, self._layout, layout)
+        self._layout = layout
+        self._round += 1
+        self._phase = "placing"
+        return [Place(round=self._round, layout=layout)]
+
+    def _current(self) -> Layout:
+        demand = self._task.demand
+        placement = np.full(len(demand.rates), NOWHERE)
+        for at, search in enumerate(self._searches.values()):
+            placement[search.mine] = at
+        assigned = [float(demand.rates[search.mine].sum()) for search in self._searches.values()]
+        nobodys = max(0.0, float(demand.rates.sum()) - sum(assigned))
+        shares = split_bucket(round(demand.rate * MICRO), round(demand.burst * MICRO), [*assigned, nobodys])
+        return Layout(brokers=tuple(self._searches), placement=placement, shares_micro=tuple(shares[:-1]))
+
+    def _measure(self, now_ns: int) -> list[Action]:
+        self._phase = "measuring"
+        self._begun_ns = now_ns
+        self._heard = set()
+        if not self._active():  # they have left
+            return self._end_of_round(now_ns)
+        return [
+            Measure(
+                broker=name,
+                round=self._round,
+                after_ns=self._settle_ns,
+                at_least_ns=self._round_ns,
+                at_most_ns=self._round_ns,
+            )
+            for name in self._active()
+        ]
+
+    def _active(self) -> list[str]:
+        return [name for name, search in self._searches.items() if not search.is_over]
+
+    def _hear(self, event: Progress, now_ns: int) -> list[Action]:
+        self._others_worst_ns = max(self._others_worst_ns, event.others_worst_ns)
+        if event.final and event.broker in self._active():
+            self._heard.add(event.broker)
+            self._latency[event.broker] = event.latency
+        return self._end_of_round(now_ns)
+
+    def _end_of_round(self, now_ns: int) -> list[Action]:
+        """Once every broker has measured for the whole of it."""
+        if not self._heard.issuperset(self._active()):
+            return []
+        stopped: list[Action] = [Stop(broker=name, round=self._round, trace_wanted=False) for name in self._active()]
+        if self._active():
+            self._note_round(now_ns)
+        for name in self._active():
+            self._searches[name].hear(self._latency[name].total_ns, self._task.target_ns)
+        if self._active():
+            return [*stopped, *self._place()]
+        for name, search in self._searches.items():
+            if search.count < len(search.members):
+                self._full.add(name)
+                self._waiting = np.concatenate([self._waiting, search.members[search.count :]])
+                search.members = search.mine
+        return [*stopped, *self._iterate(now_ns)]
+
+    def _handle_left(self, name: str, now_ns: int) -> list[Action]:
+        self._brokers.pop(name, None)
+        search = self._searches.pop(name, None)
+        if search is None or self._phase == "over":
+            return []
+        self._waiting = np.concatenate([self._waiting, search.members])
+        return self._end_of_round(now_ns) if self._phase == "measuring" else []
+
+    def _note_round(self, now_ns: int) -> None:
+        target_ns = self._task.target_ns
+        latency = {name: self._latency[name] for name in self._active()}
+        self._rounds.append(
+            RoundRecord(
+                layout=self._layout,
+                started_ns=self._begun_ns,
+                ended_ns=now_ns,
+                verdicts={
+                    name: Verdict.ABOVE if one.total_ns > target_ns else Verdict.BELOW for name, one in latency.items()
+                },
+                latency=latency,
+            )
+        )
+
+    def _done(self, now_ns: int, missing: Missing | None = None) -> Done:
+        self._phase = "over"
+        rates = self._task.demand.rates
+        report = Report(
+            fits=missing is None,
+            certain=False,  # a sample of a fixed length says nothing of its error
+            layout=self._layout,
+            latency=self._latency_now(),
+            rounds=tuple(self._rounds),
+            full={
+                name: float(rates[self._searches[name].members].sum()) for name in self._full & self._searches.keys()
+            },
+            missing=missing,
+            others_worst_ns=self._others_worst_ns,
+            took_ns=now_ns - self._started_ns,
+        )
+        return Done(report=report)
+
+    def _latency_now(self) -> Mapping[str, Latency]:
+        return {name: self._latency[name] for name in self._layout.brokers if name in self._latency}
+
+
+def _limited(broker: BrokerCapacity, most: float | None) -> BrokerCapacity:
+    """``most``: msg/s of the topic that a full broker keeps."""
+    if most is None or broker.rcap <= most:
+        return broker
+    return replace(broker, mcap=broker.allocated + most) if most > 0 else replace(broker, mcap=1.0, allocated=1.0)
+
+
+def _fair_order(members: Ints, groups: Ints) -> Ints:
+    """Such that the first n have of every correlation group its proportion, within one publisher."""
+    group = groups[members]
+    alone = group == ALONE
+    _, label, size = np.unique(
+        np.where(alone, group.max(initial=ALONE) + 1 + np.arange(len(members)), group),
+        return_inverse=True,
+        return_counts=True,
+    )
+    by_group = np.argsort(label, kind="stable")
+    turn = np.empty(len(members), dtype=np.int64)
+    turn[by_group] = np.arange(len(members)) - np.repeat(np.cumsum(size) - size, size)
+    # Where in its group; groups of one size would all give their next at the same count, so each is a little apart.
+    apart = np.random.default_rng(1).random(len(size))[label]
+    ordered: Ints = members[np.argsort((turn + apart) / size[label], kind="stable")]
+    return ordered
