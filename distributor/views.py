@@ -37,6 +37,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
         "lease": spec.lease,
         "placement": spec.placement,
         "split": spec.split,
+        "seed": spec.seed,
         "publishers": len(spec.publishers),
         "publishers_rate": spec.publishers.load,
         "state": placement.state,
@@ -107,6 +108,8 @@ def publishers_view(topic: Topic, broker: str | None) -> Json:
         "brokers": [names[at[i]] for i in keep],
         "groups": [groups[columns.groups[i] + 1] for i in keep],
         "rates": columns.rates[keep].tolist(),
+        "processes": ["periodic" if periodic else "poisson" for periodic in columns.periodic[keep].tolist()],
+        "batches": columns.batches[keep].tolist(),
     }
 
 

@@ -10,6 +10,7 @@ from srtm.http_client import HttpClient
 from srtm.refusals import refusal
 
 _ANSWER_WITHIN_S = 10.0
+_TRACE_WITHIN_S = 60.0  # a million entries
 
 
 class BrokerClient:
@@ -26,15 +27,23 @@ class BrokerClient:
     async def drain_progress(self) -> DrainProgress:
         return await self._call("GET", "/v1/drain")
 
+    async def trace(self, topic: str) -> bytes:
+        """What it recorded of the topic's messages, as it answers it. Raises NotFound: nothing."""
+        return await self._answer("GET", f"/v1/topics/{topic}/trace", _TRACE_WITHIN_S)
+
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _call(self, method: str, target: str) -> DrainProgress:
-        url = self._http.base_url + target
-        status, body = await self._http.request(method, target, timeout_s=_ANSWER_WITHIN_S)
+    async def _answer(self, method: str, target: str, within_s: float) -> bytes:
+        status, body = await self._http.request(method, target, timeout_s=within_s)
         if not 200 <= status < 300:
-            raise refusal(url, status, body)
+            raise refusal(self._http.base_url + target, status, body)
+        return body
+
+    async def _call(self, method: str, target: str) -> DrainProgress:
+        body = await self._answer(method, target, _ANSWER_WITHIN_S)
         try:
             return msgspec.json.decode(body, type=DrainProgress)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            url = self._http.base_url + target
             raise PeerError(f"{url} answered what makes no sense here: {error}") from None

@@ -106,7 +106,7 @@ class DistributorClient:
         return await self._call("PATCH", f"/v1/topics/{_part(name)}/publishers", Json, body=change)
 
     async def publishers(self, name: str, broker: str | None = None) -> Json:
-        """All assignments, in columns ``ids, brokers, groups, rates``. Raises NotFound."""
+        """All assignments, in columns ``ids, brokers, groups, rates, processes, batches``. Raises NotFound."""
         query = {} if broker is None else {"broker": broker}
         return await self._call("GET", f"/v1/topics/{_part(name)}/publishers", Json, query=query)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from srtm import __version__
-from srtm.commands import benches, drain, services, sizes, topics, traffic
+from srtm.commands import benches, drain, groups, services, sizes, topics, traffic
 
 app = typer.Typer(
     name="srtm",
@@ -24,6 +24,7 @@ app.command("nsqd", help="Run a bare broker with nsqd's own flags, in nsqd's pla
 app.command("distributor")(services.distributor)
 app.command("up")(services.up)
 topics.app.command("size")(sizes.size)
+topics.app.command("groups")(groups.groups)
 app.add_typer(topics.app, name="topic")
 app.command("drain")(drain.drain)
 app.command("status")(topics.status)

@@ -1,0 +1,133 @@
+"""``srtm topic groups``: which publishers of a topic fire together, beside what the topic declares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from srtm.address import parse_address
+from srtm.broker_client import BrokerClient
+from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.commands.running import run_trio
+from srtm.distributor_client import DistributorClient, Json
+from srtm.errors import BadInput, NotFound
+
+if TYPE_CHECKING:
+    from srtm.cofiring import Found
+    from srtm.recorded import Arrivals
+
+_LONGEST_LIST = 40  # rows of a table for people
+
+
+def groups(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option("--trace", metavar="FILE", help="Recorded arrivals; default: what the topic's brokers recorded."),
+    ] = None,
+    window_ms: Annotated[float, typer.Option(help="Publishers that fire within this of one another co-fire.")] = 1.0,
+    apply: Annotated[bool, typer.Option("--apply", help="Declare what was observed; few publishers move.")] = False,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Which publishers fire together: found in recorded arrivals, tested against chance, beside what is declared."""
+    if not 1e-6 <= window_ms <= 60_000:  # false for NaN too
+        raise BadInput("window-ms", window_ms, "must be from 0.000001 to 60,000 ms")
+    found, changes, notes = run_trio(
+        partial(_groups, name, trace or [], round(window_ms * 1e6), apply, distributor, token)
+    )
+    result = {**asdict(found), "warnings": [*notes, *found.warnings], "changes": changes, "applied": apply}
+    show("topic groups", result, json_file, partial(_show, found, changes, notes, apply))
+
+
+async def _groups(
+    name: str, files: list[Path], window_ns: int, apply: bool, urls: list[str] | None, token: str | None
+) -> tuple[Found, dict[str, str], list[str]]:
+    from srtm.cofiring import find_groups, regrouped
+    from srtm.recorded import merged, read_arrivals
+
+    async with DistributorClient(urls, token=token) as client:
+        fleet = await client.publishers(name)
+        declared = dict(zip(fleet["ids"], fleet["groups"], strict=True))
+        notes: list[str] = []
+        traces = [read_arrivals(file) for file in files] or await _recorded(client, name, token, notes)
+        found = find_groups(merged(traces), declared, window_ns)
+        changes = regrouped(found, declared)
+        if apply and changes:
+            await client.change_publishers(name, add=_declarations(fleet, changes), remove=list(changes))
+    return found, changes, notes
+
+
+async def _recorded(client: DistributorClient, name: str, token: str | None, notes: list[str]) -> list[Arrivals]:
+    """What the topic's brokers recorded, of the host on which most of it was: hosts do not share a clock."""
+    from srtm.recorded import trace_arrivals
+
+    addresses = {broker["name"]: broker["http_address"] for broker in await client.brokers()}
+    hosting = [place["broker"] for place in (await client.topic(name))["brokers"]]
+    by_host: dict[str, list[Arrivals]] = {}
+    for broker in hosting:
+        if (address := addresses.get(broker)) is None:
+            notes.append(f"broker {broker} is not known any more: its arrivals are left aside")
+        elif (body := await _trace(address, name, token)) is not None:
+            host = parse_address("http_address", address)[0]
+            by_host.setdefault(host, []).append(trace_arrivals(body, broker))
+    ranked = sorted(by_host, key=lambda host: -sum(len(one) for one in by_host[host]))
+    if len(ranked) > 1:
+        notes.append(
+            f"hosts do not share a clock: only what came to {ranked[0]} is judged, not {', '.join(ranked[1:])}"
+        )
+    return by_host[ranked[0]] if ranked else []
+
+
+async def _trace(address: str, topic: str, token: str | None) -> bytes | None:
+    """None: nothing of this topic was recorded there."""
+    client = BrokerClient(address, token)
+    try:
+        return await client.trace(topic)
+    except NotFound:
+        return None
+    finally:
+        await client.aclose()
+
+
+def _declarations(fleet: Json, changes: dict[str, str]) -> list[Json]:
+    columns = zip(fleet["ids"], fleet["rates"], fleet["processes"], fleet["batches"], strict=True)
+    return [
+        {"id": one, "rate": rate, "correlation_group": changes[one], "process": process, "batch": batch}
+        for one, rate, process, batch in columns
+        if one in changes
+    ]
+
+
+def _show(found: Found, changes: dict[str, str], notes: list[str], applied: bool, console: Console) -> None:
+    console.print(
+        f"{found.publishers:,} publishers fired {found.firings:,} times in {found.seconds:,.0f} s; "
+        f"together: within {found.window_ns / 1e6:g} ms"
+    )
+    verdicts = Counter(one.verdict for one in found.declared)
+    console.print(
+        f"declared groups: {len(found.declared)} ({_counts(verdicts)}); observed groups: {len(found.observed)}, "
+        f"{sum(not one.is_declared for one in found.observed)} of them not declared so"
+    )
+    for warning in [*notes, *found.warnings][:_LONGEST_LIST]:
+        console.print(f"warning: {warning}", soft_wrap=True)
+    worst = sorted(found.declared, key=lambda one: one.together)[:_LONGEST_LIST]
+    rows: list[list[Any]] = [[one.name, one.verdict, one.members, one.seen, one.together, one.chance] for one in worst]
+    if rows:
+        console.print(
+            table("", ["declared group", "verdict", "members", "seen", "together", "by chance"], rows, left=2)
+        )
+    if changes:
+        done = "declared anew" if applied else "would be declared anew with --apply"
+        console.print(f"{len(changes):,} publishers {done}")
+
+
+def _counts(verdicts: Counter[Any]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()) or "none"
