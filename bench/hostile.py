@@ -97,6 +97,7 @@ def row_of(attack: str) -> Row:
         ),
         targets=(
             NoneOf("lost", "messages lost", (QUIET, ATTACKED)),
+            NoneOf("refused", "messages refused", (QUIET, ATTACKED)),
             Ratio("p99_ms", "p99", QUIET, at_most=MOST, ours=ATTACKED),
         ),
         begin=lambda: partial(_round, attack),
@@ -130,7 +131,7 @@ def plan(address: str, turn: Turn) -> Plan:
 
 def sample_of(system: str, result: RunResult, work_per_s: float) -> Sample:
     """The attacked flow counts also where the generator was late, for latency includes that: it errs against us."""
-    keys = ("p50_ms", "p99_ms", "p999_ms", "lost", "lateness_p99_ms")
+    keys = ("p50_ms", "p99_ms", "p999_ms", "lost", "refused", "lateness_p99_ms")
     values = {key: getattr(result, key) for key in keys} | {"work_per_s": work_per_s}
     return Sample(system, values, result.reasons if system == QUIET or not result.received else [])
 

@@ -19,7 +19,15 @@ from srtm.errors import BadInput
 
 
 def sample(system: str, p99_ms: float) -> Sample:
-    values = {"p50_ms": 0.1, "p99_ms": p99_ms, "p999_ms": 2.0, "lost": 0.0, "lateness_p99_ms": 0.1, "work_per_s": 5.0}
+    values = {
+        "p50_ms": 0.1,
+        "p99_ms": p99_ms,
+        "p999_ms": 2.0,
+        "lost": 0.0,
+        "refused": 0.0,
+        "lateness_p99_ms": 0.1,
+        "work_per_s": 5.0,
+    }
     return Sample(system, values)
 
 

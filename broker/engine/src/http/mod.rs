@@ -91,6 +91,7 @@ pub struct Http {
     idle_since: Nanos,
     owed: Option<(u64, Exchange)>, // by Python
     stalled: bool,                 // parked until its answers are taken
+    body_charge: Option<Charge>,   // for the body of the request that Python has
     answer_charge: Option<Charge>, // for an answer of Python's, until it is taken
 }
 
@@ -114,6 +115,7 @@ impl Http {
             idle_since: now,
             owed: None,
             stalled: false,
+            body_charge: None,
             answer_charge: None,
         }
     }

@@ -239,10 +239,12 @@ impl Engine {
 
     /// Python answers this one; until then the connection waits.
     fn hand_over(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], exchange: Exchange) {
+        let charge = self.inputs.charge(body.len() as u64);
         let id = self.http.next_id;
         self.http.next_id += 1;
         let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
         http.owed = Some((id, exchange));
+        http.body_charge = Some(charge);
         let over_tls = http.over_tls;
         self.http.asked.insert(id, key);
         let separator = if head.query.is_empty() { "" } else { "?" };
@@ -264,7 +266,7 @@ impl Engine {
         let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return false };
         let Some((_, mut exchange)) = http.owed.take() else { return false };
         http.idle_since = now;
-        http.answer_charge = Some(charge);
+        (http.body_charge, http.answer_charge) = (None, Some(charge));
         if self.http.stage == Stage::Closing {
             exchange.afterwards = Afterwards::Closed;
         }

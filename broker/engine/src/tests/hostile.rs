@@ -6,6 +6,7 @@ use slotmap::Key;
 use crate::config::Config;
 use crate::engine::ConnKey;
 use crate::event::Event;
+use crate::http::answer::Answer;
 
 fn with(change: impl FnOnce(&mut Config)) -> Pair {
     let mut config = Config::default();
@@ -125,6 +126,26 @@ fn a_flood_of_requests_by_http_is_shared_out_too() {
     assert_eq!(pair.take_text(calm).matches("200 OK").count(), 1);
     assert!(turns_to_rest(&mut pair) >= 5);
     assert_eq!(pair.take_text(hostile).matches("200 OK").count(), 2_000);
+}
+
+#[test]
+fn what_python_has_of_requests_counts_against_the_memory_until_it_answers() {
+    let mut pair = Pair::new();
+    let before = pair.engine.memory_used();
+    let keys: Vec<_> = (0..10).map(|_| pair.connect_http()).collect();
+    let request = format!("PUT /config/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{}", "x".repeat(100_000));
+    for &key in &keys {
+        pair.send(key, &request);
+        pair.turn();
+    }
+    assert_eq!(pair.engine.memory_used() - before, 1_000_000);
+    let now = pair.now;
+    for handed in pair.engine.poll_handed() {
+        let answer = Answer { status: 200, content_type: "", headers: &[], body: b"" };
+        assert!(pair.engine.respond(handed.id, &answer, now));
+    }
+    pair.turn();
+    assert_eq!(pair.engine.memory_used(), before);
 }
 
 #[test]
