@@ -48,6 +48,7 @@ PURE = (
     "distributor/fitting.py",
     "distributor/fitting_events.py",
     "distributor/paper_fitting.py",
+    "distributor/measured.py",
     "broker/reports.py",
     "broker/snapshot.py",
     "broker/events.py",

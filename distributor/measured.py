@@ -1,0 +1,108 @@
+"""Between a fitting's values and the messages that cross to brokers: requests down, checked reports up. Pure.
+
+A report comes from another process and is believed in nothing that it could get wrong: every column is checked, and a
+refusal (BadInput) names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from distributor.fitting_events import Measure, Progress, Task
+from distributor.spreading import Ints
+from distributor.verdict import Intervals
+from distributor.whatif import Latency, Trace, measured_service_ns
+from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
+from srtm.errors import BadInput
+
+LONGEST_COLUMN = 10_000_000
+_LONGEST_NS = 1 << 60  # 36 years; also of the sum of a column
+_LATEST_NS = 1 << 62  # wall clock: the year 2116
+
+
+def request(
+    action: Measure, task: Task, topic: str, share_version: int, others: Sequence[Promise]
+) -> MeasurementRequest:
+    """What the broker of ``action`` is told."""
+    return MeasurementRequest(
+        id=f"{topic}:{action.round}",
+        topic=topic,
+        percentile=task.percentile,
+        target_ns=task.target_ns,
+        share_version=share_version,
+        after_ns=action.after_ns,
+        at_least_ns=action.at_least_ns,
+        at_most_ns=action.at_most_ns,
+        others=list(others),
+    )
+
+
+def progress(broker: str, round_: int, report: MeasurementReport) -> Progress:
+    """Raises BadInput."""
+    _check_equal_lengths({"count": report.count, "late": report.late, "latency_ns": report.latency_ns})
+    count, late = _column("count", report.count, least=1), _column("late", report.late)
+    if (late > count).any():
+        at = int(np.argmax(late > count))
+        raise BadInput(f"late[{at}]", int(late[at]), f"must be at most count[{at}], {count[at]}")
+    for field in ("measured", "access_ns", "processing_ns", "total_ns", "others_worst_ns"):
+        _column(field, [getattr(report, field)])
+    return Progress(
+        broker=broker,
+        round=round_,
+        intervals=Intervals(count=count, late=late, latency_ns=_column("latency_ns", report.latency_ns)),
+        latency=Latency(
+            count=report.measured,
+            access_ns=report.access_ns,
+            processing_ns=report.processing_ns,
+            total_ns=report.total_ns,
+        ),
+        others_kept=report.others_kept,
+        others_worst_ns=report.others_worst_ns,
+        final=report.final,
+    )
+
+
+def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns: int = 0) -> Trace:
+    """``positions``: {publisher id: index in the topic's columns}; messages of others are left out. Service times are
+    those of the laboratory, or as ``whatif.measured_service_ns`` finds them. Raises BadInput."""
+    columns = {name: getattr(sent, name) for name in ("publisher", "gap_ns", "access_ns", "processing_ns")}
+    _check_equal_lengths(columns)
+    publisher, gap_ns, access_ns, processing_ns = (_column(name, values) for name, values in columns.items())
+    if len(publisher) and publisher.max() >= len(sent.publishers):
+        raise BadInput(
+            "publisher", int(publisher.max()), f"must be an index into publishers, of {len(sent.publishers)}"
+        )
+    if not 0 <= sent.first_ns <= _LATEST_NS:
+        raise BadInput("first_ns", sent.first_ns, f"must be from 0 to {_LATEST_NS}")
+    arrival_ns = sent.first_ns + np.cumsum(gap_ns)
+    due_ns = arrival_ns + access_ns
+    service_ns = (
+        np.full(len(arrival_ns), lab_service_time_ns, dtype=np.int64)
+        if lab_service_time_ns
+        else measured_service_ns(due_ns, due_ns + processing_ns)
+    )
+    index = np.array([positions.get(name, -1) for name in sent.publishers], dtype=np.int64)
+    mine = index[publisher] if len(publisher) else publisher
+    known = mine >= 0
+    return Trace(publisher=mine[known], arrival_ns=arrival_ns[known], service_ns=service_ns[known])
+
+
+def _check_equal_lengths(columns: Mapping[str, Sequence[int]]) -> None:
+    (first, length), *others = ((name, len(values)) for name, values in columns.items())
+    if length > LONGEST_COLUMN:
+        raise BadInput(first, length, f"must have at most {LONGEST_COLUMN:,} entries")
+    for name, other in others:
+        if other != length:
+            raise BadInput(name, other, f"must have as many entries as {first}, {length}")
+
+
+def _column(field: str, values: Sequence[int], least: int = 0) -> Ints:
+    """As an array whose entries, and whose sum, are in range."""
+    wrong = next((at for at, value in enumerate(values) if not least <= value <= _LONGEST_NS), None)
+    if wrong is not None:
+        raise BadInput(f"{field}[{wrong}]", values[wrong], f"must be from {least} to {_LONGEST_NS}")
+    if sum(values) > _LONGEST_NS:
+        raise BadInput(field, sum(values), f"must sum to at most {_LONGEST_NS}")
+    return np.array(values, dtype=np.int64)
