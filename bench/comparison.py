@@ -143,17 +143,21 @@ class Bound:
 
 @dataclass(frozen=True)
 class NoWorse:
-    """Unchanged within noise: not even the lower end of the interval of the rounds' ratios is above 1."""
+    """Unchanged within noise: the interval of the rounds' ratios has 1 in it or lies below, and its upper end is at
+    most ``margin``. An interval that reaches further shows nothing, and so fails."""
 
     key: str
     label: str
     theirs: str
     ours: str
+    margin: float = 1.25
 
     def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
         found = interval(ratios(rounds, self.key, self.ours, self.theirs))
         measured = f"{found.median:.3g}x ({found.low:.3g} to {found.high:.3g})"
-        return Check(f"{self.label}, {self.ours} / {self.theirs}", measured, "1x within the interval", found.low <= 1.0)
+        bound = f"1x within the interval, its upper end at most {self.margin:g}x"
+        kept = found.low <= 1.0 and found.high <= self.margin
+        return Check(f"{self.label}, {self.ours} / {self.theirs}", measured, bound, kept)
 
     def mark(self, rounds: Sequence[Round]) -> None:
         """Noise has no one place."""
@@ -161,15 +165,19 @@ class NoWorse:
 
 @dataclass(frozen=True)
 class NoneOf:
-    """Nothing of the kind with ours, in any sample: a late generator excuses no loss."""
+    """Nothing of the kind with ours, in any sample, and none that failed: a late generator excuses no loss, and what
+    ended in an error may have lost anything."""
 
     key: str
     label: str
     ours: Sequence[str] = (OURS,)
 
     def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
-        count = sum(sample.values.get(self.key, 0) for sample in samples if sample.system in self.ours)
-        return Check(self.label, f"{count:g}", "0", count == 0)
+        ours = [sample for sample in samples if sample.system in self.ours]
+        count = sum(sample.values.get(self.key, 0) for sample in ours)
+        failed = sum(not sample.values for sample in ours)
+        measured = f"{count:g}" + (f", and {failed} runs failed" if failed else "")
+        return Check(self.label, measured, "0", count == 0 and not failed)
 
     def mark(self, rounds: Sequence[Round]) -> None:
         """A count of faults is not drawn."""
@@ -183,14 +191,16 @@ def judge(row: Row, rounds: Sequence[Round], settings: dict[str, object]) -> Ver
     """``settings["pairs"]``: how many rounds were wanted."""
     valid, wanted = [one for one in rounds if counts(one)], settings["pairs"]
     samples = [sample for one in rounds for sample in one]
-    reasons = [] if len(valid) == wanted else [f"only {len(valid)} of {wanted} rounds were valid", *_why(samples)]
+    few = f"only {len(valid)} of {wanted} rounds were valid"
+    reasons = [] if len(valid) == wanted else [few, *why_excluded(rounds)[:3]]
     checks = [target.check(valid, samples) for target in row.targets] if valid else []
     return Verdict(row.name, row.claim, checks, _flat(row, rounds), settings, reasons)
 
 
-def _why(samples: Sequence[Sample]) -> list[str]:
+def why_excluded(rounds: Sequence[Round]) -> list[str]:
     """Each reason once."""
-    return list(dict.fromkeys(f"{sample.system}: {reason}" for sample in samples for reason in sample.reasons))[:3]
+    samples = [sample for one in rounds for sample in one]
+    return list(dict.fromkeys(f"{sample.system}: {reason}" for sample in samples for reason in sample.reasons))
 
 
 def _flat(row: Row, rounds: Sequence[Round]) -> list[dict[str, object]]:
@@ -243,6 +253,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     line: str
     reached: bool
     rounds: int
+    excluded: list[str] = []  # why rounds were measured again, each reason once
     seconds: float
     coverage: float
     provenance: str

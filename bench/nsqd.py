@@ -16,7 +16,19 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from bench.comparison import Measured, MeasuredCheck, Round, Rounds, Row, Sample, Turn, counts, figures, judge
+from bench.comparison import (
+    Measured,
+    MeasuredCheck,
+    Round,
+    Rounds,
+    Row,
+    Sample,
+    Turn,
+    counts,
+    figures,
+    judge,
+    why_excluded,
+)
 from bench.document import write_block
 from bench.intervals import coverage
 from bench.nsqd_document import keep, kept, markdown, picture
@@ -120,6 +132,7 @@ def measured(row: Row, rounds: Sequence[Round], verdict: Verdict, started: float
         line=verdict.line,
         reached=verdict.reached,
         rounds=valid,
+        excluded=why_excluded(rounds),
         seconds=float(str(verdict.settings["seconds"])),
         coverage=coverage(valid) if valid else 0.0,
         provenance=provenance(started),

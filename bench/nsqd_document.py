@@ -58,7 +58,8 @@ def _section(outcome: Measured) -> str:
     table = [markdown_table(["", *outcome.systems], cells)] if cells else []
     runs = f"{outcome.rounds} rounds of {outcome.seconds:g} s; medians, {100 * outcome.coverage:.0f} % intervals."
     note = [outcome.note] if outcome.note else []
-    last = " ".join([f"**{outcome.line}.**", runs, *note, outcome.provenance])
+    again = [f"Rounds measured again: {'; '.join(outcome.excluded)}."] if outcome.excluded else []
+    last = " ".join([f"**{outcome.line}.**", runs, *note, *again, outcome.provenance])
     return "\n\n".join([f"### {outcome.name}", outcome.claim, *table, last])
 
 

@@ -14,9 +14,10 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from broker.events import AuthAsked
-from srtm.address import format_address, parse_peer
+from srtm.address import format_address, parse_peer, resolvable
 from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
 from srtm.http_client import HttpClient
+from srtm.unreadable import UNREADABLE
 
 METHODS = ("get", "post")
 _ANSWER_LIMIT_BYTES = 1 << 20
@@ -62,7 +63,7 @@ def parse_auth_address(field: str, text: str) -> AuthAddress:
     """``HOST:PORT``, or a whole URL, whose path is used as it is. Raises BadInput."""
     if "://" not in text:
         host, port = parse_peer(field, text)
-        return AuthAddress(_resolvable(field, text, host), port)
+        return AuthAddress(host, port)
     rule = "must be HOST:PORT, or a URL such as http://HOST:PORT/PATH"
     try:
         parts = urlsplit(text)
@@ -72,15 +73,7 @@ def parse_auth_address(field: str, text: str) -> AuthAddress:
     plain = parts.hostname and not (parts.query or parts.fragment or parts.username)
     if parts.scheme not in ("http", "https") or not plain or not re.fullmatch(r"[!-~]*", parts.path):
         raise BadInput(field, text, rule)
-    return AuthAddress(_resolvable(field, text, parts.hostname or ""), port, parts.path or "/", parts.scheme == "https")
-
-
-def _resolvable(field: str, text: str, host: str) -> str:
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        raise BadInput(field, text, "must have a host name") from None
-    return host
+    return AuthAddress(resolvable(field, text, parts.hostname or ""), port, parts.path or "/", parts.scheme == "https")
 
 
 def encode_question(question: AuthAsked, path: str, method: str) -> tuple[str, bytes]:
@@ -101,7 +94,7 @@ def normalize(body: bytes) -> bytes:
     """The answer as the engine takes it: without what does not belong there, null lists empty. Raises PeerError."""
     try:
         answer = msgspec.json.decode(body, type=Answer)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise PeerError(f"not an authorization: {error}") from None
     rules = [
         {"topic": rule.topic, "channels": rule.channels or [], "permissions": rule.permissions or []}
@@ -166,5 +159,5 @@ def _tls_hint(body: bytes) -> int | None:
     """The port that a server names which answers over https only."""
     try:
         return msgspec.json.decode(body, type=_TlsHint).https_port
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None

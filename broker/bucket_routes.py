@@ -16,6 +16,7 @@ from broker.reports import latency_ms
 from broker.snapshot import Bucket, Snapshot, Topic
 from srtm.errors import BadInput, Conflict, NotFound
 from srtm.http_api import Request, Response, Router, json_response, text_response
+from srtm.unreadable import UNREADABLE
 from srtm.wire import checked_name
 
 _BODY_LIMIT_BYTES = 64 * 1024
@@ -120,7 +121,7 @@ def parse_bucket(body: bytes) -> BucketSpec:
     """Raises BadInput, naming the field."""
     try:
         given = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadInput("body", body[:80].decode(errors="replace"), f"must be JSON: {error}") from None
     if not isinstance(given, dict):
         raise BadInput("body", given, "must be a JSON object with rate and burst")

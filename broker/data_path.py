@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from srtm.errors import BadInput, Conflict
+from srtm.unreadable import UNREADABLE
 
 _T = TypeVar("_T")
 _INCARNATION_FILE = "srtm.incarnation"
@@ -67,7 +68,7 @@ def read_json(path: Path, kind: type[_T], what: str) -> _T | None:
         return None
     except OSError as error:
         raise BadInput("data_path", str(path), f"must be readable ({error.strerror})") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadInput("data_path", str(path), f"must hold {what}: {error}") from None
 
 

@@ -23,6 +23,7 @@ from srtm.backoff import Backoff
 from srtm.errors import PeerError, SrtmError
 from srtm.http_client import HttpClient
 from srtm.log import Log
+from srtm.unreadable import UNREADABLE
 from srtm.wire import is_name
 
 MAGIC = b"  V1"
@@ -142,14 +143,16 @@ class LookupClient:
         self._report_trouble("")
         backoff.reset()
         told: set[Registration] = set()
+        ping_at = trio.current_time() + PING_PERIOD_S
         while True:
             for command, entry in encode_changes(told, self.wanted()):
                 await conversation.ask(command)
                 told ^= {entry}
-            with trio.move_on_after(PING_PERIOD_S) as ping_due:
+            with trio.move_on_at(ping_at):
                 await self._wait_changed(conversation)
-            if ping_due.cancelled_caught:
+            if trio.current_time() >= ping_at:  # also amid changes: nsqlookupd counts nothing else as a sign of life
                 await conversation.ask(b"PING\n")
+                ping_at = trio.current_time() + PING_PERIOD_S
 
     async def _wait_changed(self, conversation: _Conversation) -> None:
         """Raises BrokenResourceError or PeerError as soon as the connection ends or says something unasked."""
@@ -184,7 +187,7 @@ class _Conversation:
         answer = await self._exchange(MAGIC + encode_identify(identity))
         try:
             return msgspec.json.decode(answer, type=PeerInfo)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             raise PeerError(f"nsqlookupd answered IDENTIFY with {answer[:100]!r}") from None
 
     async def ask(self, command: bytes) -> None:
@@ -271,22 +274,27 @@ class _Channels(msgspec.Struct, frozen=True):
     channels: list[str] = []
 
 
-async def known_channels(topic: str, urls: Iterable[str], token: str | None, timeout_s: float, log: Log) -> list[str]:
-    """What nsqlookupds and distributors at ``urls`` know of ``topic``'s lasting channels, after at most
-    ``timeout_s``.
-    Who fails is only logged."""
-    found: set[str] = set()
+async def known_channels(
+    topic: str, urls: Iterable[str], token: str | None, timeout_s: float, log: Log, take: Callable[[str], object]
+) -> None:
+    """Give to ``take`` the lasting channels of ``topic`` that nsqlookupds and distributors at ``urls`` know, as each
+    answers. Who fails, or has not answered when this is cancelled, is only logged."""
 
     async def ask(url: str) -> None:
+        reason = "no answer in time"
         try:
-            found.update(await fetch_channels(HttpClient(url, token=token), topic, timeout_s))
+            for channel in await fetch_channels(HttpClient(url, token=token), topic, timeout_s):
+                take(channel)
+            reason = ""
         except SrtmError as error:
-            log.warning("channels of a new topic not learned", topic=topic, url=url, reason=str(error))
+            reason = str(error)
+        finally:
+            if reason:
+                log.warning("channels of a new topic not learned", topic=topic, url=url, reason=reason)
 
     async with trio.open_nursery() as nursery:
         for url in urls:
             nursery.start_soon(ask, url)
-    return sorted(found)
 
 
 async def fetch_channels(client: HttpClient, topic: str, timeout_s: float) -> Sequence[str]:
@@ -299,7 +307,7 @@ async def fetch_channels(client: HttpClient, topic: str, timeout_s: float) -> Se
             raise PeerError(f"{client.base_url}: /channels answered {status}")
         channels = msgspec.json.decode(body, type=_Channels).channels
         return [channel for channel in channels if is_name(channel) and not is_ephemeral(channel)]
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise PeerError(f"{client.base_url}: /channels: {error}") from None
     finally:
         await client.aclose()

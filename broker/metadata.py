@@ -14,6 +14,7 @@ import msgspec
 
 from broker.data_path import read_json, replace_file
 from broker.snapshot import Snapshot
+from srtm.wire import is_name
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -33,7 +34,7 @@ class TopicMetadata(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    topics: list[TopicMetadata] = []
+    topics: list[TopicMetadata] | None = []  # nsqd writes null where there are none
     version: str = "1.3.0"
 
 
@@ -60,17 +61,26 @@ def save(directory: Path, metadata: Metadata) -> None:
     replace_file(directory / FILE_NAME, msgspec.json.encode(metadata))
 
 
-def restore(engine: Engine, metadata: Metadata) -> None:
-    """Make every topic and channel of ``metadata`` anew. Their channels are known: nothing is held."""
-    for topic in metadata.topics:
+def restore(engine: Engine, metadata: Metadata) -> list[str]:
+    """Make every topic and channel of ``metadata`` anew. Their channels are known: nothing is held. Gives the names
+    that are none, which are left out, as nsqd does."""
+    refused = []
+    for topic in metadata.topics or []:
+        if not is_name(topic.name):
+            refused.append(topic.name)
+            continue
         engine.create_topic(topic.name)
         for channel in topic.channels or []:
+            if not is_name(channel.name):
+                refused.append(channel.name)
+                continue
             engine.create_channel(topic.name, channel.name)
             if channel.paused:
                 engine.pause_channel(topic.name, channel.name, True)
         if topic.paused:
             engine.pause_topic(topic.name, True)
         engine.release_topic(topic.name)
+    return refused
 
 
 def is_ephemeral(name: str) -> bool:

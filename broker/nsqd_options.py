@@ -219,6 +219,7 @@ TABLE: tuple[Option, ...] = (
     Option("enable-experiment", TEXTS, (), "experiments", "topology-aware-consumption"),
     Option("data-path", TEXT, "", "data_path", "directory for what is kept (the current one)"),
     _count("mem-queue-size", 10_000, "engine.mem_queue_size", "messages in memory, per queue", 0, _MAX_INT64),
+    _count("max-memory", 1 << 30, "max_memory_bytes", "bytes that all queues may hold in memory", 1, _MAX_INT64),
     _count("max-bytes-per-file", 100 << 20, "engine.max_bytes_per_file", "bytes of a queue file", 1, _MAX_INT64),
     _count("sync-every", 2500, "engine.sync_every", "messages between two fsyncs", 1, _MAX_INT64),
     _time("sync-timeout", 2 * _S, "engine.sync_timeout_ms", "longest time between two fsyncs", _MS),

@@ -84,7 +84,7 @@ async def serve(
         engine = make_engine(settings, config)
         if config.tls_cert:
             log.info("TLS is offered", oldest=tls.oldest_version(settings))
-        stack.callback(stop_engine, engine, log)
+        stack.push(partial(stop_engine, engine, log))
         ports = start_engine(engine, settings)
         broker = Broker(config, settings, engine, incarnation, ports, log)
         broker.restore(saved, state)
@@ -136,13 +136,18 @@ def make_engine(settings: EngineConfig, config: BrokerConfig) -> Engine:
         raise tls.refusal(error, settings, config) from None
 
 
-def stop_engine(engine: Engine, log: Log) -> None:
-    """Saves what is queued; what could not be is told."""
+def stop_engine(engine: Engine, log: Log, _kind: object, error: BaseException | None, _traceback: object) -> None:
+    """Saves what is queued, whatever ends the broker. Raises InternalError where not all could be, unless ``error``
+    says already why the broker ends."""
     saved = engine.stop(_ENGINE_STOP_TIMEOUT_MS)
     failures = [event.reason for event in events.drain(engine) if isinstance(event, events.DiskFailed)]
-    if not saved:
-        reason = failures[-1] if failures else f"the engine did not end within {_ENGINE_STOP_TIMEOUT_MS} ms"
-        log.failure("queued messages were not all saved", reason=reason)
+    if saved:
+        return
+    reason = failures[-1] if failures else f"the engine did not end within {_ENGINE_STOP_TIMEOUT_MS} ms"
+    log.failure("queued messages were not all saved", reason=reason)
+    group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error] if error else [])
+    if error is None or group.subgroup(SrtmError) is None:
+        raise InternalError(f"queued messages were not all saved: {reason}")
 
 
 class Ports(NamedTuple):
@@ -210,8 +215,9 @@ class Broker:
         limited."""
         if self._config.distributors:
             self._holder.hold(state.topics)
-        metadata.restore(self._engine, saved)
-        self._restored = {topic.name for topic in saved.topics}
+        for name in metadata.restore(self._engine, saved):
+            self._log.warning("a topic or channel in the list on disk has a name that is none", name=name)
+        self._restored = {topic.name for topic in saved.topics or []}
         if not self._config.distributors or state.has_synced:
             self._engine.set_accepting(True, "")
 
@@ -395,14 +401,14 @@ class Broker:
         if self._needs_discovery and topic not in self._restored:
             with trio.move_on_after(CHANNEL_QUERY_TIMEOUT_S):
                 async with self._queries:
-                    for channel in await self._known_channels(topic):
-                        self._engine.create_channel(topic, channel)
+                    await self._learn_channels(topic)
         self._restored.discard(topic)
         self._engine.release_topic(topic)
 
-    async def _known_channels(self, topic: str) -> list[str]:
+    async def _learn_channels(self, topic: str) -> None:
         urls = [*self._config.distributors, *self._lookups.http_urls]
-        return await known_channels(topic, urls, self._config.token, CHANNEL_QUERY_TIMEOUT_S, self._log)
+        create = partial(self._engine.create_channel, topic)
+        await known_channels(topic, urls, self._config.token, CHANNEL_QUERY_TIMEOUT_S, self._log, create)
 
     async def _keep_metadata(self) -> None:
         """The list of topics on disk, a moment after every change; a disk that refuses shows in /ping until it takes

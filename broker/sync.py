@@ -25,6 +25,7 @@ from srtm.control import DeadNotice, DesiredTopic, Problem, Stranger, SyncAnswer
 from srtm.errors import PeerError, SrtmError, Unavailable
 from srtm.log import Log
 from srtm.refusals import refusal
+from srtm.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 PERIOD_S = 1.0
 _ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and nothing here depends on a quick answer
 # Strangers that wait to be told: ids are whatever clients send, and the distributor may be away for long.
-_MOST_STRANGERS = 10_000
+_MOST_STRANGERS = 100_000  # as many as the engine tells of one topic
 # A broker that drains refuses publishers only after this time: those that can be told to move are gone by then.
 _MOVES_FIRST_S = 2.0
 STATE_FILE = "srtm.state.json"
@@ -256,7 +257,7 @@ def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:
     if status == 200:
         try:
             return msgspec.json.decode(body, type=SyncAnswer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise PeerError(f"{url}: sync answer: {error}") from None
     problem = _problem(status, body)
     text = f"{url}: sync answered {status}: {problem.detail}"
@@ -268,5 +269,5 @@ def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:
 def _problem(status: int, body: bytes) -> Problem:
     try:
         return msgspec.json.decode(body, type=Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return Problem(title="", status=status, detail=body[:200].decode(errors="replace"))

@@ -30,6 +30,7 @@ from srtm import __version__
 from srtm.control import DeadNotice, Problem, SyncRequest
 from srtm.errors import BadInput, InternalError, SrtmError, Unavailable
 from srtm.topic import TopicSpec, parse_change, parse_topic_json
+from srtm.unreadable import UNREADABLE
 
 _T = TypeVar("_T")
 _OPEN_PATHS = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}  # asked by programs that have no token
@@ -256,7 +257,7 @@ async def _body(request: Request, config: DistributorConfig, kind: type[_T]) -> 
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
         raise BadInput("body", content[:80], str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadInput("body", content[:80], f"must be JSON: {error}") from error
 
 

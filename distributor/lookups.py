@@ -14,7 +14,7 @@ NSQD_VERSION = "1.3.0"  # what the engine tells clients; nsqadmin takes a lower 
 
 
 def topics(registry: Registry, syncing: Syncing) -> list[str]:
-    reported = {topic for reports in syncing.reports.values() for topic in reports}
+    reported = {topic for reports in syncing.living().values() for topic in reports}
     return sorted(reported.union(topic.name for topic in registry.managed()))
 
 

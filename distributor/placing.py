@@ -115,9 +115,10 @@ def leaving_share(old: Topic, placement: Placement, name: str, envelope: Amount)
     return shares(old.spec, envelope, placement, kept[:room], {name: weight})
 
 
-def room_for_extra(topic: Topic) -> bool:
-    """Whether one more broker can be given a token."""
-    return len(topic.leases.target) + 1 <= math.floor(topic.burst)
+def room_for_extra(topic: Topic, broker: str) -> bool:
+    """Whether ``broker`` can be given a token besides those that are to have one: by the target, and by the placement,
+    which may be ahead of it while nobody has a token to spare."""
+    return len({*topic.leases.target, *topic.placement.brokers, *topic.extra, broker}) <= math.floor(topic.burst)
 
 
 def extra_kept(old: Topic, placement: Placement, envelope: Amount, without: str) -> list[str]:

@@ -249,7 +249,7 @@ class Registry:
         it."""
         async with self._writing:
             topic = self.topics[name]
-            if topic.removed or broker in topic.leases.target or not placing.room_for_extra(topic):
+            if topic.removed or broker in topic.leases.target or not placing.room_for_extra(topic, broker):
                 return
             target = placing.shares(topic.spec, topic.leases.envelope, topic.placement, [*topic.extra, broker])
             leases = topic.leases.retargeted(topic.leases.envelope, target)

@@ -39,7 +39,7 @@ class Syncing:
         broker = presented(name, request)
         reports = {report.topic: report for report in request.topics}
         channels = {
-            topic: self._channels(self._registry.topics[topic], {**self.reports, name: reports})
+            topic: self._channels(self._registry.topics[topic], {**self.living(), name: reports})
             for topic in reports
             if topic in self._registry.topics
         }
@@ -63,9 +63,14 @@ class Syncing:
         self._strangers.pop(name, None)
         self._latest.pop(name, None)
 
+    def living(self) -> dict[str, dict[str, TopicReport]]:
+        """The latest reports of brokers that are not known to be dead: what a dead one had is no news any more."""
+        brokers = self._registry.brokers
+        return {name: one for name, one in self.reports.items() if name in brokers and not brokers[name].dead}
+
     def all_channels(self, topic: str) -> set[str]:
         """As reported last, ephemeral ones too."""
-        return {channel for reports in self.reports.values() if topic in reports for channel in reports[topic].channels}
+        return {channel for one in self.living().values() if topic in one for channel in one[topic].channels}
 
     def _channels(self, topic: Topic, reports: dict[str, dict[str, TopicReport]]) -> tuple[str, ...]:
         """The channels that ``topic`` has anywhere. Those on record count until every broker that has a part in it was

@@ -15,7 +15,18 @@ def parse_address(field: str, text: str) -> tuple[str, int]:
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if any(character.isspace() for character in bare) or (":" in bare and bare == host):
         raise BadInput(field, text, "must be HOST:PORT, an IPv6 host in square brackets")
-    return bare or "0.0.0.0", int(port)
+    return resolvable(field, text, bare) or "0.0.0.0", int(port)
+
+
+def resolvable(field: str, text: str, host: str) -> str:
+    """``host``, of the address ``text``. Raises BadInput for what resolvers refuse to be asked."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise BadInput(field, text, "must have a host name") from None
+    if not host.isprintable():
+        raise BadInput(field, text, "must have a host name")
+    return host
 
 
 def is_socket_path(text: str) -> bool:

@@ -8,6 +8,7 @@ from srtm.control import DrainProgress
 from srtm.errors import PeerError
 from srtm.http_client import HttpClient
 from srtm.refusals import refusal
+from srtm.unreadable import UNREADABLE
 
 _ANSWER_WITHIN_S = 10.0
 _TRACE_WITHIN_S = 60.0  # a million entries
@@ -44,6 +45,6 @@ class BrokerClient:
         body = await self._answer(method, target, _ANSWER_WITHIN_S)
         try:
             return msgspec.json.decode(body, type=DrainProgress)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             url = self._http.base_url + target
             raise PeerError(f"{url} answered what makes no sense here: {error}") from None

@@ -15,6 +15,7 @@ import msgspec
 
 from srtm.address import parse_peer
 from srtm.errors import BadInput, Unavailable
+from srtm.unreadable import UNREADABLE
 
 FILE_NAME = "cluster.json"
 _LOWEST_PORT = 10_000
@@ -48,7 +49,7 @@ def read_cluster(data: Path) -> ClusterFile | None:
         return None
     except OSError as error:
         raise BadInput("data", str(path), f"must be readable ({error.strerror})") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadInput("data", str(path), f"must be a cluster file as srtm up writes it ({error})") from error
 
 

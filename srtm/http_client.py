@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import h11
 import trio
 
-from srtm.address import format_address
+from srtm.address import format_address, resolvable
 from srtm.errors import BadInput, PeerError, Unavailable
 
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
@@ -153,4 +153,4 @@ def parse_http_url(field: str, url: str, scheme: str = "http") -> tuple[str, int
         raise BadInput(field, url, rule) from None
     if parts.scheme != scheme or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise BadInput(field, url, rule)
-    return parts.hostname, port or (443 if scheme == "https" else 80)
+    return resolvable(field, url, parts.hostname), port or (443 if scheme == "https" else 80)

@@ -6,13 +6,14 @@ import msgspec
 
 from srtm.control import Problem
 from srtm.errors import BadInput, Conflict, NotFound, PeerError, SrtmError, Unavailable
+from srtm.unreadable import UNREADABLE
 
 
 def refusal(url: str, status: int, content: bytes, retry_after_s: float | None = None) -> SrtmError:
     """``content`` is problem+json from a service of ours; anything else is a PeerError."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return PeerError(f"{url} answered {status}: {content[:200].decode(errors='replace')!r}")
     field, value, rule = problem.field or problem.title, problem.value, problem.rule or problem.detail
     match status:

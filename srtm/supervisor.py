@@ -29,7 +29,7 @@ from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
 from srtm.lifeline import PARENT_VARIABLE
 from srtm.nursery import background_nursery
 
-STOP_GRACE_S = 5.0  # then SIGKILL: longer than any drain of a healthy broker, shorter than an operator's patience
+STOP_GRACE_S = 65.0  # then SIGKILL: longer than a broker takes at most to save what is queued
 READY_TIMEOUT_S = 30.0
 _STEADY_S = 10.0  # a process that ran this long did not crash at start: its next restart is quick again
 # another process's port cannot signal us that it is open; this is 2 % of one core at worst, for the time of a start
@@ -39,8 +39,9 @@ _POLL_S = 0.02
 class Child:
     """One supervised process; its output goes to ``DIR/NAME.log``."""
 
-    def __init__(self, name: str, arguments: Sequence[str], data: Path) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], data: Path, tell: Callable[[str], object]) -> None:
         self.name = name
+        self._tell = tell
         self.log = data / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.ended: str | None = None  # how the last process ended
@@ -70,7 +71,7 @@ class Child:
             await _wait_exit(process)
         finally:
             with trio.CancelScope(shield=True):
-                await _end(process)
+                await _end(process, self.name, self._tell)
             self.process = None
             self.ended = _how_it_ended(process.returncode)
             self.stays_ended = self.name != "distributor" and process.returncode == 0
@@ -100,9 +101,9 @@ class Cluster:
         self._running = True
         store = f"sqlite:///{data.resolve() / 'store.sqlite3'}"
         self._distributor = Child(
-            "distributor", ["distributor", "--http-address", distributor_address, "--store", store], data
+            "distributor", ["distributor", "--http-address", distributor_address, "--store", store], data, tell
         )
-        self._brokers = [Child(place.name, self._broker_arguments(place, options), data) for place in places]
+        self._brokers = [Child(place.name, self._broker_arguments(place, options), data, tell) for place in places]
 
     @property
     def brokers(self) -> list[BrokerPlace]:
@@ -336,7 +337,7 @@ async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-async def _end(process: subprocess.Popen[bytes]) -> None:
+async def _end(process: subprocess.Popen[bytes], name: str, tell: Callable[[str], object]) -> None:
     if process.poll() is not None:
         return
     process.terminate()
@@ -345,6 +346,7 @@ async def _end(process: subprocess.Popen[bytes]) -> None:
         return
     process.kill()
     await _wait_exit(process)
+    tell(f"{name} did not end within {STOP_GRACE_S:g} s and was killed")
 
 
 def _how_it_ended(status: int) -> str:

@@ -1,14 +1,16 @@
 """The highest load that keeps the promise: p99 within 1 ms and nothing lost.
 
 Publishers at 10 msg/s each (Poisson, 100 bytes), one subscriber, on a ladder of loads 8 % apart. Each round starts
-where the last ended and climbs or descends in growing steps, then halves, until one rung keeps the promise and the next
-does not. Systems alternate at every step of a round. Latency counts from intended instants, so what the generator is
-late counts as well: a rung that was kept was kept in spite of it, and of one that was not the lateness is shown, for
-the generator shares the processors.
+near where the first ended, some rungs off by its seed, and climbs or descends in growing steps, then halves, until one
+rung keeps the promise and the next does not. Systems alternate at every step of a round. Latency counts from intended
+instants, so what the generator is late counts as well: a rung that was kept was kept in spite of it, and of one that
+was not the lateness is shown, for the generator shares the processors.
 """
 
 from __future__ import annotations
 
+import random
+import resource
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +24,8 @@ from srtm.errors import SrtmError, Unavailable
 PROMISE_MS = 1.0
 LOWEST, STEP, RUNGS = 2_000, 1.08, 48  # up to 74,000 msg/s
 START = 22  # 10,900 msg/s
+FARTHEST = 2  # rungs that a round starts off
+SPARE_FILES = 200  # besides the publishers' connections
 
 
 @dataclass(frozen=True)
@@ -117,16 +121,23 @@ def sample_of(system: str, kept: int, missed: Rung | None) -> Sample:
 
 
 def _begin() -> Callable[[Turn], Awaitable[Round]]:
-    last: dict[str, int] = {}
+    """Raises Unavailable where the generator may not open as many files as the highest load needs: that would count as
+    the broker's limit."""
+    needed, (_, allowed) = load_of(RUNGS - 1) // 10 + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < needed:
+        raise Unavailable(f"{needed} open files are needed and {allowed} allowed: ulimit -Hn {needed}")
+    first: dict[str, int] = {}
 
     async def measure(turn: Turn) -> Round:
         shorter = replace(turn, seconds=max(2.0, turn.seconds / 2))
-        searches = {name: search(last.get(name, START)) for name in SYSTEMS}
+        off = random.Random(turn.seed).randint(-FARTHEST, FARTHEST)
+        searches = {name: search(first.get(name, START) + off) for name in SYSTEMS}
         try:
             found = await one_round(searches, shorter, _attempt)
         except SrtmError as error:
             return [Sample("every system", {}, [str(error)])]
-        last.update({name: kept for name, (kept, _) in found.items()})
+        for name, (kept, _) in found.items():
+            first.setdefault(name, kept)
         return [sample_of(name, *found[name]) for name in SYSTEMS]
 
     return measure

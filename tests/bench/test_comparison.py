@@ -20,6 +20,7 @@ from bench.comparison import (
     figures,
     judge,
     ratios,
+    why_excluded,
 )
 from bench.intervals import Interval
 from bench.verdict import Verdict
@@ -72,11 +73,27 @@ def test_within_noise_means_that_the_interval_of_the_ratios_holds_one_or_lies_be
     assert not judged(unchanged, a_round(11, 10), a_round(12, 10), a_round(13, 10)).reached
 
 
+def test_an_interval_that_reaches_far_beyond_one_shows_nothing() -> None:
+    rounds = [a_round(9, 10), a_round(20, 10), a_round(50, 10)]
+    assert not judged(NoWorse("cost", "p99", "nsqd", "srtm"), *rounds).reached
+    assert judged(NoWorse("cost", "p99", "nsqd", "srtm", margin=5.0), *rounds).reached
+
+
 def test_a_loss_counts_even_in_a_round_that_does_not() -> None:
     late = a_round(1, 1, "late", lost=3)
     verdict = judge(row(NoneOf("lost", "messages lost")), [late, a_round(1, 1)], {"pairs": 1})
     assert [check.measured for check in verdict.checks] == ["3"]
     assert not verdict.reached
+
+
+def test_a_run_of_ours_that_failed_may_have_lost_anything_and_is_told() -> None:
+    failed: Round = [Sample("srtm", {}, ["it ended"]), Sample("nsqd", {"lost": 0})]
+    verdict = judge(row(NoneOf("lost", "messages lost")), [failed, a_round(1, 1)], {"pairs": 1})
+    assert [check.measured for check in verdict.checks] == ["0, and 1 runs failed"]
+    assert not verdict.reached
+    assert why_excluded([failed, a_round(1, 1), failed]) == ["srtm: it ended"]
+    theirs: Round = [Sample("srtm", {"lost": 0}), Sample("nsqd", {}, ["it ended"])]
+    assert judge(row(NoneOf("lost", "messages lost")), [theirs, a_round(1, 1)], {"pairs": 1}).reached
 
 
 def test_a_round_with_a_sample_that_does_not_count_is_measured_again_but_not_without_end() -> None:

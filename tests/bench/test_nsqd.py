@@ -145,6 +145,13 @@ class TestLadder:
         assert load.sample_of("floor", load.RUNGS - 1, None).values["late_ms"] == 0.0
         assert not counts([load.sample_of("nsqd", -1, load.Rung(False, 0.1))])
 
+    def test_it_is_refused_where_the_generator_may_not_open_as_many_files(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
+        with pytest.raises(Unavailable, match="open files are needed and 4096 allowed"):
+            load.ROW.begin()
+
     def test_loads_are_whole_publishers_and_each_is_above_the_last(self) -> None:
         loads = [load.load_of(rung) for rung in range(load.RUNGS)]
         assert all(one % 10 == 0 and one < other for one, other in itertools.pairwise(loads))

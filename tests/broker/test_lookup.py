@@ -119,6 +119,15 @@ async def test_it_introduces_itself_and_registers_everything(rig, mock_clock):
     assert rig.client.http_url == "http://lookup:4161"
 
 
+async def test_changes_keep_no_ping_back(rig, mock_clock):
+    mock_clock.autojump_threshold = 0
+    for _ in range(5):
+        rig.wanted ^= {Registration("t", "come and gone")}
+        rig.client.changed.set()
+        await trio.sleep(PING_PERIOD_S / 2)
+    assert rig.told[0].count("PING") == 2
+
+
 async def test_changes_are_told_at_once(rig, mock_clock):
     await wait_all_tasks_blocked()
     rig.wanted = {Registration("u", "d"), Registration("u")}
@@ -317,5 +326,28 @@ async def test_one_that_cannot_be_asked_does_not_spoil_the_others():
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")  # bound only to know a port where nobody answers
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()
-    assert await known_channels("t", [f"http://127.0.0.1:{port}"], None, 1.0, Log("b", lines.append)) == []
+    taken = []
+    await known_channels("t", [f"http://127.0.0.1:{port}"], None, 1.0, Log("b", lines.append), taken.append)
+    assert taken == []
     assert "channels of a new topic not learned topic=t" in lines[0]
+
+
+async def test_one_that_stays_silent_does_not_spoil_the_others(nursery):
+    async def answer(_request):
+        return json_response({"channels": ["c"]})
+
+    lines, taken = [], []
+    (silent,) = await trio.open_tcp_listeners(0, host="127.0.0.1")  # takes connections, and that is all
+    (speaking,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, HttpServer(answer).serve_connection, [speaking])
+    urls = [f"http://127.0.0.1:{one.socket.getsockname()[1]}" for one in (silent, speaking)]
+    with trio.CancelScope() as patience:
+
+        def take(channel):
+            taken.append(channel)
+            patience.cancel()
+
+        await known_channels("t", urls, None, 60.0, Log("b", lines.append), take)
+    await silent.aclose()
+    assert taken == ["c"]
+    assert [line for line in lines if urls[0] in line and "no answer in time" in line]

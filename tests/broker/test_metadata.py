@@ -46,6 +46,21 @@ def test_nsqds_null_channels_are_read(tmp_path):
     assert list(engine.topics) == ["t"]
 
 
+def test_nsqds_null_topics_are_read(tmp_path):
+    (tmp_path / "nsqd.dat").write_text('{"topics":null,"version":"1.3.0"}')
+    engine = FakeEngine()
+    assert metadata.restore(engine, metadata.load(tmp_path)) == []
+    assert list(engine.topics) == []
+
+
+def test_names_that_are_none_are_left_out_and_told(tmp_path):
+    topics = [{"name": "no name"}, {"name": "t", "channels": [{"name": ""}, {"name": "c"}]}]
+    (tmp_path / "nsqd.dat").write_text(json.dumps({"topics": topics}))
+    engine = FakeEngine()
+    assert metadata.restore(engine, metadata.load(tmp_path)) == ["no name", ""]
+    assert {name: list(topic.channels) for name, topic in engine.topics.items()} == {"t": ["c"]}
+
+
 def test_no_file_means_no_topics(tmp_path):
     assert metadata.load(tmp_path) == metadata.Metadata()
 

@@ -230,11 +230,16 @@ async def test_a_disk_that_refuses_messages_shows_in_ping_and_repairs_are_told(t
     nursery.cancel_scope.cancel()
 
 
-async def test_messages_that_could_not_be_saved_at_the_end_are_told(tmp_path, engines, capsys):
-    async with trio.open_nursery() as inner:
-        await inner.start(service.serve, config(tmp_path))
-        engines[0].unsaved = "3 messages could not be saved: No space left on device"
-        inner.cancel_scope.cancel()
+async def test_a_stop_that_could_not_save_all_messages_tells_and_is_a_failure(tmp_path, engines, capsys):
+    async def served_and_stopped():
+        async with trio.open_nursery() as inner:
+            await inner.start(service.serve, config(tmp_path))
+            engines[0].unsaved = "3 messages could not be saved: No space left on device"
+            inner.cancel_scope.cancel()
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await served_and_stopped()
+    assert raised.group_contains(InternalError, match="not all saved: 3 messages could not be saved")
     assert "queued messages were not all saved" in capsys.readouterr().err
 
 

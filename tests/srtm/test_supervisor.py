@@ -97,7 +97,7 @@ async def test_a_port_in_use_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def child_running(program: str, data: Path) -> Child:
-    child = Child("child", [], data)
+    child = Child("child", [], data, print)
     child._command = [sys.executable, "-c", program]
     return child
 
@@ -146,7 +146,8 @@ def test_a_child_dies_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
     )
     supervisor = (
         "import sys, time\nfrom pathlib import Path\nfrom srtm.supervisor import Child\n"
-        f"child = Child('child', [], Path({str(tmp_path)!r}))\nchild._command = [sys.executable, '-c', {child!r}]\n"
+        f"child = Child('child', [], Path({str(tmp_path)!r}), print)\n"
+        f"child._command = [sys.executable, '-c', {child!r}]\n"
         "child.start()\ntime.sleep(60)\n"
     )
     started = subprocess.Popen([sys.executable, "-c", supervisor])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from hdrh.histogram import HdrHistogram
+
+from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
 from bench.run import Histograms, RunResult
+
+EMPTY = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS).encode().decode()
 
 
 def result(**changes: object) -> RunResult:
@@ -22,5 +27,5 @@ def result(**changes: object) -> RunResult:
         "errors": {},
         "error_texts": [],
     }
-    histograms = Histograms(latency="", lateness="", ack="")
+    histograms = Histograms(latency=EMPTY, lateness=EMPTY, ack=EMPTY)
     return RunResult(**{**counts, **zeros, **times, **rest, "targets": [], "histograms": histograms, **changes})  # type: ignore[arg-type]
