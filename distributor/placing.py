@@ -65,10 +65,19 @@ def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity])
     )
 
 
+def place_again(
+    spec: TopicSpec, offered: Sequence[BrokerCapacity], held: Sequence[str | None]
+) -> tuple[float, Placement, tuple[str, ...]]:
+    """The same for publishers some of which have a broker in ``held``: the fewest moves."""
+    burst = burst_of(spec)
+    return burst, *place_rest(spec, burst, offered, held)
+
+
 def place_rest(
     spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity], held: Sequence[str | None]
 ) -> tuple[Placement, tuple[str, ...]]:
-    """Those that have a broker in ``held`` stay there, unless these are more brokers than ``burst`` has tokens for."""
+    """Those that have a broker in ``held`` move as little as the topic's principles allow, unless these are more
+    brokers than ``burst`` has tokens for."""
     if not 0 < len({*held} - {None}) <= burst:
         return _place_all(spec, burst, offered)
     return _placement(spec, place_more(demand(spec, burst), offered, held, spec.placement))

@@ -29,7 +29,7 @@ from distributor.liveness import Liveness
 from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, Decision, Placement, Topic
 from distributor.store import Store
-from distributor.transitions import News, has_part, heard, same_demand
+from distributor.transitions import News, has_part, heard, same_demand, same_principles
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
 from srtm.log import Log
 from srtm.splitting import to_micro
@@ -123,25 +123,28 @@ class Registry:
             burst = await trio.to_thread.run_sync(placing.burst_of, spec)
             if same_demand(old, spec, burst):
                 return await self._replace_topic(spec, burst, old.placement, old.reasons, "changed")
-            return await self._replace_topic(spec, *await self.dry_run(spec), "changed and placed anew")
+            return await self._replace_topic(spec, *await self.dry_run(spec), "changed")
 
     async def dry_run(self, spec: TopicSpec) -> tuple[float, Placement, tuple[str, ...]]:
-        """What ``submit`` would do if the topic were new: burst, placement, reasons. Nothing is changed."""
-        return await trio.to_thread.run_sync(placing.place_anew, spec, self._offered(spec.name))
+        """What ``submit`` would do: burst, placement, reasons. Nothing is changed.
+
+        Publishers that the topic has already move as little as its principles allow, unless those are others now.
+        """
+        old, offered = self.topics.get(spec.name), self._offered(spec.name)
+        if old is None or old.removed or not same_principles(old.spec, spec):
+            return await trio.to_thread.run_sync(placing.place_anew, spec, offered)
+        held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
+        return await trio.to_thread.run_sync(placing.place_again, spec, offered, held)
 
     async def change_publishers(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
-        """``change`` adds and removes publishers; those that stay, stay where they are. Raises NotFound, and what
-        ``change`` raises."""
+        """``change`` adds and removes publishers, or changes their rates; few of those that stay move. Raises
+        NotFound, and what ``change`` raises."""
         async with self._placing:
             old = self.topic(name)
             spec = change(old.spec)
             if spec == old.spec:
                 return old
-            held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
-            burst = await trio.to_thread.run_sync(placing.burst_of, spec)
-            work = partial(placing.place_rest, spec, burst, self._offered(name), held)
-            placement, reasons = await trio.to_thread.run_sync(work)
-            return await self._replace_topic(spec, burst, placement, reasons, "publishers changed")
+            return await self._replace_topic(spec, *await self.dry_run(spec), "publishers changed")
 
     async def remove(self, name: str, *, purge: bool) -> None:
         """Take the placement and the limit away; with ``purge`` the queued messages too. Raises NotFound."""

@@ -35,10 +35,15 @@ def same_demand(old: Topic, spec: TopicSpec, burst: float) -> bool:
     different."""
     return (
         old.spec.publishers == spec.publishers
-        and (old.spec.placement, old.spec.seed) == (spec.placement, spec.seed)
+        and same_principles(old.spec, spec)
         and old.placement.state == "placed"
         and len(old.placement.brokers) <= burst
     )
+
+
+def same_principles(old: TopicSpec, spec: TopicSpec) -> bool:
+    """Whether a placement made for ``old`` is one that ``spec`` may build on."""
+    return (old.placement, old.seed) == (spec.placement, spec.seed)
 
 
 def heard(topic: Topic, news: News, version: int, live: Collection[str], *, reborn: bool) -> Topic:

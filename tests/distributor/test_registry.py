@@ -131,6 +131,28 @@ async def test_a_topic_without_brokers_waits_and_is_placed_when_they_come(distri
     assert b.fulls == []
 
 
+async def test_a_changed_rate_moves_nobody_whose_broker_has_room(distributor):
+    await distributor.brokers("a", "b")
+    await distributor.submit(spec(rate=5.0))
+    before = distributor.registry.topic("cars").placement
+    change = {"add": [{"id": "p7", "rate": 9.0, "correlation_group": "pgroup-1"}], "remove": ["p7"]}
+    topic = await distributor.registry.change_publishers("cars", lambda old: parse_change(old, change))
+    assert topic.spec.publishers[99].rate == 9.0
+    assert all(topic.placement.broker_of(f"p{i}") == before.broker_of(f"p{i}") for i in range(100))
+
+
+async def test_a_document_that_adds_publishers_leaves_the_others_where_they_are(distributor):
+    await distributor.brokers("a", "b")
+    await distributor.submit(spec(count=100, rate=5.0))
+    before = distributor.registry.topic("cars").placement
+    await distributor.submit(spec(count=104, rate=5.0))
+    topic = distributor.registry.topic("cars")
+    assert all(topic.placement.broker_of(f"p{i}") == before.broker_of(f"p{i}") for i in range(100))
+    await distributor.submit(spec(count=104, rate=5.0, placement="lb"))
+    anew = distributor.registry.topic("cars").placement
+    assert {anew.broker_of(f"p{i}") for i in range(104)} == {"a", "b"}
+
+
 async def test_publishers_come_and_go_while_the_others_stay(distributor):
     await distributor.brokers("a", "b")
     await distributor.submit(spec(rate=5.0))
