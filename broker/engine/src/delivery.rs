@@ -1,5 +1,7 @@
 //! From the bucket to a consumer: released messages fan out to channels, and each channel gives its queue to the consumers that are ready, in turn.
 
+use std::collections::hash_map::Entry;
+
 use slotmap::SlotMap;
 
 use crate::bucket::Nanos;
@@ -106,7 +108,10 @@ impl Engine {
                 continue;
             }
             let Some(mut message) = channel.queue.pop_front() else { break };
-            if sample_rate == 0 || draw_percent(&mut self.sampler) <= sample_rate {
+            // A kill may have left a message twice, in its topic and in its channel: the one in flight stands for both.
+            if let Entry::Vacant(in_flight) = channel.in_flight.entry(message.id)
+                && (sample_rate == 0 || draw_percent(&mut self.sampler) <= sample_rate)
+            {
                 message.attempts = message.attempts.saturating_add(1);
                 let deadline = now + timeout_ns;
                 sub.in_flight += 1;
@@ -118,7 +123,7 @@ impl Engine {
                 self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
                 let mark = (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
                 conn.deliver(&message, mark);
-                channel.in_flight.insert(message.id, InFlight { message, owner: consumer, delivered: now, deadline });
+                in_flight.insert(InFlight { message, owner: consumer, delivered: now, deadline });
                 if !conn.dirty {
                     conn.dirty = true;
                     self.dirty_conns.push(consumer);

@@ -257,7 +257,7 @@ impl Engine {
         // Wall time may have been set anew meanwhile: nothing is deferred for longer than it could have been.
         let longest = self.config.max_req_timeout_ms as Nanos * 1_000_000;
         for (message, until_wall_ns) in channel.queue.restore(files, now)? {
-            let left = (until_wall_ns - self.wall_offset - now).clamp(0, longest);
+            let left = until_wall_ns.saturating_sub(self.wall_offset).saturating_sub(now).clamp(0, longest);
             let due = channel.defer(message, now + left);
             self.timers.arm(&mut channel.armed, due, Timer::Deferred(key));
         }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::disk::ledger::Receipt;
 use crate::disk::meta::{self, Entry, Meta};
-use crate::disk::record::{self, Record};
+use crate::disk::record::{self, HEAD, Record};
 use crate::disk::segment::{self, HEADER, Header, Kind, Segment};
 use crate::disk::store::{Job, explain};
 use crate::disk::volume::{Found, Volume};
@@ -110,10 +110,13 @@ impl DiskQueue {
         if let Some(entry) = entry {
             segment.read = entry.start.clamp(HEADER as u64, len);
             known = segment.read;
-            if entry.end <= len && entry.start <= entry.end {
+            let holds = entry.end.saturating_sub(segment.read) / HEAD as u64;
+            if entry.end <= len && entry.start <= entry.end && entry.count <= holds {
                 (known, segment.unread) = (entry.end, entry.count);
             } else {
-                volume.report(&file, format!("has {len} bytes where {} were written", entry.end));
+                let end = entry.end;
+                let cut = || format!("has {len} bytes where {end} were written");
+                volume.report(&file, if end > len { cut() } else { "is not as its meta file says: all that is there is delivered".into() });
             }
         }
         let scan = volume.scan(&file, known, len, header.salt)?;

@@ -13,6 +13,9 @@ pub const HEADER: usize = 36;
 
 const SUFFIX: &str = ".seg";
 
+/// No broker gets that far: a file with a higher number is not one of ours.
+const MAX_NUMBER: u64 = u64::MAX >> 1;
+
 /// What the records of a segment are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -65,7 +68,7 @@ pub fn file_name(queue: &str, number: u64) -> String {
 pub fn parse_file_name(name: &str) -> Option<(&str, u64)> {
     let (queue, number) = name.strip_suffix(SUFFIX)?.rsplit_once('.')?;
     let number = number.bytes().all(|c| c.is_ascii_digit()).then(|| number.parse().ok()).flatten()?;
-    (file_name(queue, number) == name).then_some((queue, number))
+    (number <= MAX_NUMBER && file_name(queue, number) == name).then_some((queue, number))
 }
 
 #[derive(Debug)]
@@ -125,7 +128,15 @@ mod tests {
         for (queue, number) in [("t", 0), ("a.000001", 7), ("t.seg:c#ephemeral", 1_234_567)] {
             assert_eq!(parse_file_name(&file_name(queue, number)), Some((queue, number)));
         }
-        for other in ["t.seg", "t.1.seg", "t.000001.seg.bad", "t.+00001.seg", "t.meta", "t.00000000000000000000001.seg"] {
+        for other in [
+            "t.seg",
+            "t.1.seg",
+            "t.000001.seg.bad",
+            "t.+00001.seg",
+            "t.meta",
+            "t.00000000000000000000001.seg",
+            "t.18446744073709551615.seg",
+        ] {
             assert_eq!(parse_file_name(other), None, "{other}");
         }
     }

@@ -285,6 +285,18 @@ fn a_damaged_meta_file_costs_nothing_but_repetition() {
 }
 
 #[test]
+fn a_meta_file_that_promises_more_messages_than_there_is_room_for_is_not_believed() {
+    let mut world = World::new();
+    world.put(&["a", "b"]);
+    world.sync();
+    let meta = Meta { highest_id: 2, entries: vec![Entry { number: 0, start: HEADER as u64, end: 190, count: u64::MAX }] };
+    world.store.with(|disk| disk.files.insert("t:c.meta".into(), meta.encode()));
+    assert_eq!(world.restart(), ["t:c.000000.seg is not as its meta file says: all that is there is delivered"]);
+    assert_eq!(world.queue.unread(), 2);
+    assert_eq!(world.drain(), ["a", "b"]);
+}
+
+#[test]
 fn a_file_that_is_shorter_than_it_was_gives_what_it_has() {
     let mut world = World::new();
     world.put(&["a", "b"]);

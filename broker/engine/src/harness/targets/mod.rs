@@ -5,19 +5,21 @@ mod commands;
 mod identify;
 mod layers;
 mod operations;
+mod queues;
 mod requests;
 mod segments;
 
 pub type Target = fn(&[u8]);
 
 /// By name; the name of its corpus, too.
-pub const ALL: [(&str, Target); 7] = [
+pub const ALL: [(&str, Target); 8] = [
     ("commands", commands::run),
     ("identify", identify::run),
     ("requests", requests::run),
     ("layers", layers::run),
     ("auth", auth::run),
     ("operations", operations::run),
+    ("queues", queues::run),
     ("segments", segments::run),
 ];
 

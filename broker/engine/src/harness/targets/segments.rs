@@ -5,11 +5,15 @@ use crate::config::Config;
 use crate::disk::meta::Meta;
 use crate::disk::record;
 use crate::disk::segment::{self, HEADER, Header};
+use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START};
 use crate::harness::source::Source;
 
 const QUEUES: [&str; 6] = ["t", "t:c", "t#ephemeral", "u:c#ephemeral", "t:c:d", "bad name"];
+
+/// Above those of the files: nobody writes with the number of a process that comes later.
+const INCARNATION: u64 = 1 << 40;
 
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);
@@ -20,9 +24,10 @@ pub fn run(input: &[u8]) {
     }
     let bodies = bodies(&store);
     let config = Config { mem_queue_size: usize::from(source.byte() & 7), max_bytes_per_file: 4_096, ..Config::default() };
-    let mut pair = Pair::on_disk(config, &store, 7, START);
+    let mut pair = Pair::on_disk(config, &store, INCARNATION, START);
     deliver(&mut pair, &bodies);
-    let left: Vec<String> = store.names().into_iter().filter(|name| name.starts_with("t:c.") && name.ends_with(".seg")).collect();
+    let ours = |name: &String| segment::parse_file_name(name).is_some_and(|(queue, _)| queue == "t:c");
+    let left: Vec<String> = store.names().into_iter().filter(ours).collect();
     assert!(left.is_empty(), "{left:?} of a queue that is empty");
     for name in ["t", "u"] {
         pair.engine.delete_topic(name);
@@ -98,6 +103,7 @@ fn deliver(pair: &mut Pair, bodies: &[String]) {
     let consumer = pair.subscribe("t", "c", 3);
     loop {
         pair.advance(0); // the turns that the last one called for
+        invariant::check(&pair.engine, pair.now);
         let came = pair.messages(consumer);
         if came.is_empty() {
             break;

@@ -192,3 +192,20 @@ fn a_stop_in_good_order_keeps_what_the_laboratorys_server_holds() {
     world.release("t");
     assert_eq!(world.drain(), ["a", "b"]);
 }
+
+#[test]
+fn a_message_that_a_kill_left_twice_is_in_flight_once_and_takes_no_credit_for_ever() {
+    let mut world = World::new(0);
+    world.publish(&["a"]);
+    world.pair.advance(3 * S); // the topic's file is synced
+    world.channel("c");
+    world.pair.turn(); // the message is in the channel's file now, and the topic's is not synced again
+    world.kill();
+    world.release("t");
+    let consumer = world.pair.subscribe("t", "c", 2);
+    let came = world.pair.messages(consumer);
+    assert_eq!(came.len(), 1, "{came:?}");
+    assert_eq!(world.pair.ask(consumer, format!("FIN {}\n", came[0].id)), []);
+    world.publish(&["b", "c"]);
+    assert_eq!(world.pair.bodies(consumer), ["b", "c"]);
+}
