@@ -12,7 +12,6 @@ The topics that are already there come first: where there are any, the new one's
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -40,10 +39,12 @@ from distributor.fitting_events import (
     Stop,
     Task,
 )
-from distributor.search import Outcome, Refuted, Split, layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.model import Recording, Refuted, recording
+from distributor.moves import let_in, with_fewest_moves
+from distributor.search import Outcome, Split, layout_for, missing_by_rate, proportional, search, settle_ns
 from distributor.spreading import NOWHERE
 from distributor.verdict import SequentialTest, Verdict
-from distributor.whatif import Latency, Trace, joined
+from distributor.whatif import Latency, Trace
 
 SECOND_NS = 1_000_000_000
 RAMP = (0.1, 0.3, 1.0)  # parts of the new publishers
@@ -84,12 +85,13 @@ class Fitting:
         self._at_least_ns = at_least_ns
         self._at_most_ns = at_most_ns
         self._phase: Callable[[Event, int], list[Action]] | None = None  # None: it is over
-        self._layout = self._nobody()
+        self._layout = self._nobody()  # to be measured
+        self._in_force = self._before = self._nobody()  # at this step of the ramp; when it began
         self._round = 0
         self._step = 0  # of the ramp
         self._started_ns = self._step_ns = self._settle_ns = 0
         self._watches: dict[str, _Watch] = {}
-        self._traces: list[Trace] = []
+        self._recordings: list[Recording] = []
         self._refuted: list[Refuted] = []
         self._rounds: list[RoundRecord] = []
         self._gave_up: set[str] = set()  # brokers that were above the target, or that another topic needed
@@ -155,6 +157,7 @@ class Fitting:
             return []
         stopped = self._stop_all()
         self._step += 1
+        self._settle_ns = max(0, self._settle_ns - (now_ns - self._step_ns))
         return [*stopped, *self._place()]
 
     def _judge(self, watch: _Watch, now_ns: int) -> None:
@@ -195,11 +198,12 @@ class Fitting:
 
     def _go_on(self, now_ns: int) -> list[Action]:
         """Once every broker has sent its trace."""
-        traces = [watch.trace for watch in self._watches.values() if watch.trace is not None]
+        traces = {name: watch.trace for name, watch in self._watches.items() if watch.trace is not None}
         if len(traces) < len(self._watches):
             return []
-        if traces:
-            self._traces.append(joined(traces))
+        made = recording(traces)
+        if made is not None:
+            self._recordings.append(made)
         return self._next_layout(now_ns)
 
     def _scaling(self, event: Event, now_ns: int) -> list[Action]:
@@ -214,8 +218,8 @@ class Fitting:
 
     def _next_layout(self, now_ns: int) -> list[Action]:
         brokers = list(self._brokers.values())
-        if self._traces:
-            outcome = search(self._task, brokers, self._traces, self._refuted, self._splits)
+        if self._recordings:
+            outcome = search(self._task, brokers, self._recordings, self._refuted, self._splits)
             return self._without(outcome, now_ns) if outcome.found is None else self._try(outcome.found.layout)
         layout = layout_for(self._task, brokers, self._splits[0])  # by rates alone: section 4.2, steps 1 and 2
         if layout is None:
@@ -229,7 +233,9 @@ class Fitting:
             self._phase = self._scaling
             return [AskScaler(kind=self._task.scaler, brokers=missing.brokers)]
         best = outcome.best
-        self._layout = self._nobody() if best is None else best.layout
+        self._layout = self._nobody()
+        if best is not None:
+            self._layout = with_fewest_moves(self._in_force, best.layout, self._task.demand)
         self._round += 1
         placed = Place(round=self._round, layout=self._layout)
         latency = {} if best is None else best.latency
@@ -239,8 +245,9 @@ class Fitting:
         return Layout(brokers=(), placement=np.full(len(self._task.demand.rates), NOWHERE), shares_micro=())
 
     def _try(self, layout: Layout) -> list[Action]:
-        self._settle_ns = settle_ns(self._task.demand, self._layout, layout)
-        self._layout = layout
+        self._before = self._in_force
+        self._settle_ns = settle_ns(self._task.demand, self._before, layout)
+        self._layout = with_fewest_moves(self._before, layout, self._task.demand)
         others = any(self._brokers[name].allocated > 0 for name in layout.brokers)
         self._step = 0 if others else len(RAMP) - 1
         self._watches = {}
@@ -249,18 +256,8 @@ class Fitting:
     def _place(self) -> list[Action]:
         self._round += 1
         self._phase = self._placing
-        return [Place(round=self._round, layout=self._let_in(self._layout, RAMP[self._step]))]
-
-    def _let_in(self, layout: Layout, part: float) -> Layout:
-        """A part of every broker's publishers, spread over the topic's groups as they come in the file."""
-        if part == 1:
-            return layout
-        placement = np.full(len(layout.placement), NOWHERE)
-        for at in range(len(layout.brokers)):
-            here = np.flatnonzero(layout.placement == at)
-            some = here[np.linspace(0, len(here) - 1, math.ceil(part * len(here))).round().astype(np.int64)]
-            placement[some] = at
-        return replace(layout, placement=placement)
+        self._in_force = let_in(self._before, self._layout, RAMP[self._step])
+        return [Place(round=self._round, layout=self._in_force)]
 
     def _abort(self, name: str, now_ns: int) -> list[Action]:
         """Another topic needs ``name``: it keeps what it had before this step, nothing after the first."""
@@ -269,6 +266,9 @@ class Fitting:
         kept = part * self._rate_on(name)
         self._task = replace(self._task, full={**self._task.full, name: kept})
         self._gave_up.add(name)
+        here = self._in_force.placement == self._in_force.brokers.index(name)
+        # Whoever is to stay there comes back by the ramp, as a newcomer.
+        self._in_force = replace(self._in_force, placement=np.where(here, NOWHERE, self._in_force.placement))
         return [*self._stop_all(), *self._next_layout(now_ns)]
 
     def _handle_left(self, name: str, now_ns: int) -> list[Action]:

@@ -35,8 +35,9 @@ from distributor.fitting_events import (
     Stop,
     Task,
 )
+from distributor.keeping import fair_order
 from distributor.search import missing_by_rate, settle_ns
-from distributor.spreading import ALONE, NOWHERE, Ints
+from distributor.spreading import NOWHERE, Ints
 from distributor.verdict import Verdict
 from distributor.whatif import Latency
 from srtm.splitting import MICRO, split_bucket
@@ -122,7 +123,7 @@ class PaperFitting:
         if made.missing or not made.brokers:
             return self._without(now_ns, missing_by_rate(replace(self._task, demand=rest), offered))
         for at, name in enumerate(made.brokers):
-            members = _fair_order(self._waiting[made.placement == at], demand.groups)
+            members = fair_order(self._waiting[made.placement == at], demand.groups)
             self._searches[name] = _Search(members, len(members))
         self._waiting = self._waiting[:0]
         return self._place()
@@ -248,21 +249,3 @@ def _limited(broker: BrokerCapacity, most: float | None) -> BrokerCapacity:
     if most is None or broker.rcap <= most:
         return broker
     return replace(broker, mcap=broker.allocated + most) if most > 0 else replace(broker, mcap=1.0, allocated=1.0)
-
-
-def _fair_order(members: Ints, groups: Ints) -> Ints:
-    """Such that the first n have of every correlation group its proportion, within one publisher."""
-    group = groups[members]
-    alone = group == ALONE
-    _, label, size = np.unique(
-        np.where(alone, group.max(initial=ALONE) + 1 + np.arange(len(members)), group),
-        return_inverse=True,
-        return_counts=True,
-    )
-    by_group = np.argsort(label, kind="stable")
-    turn = np.empty(len(members), dtype=np.int64)
-    turn[by_group] = np.arange(len(members)) - np.repeat(np.cumsum(size) - size, size)
-    # Where in its group; groups of one size would all give their next at the same count, so each is a little apart.
-    apart = np.random.default_rng(1).random(len(size))[label]
-    ordered: Ints = members[np.argsort((turn + apart) / size[label], kind="stable")]
-    return ordered

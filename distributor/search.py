@@ -10,14 +10,15 @@ fewer, or the other split. Nobody is shed to nowhere: every candidate places eve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from distributor.allocation import BrokerCapacity, Demand, plan
 from distributor.fitting_events import Layout, Missing, Task
-from distributor.whatif import Latency, Trace, enough_burst_micro, predicted
+from distributor.model import CLEAR, Candidate, Model, Recording, Refuted, key
 from srtm.dispersion import traffic_of
 from srtm.fitted_split import Shares, fitted_bucket
 from srtm.publishers import Ints, Publishers
@@ -27,8 +28,6 @@ from srtm.splitting import MICRO, split_bucket
 Split = Callable[[Demand, Ints, int], Shares]
 
 _LONGEST_SETTLE_S = 10.0  # a bucket with no slack never fills
-# Of the target: what is predicted closer to it could hardly be told from it by a measurement.
-_CLEAR = 0.96
 
 
 def proportional(demand: Demand, placement: Ints, brokers: int) -> Shares:
@@ -49,28 +48,9 @@ def fitted(publishers: Publishers, percentile: float) -> Split:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refuted:
-    """A layout that was measured and found above the target."""
-
-    layout: Layout
-    latency: Mapping[str, Latency]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    layout: Layout
-    latency: Mapping[str, Latency]  # predicted; of a refuted layout: measured
-
-    @property
-    def worst_ns(self) -> int:
-        """A topic is judged per broker, and the worst decides."""
-        return max((one.total_ns for one in self.latency.values()), default=0)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """``found``: the smallest layout that should keep the target. None: there is none, ``best`` comes closest, and
-    ``missing`` is what it would take."""
+    """``found``: the layout to try next, the smallest that should keep the target. None: there is none, ``best`` comes
+    closest, and ``missing`` is what it would take."""
 
     found: Candidate | None
     best: Candidate | None
@@ -124,99 +104,69 @@ def _with_room(broker: BrokerCapacity, most: float) -> BrokerCapacity:
 def search(
     task: Task,
     brokers: Sequence[BrokerCapacity],
-    traces: Sequence[Trace],
+    recordings: Sequence[Recording],
     refuted: Sequence[Refuted],
     splits: Sequence[Split] = (proportional,),
 ) -> Outcome:
-    """``traces``: of the rounds so far, all publishers in each. ``splits``: the preferred one first."""
-    model = _Model(task, traces, refuted)
-    tried = [model.judged(layout) for layout in _layouts(task, brokers, splits, range(1, len(brokers) + 1))]
-    open_to_try = [one for one in tried if not model.is_refuted(one.layout)]
-    found = next((one for one in open_to_try if model.keeps(one, _CLEAR)), None)
-    if found is not None:
-        return Outcome(found=found, best=found)
-    close = next((one for one in open_to_try if model.keeps(one, 1.0)), None)
-    best = close or min(tried, key=lambda one: one.worst_ns, default=None)
-    if best is None:
+    """``recordings``: the rounds so far. ``splits``: the preferred one first."""
+    model = Model(task, recordings, refuted)
+    tried = []
+    for layout in _layouts(task, brokers, splits, range(1, len(brokers) + 1), model):
+        candidate = model.judged(layout)
+        if model.keeps(candidate, CLEAR) and not model.is_refuted(layout):
+            return Outcome(found=candidate, best=candidate)
+        tried.append(candidate)
+    if not tried:
         return Outcome(found=None, best=None, missing=missing_by_rate(task, brokers))
-    return Outcome(found=close, best=best, missing=None if close else _missing(task, brokers, splits, model))
+    close = next((one for one in tried if model.keeps(one) and not model.is_refuted(one.layout)), None)
+    if close is not None:
+        return Outcome(found=close, best=close)
+    best = min(tried, key=lambda one: one.worst_ns)
+    if not (model.is_refuted(best.layout) or model.knows(best.layout.brokers) or _waits(best, task.target_ns)):
+        return Outcome(found=best, best=best)  # they may be faster than those that were measured
+    return Outcome(found=None, best=best, missing=_missing(task, brokers, splits, model))
 
 
 def _layouts(
-    task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], ks: Iterable[int]
+    task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], ks: Iterable[int], model: Model
 ) -> Iterator[Layout]:
-    """Distinct ones, the smallest first."""
+    """Distinct ones, the smallest first: on k brokers in equal parts, and, where brokers are unequal, on the k best
+    with as much on each as it can keep."""
     load = float(task.demand.rates.sum())
+    kept = {broker.name: model.keepable(broker.name) for broker in brokers} if model.is_uneven else {}
+    fastest = sorted(brokers, key=lambda broker: -min(broker.rcap, kept.get(broker.name, 0.0)))
     seen: set[tuple[object, ...]] = set()
-    for k in ks:
-        for split in splits:
-            layout = layout_for(task, brokers, split, load / k)
-            if layout is not None and _key(layout) not in seen:
-                seen.add(_key(layout))
+    for k, split in product(ks, splits):
+        layouts = [layout_for(task, brokers, split, load / k)]
+        if kept:
+            limited = replace(task, full={name: min(rate, task.full.get(name, rate)) for name, rate in kept.items()})
+            layouts.append(layout_for(limited, fastest[:k], split))
+        for layout in layouts:
+            if layout is not None and key(layout) not in seen:
+                seen.add(key(layout))
                 yield layout
 
 
-def _key(layout: Layout) -> tuple[object, ...]:
-    return layout.brokers, layout.shares_micro, np.bincount(layout.placement + 1).tobytes()
-
-
-def _missing(task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], model: _Model) -> Missing:
+def _missing(task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], model: Model) -> Missing:
     """More brokers, if the model says that they would do; else a larger burst."""
-    more = [BrokerCapacity(name=f"\x7f{at}", mcap=0.0) for at in range(math.floor(task.demand.burst) - len(brokers))]
-    known = [replace(broker, name=f" {broker.name}") for broker in brokers]  # no name of the added ones can be theirs
-    for k in range(len(brokers) + 1, min(4 * len(brokers) + 8, len(brokers) + len(more)) + 1):
-        for layout in _layouts(task, [*known, *more[: k - len(brokers)]], splits, [k]):
-            judged = model.judged(layout)
-            if model.keeps(judged, _CLEAR):
-                return Missing(brokers=k - len(brokers))
-            if min(one.access_ns for one in judged.latency.values()) > task.target_ns:
-                break
+    most = min(4 * len(brokers) + 8, math.floor(task.demand.burst))
+    more = [BrokerCapacity(name=f"\x7f{at}", mcap=0.0) for at in range(most - len(brokers))]  # names of no broker
+    for k in range(len(brokers) + 1, most + 1):
+        judged = [
+            model.judged(layout) for layout in _layouts(task, [*brokers, *more[: k - len(brokers)]], splits, [k], model)
+        ]
+        if any(model.keeps(one, CLEAR) for one in judged):
+            return Missing(brokers=k - len(brokers))
+        if judged and all(_is_lost_in_access(one, task.target_ns) for one in judged):
+            break
     return Missing(burst=model.enough_burst())
 
 
-class _Model:
-    """Predictions for one topic, corrected by what was measured against them."""
+def _waits(candidate: Candidate, target_ns: int) -> bool:
+    """On some broker for tokens, which no faster server shortens."""
+    return max(one.access_ns for one in candidate.latency.values()) > target_ns
 
-    def __init__(self, task: Task, traces: Sequence[Trace], refuted: Sequence[Refuted]) -> None:
-        self._task = task
-        self._traces = [trace for trace in traces if len(trace)]
-        self._refuted = {_key(one.layout): one for one in refuted}
-        self._too_fast = max([1.0, *(self._optimism(one) for one in refuted)])
 
-    def _optimism(self, refuted: Refuted) -> float:
-        """How many times longer processing took than predicted."""
-        expected = self._predicted(refuted.layout)
-        return max(
-            (
-                one.processing_ns / expected[name].processing_ns
-                for name, one in refuted.latency.items()
-                if name in expected and expected[name].processing_ns > 0
-            ),
-            default=1.0,
-        )
-
-    def _predicted(self, layout: Layout) -> dict[str, Latency]:
-        found = predicted(self._traces, layout.placement, layout.shares_micro, self._task.percentile)
-        return dict(zip(layout.brokers, found, strict=True))
-
-    def is_refuted(self, layout: Layout) -> bool:
-        return _key(layout) in self._refuted
-
-    def judged(self, layout: Layout) -> Candidate:
-        measured = self._refuted.get(_key(layout))
-        if measured is not None:
-            return Candidate(layout=layout, latency=measured.latency)
-        corrected = {
-            name: replace(one, total_ns=one.total_ns + round((self._too_fast - 1) * one.processing_ns))
-            for name, one in self._predicted(layout).items()
-        }
-        return Candidate(layout=layout, latency=corrected)
-
-    def keeps(self, candidate: Candidate, part: float) -> bool:
-        return candidate.worst_ns <= part * self._task.target_ns
-
-    def enough_burst(self) -> float:
-        """b, messages; 0 if the topic's own is enough for one bucket."""
-        rate_micro = round(self._task.demand.rate * MICRO)
-        enough = enough_burst_micro(self._traces, rate_micro, self._task.percentile, self._task.target_ns) / MICRO
-        return enough if enough > self._task.demand.burst else 0.0
+def _is_lost_in_access(candidate: Candidate, target_ns: int) -> bool:
+    """Everywhere: more brokers only make that worse."""
+    return min(one.access_ns for one in candidate.latency.values()) > target_ns

@@ -13,7 +13,7 @@ by the error of a clock no longer fire together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,12 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.publisher)
+
+    def slower(self, times: float) -> Trace:
+        """The same on a server that takes so many times as long."""
+        if times == 1:
+            return self
+        return replace(self, service_ns=np.rint(self.service_ns * times).astype(np.int64))
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> Trace:
         """The messages of the publishers that are true in ``chosen``, had no others come."""
@@ -64,14 +70,6 @@ class Latency:
     total_ns: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Background:
-    """What else a broker serves, topics that were there: when each message is let go, in order, and what it takes."""
-
-    due_ns: Ints
-    service_ns: Ints
-
-
 def joined(traces: Sequence[Trace]) -> Trace:
     """One trace of what several brokers recorded at the same time on one clock."""
     arrival_ns = np.concatenate([trace.arrival_ns for trace in traces])
@@ -98,24 +96,14 @@ def sojourn_ns(due_ns: Ints, service_ns: Ints) -> Ints:
     return sojourn
 
 
-def delays(trace: Trace, share_micro: tuple[int, int], background: Background | None = None) -> Delays:
+def delays(trace: Trace, share_micro: tuple[int, int]) -> Delays:
     """Of the whole trace on one broker under (r_l, b_l)."""
     access_ns = access_delays(trace.arrival_ns, *share_micro)
     passed = access_ns != NEVER_NS
     due_ns = trace.arrival_ns[passed] + access_ns[passed]
     processing_ns = np.zeros(len(trace), dtype=np.int64)
-    processing_ns[passed] = _beside(due_ns, trace.service_ns[passed], background)
+    processing_ns[passed] = sojourn_ns(due_ns, trace.service_ns[passed])
     return Delays(access_ns=access_ns, processing_ns=processing_ns)
-
-
-def _beside(due_ns: Ints, service_ns: Ints, background: Background | None) -> Ints:
-    if background is None or not len(background.due_ns):
-        return sojourn_ns(due_ns, service_ns)
-    all_due_ns = np.concatenate([due_ns, background.due_ns])
-    order = np.argsort(all_due_ns, kind="stable")
-    found_ns = np.empty(len(order), dtype=np.int64)
-    found_ns[order] = sojourn_ns(all_due_ns[order], np.concatenate([service_ns, background.service_ns])[order])
-    return found_ns[: len(due_ns)]
 
 
 def latency(parts: Sequence[Delays], percentile: float) -> Latency:
@@ -133,16 +121,6 @@ def latency(parts: Sequence[Delays], percentile: float) -> Latency:
 
 def _at(delays_ns: Ints, percentile: float) -> int:
     return int(np.percentile(delays_ns, percentile, method="inverted_cdf"))
-
-
-def predicted(
-    traces: Sequence[Trace], placement: Ints, shares_micro: Sequence[tuple[int, int]], percentile: float
-) -> list[Latency]:
-    """Of each broker, had publisher i been on broker ``placement[i]`` (negative: nowhere) in all of ``traces``."""
-    return [
-        latency([delays(trace.of(placement == broker), share) for trace in traces], percentile)
-        for broker, share in enumerate(shares_micro)
-    ]
 
 
 def enough_burst_micro(traces: Sequence[Trace], rate_micro: int, percentile: float, target_ns: int) -> int:

@@ -77,6 +77,21 @@ def test_without_more_brokers_the_best_is_placed_and_what_is_missing_is_said(sca
     assert report.full.keys() >= {"b0"}
 
 
+@pytest.mark.slow
+def test_of_unequal_brokers_each_keeps_what_it_can():
+    demand = grouped_demand(1_000, 20, 10.0, 11_000.0, 1_600.0)
+    services = {f"b{at}": 18_000 if at % 2 else 36_000 for at in range(8)}
+    fleet = Fleet(demand, 10, firings(50, 1.0, "staggered", 200, seed=1), services)
+    report = fleet.fit(Fitting(Task(demand=demand, percentile=99, target_ns=MS), fleet.capacities))
+    assert report.fits
+    heads = dict(zip(report.layout.brokers, np.bincount(report.layout.placement).tolist(), strict=True))
+    # A burst of 200 messages takes 3.6 ms in all on the fast ones; 4 fast ones alone would do, 8 slow ones also.
+    assert len(heads) <= 6
+    slow = [count for name, count in heads.items() if services[name] == 36_000]
+    assert max(slow, default=0) <= 140  # 2 or 3 of a group of 20: 1 ms
+    assert all(one.total_ns <= MS for one in fleet.measured(report.layout, 60).values())
+
+
 # Event by event: 40 publishers of 1 msg/s, two brokers with other topics on them.
 
 BUSY = [BrokerCapacity(name="b0", mcap=85.0, allocated=60.0), BrokerCapacity(name="b1", mcap=92.0, allocated=70.0)]
@@ -187,6 +202,11 @@ def test_after_an_abort_others_take_what_the_broker_gave_up():
     place = of_kind(Place, climb.tell(0, others_kept=False))[0]
     assert aborted not in place.layout.brokers
     assert len(place.layout.brokers) == 2
+    # At 10 % again: whoever was let in on the other broker is still there.
+    before, after = climb.place.layout, place.layout
+    for name in set(before.brokers) - {aborted}:
+        mine = before.placement == before.brokers.index(name)
+        assert (after.placement[mine] == after.brokers.index(name)).all()
 
 
 def at_full(**more):

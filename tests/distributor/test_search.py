@@ -5,7 +5,8 @@ import pytest
 
 from distributor.allocation import BrokerCapacity, Demand
 from distributor.fitting_events import Missing, Task
-from distributor.search import Refuted, fitted, layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.model import Refuted, recording
+from distributor.search import fitted, layout_for, missing_by_rate, proportional, search, settle_ns
 from distributor.spreading import ALONE, NOWHERE
 from distributor.whatif import Latency, Trace
 from srtm.publisher_blocks import read_block
@@ -27,13 +28,19 @@ def burst_task(burst=600.0, **more):
     return Task(demand=demand, percentile=99, target_ns=MS, **more)
 
 
+def recorded(trace):
+    return recording({"b0": trace})
+
+
 def burst_trace(service_ns, seconds=20):
     firing = np.arange(10 * seconds)
     publisher = (firing[:, None] % 10 * GROUP + np.arange(GROUP)).ravel()
-    return Trace(
-        publisher=publisher,
-        arrival_ns=np.repeat(firing * 100 * MS, GROUP),
-        service_ns=np.full(len(publisher), service_ns, dtype=np.int64),
+    return recorded(
+        Trace(
+            publisher=publisher,
+            arrival_ns=np.repeat(firing * 100 * MS, GROUP),
+            service_ns=np.full(len(publisher), service_ns, dtype=np.int64),
+        )
     )
 
 
@@ -69,7 +76,7 @@ def test_where_access_breaks_the_promise_it_concentrates():
     measured = {
         name: Latency(count=1, access_ns=9 * MS, processing_ns=2_000, total_ns=9 * MS) for name in three.brokers
     }
-    outcome = search(task, brokers, [trace], [Refuted(layout=three, latency=measured)])
+    outcome = search(task, brokers, [recorded(trace)], [Refuted(layout=three, latency=measured)])
     assert (len(three.brokers), len(outcome.found.layout.brokers)) == (3, 1)
 
 
@@ -85,8 +92,8 @@ def test_a_split_that_access_breaks_gives_way_to_the_other():
     )
     task = Task(demand=demand, percentile=99, target_ns=3 * MS)
     brokers = [BrokerCapacity(name="b0", mcap=9_000.0), BrokerCapacity(name="b1", mcap=1_500.0)]
-    assert search(task, brokers, [trace], []).found is None
-    both = search(task, brokers, [trace], [], [proportional, fitted(publishers, 99)]).found
+    assert search(task, brokers, [recorded(trace)], []).found is None
+    both = search(task, brokers, [recorded(trace)], [], [proportional, fitted(publishers, 99)]).found
     assert len(both.layout.brokers) == 2
     assert both.layout.shares_micro != tuple(proportional(demand, both.layout.placement, 2))
 
@@ -112,10 +119,18 @@ def test_a_model_that_was_too_optimistic_is_corrected_by_what_was_measured():
 
 
 def test_where_brokers_are_short_it_says_how_many_and_which_layout_comes_closest():
-    outcome = search(burst_task(), free_brokers(2), [burst_trace(60_000)], [])
+    whole, half = burst_trace(60_000).trace, np.arange(600) % 2 == 0
+    both = recording({"b0": whole.of(half), "b1": whole.of(~half)})
+    outcome = search(burst_task(), free_brokers(2), [both], [])
     assert outcome.found is None
     assert outcome.missing == Missing(brokers=2)
     assert len(outcome.best.layout.brokers) == 2
+
+
+def test_before_brokers_are_called_too_few_those_that_were_not_measured_are_tried():
+    outcome = search(burst_task(), free_brokers(2), [burst_trace(60_000)], [])
+    assert outcome.found.layout.brokers == ("b0", "b1")
+    assert outcome.found.worst_ns > MS
 
 
 def test_where_one_bucket_is_too_small_it_says_which_burst_would_do():
@@ -148,3 +163,18 @@ def test_buckets_that_grow_are_given_the_time_to_fill():
     nobody = layout_for(task, free_brokers(2), proportional, 300)
     assert settle_ns(task.demand, one, two) == 10 * SECOND  # 300 tokens at 30 msg/s of slack
     assert settle_ns(task.demand, two, nobody) == 0
+
+
+def test_where_one_broker_is_slower_it_alone_keeps_less():
+    # Both had half; b1 takes three times as long. 60 messages of 20 us at once are 1.2 ms, 16 of 60 us are 0.96.
+    half = burst_trace(20_000).trace
+    slow = np.arange(600) % 2 == 1
+    both = recording({"b0": half.of(~slow), "b1": half.of(slow).slower(3.0)})
+    task, brokers = burst_task(), free_brokers(2)
+    measured = {"b0": Latency(total_ns=MS // 2), "b1": Latency(processing_ns=9 * MS // 5, total_ns=9 * MS // 5)}
+    refuted = Refuted(layout=layout_for(task, brokers, proportional, 300.0), latency=measured)
+    found = search(task, brokers, [both], [refuted]).found
+    heads = dict(zip(found.layout.brokers, np.bincount(found.layout.placement).tolist(), strict=True))
+    assert heads["b1"] < 170  # a group of ten may have one more: a message in a hundred may be late
+    assert heads["b0"] + heads["b1"] == 600
+    assert found.worst_ns <= MS
