@@ -100,6 +100,7 @@ pub struct Connection {
     pub(crate) input_charge: Option<Charge>, // for `input`
     pub unfinished_since: Option<Nanos>,     // the command that `input` begins with, where no heartbeat watches
     pub(crate) share: Share,
+    pub sliced: u32,                 // messages published of the MPUB that `input` begins with
     pub layers: Option<Box<Layers>>, // TLS, compression: between the socket and everything here
     output: Vec<u8>,
     output_at: usize,   // bytes of `output` that have been written
@@ -132,6 +133,7 @@ impl Connection {
             input_charge: None,
             unfinished_since: None,
             share: Share::default(),
+            sliced: 0,
             layers: None,
             output: Vec::new(),
             output_at: 0,

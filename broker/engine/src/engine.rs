@@ -101,6 +101,7 @@ pub(crate) enum Reply {
     Json(Vec<u8>),
     Error(WireError),
     Publish(usize), // index into `Turn::publishes`
+    Slice(usize),   // the same, answered only if it is refused
     Start(Step),    // what follows goes through another layer
     /// The same for a publish by HTTP.
     Published(usize, Exchange),

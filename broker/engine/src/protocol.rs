@@ -13,6 +13,7 @@ use crate::identify;
 use crate::limits::Limit;
 use crate::publish::{Outcome, Verb};
 use crate::share::REFUSAL_UNITS;
+use crate::slices::Sliced;
 use crate::timer::Timer;
 use crate::topology::Nearness;
 use crate::wire::{self, Command, Context, ParseError, State};
@@ -61,12 +62,6 @@ impl Engine {
             match wire::parse(&bytes[at..], context) {
                 Ok(None) => return at,
                 Ok(Some((command, len))) => {
-                    if let Command::Mpub { bodies, .. } = &command
-                        && !self.work.may_run(bodies.count, bound)
-                    {
-                        self.postpone(key);
-                        return at;
-                    }
                     conn.last_command = now;
                     if self.config.auth_required {
                         match self.may_run(key, &command, now) {
@@ -78,8 +73,25 @@ impl Engine {
                             }
                         }
                     }
-                    at += len;
                     let publishes = self.turn.publishes.len();
+                    if let Command::Mpub { topic, bodies } = command {
+                        match self.run_slice(key, topic, bodies, stamps.at(at + len), bound) {
+                            Ok(Sliced::Not) if self.work.may_run(bodies.count, bound) => {}
+                            Ok(Sliced::Not | Sliced::More) => {
+                                self.postpone(key);
+                                return at;
+                            }
+                            Ok(Sliced::Last) => {
+                                at += len;
+                                continue;
+                            }
+                            Err(error) => {
+                                self.refuse(key, error);
+                                return at;
+                            }
+                        }
+                    }
+                    at += len;
                     if let Err(error) = self.execute(key, command, stamps.at(at), now) {
                         self.refuse(key, error);
                     }
@@ -158,7 +170,8 @@ impl Engine {
                     self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
                     write_outcome(conn.output(), &self.turn.publishes[index], exchange, &self.http.date, now);
                 }
-                Reply::Publish(index) => {
+                Reply::Slice(index) if matches!(self.turn.publishes[index].outcome, Outcome::Done { .. }) => continue,
+                Reply::Publish(index) | Reply::Slice(index) => {
                     let publish = &self.turn.publishes[index];
                     match &publish.outcome {
                         Outcome::Done { .. } if !conn.identity.receipts => conn.respond(wire::OK),

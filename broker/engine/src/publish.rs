@@ -23,6 +23,11 @@ impl Verb {
         }
     }
 
+    #[cold]
+    pub fn refused(self, why: &str) -> WireError {
+        WireError::new(self.failed(), format!("{} failed {why}", self.name()))
+    }
+
     pub fn failed(self) -> &'static str {
         match self {
             Self::Pub => error::E_PUB_FAILED,
@@ -130,13 +135,19 @@ impl Engine {
         defer_ms: u32,
         stamp: Nanos,
     ) -> Result<(), WireError> {
-        if let Some(reason) = &self.refusal {
-            return Err(WireError::new(verb.failed(), format!("{} failed {reason}", verb.name())));
-        }
+        self.check_accepting(verb)?;
         let collected = self.collect_from(key, verb, topic, bodies, defer_ms, stamp);
-        let index = collected.map_err(|why| WireError::new(verb.failed(), format!("{} failed {why}", verb.name())))?;
+        let index = collected.map_err(|why| verb.refused(&why))?;
         self.turn.replies.push((key, Reply::Publish(index)));
         Ok(())
+    }
+
+    pub(crate) fn check_accepting(&self, verb: Verb) -> Result<(), WireError> {
+        self.refusal.as_ref().map_or(Ok(()), |reason| Err(verb.refused(reason)))
+    }
+
+    pub(crate) fn memory_is_reached(&self) -> String {
+        format!("memory limit of {} bytes reached: nobody drains what is queued", self.config.max_memory_bytes)
     }
 
     /// Collect a publish of a connection; gives its index among those of the turn, or why it cannot be.
@@ -264,10 +275,7 @@ impl Engine {
         let more = copies * (u64::from(count) * Meter::cost_of(0) + bytes);
         if used + more > self.config.max_memory_bytes {
             topic.counters.rejected += u64::from(count);
-            return Outcome::Failed(format!(
-                "memory limit of {} bytes reached: nobody drains what is queued",
-                self.config.max_memory_bytes
-            ));
+            return Outcome::Failed(self.memory_is_reached());
         }
         if let Some(limiter) = &topic.limiter
             && let Err(excess) = limiter.admit(count, bytes, effective)

@@ -84,6 +84,11 @@ pub struct Bodies<'a> {
 }
 
 impl<'a> Bodies<'a> {
+    /// Of all that are left, with a size of 4 bytes before each.
+    pub fn bytes(&self) -> usize {
+        self.rest.len()
+    }
+
     /// `rest` is known to hold `count` messages, and nothing else.
     pub(crate) fn checked(count: u32, rest: &'a [u8]) -> Self {
         Self { count, rest }

@@ -73,19 +73,74 @@ fn many_floods_together_get_no_longer_turns_and_nobody_starves() {
 }
 
 #[test]
-fn of_commands_larger_than_a_share_one_runs_in_a_turn() {
+fn a_large_mpub_is_published_in_slices_and_the_others_go_on_between_them() {
+    for bodies in [vec!["x".to_owned(); 5_000], vec!["x".repeat(100_000); 20]] {
+        let mut pair = Pair::new();
+        let (hostile, calm) = (pair.connect(), pair.connect());
+        let (consumer, count) = (pair.subscribe("h", "c", 2_500), bodies.len());
+        let numbered: Vec<String> = bodies.iter().enumerate().map(|(i, body)| format!("{i:06}{body}")).collect();
+        let large = mpub("h", &numbered.iter().map(String::as_str).collect::<Vec<_>>());
+        pair.send(hostile, [&large[..], &pub_("h", "behind")].concat());
+        let mut seen = 0;
+        let mut answers = Vec::new();
+        while answers.len() < 2 {
+            answers.extend(pair.take(hostile));
+            assert_eq!(pair.ask(calm, pub_("t", "calm")), [ok()]);
+            let now = pair.snapshot()["topics"].as_array().expect("a list")[0]["message_count"].as_u64().expect("a count");
+            assert!(now - seen <= 513, "{now} after {seen}");
+            seen = now;
+        }
+        assert_eq!(answers, [ok(), ok()]);
+        let mut got = Vec::new();
+        while got.len() <= count {
+            let messages = pair.messages(consumer);
+            assert!(!messages.is_empty(), "{} of {count}", got.len());
+            for message in messages {
+                pair.send(consumer, format!("FIN {}\n", message.id));
+                got.push(message.body);
+            }
+            pair.advance(0);
+        }
+        assert_eq!((&got[..count], got[count].as_str()), (&numbered[..], "behind"));
+    }
+}
+
+#[test]
+fn a_large_mpub_that_memory_has_no_room_for_is_refused_before_its_first_slice() {
+    let mut pair = with(|config| config.max_memory_bytes = 1_000_000);
+    let key = pair.connect();
+    let large = mpub("t", &["x"; 10_000]);
+    let text = "E_MPUB_FAILED MPUB failed memory limit of 1000000 bytes reached: nobody drains what is queued";
+    pair.send(key, large);
+    pair.advance(0);
+    assert_eq!(pair.take(key), [error(text)]);
+    assert_eq!(pair.snapshot()["topics"].as_array().expect("a list").len(), 0);
+}
+
+#[test]
+fn a_large_mpub_that_is_refused_on_the_way_is_answered_once_and_no_more_of_it_comes() {
     let mut pair = Pair::new();
-    let bodies = vec!["x"; 5_000];
-    let large = mpub("h", &bodies);
-    let keys: Vec<_> = (0..4).map(|_| pair.connect()).collect();
-    for &key in &keys {
-        pair.send(key, [&large[..], &large[..]].concat());
-    }
-    let calm = pair.connect();
-    for turn in 1..=8 {
-        assert_eq!(pair.ask(calm, pub_("t", "calm")), [ok()], "turn {turn}");
-        assert_eq!(keys.iter().flat_map(|key| pair.take(*key)).collect::<Vec<_>>(), [ok()], "turn {turn}");
-    }
+    let key = pair.connect();
+    pair.send(key, [mpub("t", &["x"; 5_000]), pub_("t", "behind")].concat());
+    pair.turn();
+    let now = pair.now;
+    pair.engine.set_accepting(false, "it drains", now);
+    pair.advance(0);
+    assert_eq!(pair.take(key), [error("E_MPUB_FAILED MPUB failed it drains")]);
+    let count = pair.topic()["message_count"].as_u64().expect("a count");
+    assert!((1..5_000).contains(&count), "{count}");
+}
+
+#[test]
+fn a_bucket_that_comes_between_two_slices_gets_the_rest_in_one_piece() {
+    let mut pair = Pair::new();
+    let key = pair.connect();
+    pair.send(key, mpub("t", &["x"; 5_000]));
+    pair.turn();
+    pair.limit("t", crate::topic::Limit { max_backlog: 10_000, ..limit(1_000, 1, 1) });
+    pair.turn();
+    assert_eq!(pair.take(key), [ok()]);
+    assert_eq!(pair.topic()["received"], 5_000);
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! A large MPUB, a slice in each turn: in one piece it would hold everybody up for as long as thousands of messages, or megabytes, take.
+//!
+//! The command stays at the head of its connection's input, which is parked from turn to turn (`share.rs`), until its last slice is published; that one is
+//! answered. A topic with a bucket gets the rest in one piece, for there an MPUB is admitted or refused as a whole.
+
+use crate::bucket::Nanos;
+use crate::engine::{ConnKey, Engine, Reply};
+use crate::error::WireError;
+use crate::message::Meter;
+use crate::publish::Verb;
+use crate::wire::Bodies;
+
+/// Bytes that take about as long to copy as a unit of work.
+const UNIT_BYTES: usize = 256;
+
+/// What is larger, in units, is cut.
+const SLICE_UNITS: usize = 512;
+
+/// However little a turn has left, a slice has as much.
+const LEAST_UNITS: usize = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sliced {
+    /// It is not: run it as any other command.
+    Not,
+    /// There is more for the next turn.
+    More,
+    /// That was all of it.
+    Last,
+}
+
+impl Engine {
+    /// Publish the next slice of an MPUB whose connection's share of the turn ends at `bound`.
+    pub(crate) fn run_slice(
+        &mut self,
+        key: ConnKey,
+        topic: &str,
+        bodies: Bodies<'_>,
+        stamp: Nanos,
+        bound: u32,
+    ) -> Result<Sliced, WireError> {
+        let done = self.conns.get(key).map_or(0, |conn| conn.sliced);
+        let limited = self.has_limit(topic);
+        if done == 0 {
+            if limited || bodies.count as usize + bodies.bytes() / UNIT_BYTES <= SLICE_UNITS {
+                return Ok(Sliced::Not);
+            }
+            self.check_room_for(topic, bodies)?;
+        }
+        self.check_accepting(Verb::Mpub)?;
+        let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_UNITS, SLICE_UNITS);
+        let rest = bodies.skip(done as usize);
+        let len = if limited { usize::MAX } else { slice_len(rest.clone(), left) };
+        let collected = self.collect_from(key, Verb::Mpub, topic, rest.take(len), 0, stamp);
+        let index = collected.map_err(|why| Verb::Mpub.refused(&why))?;
+        let publish = &self.turn.publishes[index];
+        self.work.units += (publish.bytes as usize / UNIT_BYTES) as u32;
+        let so_far = done + publish.count;
+        let last = so_far >= bodies.count;
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.sliced = if last { 0 } else { so_far };
+        }
+        self.reply(key, if last { Reply::Publish(index) } else { Reply::Slice(index) });
+        Ok(if last { Sliced::Last } else { Sliced::More })
+    }
+
+    fn has_limit(&self, topic: &str) -> bool {
+        self.topic_names.get(topic).and_then(|key| self.topics.get(*key)).is_some_and(|topic| topic.limiter.is_some())
+    }
+
+    /// Before the first slice: all of them, or none.
+    fn check_room_for(&self, topic: &str, bodies: Bodies<'_>) -> Result<(), WireError> {
+        let topic = self.topic_names.get(topic).and_then(|key| self.topics.get(*key));
+        let copies = topic.map_or(1, |topic| topic.channels.len().max(1)) as u64;
+        let more = copies * (u64::from(bodies.count) * Meter::cost_of(0) + bodies.bytes() as u64);
+        if self.memory_used() + more > self.config.max_memory_bytes { Err(Verb::Mpub.refused(&self.memory_is_reached())) } else { Ok(()) }
+    }
+}
+
+/// How many of `bodies` come to `units`; one at least.
+fn slice_len<'a>(bodies: impl Iterator<Item = &'a [u8]>, units: usize) -> usize {
+    let mut sum = 0;
+    let fitting = bodies.take_while(|body| {
+        sum += 1 + body.len() / UNIT_BYTES;
+        sum <= units
+    });
+    fitting.count().max(1)
+}
