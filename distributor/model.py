@@ -14,7 +14,7 @@ import numpy as np
 
 from distributor.fitting_events import Layout, Task
 from distributor.keeping import fair_order, most_kept
-from distributor.whatif import Latency, Trace, delays, enough_burst_micro, joined, latency, sojourn_ns
+from distributor.whatif import Delays, Latency, Trace, delays, enough_burst_micro, joined, latency, sojourn_ns
 from srtm.splitting import MICRO
 
 # Of the target: what is predicted closer to it could hardly be told from it by a measurement.
@@ -136,16 +136,12 @@ class Model:
         return enough if enough > self._task.demand.burst else 0.0
 
     def _predicted(self, layout: Layout) -> dict[str, Latency]:
-        return {
-            name: latency(
-                [
-                    delays(one.trace.of(layout.placement == at).slower(self._times_slower(name, one)), share)
-                    for one in self._recordings
-                ],
-                self._task.percentile,
-            )
-            for at, (name, share) in enumerate(zip(layout.brokers, layout.shares_micro, strict=True))
-        }
+        found: dict[str, list[Delays]] = {name: [] for name in layout.brokers}
+        for one in self._recordings:
+            parts = one.trace.by_broker(layout.placement, len(layout.brokers))
+            for name, part, share in zip(layout.brokers, parts, layout.shares_micro, strict=True):
+                found[name].append(delays(part.slower(self._times_slower(name, one)), share))
+        return {name: latency(parts, self._task.percentile) for name, parts in found.items()}
 
     def _times_slower(self, name: str, one: Recording) -> float:
         """Than what is in the recording. A broker of which nothing is known is taken for a typical one."""

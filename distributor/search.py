@@ -110,18 +110,29 @@ def search(
 ) -> Outcome:
     """``recordings``: the rounds so far. ``splits``: the preferred one first."""
     model = Model(task, recordings, refuted)
-    tried = []
-    for layout in _layouts(task, brokers, splits, range(1, len(brokers) + 1), model):
-        candidate = model.judged(layout)
-        if model.keeps(candidate, CLEAR) and not model.is_refuted(layout):
-            return Outcome(found=candidate, best=candidate)
-        tried.append(candidate)
+    tried: dict[object, Candidate] = {}
+
+    def first_clear(ks: Iterable[int]) -> Candidate | None:
+        for layout in _layouts(task, brokers, splits, ks, model):
+            if key(layout) not in tried:
+                candidate = tried[key(layout)] = model.judged(layout)
+                if model.keeps(candidate, CLEAR) and not model.is_refuted(layout):
+                    return candidate
+        return None
+
+    before = 0
+    for k in _sizes(len(brokers)):
+        found = first_clear([k])
+        if found is not None:
+            found = first_clear(range(before + 1, k)) or found
+            return Outcome(found=found, best=found)
+        before = k
     if not tried:
         return Outcome(found=None, best=None, missing=missing_by_rate(task, brokers))
-    close = next((one for one in tried if model.keeps(one) and not model.is_refuted(one.layout)), None)
+    close = next((one for one in tried.values() if model.keeps(one) and not model.is_refuted(one.layout)), None)
     if close is not None:
         return Outcome(found=close, best=close)
-    best = min(tried, key=lambda one: one.worst_ns)
+    best = min(tried.values(), key=lambda one: one.worst_ns)
     if not (model.is_refuted(best.layout) or model.knows(best.layout.brokers) or _waits(best, task.target_ns)):
         return Outcome(found=best, best=best)  # they may be faster than those that were measured
     return Outcome(found=None, best=best, missing=_missing(task, brokers, splits, model))
@@ -130,21 +141,27 @@ def search(
 def _layouts(
     task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], ks: Iterable[int], model: Model
 ) -> Iterator[Layout]:
-    """Distinct ones, the smallest first: on k brokers in equal parts, and, where brokers are unequal, on the k best
+    """The smallest first: on k brokers in equal parts, and, where brokers are unequal, on the k best
     with as much on each as it can keep."""
     load = float(task.demand.rates.sum())
     kept = {broker.name: model.keepable(broker.name) for broker in brokers} if model.is_uneven else {}
     fastest = sorted(brokers, key=lambda broker: -min(broker.rcap, kept.get(broker.name, 0.0)))
-    seen: set[tuple[object, ...]] = set()
     for k, split in product(ks, splits):
         layouts = [layout_for(task, brokers, split, load / k)]
         if kept:
             limited = replace(task, full={name: min(rate, task.full.get(name, rate)) for name, rate in kept.items()})
             layouts.append(layout_for(limited, fastest[:k], split))
-        for layout in layouts:
-            if layout is not None and key(layout) not in seen:
-                seen.add(key(layout))
-                yield layout
+        yield from (layout for layout in layouts if layout is not None)
+
+
+def _sizes(most: int) -> Iterator[int]:
+    """Every k at first, then in steps of an eighth: where one is found, those passed over are looked at."""
+    k = 1
+    while k < most:
+        yield k
+        k += max(1, k // 8)
+    if most:
+        yield most
 
 
 def _missing(task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], model: Model) -> Missing:

@@ -43,8 +43,16 @@ class Trace:
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> Trace:
         """The messages of the publishers that are true in ``chosen``, had no others come."""
-        mine = chosen[self.publisher]
-        return Trace(publisher=self.publisher[mine], arrival_ns=self.arrival_ns[mine], service_ns=self.service_ns[mine])
+        return self._part(np.flatnonzero(chosen[self.publisher]))
+
+    def by_broker(self, placement: Ints, brokers: int) -> list[Trace]:
+        """What would have arrived at each broker, had publisher i been on broker ``placement[i]`` (negative: none)."""
+        at = placement[self.publisher]
+        edges = np.cumsum(np.bincount(at + 1, minlength=brokers + 1))
+        return [self._part(rows) for rows in np.split(np.argsort(at, kind="stable"), edges[:-1])[1:]]
+
+    def _part(self, rows: Ints) -> Trace:
+        return Trace(publisher=self.publisher[rows], arrival_ns=self.arrival_ns[rows], service_ns=self.service_ns[rows])
 
 
 @dataclass(frozen=True, kw_only=True)

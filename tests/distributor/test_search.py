@@ -52,6 +52,12 @@ def test_k_jumps_to_what_the_service_time_asks_for(service_us, k):
     assert outcome.missing is None
 
 
+def test_among_many_brokers_it_takes_larger_steps_and_still_finds_the_fewest():
+    # A message takes 0.93 ms, so no two of a group of 60 may share a broker; of the steps, 57 is too few and 64 enough.
+    outcome = search(burst_task(), free_brokers(70), [burst_trace(930_000)], [])
+    assert len(outcome.found.layout.brokers) == 60
+
+
 def test_everybody_is_placed_and_every_group_gives_up_publishers_in_proportion():
     layout = search(burst_task(), free_brokers(6), [burst_trace(40_000)], []).found.layout
     assert NOWHERE not in layout.placement

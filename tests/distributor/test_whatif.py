@@ -41,8 +41,9 @@ def one_by_one(due_ns, service_ns):
 
 
 def latencies(trace, placement, shares):
-    """Of each broker: the 99th percentile, ns, (access, processing)."""
-    found = [latency([delays(trace.of(placement == at), share)], 99) for at, share in enumerate(shares)]
+    """Of each broker: the 99th percentile of access and processing, ns, and how many messages."""
+    parts = trace.by_broker(placement, len(shares))
+    found = [latency([delays(part, share)], 99) for part, share in zip(parts, shares, strict=True)]
     return [(one.access_ns, one.processing_ns, one.count) for one in found]
 
 
@@ -104,6 +105,18 @@ def test_fewer_publishers_can_make_the_access_delay_worse():
     placement = (np.arange(100) < 10).astype(np.int64)
     most, few = latencies(recorded, placement, [(990 * MICRO, 18 * MICRO), (110 * MICRO, 2 * MICRO)])
     assert few[0] > 4 * most[0]
+
+
+@given(messages, st.lists(st.integers(-1, 2), min_size=4, max_size=4))
+def test_parting_a_trace_by_broker_is_choosing_each_brokers_publishers(rows, placement):
+    gaps, publishers, services = zip(*rows, strict=True)
+    recorded = Trace(publisher=np.array(publishers), arrival_ns=np.cumsum(gaps), service_ns=np.array(services))
+    placement = np.array(placement)
+    for at, part in enumerate(recorded.by_broker(placement, 3)):
+        chosen = recorded.of(placement == at)
+        assert part.publisher.tolist() == chosen.publisher.tolist()
+        assert part.arrival_ns.tolist() == chosen.arrival_ns.tolist()
+        assert part.service_ns.tolist() == chosen.service_ns.tolist()
 
 
 def test_traces_of_several_brokers_are_joined_in_order_of_arrival():
