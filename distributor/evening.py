@@ -63,7 +63,7 @@ class _Table:
         self.room = room + _ROUNDING
         self.high = np.minimum(quotas + self.largest, room) + _ROUNDING
         self.low = quotas - self.largest - _ROUNDING
-        self.aim = np.minimum(quotas, np.maximum(room - self.largest / 2, self.low))
+        self.aim = quotas
         there = np.flatnonzero(placement != NOWHERE)
         self.load = np.bincount(placement[there], weights=rates[there], minlength=self.brokers).astype(np.float64)
         self.members = _lists(placement[there], there, self.brokers)
