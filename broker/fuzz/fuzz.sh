@@ -1,6 +1,6 @@
 #!/bin/bash
 # fuzz.sh run:  each target in turn, for FUZZ_SECONDS (60) or until it has had FUZZ_RUNS inputs; says how many, and what they reached
-# fuzz.sh keep: what was found joins the corpus; of that stays what covers everything, at most 60 files a target
+# fuzz.sh keep: what was found joins the corpus; of that stays what covers everything, at most 60 files a target, and what people gave a name
 # FUZZ_TARGETS names those of the targets that are meant (default: all, which are the folders of corpus/).
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -33,7 +33,7 @@ keep() { # TARGET
     local chosen=$target_dir/chosen/$1
     rm -rf "$chosen" && mkdir -p "$chosen" "$target_dir/found/$1"
     FUZZ_TARGET=$1 "$fuzzer" -set_cover_merge=1 -use_counters=0 -max_len=600 "$chosen" "corpus/$1" "$target_dir/found/$1" 2>"$target_dir/$1.log"
-    find "corpus/$1" -type f -delete
+    find "corpus/$1" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete # those with names of their own stay
     find "$chosen" -type f -printf '%s %p\n' | sort -rn | head -60 | cut -d' ' -f2 | xargs -I{} cp {} "corpus/$1/"
 }
 

@@ -140,6 +140,13 @@ impl Queue {
         &self.memory
     }
 
+    /// Messages that the disk did not take yet.
+    #[cfg(any(test, feature = "harness"))]
+    pub fn unwritten(&self) -> impl Iterator<Item = &Message> {
+        let spill = if let Beyond::Disk(spill) = &self.beyond { Some(spill) } else { None };
+        spill.into_iter().flat_map(|spill| &spill.tail).map(|(message, _)| message)
+    }
+
     pub fn push_back(&mut self, message: Message) {
         if self.memory.len() < self.room {
             self.memory.push_back(message);

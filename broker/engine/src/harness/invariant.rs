@@ -16,7 +16,7 @@ fn cost<'a>(messages: impl Iterator<Item = &'a Message>) -> u64 {
 pub fn check(engine: &Engine, now: Nanos) {
     let mut used = 0;
     for topic in engine.topics.values() {
-        used += cost(topic.queue.memory().iter());
+        used += cost(topic.queue.memory().iter().chain(topic.queue.unwritten()).chain(&topic.restored));
         if let Some(limiter) = &topic.limiter {
             used += cost(limiter.backlog.iter());
             assert_eq!(limiter.backlog_bytes, limiter.backlog.iter().map(|message| message.body_len() as u64).sum::<u64>());
@@ -26,7 +26,7 @@ pub fn check(engine: &Engine, now: Nanos) {
     }
     let mut in_flight: HashMap<ConnKey, u32> = HashMap::new();
     for (key, channel) in &engine.channels {
-        used += cost(channel.queue.memory().iter())
+        used += cost(channel.queue.memory().iter().chain(channel.queue.unwritten()))
             + cost(channel.in_flight.values().map(|entry| &entry.message))
             + cost(channel.deferred.values());
         assert!(engine.topics[channel.topic].channels.contains(&key));
