@@ -41,17 +41,25 @@ def request(
 
 def progress(broker: str, round_: int, report: MeasurementReport) -> Progress:
     """Raises BadInput."""
-    _check_equal_lengths({"count": report.count, "late": report.late, "latency_ns": report.latency_ns})
-    count, late = _column("count", report.count, least=1), _column("late", report.late)
+    _check_equal_lengths(
+        {"interval": report.interval, "count": report.count, "late": report.late, "latency_ns": report.latency_ns}
+    )
+    at, count, late = (
+        _column("interval", report.interval),
+        _column("count", report.count, least=1),
+        _column("late", report.late),
+    )
+    if (np.diff(at, prepend=-1) <= 0).any():
+        raise BadInput("interval", report.interval, "must be numbers of intervals, from 0 on, that rise")
     if (late > count).any():
-        at = int(np.argmax(late > count))
-        raise BadInput(f"late[{at}]", int(late[at]), f"must be at most count[{at}], {count[at]}")
+        wrong = int(np.argmax(late > count))
+        raise BadInput(f"late[{wrong}]", int(late[wrong]), f"must be at most count[{wrong}], {count[wrong]}")
     for field in ("measured", "access_ns", "processing_ns", "total_ns", "others_worst_ns"):
         _column(field, [getattr(report, field)])
     return Progress(
         broker=broker,
         round=round_,
-        intervals=Intervals(count=count, late=late, latency_ns=_column("latency_ns", report.latency_ns)),
+        intervals=Intervals(at=at, count=count, late=late, latency_ns=_column("latency_ns", report.latency_ns)),
         latency=Latency(
             count=report.measured,
             access_ns=report.access_ns,

@@ -6,9 +6,9 @@ often than it says. So each side is a bet against it (Waudby-Smith and Ramdas, "
 variables by betting", 2024): capital that stays 1 on average while the hypothesis holds, so that it ever reaches
 1 / alpha with a probability of at most alpha, however often it is looked at (Ville's inequality).
 
-Messages of one burst share their fate, and so do bursts that meet in a queue. The bets are on blocks of intervals
-(batch means), doubled in length until the latency in one block tells nothing about the next. What changes more slowly
-than the whole series is long cannot be seen in it: hence a shortest time for a measurement.
+Messages of one burst share their fate, and so do bursts that meet in a queue. The bets are on blocks (batch means) of
+one interval or two, doubled in length until the latency in one block tells nothing about the next. What changes more
+slowly than the whole series is long cannot be seen in it: hence a shortest time for a measurement.
 
 The price is known: without a single late message, 99 % sure of "below" takes about 470 of them.
 """
@@ -43,8 +43,9 @@ class Verdict(Enum):
 @dataclass(frozen=True, kw_only=True)
 class Intervals:
     """Messages by the interval in which they arrived, in order; columns of equal length. Intervals are about as long
-    as the target latency, so that a burst is in one of them; those without a message are left out."""
+    as the target latency, so that a burst is in one of them or in two; those without a message are left out."""
 
+    at: Ints  # number of the interval
     count: Ints  # > 0
     late: Ints  # over the target
     latency_ns: Ints  # sum over the messages
@@ -55,12 +56,12 @@ class Intervals:
 
 def by_interval(arrival_ns: Ints, latency_ns: Ints, target_ns: int, width_ns: int) -> Intervals:
     """Samples, in any order, as intervals of ``width_ns``; empty ones are left out."""
-    _, at = np.unique(arrival_ns // width_ns, return_inverse=True)
+    numbers, at = np.unique(arrival_ns // width_ns, return_inverse=True)
     count = np.bincount(at)
     late = np.bincount(at[latency_ns > target_ns], minlength=len(count))
     # Exact: 2^53 ns of latency in one interval are 104 days.
     total = np.bincount(at, weights=latency_ns.astype(np.float64)).astype(np.int64)
-    return Intervals(count=count.astype(np.int64), late=late.astype(np.int64), latency_ns=total)
+    return Intervals(at=numbers, count=count.astype(np.int64), late=late.astype(np.int64), latency_ns=total)
 
 
 class SequentialTest:
@@ -75,7 +76,6 @@ class SequentialTest:
         self._allowed = 1 - percentile / 100  # fraction that may be late
         self._enough = math.log(1 / (1 - confidence))
         self._parts: list[Intervals] = []
-        self._length = 1  # of a block, intervals
 
     def add(self, more: Intervals) -> None:
         """What came since the last time."""
@@ -94,14 +94,14 @@ class SequentialTest:
     @property
     def blocks(self) -> int:
         """About so many independent observations there were."""
-        return sum(len(part) for part in self._parts) // self._length
+        return len(_blocks_of(self._joined())[0]) if self._parts else 0
 
     @property
     def verdict(self) -> Verdict:
         if not self._parts:
             return Verdict.UNDECIDED
         joined = self._joined()
-        count, late = self._blocks_of(joined)
+        count, late = _blocks_of(joined)
         if len(count) < _FEWEST_BLOCKS:
             return Verdict.UNDECIDED
         above = _best_capital(count, late, self._allowed, 1)
@@ -114,6 +114,7 @@ class SequentialTest:
         if len(self._parts) > 1:
             self._parts = [
                 Intervals(
+                    at=np.concatenate([part.at for part in self._parts]),
                     count=np.concatenate([part.count for part in self._parts]),
                     late=np.concatenate([part.late for part in self._parts]),
                     latency_ns=np.concatenate([part.latency_ns for part in self._parts]),
@@ -121,20 +122,32 @@ class SequentialTest:
             ]
         return self._parts[0]
 
-    def _blocks_of(self, series: Intervals) -> tuple[Ints, Ints]:
-        """Messages, and those of them that are late, in each block."""
-        self._length = 1
-        while True:
-            count, late, latency = (
-                _in_blocks(column, self._length) for column in (series.count, series.late, series.latency_ns)
-            )
-            if len(count) < 2 * _FEWEST_BLOCKS or not _tells_the_next(latency / count):
-                return count, late
-            self._length *= 2
+
+def _blocks_of(series: Intervals) -> tuple[Ints, Ints]:
+    """Messages, and those of them that are late, in each block."""
+    starts = _starts(series.at)
+    columns = [np.add.reduceat(column, starts) for column in (series.count, series.late, series.latency_ns)]
+    length = 1
+    while True:
+        count, late, latency = (_in_blocks(column, length) for column in columns)
+        if len(count) < 2 * _FEWEST_BLOCKS or not _tells_the_next(latency / count):
+            return count, late
+        length *= 2
+
+
+def _starts(at: Ints) -> Ints:
+    """Where the smallest blocks begin: an interval, with the next one if that follows at once, for a burst may lie
+    across the edge (and a report may have cut an interval in two)."""
+    follows = np.zeros(len(at), dtype=np.bool_)
+    follows[1:] = np.isin(np.diff(at), (0, 1))
+    index = np.arange(len(at))
+    since = index - np.maximum.accumulate(np.where(follows, 0, index))  # the first of its run
+    starts: Ints = np.flatnonzero(since % 2 == 0)
+    return starts
 
 
 def _in_blocks(column: Ints, length: int) -> Ints:
-    """Sums over ``length`` consecutive intervals; a rest that fills no block is left out."""
+    """Sums over ``length`` consecutive ones; a rest that fills no block is left out."""
     whole = len(column) // length
     sums: Ints = column[: whole * length].reshape(whole, length).sum(axis=1)
     return sums

@@ -194,7 +194,8 @@ class MeasurementReport(Control, frozen=True):
 
     incarnation: str
     sequence: int  # 1, 2, ...: one that comes twice counts once
-    count: list[int] = []  # messages by the interval in which they arrived
+    interval: list[int] = []  # numbers of intervals, 0 when the measurement began; told when all of it was sent
+    count: list[int] = []  # messages that arrived in it
     late: list[int] = []  # of them over the target: access, processing and network together
     latency_ns: list[int] = []  # sum over them
     measured: int = 0  # messages since the measurement began, and their percentile of each delay

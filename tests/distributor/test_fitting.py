@@ -107,7 +107,7 @@ def progress(action, *, late=0, blocks=20, others_kept=True, final=False, worst_
     return Progress(
         broker=action.broker,
         round=action.round,
-        intervals=Intervals(count=count, late=count * late, latency_ns=count * 1_000),
+        intervals=Intervals(at=np.arange(blocks) * 2, count=count, late=count * late, latency_ns=count * 1_000),
         latency=Latency(count=blocks, processing_ns=2 * MS * late, total_ns=2 * MS * late),
         others_kept=others_kept,
         others_worst_ns=worst_ns,

@@ -46,7 +46,16 @@ def test_a_report_becomes_progress():
     found = progress(
         "b0",
         3,
-        report(count=[5, 2], late=[0, 2], latency_ns=[9, 8], measured=7, access_ns=1, processing_ns=2, total_ns=3),
+        report(
+            interval=[3, 9],
+            count=[5, 2],
+            late=[0, 2],
+            latency_ns=[9, 8],
+            measured=7,
+            access_ns=1,
+            processing_ns=2,
+            total_ns=3,
+        ),
     )
     assert (found.broker, found.round, found.final, found.others_kept) == ("b0", 3, False, True)
     assert [column.tolist() for column in (found.intervals.count, found.intervals.late)] == [[5, 2], [0, 2]]
@@ -61,13 +70,16 @@ def test_a_report_without_a_message_is_progress_too():
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"count": [1, 2], "late": [0], "latency_ns": [1, 2]}, "late"),
-        ({"count": [1], "late": [0], "latency_ns": []}, "latency_ns"),
-        ({"count": [0], "late": [0], "latency_ns": [0]}, r"count\[0\]"),
-        ({"count": [3, 3], "late": [1, 4], "latency_ns": [1, 1]}, r"late\[1\]"),
-        ({"count": [3], "late": [-1], "latency_ns": [1]}, r"late\[0\]"),
-        ({"count": [3], "late": [1], "latency_ns": [1 << 62]}, r"latency_ns\[0\]"),
-        ({"count": [1 << 60, 1], "late": [0, 0], "latency_ns": [0, 0]}, "count"),
+        ({"interval": [0, 1], "count": [1, 2], "late": [0], "latency_ns": [1, 2]}, "late"),
+        ({"interval": [0], "count": [1], "late": [0], "latency_ns": []}, "latency_ns"),
+        ({"interval": [0], "count": [0], "late": [0], "latency_ns": [0]}, r"count\[0\]"),
+        ({"interval": [0, 1], "count": [3, 3], "late": [1, 4], "latency_ns": [1, 1]}, r"late\[1\]"),
+        ({"interval": [0], "count": [3], "late": [-1], "latency_ns": [1]}, r"late\[0\]"),
+        ({"interval": [0], "count": [3], "late": [1], "latency_ns": [1 << 62]}, r"latency_ns\[0\]"),
+        ({"interval": [0, 1], "count": [1 << 60, 1], "late": [0, 0], "latency_ns": [0, 0]}, "count"),
+        ({"interval": [1, 1], "count": [1, 1], "late": [0, 0], "latency_ns": [0, 0]}, "interval"),
+        ({"interval": [-1], "count": [1], "late": [0], "latency_ns": [0]}, "interval"),
+        ({"interval": [1 << 70], "count": [1], "late": [0], "latency_ns": [0]}, "interval"),
         ({"total_ns": -1}, "total_ns"),
         ({"others_worst_ns": 1 << 63}, "others_worst_ns"),
     ],

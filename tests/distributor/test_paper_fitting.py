@@ -80,7 +80,7 @@ class Paper:
                 Progress(
                     broker=name,
                     round=self.place.round,
-                    intervals=Intervals(count=EMPTY, late=EMPTY, latency_ns=EMPTY),
+                    intervals=Intervals(at=EMPTY, count=EMPTY, late=EMPTY, latency_ns=EMPTY),
                     latency=Latency(count=1, total_ns=round(p99_ms * MS)),
                     final=final,
                 ),

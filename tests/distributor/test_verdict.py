@@ -70,13 +70,34 @@ def test_messages_of_one_burst_are_no_more_evidence_than_one():
     assert few.blocks == many.blocks == 300
 
 
+def test_a_burst_that_lies_across_the_edge_of_an_interval_is_one_observation():
+    # 300 bursts that take 0.6 ms to arrive, at any phase of the millisecond.
+    rng = np.random.default_rng(5)
+    fires_ns = np.arange(300) * 5 * MS + rng.integers(0, MS, 300)
+    arrival_ns = np.sort((fires_ns[:, None] + np.linspace(0, 0.6 * MS, 50).astype(np.int64)).ravel())
+    test = decide(arrival_ns, np.zeros(len(arrival_ns), dtype=np.int64), MS, 100 * MS)
+    assert test.verdict is Verdict.UNDECIDED
+    assert test.blocks == 300
+
+
+def test_an_interval_that_two_reports_share_is_one_observation():
+    whole, parts = SequentialTest(99), SequentialTest(99)
+    arrival_ns = np.repeat(np.arange(100) * 5 * MS, 10)
+    latency_ns = np.zeros(1_000, dtype=np.int64)
+    whole.add(by_interval(arrival_ns, latency_ns, MS, MS))
+    for half in (slice(0, 495), slice(495, 1_000)):
+        parts.add(by_interval(arrival_ns[half], latency_ns[half], MS, MS))
+    assert (whole.verdict, parts.verdict) == (Verdict.UNDECIDED, Verdict.UNDECIDED)
+    assert (whole.blocks, parts.blocks) == (100, 100)
+
+
 def test_blocks_grow_where_latency_is_slow_to_change():
     arrival_ns, latency_ns = queued(np.random.default_rng(4), 2_000, 1, 440_000, 20)
     assert decide(arrival_ns, latency_ns, int(latency_ns.max()) + 1, SECOND, 0.999_999).blocks < 4_000
 
 
 def test_the_more_confidence_is_asked_for_the_longer_it_takes():
-    arrival_ns = np.arange(1_500) * MS
+    arrival_ns = np.arange(1_500) * 3 * MS
     counts = [
         decide(arrival_ns, np.zeros(1_500, dtype=np.int64), MS, 10 * MS, confidence).count
         for confidence in (0.9, 0.99, 0.999)
