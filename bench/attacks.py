@@ -146,7 +146,7 @@ def unacknowledged(target: Target) -> Steps:
 
 def mpubs(target: Target) -> Steps:
     """As many messages as an MPUB may have, each as small as can be."""
-    yield from endless(Flood(lambda: connect(target.tcp, MAGIC), mpub(16_384, 1), 2))
+    yield from endless(Flood(lambda: connect(target.tcp, MAGIC), mpub(65_536, 1), 2))
 
 
 def large_mpubs(target: Target) -> Steps:

@@ -55,7 +55,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_connections_per_address: int = 0  # 0: seven eighths of these, so that nobody can shut all others out
     max_topics: int = 10_000  # that clients make, where nsqd has no limit; 0: none, also below
     max_channels_per_topic: int = 1_000
-    max_mpub_messages: int = 16_384  # one command runs in one piece: all the others wait for it
+    max_mpub_messages: int = 65_536  # by HTTP, or under a bucket, it runs in one piece: all the others wait for it
     max_unfinished_bytes: int = 128 << 20  # of commands, all connections together
     max_unread_bytes: int = 256 << 20  # of output, all connections together
     data_path: str = ""  # "": no disk. ``broker.service`` names the broker's

@@ -262,7 +262,7 @@ TABLE: tuple[Option, ...] = (
     _count("max-connections-per-address", 0, "engine.max_connections_per_address", "0: seven eighths of all"),
     _count("max-topics", 10_000, "engine.max_topics", "that clients may make; 0: no limit"),
     _count("max-channels-per-topic", 1_000, "engine.max_channels_per_topic", "that clients may make; 0: no limit"),
-    _count("max-mpub-messages", 16_384, "engine.max_mpub_messages", "of one MPUB; 0: what its bytes allow"),
+    _count("max-mpub-messages", 65_536, "engine.max_mpub_messages", "of one MPUB; 0: what its bytes allow"),
 )  # fmt: skip
 
 BY_KEY: Mapping[str, Option] = {option.toml: option for option in TABLE}

@@ -173,7 +173,7 @@ impl Default for Config {
             max_connections_per_address: 0,
             max_topics: 10_000,
             max_channels_per_topic: 1_000,
-            max_mpub_messages: 16_384,
+            max_mpub_messages: 65_536,
             max_unfinished_bytes: 128 << 20,
             max_unread_bytes: 256 << 20,
             data_path: String::new(),

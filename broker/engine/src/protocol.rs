@@ -57,6 +57,7 @@ impl Engine {
                 state: conn.state,
                 heartbeats: conn.identity.heartbeat_ms.is_some(),
                 needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
+                checked: conn.sliced > 0,
                 config: &self.config,
             };
             match wire::parse(&bytes[at..], context) {
