@@ -51,8 +51,8 @@ RAMP = (0.1, 0.3, 1.0)  # parts of the new publishers
 BREACH_NS = 2 * SECOND_NS  # a broken promise that lasts longer is no accident; so long is a step of the ramp, too
 AT_LEAST_NS = SECOND_NS
 AT_MOST_NS = 30 * SECOND_NS  # then what was seen is taken, certain or not
-# So many independent observations make a p99 that is good enough to choose a layout by.
-_ENOUGH_BLOCKS = 150
+# Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
+_ENOUGH = 1.5
 
 
 @dataclass
@@ -82,6 +82,7 @@ class Fitting:
         self._task = task
         self._brokers = {broker.name: broker for broker in brokers}
         self._splits = splits
+        self._allowed = 1 - task.percentile / 100  # fraction of messages that may be late
         self._at_least_ns = at_least_ns
         self._at_most_ns = at_most_ns
         self._phase: Callable[[Event, int], list[Action]] | None = None  # None: it is over
@@ -168,7 +169,7 @@ class Fitting:
         watches = self._watches.values()
         above = [watch for watch in watches if self._is_above(watch)]
         if above:
-            if any(watch.final or watch.test.blocks >= _ENOUGH_BLOCKS for watch in above):
+            if any(watch.final or watch.test.blocks * self._allowed >= _ENOUGH for watch in above):
                 return self._record(now_ns)
             return []
         if all(watch.verdict is Verdict.BELOW or watch.final for watch in watches):
@@ -180,7 +181,7 @@ class Fitting:
     def _is_above(self, watch: _Watch) -> bool:
         """Clearly; or, where time is up and nothing is clear, by the sample."""
         if watch.verdict is Verdict.UNDECIDED and watch.final:
-            return watch.test.late_fraction > 1 - self._task.percentile / 100
+            return watch.test.late_fraction > self._allowed
         return watch.verdict is Verdict.ABOVE
 
     def _record(self, now_ns: int) -> list[Action]:
