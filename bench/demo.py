@@ -5,9 +5,8 @@ the group, all its members at each of its instants. Three brokers of ``MCAP`` ma
 Arrival, due instant and delivery of every message are measured; the verdict on the promise is shown as it came out.
 
 A run is a sample: with groups this large the p99 of 40 s scatters, whatever the placement. In simulation SRTM waits
-less than lb in nearly every run and stays under 5 ms in six of ten, lb almost never (tests/bench/test_demo.py); the
-medians of 200 runs are 1.4 ms and 39 ms. The default seed was picked for lying near the medians of both while the
-bucket was still split in proportion.
+less than lb in nearly every run and stays under 5 ms in about half of them, lb almost never (tests/bench/test_demo.py).
+The default seed was picked from 200 simulated runs for lying near the medians of both, which are 0.1 ms and 41 ms.
 """
 
 from __future__ import annotations

@@ -195,8 +195,8 @@ def _count(flag: str, default: int, place: str, help_text: str, low: int = 0, hi
     return Option(flag, WHOLE, default, place, help_text, low=low, high=high)
 
 
-def _time(flag: str, default_ns: int, place: str, help_text: str, low: int = 0) -> Option:
-    return Option(flag, DURATION, default_ns, place, help_text, low=low)
+def _time(flag: str, default_ns: int, place: str, help_text: str, low: int = 0, high: int = _MAX_INT64) -> Option:
+    return Option(flag, DURATION, default_ns, place, help_text, low=low, high=high)
 
 
 TABLE: tuple[Option, ...] = (
@@ -229,7 +229,7 @@ TABLE: tuple[Option, ...] = (
     _time("max-msg-timeout", 900 * _S, "engine.max_msg_timeout_ms", "longest message timeout of a client", _MS),
     _count("max-msg-size", 1 << 20, "engine.max_msg_size", "bytes of a message", 1),
     _count("max-body-size", 5 << 20, "engine.max_body_size", "bytes of a command's body", 5),
-    _time("max-req-timeout", 3600 * _S, "engine.max_req_timeout_ms", "longest deferral"),
+    _time("max-req-timeout", 3600 * _S, "engine.max_req_timeout_ms", "longest deferral", high=_MAX_UINT32 * _MS),
     _time("max-heartbeat-interval", 60 * _S, "engine.max_heartbeat_interval_ms", "longest a client may ask for", _MS),
     _count("max-rdy-count", 2500, "engine.max_rdy_count", "largest RDY of a client"),
     _count("max-output-buffer-size", 64 << 10, "engine.max_output_buffer_size", "largest a client may ask for"),

@@ -22,13 +22,10 @@ from bench.run import RunResult
 from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, correlation_groups, read_detectors
 from bench.trace import Column, Trace, percentile_ms
 from distributor.allocation import BrokerCapacity, Demand, plan
-from srtm.dispersion import traffic_of
 from srtm.distributor_client import Json
 from srtm.errors import BadInput
-from srtm.fitted_split import fitted_bucket
 from srtm.replay import access_delays
-from srtm.splitting import from_micro, to_micro
-from srtm.topic import parse_topic_toml
+from srtm.splitting import from_micro, split_bucket, to_micro
 from srtm.topic_file import read_topic_file
 
 PROMISE = Promise(0.99, 5.0)
@@ -59,8 +56,8 @@ def assigned(strategy: str) -> Json:
 
 def viewed(strategy: str) -> Json:
     """The distributor's answer about the topic."""
-    traffic = traffic_of(parse_topic_toml(TOPIC_TOML).publishers, np.array(placement(strategy)), BROKERS)
-    shares = fitted_bucket(to_micro(RATE, "rate"), to_micro(BURST, "burst"), traffic)
+    heads = [placement(strategy).count(at) for at in range(BROKERS)]
+    shares = split_bucket(to_micro(RATE, "rate"), to_micro(BURST, "burst"), heads)
     places = [
         {"broker": name, "rate": from_micro(rate), "burst": from_micro(burst)}
         for name, (rate, burst) in zip(NAMES, shares, strict=True)

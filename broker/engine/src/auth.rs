@@ -7,7 +7,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use regex::{Regex, RegexBuilder};
+use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use slotmap::{Key, KeyData};
 
@@ -93,7 +93,9 @@ pub(crate) struct Patterns(HashMap<Box<str>, Regex>);
 impl Patterns {
     fn get(&mut self, text: &str) -> Result<&Regex, regex::Error> {
         if !self.0.contains_key(text) {
-            let compiled = RegexBuilder::new(text).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build()?;
+            // As Go's: classes such as \w are ASCII's (names are, too), and take no tables of all scripts.
+            let mut builder = RegexBuilder::new(text);
+            let compiled = builder.unicode(false).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build()?;
             if self.0.len() == MAX_PATTERNS {
                 self.0.clear();
             }
@@ -104,7 +106,7 @@ impl Patterns {
 
     /// A pattern that does not compile matches nothing; it was refused when the answer came.
     fn matches(&mut self, pattern: &str, text: &str) -> bool {
-        self.get(pattern).is_ok_and(|regex| regex.is_match(text))
+        self.get(pattern).is_ok_and(|regex| regex.is_match(text.as_bytes()))
     }
 }
 

@@ -131,6 +131,9 @@ impl Config {
         if !self.https_address.is_empty() && self.tls_cert_pem.is_empty() {
             return Err(BadSetting::new("https_address", "needs a certificate and a key (tls_cert, tls_key)"));
         }
+        if u32::try_from(self.max_req_timeout_ms).is_err() {
+            return Err(BadSetting::new("max_req_timeout_ms", "must be at most 4294967295 ms (49 days)"));
+        }
         if (1..=9).contains(&self.max_deflate_level) { Ok(()) } else { Err(BadSetting::new("max_deflate_level", "must be 1 to 9")) }
     }
 

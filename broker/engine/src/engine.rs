@@ -268,6 +268,9 @@ impl Engine {
         if is_watched {
             self.arm_connection(key);
         }
+        if self.is_waiting(key) {
+            return; // it is we who keep it, and no more than `Waiting::is_full` allows
+        }
         let Some(why) = self.keeps_too_much(key, len) else { return };
         if speaks_http {
             return self.refuse_unfinished(key, &why, begun);
@@ -397,7 +400,8 @@ impl Engine {
             && self.undecoded.is_empty()
             && self.pumping.is_empty()
             && self.turn.replies.is_empty()
-            && self.work.is_idle();
+            && self.work.is_idle()
+            && self.resumed.is_empty();
         if idle { self.timers.next() } else { Some(0) }
     }
 

@@ -231,15 +231,13 @@ impl Engine {
 
     /// Whether a connection that keeps `len` bytes of an unfinished command keeps too much, and why.
     pub(crate) fn keeps_too_much(&mut self, key: ConnKey, len: usize) -> Option<String> {
-        let limit = self.config.max_unfinished_bytes;
-        if self.memory_is_full() {
-            return Some(format!("the memory limit of {} bytes is reached", self.config.max_memory_bytes));
-        }
+        let (unfinished, memory) = (self.config.max_unfinished_bytes, self.config.max_memory_bytes);
+        let (limit, setting) = if unfinished <= memory { (unfinished, "max_unfinished_bytes") } else { (memory, "max_memory_bytes") };
         if self.limits.unfinished.used() <= limit || len <= SMALL_INPUT {
             return None;
         }
         self.note_limit(Limit::UnfinishedBytes, key);
-        Some(format!("all clients together may leave {limit} bytes unfinished (max_unfinished_bytes)"))
+        Some(format!("all clients together may leave {limit} bytes unfinished ({setting})"))
     }
 
     /// Whether a client that has left `len` bytes unread must go, for all together leave too much.

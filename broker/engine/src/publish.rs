@@ -265,7 +265,7 @@ impl Engine {
             self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
         self.answers_for(Some(index));
-        let used = self.memory_used();
+        let used = self.meter.used(); // of messages alone: what clients hold besides has bounds of its own, and must not stop all publishers
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);
         let undeclared = u64::from(count) * u64::from(!source.declared);

@@ -17,6 +17,9 @@ const TURN_UNITS: u32 = 1_024;
 /// Enough for what a client that is no flood sends at once.
 const LEAST_UNITS: u32 = 16;
 
+/// Where more than so many connections wait from earlier turns, others that bring much go behind them.
+const SHORT_LINE: usize = 3;
+
 /// From here on nothing more is read before what was read is decided. A fleet that a stopped broker wakes up to, with one publish each, stays below: all
 /// of it is decided in order of arrival.
 const HOLD_UNITS: u32 = 10_000;
@@ -43,8 +46,10 @@ pub struct Share {
 pub(crate) struct Work {
     turn: u32,
     pub units: u32,
-    pub decoded: usize,      // bytes out of layers
-    oversize: bool,          // one command beyond its connection's share has run
+    before: u32,        // `units` when those that waited since an earlier turn began: they have a share of the turn of their own
+    in_line: bool,      // those that waited have their share now
+    pub decoded: usize, // bytes out of layers
+    oversize: bool,     // one command beyond its connection's share has run
     postponed: Vec<ConnKey>, // have commands left for the next turn
     pub postponements: u64,
 }
@@ -53,7 +58,8 @@ impl Work {
     /// The value of `units` at which a connection has had its share.
     pub fn bound(&self, share: Share) -> u32 {
         let had = if share.turn == self.turn { share.units } else { 0 };
-        let left = CONNECTION_UNITS.saturating_sub(had).min(TURN_UNITS.saturating_sub(self.units));
+        let of_turn = if self.goes_behind() { 0 } else { TURN_UNITS };
+        let left = CONNECTION_UNITS.saturating_sub(had).min(of_turn.saturating_sub(self.units - self.before));
         self.units + left.max(LEAST_UNITS.saturating_sub(had))
     }
 
@@ -67,7 +73,12 @@ impl Work {
 
     /// Whether a command of `units` may run where the share ends at `bound`: one in a turn may be larger than that.
     pub fn may_run(&mut self, units: u32, bound: u32) -> bool {
-        self.units + units <= bound || !std::mem::replace(&mut self.oversize, true)
+        self.units + units <= bound || (!self.goes_behind() && !std::mem::replace(&mut self.oversize, true))
+    }
+
+    /// Whether what is read now, and is more than a little, goes behind those that wait already.
+    fn goes_behind(&self) -> bool {
+        !self.in_line && self.postponed.len() > SHORT_LINE
     }
 
     pub fn is_idle(&self) -> bool {
@@ -76,7 +87,7 @@ impl Work {
 
     pub fn end_turn(&mut self) {
         self.turn = self.turn.wrapping_add(1);
-        (self.units, self.decoded, self.oversize) = (0, 0, false);
+        (self.units, self.before, self.in_line, self.decoded, self.oversize) = (0, 0, false, 0, false);
     }
 }
 
@@ -91,13 +102,14 @@ impl Engine {
         self.work.postponements += 1;
     }
 
-    /// Go on with those whose share was used up in an earlier turn. Where they are many, some of them wait on, first in line.
+    /// Go on with those whose share was used up in an earlier turn. What was read since takes nothing from them, and the first of them runs whatever it
+    /// has. Where they are many, some of them wait on, first in line.
     pub(crate) fn run_postponed(&mut self, now: Nanos) {
         let mut waiting = std::mem::take(&mut self.work.postponed).into_iter();
-        let limit = self.work.units.max(TURN_UNITS) + TURN_UNITS;
+        (self.work.before, self.work.in_line, self.work.oversize) = (self.work.units, true, false);
         for key in waiting.by_ref() {
             self.resume(key, now);
-            if self.work.units >= limit {
+            if self.work.units - self.work.before >= TURN_UNITS {
                 break;
             }
         }

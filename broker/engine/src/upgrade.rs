@@ -24,6 +24,9 @@ const TURN_BYTES: usize = 256 << 10;
 /// Decoded bytes that a connection gets in any turn.
 const LEAST_BYTES: usize = 4 << 10;
 
+/// Layers may take this part of `max_memory_bytes`, besides what messages take.
+const LAYERS_SHARE: u64 = 4;
+
 /// Handshakes that go on in one turn.
 const HANDSHAKES: usize = 1;
 
@@ -36,8 +39,10 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         conn.layers = Some(Box::new(layers));
         self.charge_layers(key);
-        if self.memory_is_full() {
-            return Err(identify_failed(&format_args!("the memory limit of {} bytes is reached", self.config.max_memory_bytes)));
+        // A bound of its own: who comes to take what fills the memory must get in, and layers of idle clients must not keep publishers out.
+        let limit = self.config.max_memory_bytes / LAYERS_SHARE;
+        if self.inputs.used() > limit {
+            return Err(identify_failed(&format_args!("layers of all connections take the {limit} bytes that they may")));
         }
         self.reply(key, Reply::Start(first));
         if first == Step::Compression {

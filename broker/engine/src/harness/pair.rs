@@ -38,8 +38,9 @@ pub struct Pair {
     pub engine: Engine,
     pub now: Nanos,
     pub closed: HashSet<ConnKey>,
-    pub ended: HashSet<ConnKey>, // the engine has shut its sending side down
-    stuck: HashSet<ConnKey>,     // clients that read nothing
+    pub read_on: HashSet<ConnKey>, // were not read for a while, and are again
+    pub ended: HashSet<ConnKey>,   // the engine has shut its sending side down
+    stuck: HashSet<ConnKey>,       // clients that read nothing
     received: HashMap<ConnKey, Vec<u8>>,
 }
 
@@ -63,15 +64,15 @@ impl Pair {
     pub fn sealed(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
         let mut engine = Engine::with_tls(config, tls);
         engine.set_wall_offset(WALL_OFFSET);
-        let (closed, ended, stuck) = Default::default();
-        Self { engine, now: START, closed, ended, stuck, received: HashMap::new() }
+        let (closed, read_on, ended, stuck) = Default::default();
+        Self { engine, now: START, closed, read_on, ended, stuck, received: HashMap::new() }
     }
 
     /// On a disk, as the `incarnation`th process there.
     pub fn on_disk(config: Config, store: &MemoryStore, incarnation: u64, now: Nanos) -> Self {
         let engine = Engine::new(config).with_store(Box::new(store.clone()), incarnation, WALL_OFFSET, now).expect("a sound disk");
-        let (closed, ended, stuck) = Default::default();
-        Self { engine, now, closed, ended, stuck, received: HashMap::new() }
+        let (closed, read_on, ended, stuck) = Default::default();
+        Self { engine, now, closed, read_on, ended, stuck, received: HashMap::new() }
     }
 
     /// A client that has sent the magic bytes.
@@ -134,6 +135,7 @@ impl Pair {
             self.write_all();
         }
         self.engine.deliver_turn(self.now);
+        self.read_on.extend(self.engine.poll_resumed());
         self.write_all();
         self.closed.extend(self.engine.poll_closed());
     }

@@ -28,7 +28,7 @@ use crate::stream::tls::{Session, Tls};
 pub const HANDSHAKE_NS: Nanos = 5_000_000_000;
 
 /// Socket bytes kept undecoded before no more are read. (One read may exceed it.)
-const MAX_KEPT: usize = 64 << 10;
+const MAX_KEPT: usize = 128 << 10;
 
 /// Decrypted bytes kept for the decompressor: more than its largest chunk.
 const MAX_DECRYPTED: usize = 128 << 10;

@@ -152,7 +152,7 @@ fn unfinished_commands_count_against_the_memory_limit_and_cost_only_who_sends_th
     let (first, second) = (pair.connect(), pair.connect());
     let whole = [&b"PUB t\n\0\0\xea\x60"[..], &[b'x'; 60_000]].concat();
     assert_eq!(pair.ask(first, &whole[..59_000]), []);
-    let refused = "E_INVALID unfinished command: the memory limit of 100000 bytes is reached";
+    let refused = "E_INVALID unfinished command: all clients together may leave 100000 bytes unfinished (max_memory_bytes)";
     assert_eq!(pair.ask(second, &whole[..59_000]), [Frame::Error(refused.into())]);
     assert_eq!(pair.ask(first, &whole[59_000..]), [ok()]);
     assert_eq!(pair.engine.inputs.used(), 0);

@@ -95,6 +95,34 @@ fn a_full_memory_refuses_the_publish_and_loses_nothing_that_was_accepted() {
 }
 
 #[test]
+fn who_comes_to_drain_a_full_memory_gets_in_with_layers_and_commands_in_pieces() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 3_000_000, ..Config::default() });
+    let body = "x".repeat(100_000);
+    while pair.publish("t", &body) == ok() {}
+    let consumer = pair.connect();
+    pair.send(consumer, identify(r#"{"feature_negotiation":true,"snappy":true}"#));
+    pair.turn();
+    assert!(String::from_utf8_lossy(&pair.take_bytes(consumer)).contains(r#""snappy":true"#));
+    let plain = pair.subscribe("t", "c", 1);
+    let (begun, rest) = (format!("FIN {}", pair.messages(plain)[0].id), "\n");
+    assert_eq!((pair.ask(plain, &begun[..7]), pair.ask(plain, &begun[7..])), (vec![], vec![]));
+    pair.send(plain, rest);
+    pair.turn();
+    assert_eq!(pair.messages(plain).len(), 1, "the next one");
+}
+
+#[test]
+fn layers_of_idle_clients_keep_no_publisher_out() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 2_000_000, ..Config::default() });
+    for _ in 0..10 {
+        let key = pair.connect();
+        pair.send(key, identify(r#"{"feature_negotiation":true,"deflate":true}"#));
+        pair.turn();
+    }
+    assert_eq!(pair.publish("t", &"x".repeat(1_000_000)), ok());
+}
+
+#[test]
 fn copies_for_further_channels_count_against_the_memory_limit() {
     let mut pair = Pair::with(Config { max_memory_bytes: 3_000, ..Config::default() });
     for channel in ["a", "b", "c"] {

@@ -73,6 +73,28 @@ fn many_floods_together_get_no_longer_turns_and_nobody_starves() {
 }
 
 #[test]
+fn of_many_publishers_that_saturate_the_broker_none_waits_for_the_others_for_ever() {
+    let mut pair = Pair::new();
+    let batch = mpub("t", &["x"; 200]);
+    let publishers: Vec<_> = (0..50).map(|_| pair.connect()).collect();
+    let mut answered = vec![0; publishers.len()];
+    for &key in &publishers {
+        pair.send(key, &batch);
+    }
+    for _ in 0..200 {
+        pair.turn();
+        for (count, &key) in answered.iter_mut().zip(&publishers) {
+            if pair.take(key) == [ok()] {
+                *count += 1;
+                pair.send(key, &batch); // at once, as fast publishers do
+            }
+        }
+    }
+    let (least, most) = (answered.iter().min(), answered.iter().max());
+    assert!(least.zip(most).is_some_and(|(least, most)| *least >= 10 && *most <= 4 * least), "{answered:?}");
+}
+
+#[test]
 fn a_large_mpub_is_published_in_slices_and_the_others_go_on_between_them() {
     for bodies in [vec!["x".to_owned(); 5_000], vec!["x".repeat(100_000); 20]] {
         let mut pair = Pair::new();

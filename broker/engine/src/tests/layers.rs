@@ -379,7 +379,27 @@ fn a_bomb_takes_a_bounded_part_of_each_turn_and_is_run_to_its_end() {
     assert!((2_000..=2_100).contains(&turns), "a million commands take {turns} turns");
     assert_eq!(coated.take(&mut pair), [ok()]);
     assert!(pair.engine.wants_input(coated.key));
-    assert!(pair.engine.poll_resumed().any(|key| key == coated.key), "it is read on");
+    assert!(pair.read_on.contains(&coated.key), "it is read on");
+}
+
+#[test]
+fn a_chunk_of_snappy_as_large_as_may_be_is_read_to_its_end() {
+    let head = [&b"PUB t\n"[..], &65_526u32.to_be_bytes()].concat();
+    let noise = (0..65_526u32).map(|i| (i.wrapping_mul(i).wrapping_mul(0x9e37_79b9) >> 24) as u8); // does not shrink
+    let publish: Vec<u8> = head.into_iter().chain(noise).collect();
+    for missing in 1..8 {
+        let mut pair = Pair::new();
+        let mut coated = with_compression(&mut pair, Compression::Snappy);
+        let sealed = coated.coat.seal(&publish);
+        assert!(sealed.len() > 65_536 + 8, "one chunk, not compressed");
+        let (begun, rest) = sealed.split_at(sealed.len() - missing);
+        pair.send(coated.key, begun);
+        pair.turn();
+        assert!(pair.engine.wants_input(coated.key), "{missing} bytes are missing");
+        pair.send(coated.key, rest);
+        pair.turn();
+        assert_eq!(coated.take(&mut pair), [ok()]);
+    }
 }
 
 #[test]
@@ -441,13 +461,13 @@ fn identify_kept_while_parked_puts_the_rest_under_its_layers() {
 }
 
 #[test]
-fn layers_are_charged_and_refused_when_memory_is_full() {
-    let mut pair = Pair::with(Config { max_memory_bytes: 700_000, ..Config::default() });
+fn layers_are_charged_and_refused_beyond_their_part_of_the_memory() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 2_800_000, ..Config::default() });
     let first = with_compression(&mut pair, DEFLATE);
     let second = with_compression(&mut pair, DEFLATE);
     let key = pair.connect();
     let answer = pair.ask(key, ask_for(r#""deflate":true"#));
-    assert_eq!(answer[1], error("E_IDENTIFY_FAILED IDENTIFY failed the memory limit of 700000 bytes is reached"));
+    assert_eq!(answer[1], error("E_IDENTIFY_FAILED IDENTIFY failed layers of all connections take the 700000 bytes that they may"));
     for key in [first.key, second.key, key] {
         pair.close(key);
     }
