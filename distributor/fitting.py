@@ -75,16 +75,11 @@ class Fitting:
         task: Task,
         brokers: Sequence[BrokerCapacity],
         splits: Sequence[Split] = (proportional,),
-        *,
-        at_least_ns: int = AT_LEAST_NS,
-        at_most_ns: int = AT_MOST_NS,
     ) -> None:
         self._task = task
         self._brokers = {broker.name: broker for broker in brokers}
         self._splits = splits
         self._allowed = 1 - task.percentile / 100  # fraction of messages that may be late
-        self._at_least_ns = at_least_ns
-        self._at_most_ns = at_most_ns
         self._phase: Callable[[Event, int], list[Action]] | None = None  # None: it is over
         self._layout = self._nobody()  # to be measured
         self._in_force = self._before = self._nobody()  # at this step of the ramp; when it began
@@ -123,8 +118,8 @@ class Fitting:
                 broker=name,
                 round=self._round,
                 after_ns=self._settle_ns,
-                at_least_ns=self._at_least_ns,
-                at_most_ns=self._at_most_ns,
+                at_least_ns=AT_LEAST_NS,
+                at_most_ns=AT_MOST_NS,
             )
             for name in self._layout.brokers
         ]
@@ -162,7 +157,7 @@ class Fitting:
         return [*stopped, *self._place()]
 
     def _judge(self, watch: _Watch, now_ns: int) -> None:
-        if watch.verdict is Verdict.UNDECIDED and now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
+        if watch.verdict is Verdict.UNDECIDED and now_ns - self._step_ns >= self._settle_ns + AT_LEAST_NS:
             watch.verdict = watch.test.verdict
 
     def _end_of_round(self, now_ns: int) -> list[Action]:

@@ -56,6 +56,16 @@ def test_a_row_of_table_1_takes_a_twentieth_of_the_papers_time(group, paper_s, k
 
 
 @pytest.mark.slow
+def test_service_times_that_vary_do_not_mislead_it():
+    fleet, task = table_1_fleet(20, spread=0.8)
+    report = fleet.fit(Fitting(task, fleet.capacities))
+    assert report.fits
+    assert 4 <= len(report.layout.brokers) <= 5
+    assert len(report.rounds) <= 3
+    assert all(one.total_ns <= MS for one in fleet.measured(report.layout, 60).values())
+
+
+@pytest.mark.slow
 def test_brokers_that_the_scaler_starts_are_used():
     fleet, task = table_1_fleet(20, brokers=2, spare={"new-1": 18_000, "new-2": 18_000, "new-3": 18_000})
     task = Task(demand=task.demand, percentile=99, target_ns=MS, scaler=Scaler.PROCESS)

@@ -1,5 +1,6 @@
 """A simulated fleet in virtual time: publishers in groups that fire together, brokers as an exact bucket and a single
-server with a known service time. It carries out what a fitting asks for, so that fittings run to their end in no time.
+server, whose service times are told as measured. It carries out what a fitting asks for, so that fittings run to their
+end in no time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from distributor.fitting_events import (
     Stop,
 )
 from distributor.verdict import by_interval
-from distributor.whatif import Delays, Latency, Trace, latency
+from distributor.whatif import Delays, Latency, Trace, latency, measured_service_ns
 from srtm.bucket import TOKEN, UNITS_PER_MICRO
 from srtm.replay import Server
 
@@ -60,11 +61,13 @@ def firings(groups: int, per_s: float, process: str, seconds: float, seed: int) 
 class _Broker:
     """State that goes on from one stretch of time to the next, and from one share to the next."""
 
-    service_ns: int
+    service_ns: int  # mean
+    spread: float = 0.0  # part of it that is drawn anew for every message
     share_micro: tuple[int, int] = (0, 0)
     work: int = 0  # unfinished, units, at ...
     at_ns: int = 0
     free_ns: int = 0  # when the server has served what it has
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
     def set(self, share_micro: tuple[int, int], now_ns: int, *, full: bool) -> None:
         """As ``srtm.bucket``: a shrink clamps the fill, a growth mints nothing."""
@@ -82,8 +85,11 @@ class _Broker:
         free_whole, free_rest = divmod(burst * UNITS_PER_MICRO - TOKEN, rate)
         access_ns = np.maximum(whole - free_whole + (rest > free_rest), 0)
         due_ns = arrival_ns + access_ns
-        served = np.arange(1, len(due_ns) + 1) * self.service_ns
-        starts = np.maximum.accumulate(due_ns - (served - self.service_ns))
+        took_ns = np.full(len(due_ns), round(self.service_ns * (1 - self.spread)))
+        if self.spread:
+            took_ns += self.rng.exponential(self.service_ns * self.spread, len(due_ns)).astype(np.int64)
+        served = np.cumsum(took_ns)
+        starts = np.maximum.accumulate(due_ns - (served - took_ns))
         end_ns = served + np.maximum(starts, self.free_ns)
         self.free_ns = int(end_ns[-1])
         return Delays(access_ns=access_ns, processing_ns=end_ns - due_ns)
@@ -114,12 +120,14 @@ class Fleet:
         place_ns: int = 500_000_000,
         report_ns: int = 200_000_000,
         spare: Mapping[str, int] | None = None,
+        spread: float = 0.0,
     ) -> None:
         self.now_ns = 0
         self._demand = demand
         self._batch = batch
         self._fires = fires
-        self._brokers = {name: _Broker(took) for name, took in service_ns.items()}
+        self._spread = spread
+        self._brokers = {name: _Broker(took, spread) for name, took in service_ns.items()}
         self._percentile = percentile
         self._target_ns = target_ns
         self._place_ns = place_ns
@@ -168,7 +176,7 @@ class Fleet:
             self.asked.append(action)
             new = dict(list(self._spare.items())[: action.brokers])
             for name, took in new.items():
-                self._brokers[name] = _Broker(took)
+                self._brokers[name] = _Broker(took, self._spread)
                 del self._spare[name]
             return [ScalerAnswered(brokers=tuple(BrokerCapacity(name=name, mcap=0.0) for name in new))]
         return []
@@ -185,10 +193,12 @@ class Fleet:
 
     def _trace(self, done: _Measurement) -> Trace:
         arrival_ns = np.concatenate(done.arrival_ns)
+        due_ns = arrival_ns + np.concatenate([part.access_ns for part in done.delays])
+        sent_ns = due_ns + np.concatenate([part.processing_ns for part in done.delays])
         return Trace(
             publisher=np.concatenate(done.publisher),
             arrival_ns=arrival_ns,
-            service_ns=np.full(len(arrival_ns), self._brokers[done.action.broker].service_ns),
+            service_ns=measured_service_ns(due_ns, sent_ns),
         )
 
     def _report(self) -> list[Progress]:
