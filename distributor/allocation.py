@@ -158,7 +158,11 @@ def place_more(demand: Demand, brokers: Sequence[BrokerCapacity], held: Sequence
         placement = np.where(np.isin(at_start, chosen), at_start, NOWHERE)
         groups = demand.groups if strategy == "srtm" else None
         _fit_in(placement, demand, quotas, room, correlated=strategy == "srtm")
-        placement = even_out(placement, demand.rates, groups, quotas, np.where(quotas > 0, room, 0.0))
+        stays = (placement != NOWHERE) & fixed[placement]
+        free = np.where(fixed, 0.0, quotas)
+        others = np.where(stays, NOWHERE, placement)
+        evened = even_out(others, demand.rates, groups, free, np.where(free > 0, room, 0.0))
+        placement = np.where(stays, placement, evened)
         _fit_in(placement, demand, quotas, room, correlated=strategy == "srtm")
         if (placement != NOWHERE).all():
             break

@@ -186,9 +186,9 @@ class _Cells:
         self.part = part  # of each broker in the whole
         self.group = np.full(len(rates), ALONE) if groups is None else _numbered(groups)
         self._brokers = len(part)
-        grouped = self.group != ALONE
-        self._whole = np.bincount(self.group[grouped], weights=rates[grouped]).astype(np.float64)
-        there = grouped & (placement != NOWHERE)
+        there = (self.group != ALONE) & (placement != NOWHERE)
+        count = int(self.group.max(initial=ALONE)) + 1
+        self._whole = np.bincount(self.group[there], weights=rates[there], minlength=count).astype(np.float64)
         self._keys, at = np.unique(self.group[there] * self._brokers + placement[there], return_inverse=True)
         self._values = np.bincount(at, weights=rates[there], minlength=len(self._keys)).astype(np.float64)
         self._new: dict[int, float] = {}  # cells that were empty at first

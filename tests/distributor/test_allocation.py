@@ -394,3 +394,16 @@ def test_a_broker_without_any_room_keeps_the_publishers_that_it_has():
     held = ["b0"] * 20 + ["silent"] * 20 + [None] * 10
     made = place_more(demand([1.0] * 50), offered, held, "srtm")
     assert heads(made) == {"b0": 30, "silent": 20}
+
+
+@given(spacious(), st.integers(1, 30), st.integers(0, 2**32))
+def test_nobody_leaves_a_broker_that_is_silent_for_the_sake_of_balance(fleet, there, seed):
+    groups, rates, offered, _ = fleet
+    rng = np.random.default_rng(seed)
+    silent = BrokerCapacity(name="silent", mcap=1.0, allocated=1.0)
+    held = [None] * len(rates)
+    for at in rng.integers(0, len(rates), there).tolist():
+        held[at] = "silent"
+    made = place_more(demand(rates, groups), [*offered, silent], held, "srtm")
+    assert moves(made, held) == 0
+    assert heads(made)["silent"] == held.count("silent")
