@@ -30,7 +30,7 @@ use crate::limits::Limits;
 use crate::message::Meter;
 use crate::publish::Turn;
 use crate::share::Work;
-use crate::storage::Disk;
+use crate::shared_disk::Disk;
 use crate::stream::Step;
 use crate::timer::{Armed, Timer, Timers};
 use crate::topic::Topic;

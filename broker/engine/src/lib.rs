@@ -41,6 +41,7 @@ pub mod queue;
 pub mod quiet;
 pub mod sequence;
 pub mod share;
+pub mod shared_disk;
 pub mod slices;
 pub mod snapshot;
 pub mod storage;

@@ -9,8 +9,10 @@ use std::rc::Rc;
 
 use crate::bucket::Nanos;
 use crate::disk::queue::{DiskQueue, Portion};
+use crate::disk::store::is_no_damage;
 use crate::message::Message;
-use crate::storage::{Disk, Owner};
+use crate::shared_disk::Disk;
+use crate::storage::Owner;
 
 /// What comes back from disk at once.
 const PORTION: Portion = Portion { messages: 1_000, bytes: 1 << 20 };
@@ -51,8 +53,15 @@ struct Spill {
 /// What became of a write.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    pub refused: Vec<usize>, // publishes of this turn whose messages are dropped, each named once a message
+    pub refused: Vec<Refused>, // messages that are dropped
     pub error: Option<String>,
+}
+
+/// A message that was not written.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub publish: usize, // of this turn
+    pub bytes: u64,     // of its body
 }
 
 /// What could not be written at the end, and why.
@@ -69,8 +78,11 @@ impl Unsaved {
     }
 
     /// Of `all` only the first were written.
-    fn note(&mut self, all: impl Iterator<Item = Message>, (written, result): (u64, Result<(), String>)) {
-        self.messages.extend(all.skip(written as usize));
+    fn note(&mut self, files: &mut DiskQueue, mut all: impl Iterator<Item = Message>, (written, result): (u64, Result<(), String>)) {
+        for message in all.by_ref().take(written as usize) {
+            files.keep_until_synced(message.stored);
+        }
+        self.messages.extend(all);
         self.error = self.error.take().or(result.err());
     }
 }
@@ -189,12 +201,15 @@ impl Queue {
             return false;
         }
         if let Some(files) = spill.files.as_mut().filter(|files| files.unread() > 0) {
+            let before = files.unread();
             match spill.disk.read(files, PORTION, now, |message| self.memory.push_back(message)) {
                 Ok(()) => spill.read_failures = 0,
                 Err(error) => {
                     spill.stalled = true;
-                    spill.read_failures += 1;
-                    spill.disk.fail(error);
+                    if files.unread() < before {
+                        spill.read_failures = 0; // it is another message that cannot be read
+                    }
+                    spill.read_failures += u32::from(!is_no_damage(&error));
                     if spill.read_failures == READ_FAILURES {
                         spill.read_failures = 0;
                         spill.disk.give_up_segment(files);
@@ -232,6 +247,7 @@ impl Queue {
             let size = message.record(0).size() as u64;
             bytes += size;
             keeps &= (self.memory.len() as u64) < PORTION.messages && bytes <= PORTION.bytes;
+            files.keep_until_synced(message.stored.take());
             if keeps {
                 message.stored = files.skip(size);
                 self.memory.push_back(message);
@@ -240,8 +256,8 @@ impl Queue {
         let mut outcome = Written::default();
         if let Err(error) = result {
             outcome.error = Some(error);
-            spill.tail.retain(|(_, publish)| {
-                outcome.refused.extend(publish);
+            spill.tail.retain(|(message, publish)| {
+                outcome.refused.extend(publish.map(|publish| Refused { publish, bytes: message.body_len() as u64 }));
                 publish.is_none()
             });
         }
@@ -253,16 +269,13 @@ impl Queue {
     }
 
     /// Sync files, try again what failed. Whether there is anything that wants this again later.
-    pub(crate) fn tend(&mut self, sync_failed: bool) -> bool {
+    pub(crate) fn tend(&mut self) -> bool {
         let Beyond::Disk(spill) = &mut self.beyond else { return false };
         spill.stalled = false;
         if !spill.tail.is_empty() {
             spill.list();
         }
         if let Some(files) = &mut spill.files {
-            if sync_failed {
-                files.sync_failed();
-            }
             spill.disk.sync(files);
             if files.is_gone() {
                 spill.files = None;
@@ -314,11 +327,11 @@ impl Queue {
         let files = spill.files.get_or_insert_with(|| DiskQueue::new(&spill.name));
         let tail: Vec<Message> = std::mem::take(&mut spill.tail).into_iter().map(|(message, _)| message).collect();
         let written = spill.disk.append(files, tail.iter());
-        unsaved.note(tail.into_iter(), written);
+        unsaved.note(files, tail.into_iter(), written);
         let written = spill.disk.prepend(files, front.iter().chain(&memory));
-        unsaved.note(front.into_iter().chain(memory), written);
+        unsaved.note(files, front.into_iter().chain(memory), written);
         let written = spill.disk.put_aside(files, &aside);
-        unsaved.note(aside.into_iter().map(|(message, _)| message), written);
+        unsaved.note(files, aside.into_iter().map(|(message, _)| message), written);
         unsaved
     }
 }

@@ -1,23 +1,27 @@
 //! The engine's side of the disk: which queues go there, the end of a turn, the end and the begin of an incarnation.
 
-use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
 use crate::bucket::Nanos;
-use crate::config::Config;
-use crate::disk::queue::{DiskQueue, Portion};
-use crate::disk::store::{Job, Store};
-use crate::disk::volume::Volume;
+use crate::disk::queue::DiskQueue;
+use crate::disk::store::Store;
 use crate::engine::{ChannelKey, Engine, TopicKey};
-use crate::event::Event;
 use crate::id::MessageId;
-use crate::message::{Message, Meter};
 use crate::publish::Outcome;
-use crate::queue::{Queue, Unsaved};
+use crate::queue::{Queue, Refused, Unsaved};
+use crate::shared_disk::Disk;
 use crate::timer::Timer;
 use crate::topic::Topic;
 use crate::wire;
+
+/// What the disk refused of a publish.
+struct Refusal {
+    wanted: usize,     // queues that it was meant for
+    by: usize,         // of them
+    least: (u64, u64), // messages and their bytes, where it was fewest
+}
 
 /// How soon what the disk refused is tried again.
 const RETRY_NS: Nanos = 1_000_000_000;
@@ -27,154 +31,6 @@ const RETRY_NS: Nanos = 1_000_000_000;
 pub(crate) enum Owner {
     Topic(TopicKey),
     Channel(ChannelKey),
-}
-
-/// What all queues of an engine share. Each has it, none keeps a borrow of it.
-#[derive(Debug)]
-pub(crate) struct Disk {
-    volume: RefCell<Volume>,
-    scratch: RefCell<Vec<u8>>,
-    to_write: RefCell<Vec<Owner>>,
-    events: RefCell<Vec<Event>>,
-    meter: Meter,
-    sync_every: u64,
-    publish: Cell<Option<usize>>, // whose messages are being released
-    jobs: Cell<usize>,            // under way
-    sync_failed: Cell<bool>,
-    failing: Cell<bool>,
-    stirred: Cell<bool>, // something happened that the end of the turn must look at
-}
-
-impl Disk {
-    fn new(store: Box<dyn Store>, incarnation: u64, config: &Config, meter: Meter) -> Self {
-        Self {
-            volume: RefCell::new(Volume::new(store, incarnation, config.max_bytes_per_file)),
-            scratch: RefCell::default(),
-            to_write: RefCell::default(),
-            events: RefCell::default(),
-            meter,
-            sync_every: config.sync_every,
-            publish: Cell::new(None),
-            jobs: Cell::new(0),
-            sync_failed: Cell::new(false),
-            failing: Cell::new(false),
-            stirred: Cell::new(false),
-        }
-    }
-
-    pub fn publish(&self) -> Option<usize> {
-        self.publish.get()
-    }
-
-    /// This queue has something to write.
-    pub fn list(&self, owner: Owner) {
-        self.to_write.borrow_mut().push(owner);
-    }
-
-    pub fn append<'a>(&self, files: &mut DiskQueue, messages: impl Iterator<Item = &'a Message>) -> (u64, Result<(), String>) {
-        let done = files.append(&mut self.volume.borrow_mut(), messages.map(|message| message.record(0)));
-        self.noted(done)
-    }
-
-    pub fn prepend<'a>(&self, files: &mut DiskQueue, messages: impl Iterator<Item = &'a Message>) -> (u64, Result<(), String>) {
-        let done = files.prepend(&mut self.volume.borrow_mut(), messages.map(|message| message.record(0)));
-        self.noted(done)
-    }
-
-    pub fn put_aside(&self, files: &mut DiskQueue, messages: &[(Message, i64)]) -> (u64, Result<(), String>) {
-        let records = messages.iter().map(|(message, until_wall_ns)| message.record(*until_wall_ns));
-        let done = files.put_aside(&mut self.volume.borrow_mut(), records);
-        self.noted(done)
-    }
-
-    fn noted(&self, (written, result): (u64, io::Result<()>)) -> (u64, Result<(), String>) {
-        self.stirred.set(true);
-        match result {
-            Ok(()) => self.works(),
-            Err(error) => {
-                let reason = error.to_string();
-                self.fail(error);
-                return (written, Err(reason));
-            }
-        }
-        (written, Ok(()))
-    }
-
-    pub fn read(&self, files: &mut DiskQueue, portion: Portion, now: Nanos, mut sink: impl FnMut(Message)) -> io::Result<()> {
-        self.stirred.set(true);
-        let scratch = &mut *self.scratch.borrow_mut();
-        let volume = &mut *self.volume.borrow_mut();
-        files.read(volume, portion, |read| sink(Message::from_disk(scratch, &self.meter, read, now))).map(|_| ())
-    }
-
-    pub fn read_aside(&self, files: &mut DiskQueue, now: Nanos) -> io::Result<Vec<(Message, i64)>> {
-        let (scratch, mut aside) = (&mut *self.scratch.borrow_mut(), Vec::new());
-        files.read_aside(&mut self.volume.borrow_mut(), |read| {
-            let until_wall_ns = read.record.until_wall_ns;
-            aside.push((Message::from_disk(scratch, &self.meter, read, now), until_wall_ns));
-        })?;
-        Ok(aside)
-    }
-
-    pub fn sync_is_due(&self, files: &DiskQueue) -> bool {
-        files.changes() >= self.sync_every
-    }
-
-    pub fn sync(&self, files: &mut DiskQueue) {
-        let job = files.sync();
-        if !job.is_empty() {
-            self.begin(job);
-        }
-    }
-
-    fn begin(&self, job: Job) {
-        self.stirred.set(true);
-        self.jobs.set(self.jobs.get() + 1);
-        self.volume.borrow_mut().store.begin(job);
-    }
-
-    pub fn give_up_segment(&self, files: &mut DiskQueue) {
-        files.give_up_segment(&mut self.volume.borrow_mut());
-    }
-
-    pub fn destroy(&self, files: DiskQueue) {
-        self.stirred.set(true);
-        let (job, result) = files.destroy(&mut self.volume.borrow_mut());
-        self.begin(job);
-        if let Err(error) = result {
-            self.fail(error);
-        }
-    }
-
-    pub fn fail(&self, error: io::Error) {
-        self.stirred.set(true);
-        if !self.failing.replace(true) {
-            self.events.borrow_mut().push(Event::DiskFailed { reason: error.to_string() });
-        }
-    }
-
-    fn works(&self) {
-        if self.failing.replace(false) {
-            self.events.borrow_mut().push(Event::DiskWorks);
-        }
-    }
-
-    fn take_outcomes(&self, outcomes: Vec<io::Result<()>>) {
-        self.jobs.set(self.jobs.get() - outcomes.len());
-        for outcome in outcomes {
-            if let Err(error) = outcome {
-                self.sync_failed.set(true);
-                self.fail(error);
-            }
-        }
-    }
-
-    fn take_events(&self) -> Vec<Event> {
-        let mut events = std::mem::take(&mut *self.events.borrow_mut());
-        let reports = std::mem::take(&mut self.volume.borrow_mut().reports);
-        events.extend(reports.into_iter().map(|report| Event::DiskRepaired { file: report.file, what: report.what }));
-        events
-    }
 }
 
 impl Engine {
@@ -216,20 +72,20 @@ impl Engine {
     /// Topics and channels that have something on disk come back with it. The topics are held: who knows more of them (other channels, whether they are
     /// paused) says so before `release_topic`.
     fn restore(&mut self, disk: &Rc<Disk>, now: Nanos) -> io::Result<()> {
-        let found = disk.volume.borrow_mut().found()?;
+        let found = disk.found()?;
         for (name, found) in found {
             let (topic, channel) = name.split_once(':').map_or((&*name, None), |(topic, channel)| (topic, Some(channel)));
             if !std::iter::once(topic).chain(channel).all(|name| wire::name(name.as_bytes()).is_some()) {
                 continue; // not one of ours
             }
-            let mut files = DiskQueue::open(&mut disk.volume.borrow_mut(), &name, &found)?;
+            let mut files = disk.open(&name, &found)?;
             if wire::is_ephemeral(topic) {
                 disk.destroy(files);
                 continue;
             }
             self.ids.stay_above(MessageId(files.highest_id()));
             disk.sync(&mut files);
-            if files.is_gone() {
+            if files.is_empty() {
                 continue;
             }
             let topic_key = self.topic_held(topic, true);
@@ -293,53 +149,69 @@ impl Engine {
     /// From now on messages are released for this publish: if the disk refuses one of them, it is answered so.
     pub(crate) fn answers_for(&self, publish: Option<usize>) {
         if let Some(disk) = &self.disk {
-            disk.publish.set(publish);
+            disk.answers_for(publish);
         }
     }
 
     /// Write what overflowed, one write a queue, before anything is acknowledged.
     pub(crate) fn write_overflow(&mut self) {
-        let Some(disk) = self.disk.as_ref().filter(|disk| !disk.to_write.borrow().is_empty()) else { return };
-        let owners = std::mem::take(&mut *disk.to_write.borrow_mut());
+        let Some(owners) = self.disk.as_ref().map(|disk| disk.take_listed()).filter(|owners| !owners.is_empty()) else { return };
+        let mut refusals = BTreeMap::new();
         for owner in owners {
             let Some(queue) = self.queue_of(owner) else { continue };
             let written = queue.write();
             queue.sync_if_due();
-            if let Owner::Channel(key) = owner
-                && let Some(channel) = self.channels.get_mut(key)
-            {
-                channel.counters.messages -= written.refused.len() as u64;
-            }
             if let Some(error) = written.error {
-                self.refuse_publishes(&written.refused, &error);
+                self.refuse_publishes(owner, &written.refused, &error, &mut refusals);
             }
+        }
+        for (index, refusal) in refusals {
+            self.take_back(index, &refusal);
         }
     }
 
+    /// A queue could not write messages of these publishes.
     #[cold]
-    fn refuse_publishes(&mut self, refused: &[usize], reason: &str) {
-        for &index in refused {
-            let Some(publish) = self.turn.publishes.get_mut(index) else { continue };
-            if matches!(publish.outcome, Outcome::Failed(_)) {
-                continue;
+    fn refuse_publishes(&mut self, owner: Owner, refused: &[Refused], reason: &str, refusals: &mut BTreeMap<usize, Refusal>) {
+        let wanted = match owner {
+            Owner::Topic(_) => 1,
+            Owner::Channel(key) => {
+                let Some(channel) = self.channels.get_mut(key) else { return };
+                channel.counters.messages -= refused.len() as u64;
+                self.topics.get(channel.topic).map_or(0, |topic| topic.channels.len())
             }
-            publish.outcome = Outcome::Failed(reason.into());
-            if let Some(topic) = self.topics.get_mut(publish.topic) {
-                topic.counters.messages -= u64::from(publish.count);
-                topic.counters.bytes -= publish.bytes;
-                topic.counters.rejected += u64::from(publish.count);
-            }
+        };
+        let mut here = BTreeMap::<usize, (u64, u64)>::new();
+        for Refused { publish, bytes } in refused {
+            let (messages, sum) = here.entry(*publish).or_default();
+            (*messages, *sum) = (*messages + 1, *sum + bytes);
         }
+        for (index, lost) in here {
+            let Some(publish) = self.turn.publishes.get_mut(index) else { continue };
+            publish.outcome = Outcome::Failed(reason.into());
+            let refusal = refusals.entry(index).or_insert(Refusal { wanted, by: 0, least: lost });
+            (refusal.by, refusal.least) = (refusal.by + 1, refusal.least.min(lost));
+        }
+    }
+
+    /// Count as rejected what of a publish reached no queue. Each queue that refuses some refuses the last ones: what all of them refuse is what one does that
+    /// refuses least.
+    fn take_back(&mut self, index: usize, refusal: &Refusal) {
+        let Some(publish) = self.turn.publishes.get(index).filter(|_| refusal.by == refusal.wanted) else { return };
+        let Some(topic) = self.topics.get_mut(publish.topic) else { return };
+        let (messages, bytes) = refusal.least;
+        topic.counters.messages -= messages;
+        topic.counters.bytes -= bytes;
+        topic.counters.rejected += messages;
     }
 
     /// Hear of jobs that ended, tell what happened, and come back when something is to be synced.
     pub(crate) fn tend_disk(&mut self, now: Nanos) {
-        let Some(disk) = self.disk.as_ref().filter(|disk| disk.stirred.get()) else { return };
-        let outcomes = disk.volume.borrow_mut().store.outcomes();
-        disk.take_outcomes(outcomes);
-        disk.stirred.set(disk.jobs.get() > 0);
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_stirred()) else { return };
+        disk.hear();
+        disk.calm();
         self.events.extend(disk.take_events());
-        let after = if disk.failing.get() { RETRY_NS.min(self.sync_timeout_ns()) } else { self.sync_timeout_ns() };
+        let after = if disk.is_failing() { RETRY_NS.min(self.sync_timeout_ns()) } else { self.sync_timeout_ns() };
         self.timers.arm(&mut self.disk_armed, now.saturating_add(after), Timer::Disk);
     }
 
@@ -353,26 +225,25 @@ impl Engine {
             return;
         }
         let Some(disk) = self.disk.clone() else { return };
-        let sync_failed = disk.sync_failed.take();
-        let mut more = false;
-        for (key, topic) in &mut self.topics {
-            if topic.queue.tend(sync_failed) {
-                more = true;
-                self.pumping.push(key);
-            }
-        }
-        let mut waiting = Vec::new();
+        let (mut more, mut waiting) = (false, Vec::new());
         for (key, channel) in &mut self.channels {
-            if channel.queue.tend(sync_failed) {
+            if channel.queue.tend() {
                 more = true;
                 waiting.push(key);
+            }
+        }
+        // Jobs run in order: what went from a topic to its channels is synced there before it goes here.
+        for (key, topic) in &mut self.topics {
+            if topic.queue.tend() {
+                more = true;
+                self.pumping.push(key);
             }
         }
         for key in waiting {
             self.mark_channel(key);
         }
         if more {
-            disk.stirred.set(true);
+            disk.stir();
         }
     }
 
@@ -399,15 +270,13 @@ impl Engine {
             in_flight.sort_by_key(|entry| (entry.delivered, entry.message.id));
             unsaved.extend(channel.queue.save(in_flight.into_iter().map(|entry| entry.message).collect(), aside));
         }
-        // Only now is a record that was read needed no more: what could not be written elsewhere still holds its own.
-        let queues =
-            self.topics.values_mut().map(|topic| &mut topic.queue).chain(self.channels.values_mut().map(|channel| &mut channel.queue));
-        for queue in queues {
-            queue.tend(false);
-        }
-        let outcomes = disk.volume.borrow_mut().store.wait();
-        let not_synced = outcomes.iter().find_map(|outcome| outcome.as_ref().err()).map(ToString::to_string);
-        disk.take_outcomes(outcomes);
+        // A job that is under way knows nothing of what was just written; what of it failed is done again.
+        disk.wait();
+        // Only now is a record that was read needed no more: what could not be written elsewhere, or is not synced there, still holds its own.
+        self.channels.values_mut().for_each(|channel| _ = channel.queue.tend());
+        let of_channels = disk.wait();
+        self.topics.values_mut().for_each(|topic| _ = topic.queue.tend());
+        let not_synced = of_channels.or(disk.wait());
         self.events.extend(disk.take_events());
         let lost = unsaved.messages.iter().filter(|message| message.stored.is_none()).count();
         match unsaved.error.or(not_synced) {

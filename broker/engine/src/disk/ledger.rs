@@ -6,7 +6,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 #[derive(Debug, Default)]
-pub struct Ledger(RefCell<Window>);
+pub struct Ledger {
+    queue: Rc<str>,
+    window: RefCell<Window>,
+}
 
 /// From the first record that is still needed to the last that was read.
 #[derive(Debug, Default)]
@@ -16,16 +19,20 @@ struct Window {
 }
 
 impl Ledger {
+    pub fn new(queue: &Rc<str>) -> Self {
+        Self { queue: Rc::clone(queue), window: RefCell::default() }
+    }
+
     /// The record at `offset` has been read. Offsets ascend.
     pub fn open(self: &Rc<Self>, offset: u64) -> Rc<Receipt> {
-        let mut window = self.0.borrow_mut();
+        let mut window = self.window.borrow_mut();
         let sequence = window.first + window.entries.len() as u64;
         window.entries.push_back((offset, true));
         Rc::new(Receipt { ledger: Rc::clone(self), sequence })
     }
 
     fn close(&self, sequence: u64) {
-        let mut window = self.0.borrow_mut();
+        let mut window = self.window.borrow_mut();
         let index = (sequence - window.first) as usize;
         if let Some((_, needed)) = window.entries.get_mut(index) {
             *needed = false;
@@ -37,17 +44,17 @@ impl Ledger {
     }
 
     pub fn is_clear(&self) -> bool {
-        self.0.borrow().entries.is_empty()
+        self.window.borrow().entries.is_empty()
     }
 
     /// Offset of the first record that is still needed.
     pub fn first_open(&self) -> Option<u64> {
-        self.0.borrow().entries.front().map(|(offset, _)| *offset)
+        self.window.borrow().entries.front().map(|(offset, _)| *offset)
     }
 
     /// Records from that one to the last that was read.
     pub fn span(&self) -> u64 {
-        self.0.borrow().entries.len() as u64
+        self.window.borrow().entries.len() as u64
     }
 }
 
@@ -56,6 +63,13 @@ impl Ledger {
 pub struct Receipt {
     ledger: Rc<Ledger>,
     sequence: u64,
+}
+
+impl Receipt {
+    /// Whether the record is one of the queue with this very name.
+    pub fn is_of(&self, queue: &Rc<str>) -> bool {
+        Rc::ptr_eq(&self.ledger.queue, queue)
+    }
 }
 
 impl Drop for Receipt {

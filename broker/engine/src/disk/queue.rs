@@ -5,6 +5,7 @@ use std::io;
 use std::iter::Peekable;
 use std::rc::Rc;
 
+use crate::disk::errand::{Errand, State};
 use crate::disk::ledger::Receipt;
 use crate::disk::meta::{self, Entry, Meta};
 use crate::disk::record::{self, HEAD, Record};
@@ -17,12 +18,17 @@ const BATCH: usize = 4 << 20;
 
 #[derive(Debug)]
 pub struct DiskQueue {
-    name: Box<str>,
+    name: Rc<str>,
     segments: VecDeque<Segment>, // in order of reading; those of kind `Aside` are read apart
     unread: u64,                 // messages of the queue
     changes: u64,                // records written and read since the last sync
     highest_id: u64,
-    saved: Vec<u8>, // the meta file, as it was written last
+    saved: Vec<u8>,           // the meta file, as it was written last; empty: nobody knows
+    meta_there: bool,         // there may be one
+    unwanted: Vec<String>,    // files to remove, until they are
+    damaged: Vec<String>,     // files to set aside, until they are
+    copied: Vec<Rc<Receipt>>, // for records of other queues whose copies here are not on the device yet
+    errand: Rc<Errand>,
 }
 
 /// How much is read at once: until one of the two is reached.
@@ -41,8 +47,9 @@ pub struct Read<'a> {
 
 impl DiskQueue {
     pub fn new(name: &str) -> Self {
-        let (segments, saved) = Default::default();
-        Self { name: name.into(), segments, unread: 0, changes: 0, highest_id: 0, saved }
+        let (segments, saved, unwanted, damaged, copied, errand) = Default::default();
+        let (unread, changes, highest_id, meta_there) = Default::default();
+        Self { name: name.into(), segments, unread, changes, highest_id, saved, meta_there, unwanted, damaged, copied, errand }
     }
 
     /// Messages that are not read yet.
@@ -67,6 +74,8 @@ impl DiskQueue {
         let mut queue = Self::new(name);
         let meta = queue.read_meta(volume, found)?;
         queue.highest_id = meta.highest_id;
+        // A file that is on the list may be gone: its number stays taken, as long as the list is there.
+        meta.entries.iter().for_each(|entry| volume.stay_above(entry.number));
         let newest = meta.entries.iter().map(|entry| entry.number).max();
         let mut left = found.segments.clone();
         for entry in &meta.entries {
@@ -88,6 +97,7 @@ impl DiskQueue {
     fn read_meta(&mut self, volume: &mut Volume, found: &Found) -> io::Result<Meta> {
         let Some(len) = found.meta else { return Ok(Meta::default()) };
         let file = meta::file_name(&self.name);
+        self.meta_there = true;
         self.saved = volume.read_all(&file, len)?;
         Ok(Meta::decode(&self.saved).unwrap_or_else(|| {
             volume.report(&file, "is damaged: all that is there is delivered, some of it again".into());
@@ -166,6 +176,12 @@ impl DiskQueue {
         result
     }
 
+    /// What was written last is the copy of a record that has this receipt. If that is one of another queue it is needed until the copy is on the device; of this
+    /// one, what is new is synced before what is old goes.
+    pub fn keep_until_synced(&mut self, receipt: Option<Rc<Receipt>>) {
+        self.copied.extend(receipt.filter(|receipt| !receipt.is_of(&self.name)));
+    }
+
     /// No more is written to the last segment.
     fn seal(&mut self) {
         if let Some(last) = self.segments.back_mut() {
@@ -239,15 +255,19 @@ impl DiskQueue {
 
     /// Give the oldest messages to `sink`, in order; gives how many. What is damaged is skipped up to the next sound record, and reported.
     pub fn read(&mut self, volume: &mut Volume, portion: Portion, mut sink: impl FnMut(Read<'_>)) -> io::Result<u64> {
-        let (mut left, mut count) = (portion, 0);
-        while left.messages > 0
+        let (mut left, mut result) = (portion, Ok(()));
+        while result.is_ok()
+            && left.messages > 0
             && left.bytes > 0
             && let Some(index) = self.segments.iter().position(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)
         {
-            count += self.read_segment(volume, index, &mut left, &mut sink)?;
+            let before = self.segments[index].unread;
+            result = self.read_segment(volume, index, &mut left, &mut sink);
+            self.unread = self.unread.saturating_sub(before) + self.segments[index].unread;
         }
+        let count = portion.messages - left.messages;
         self.changes += count;
-        Ok(count)
+        result.map(|()| count)
     }
 
     /// Give all that stands beside the queue to `sink`.
@@ -259,9 +279,8 @@ impl DiskQueue {
         Ok(())
     }
 
-    fn read_segment(&mut self, volume: &mut Volume, index: usize, left: &mut Portion, sink: &mut impl FnMut(Read<'_>)) -> io::Result<u64> {
+    fn read_segment(&mut self, volume: &mut Volume, index: usize, left: &mut Portion, sink: &mut impl FnMut(Read<'_>)) -> io::Result<()> {
         let segment = &mut self.segments[index];
-        let (mut count, before) = (0, segment.unread);
         let salt = segment.header.salt;
         while left.messages > 0 && left.bytes > 0 && segment.read < segment.end {
             let foreign = segment.header.incarnation != volume.incarnation;
@@ -269,7 +288,6 @@ impl DiskQueue {
                 let receipt = segment.ledger.open(segment.read);
                 segment.read += record.size() as u64;
                 segment.unread = segment.unread.saturating_sub(1);
-                count += 1;
                 left.messages -= 1;
                 left.bytes = left.bytes.saturating_sub(record.size() as u64);
                 sink(Read { record, receipt, foreign });
@@ -277,10 +295,7 @@ impl DiskQueue {
                 skip_damage(volume, segment)?;
             }
         }
-        if segment.header.kind == Kind::Queue {
-            self.unread = self.unread.saturating_sub(before) + segment.unread;
-        }
-        Ok(count)
+        Ok(())
     }
 
     /// Pass over the oldest message, whose record has `size` bytes: the caller has kept it.
@@ -306,41 +321,58 @@ impl DiskQueue {
 
     // ---- keeping -----------------------------------------------------------------------------------------------------------------------
 
-    /// What is to be done so that a crash from now on costs as little as can be; nothing where nothing changed.
-    pub fn sync(&mut self) -> Job {
-        let mut job = Job::default();
+    /// What is to be done so that a crash from now on costs as little as can be. `None`: nothing changed, or the last job is still under way. `errand` is to hear
+    /// how it ended; what was not done is part of the next one.
+    pub fn sync(&mut self) -> Option<Job> {
+        match self.errand.state() {
+            State::UnderWay => return None,
+            State::Done => (self.unwanted, self.damaged) = Default::default(),
+            State::Synced => self.saved = Vec::new(),
+            State::Failed => {
+                self.saved = Vec::new();
+                self.segments.iter_mut().for_each(|segment| segment.synced = false);
+                self.copied.extend(self.errand.take_receipts());
+            }
+        }
         self.changes = 0;
-        let idle = self.unread == 0 && self.segments.iter().all(Segment::is_spent);
-        let mut kept = VecDeque::with_capacity(self.segments.len());
-        for mut segment in self.segments.drain(..) {
-            if segment.is_spent() && (segment.sealed || idle) {
-                let list = if segment.damaged { &mut job.set_aside } else { &mut job.remove };
-                list.push(segment.file);
-                continue;
-            }
-            if !std::mem::replace(&mut segment.synced, true) {
-                job.sync.push(segment.file.clone());
-            }
-            kept.push_back(segment);
+        self.part_with_spent();
+        let unsynced = |segment: &mut Segment| (!std::mem::replace(&mut segment.synced, true)).then(|| segment.file.clone());
+        let sync = self.segments.iter_mut().filter_map(unsynced).collect();
+        let replace = self.replace_meta();
+        let job = Job { sync, set_aside: self.damaged.clone(), remove: self.unwanted.clone(), replace };
+        if job.is_empty() {
+            return None;
         }
-        self.segments = kept;
-        if self.segments.is_empty() {
-            if !std::mem::take(&mut self.saved).is_empty() {
-                job.remove.push(meta::file_name(&self.name));
-            }
-            return job;
-        }
-        let meta = self.meta().encode();
-        if meta != self.saved {
-            job.replace = Some((meta::file_name(&self.name), meta.clone()));
-            self.saved = meta;
-        }
-        job
+        self.errand.begin(std::mem::take(&mut self.copied));
+        Some(job)
     }
 
-    /// The last sync failed: all of it is to be done again.
-    pub fn sync_failed(&mut self) {
-        self.saved = Vec::new();
+    pub fn errand(&self) -> Rc<Errand> {
+        Rc::clone(&self.errand)
+    }
+
+    fn part_with_spent(&mut self) {
+        let idle = self.unread == 0 && self.segments.iter().all(Segment::is_spent);
+        let (spent, kept): (VecDeque<_>, _) = self.segments.drain(..).partition(|segment| segment.is_spent() && (segment.sealed || idle));
+        self.segments = kept;
+        for segment in spent {
+            let list = if segment.damaged { &mut self.damaged } else { &mut self.unwanted };
+            list.push(segment.file);
+        }
+        if self.segments.is_empty() && std::mem::take(&mut self.meta_there) {
+            self.unwanted.push(meta::file_name(&self.name)); // behind the segments: without it they would be read again
+            self.saved = Vec::new();
+        }
+    }
+
+    fn replace_meta(&mut self) -> Option<(String, Vec<u8>)> {
+        let meta = self.meta().encode();
+        if self.segments.is_empty() || meta == self.saved {
+            return None;
+        }
+        self.saved.clone_from(&meta);
+        self.meta_there = true;
+        Some((meta::file_name(&self.name), meta))
     }
 
     fn meta(&self) -> Meta {
@@ -348,19 +380,27 @@ impl DiskQueue {
         Meta { highest_id: self.highest_id, entries: self.segments.iter().map(entry).collect() }
     }
 
-    /// No file is left, and nobody holds a receipt.
-    pub fn is_gone(&self) -> bool {
+    /// Nothing of it is there, but for files that are being removed.
+    pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// Remove all files: nobody wants what is in them. The job does it once more for the meta file, which one that is under way may write yet.
+    /// No file is left, and nobody holds a receipt.
+    pub fn is_gone(&self) -> bool {
+        self.segments.is_empty() && self.unwanted.is_empty() && self.damaged.is_empty()
+    }
+
+    /// Remove all files: nobody wants what is in them. The job does it once more for the meta file, which one that is under way may write yet, and for what
+    /// that one was to remove.
     pub fn destroy(self, volume: &mut Volume) -> (Job, io::Result<()>) {
         let meta = meta::file_name(&self.name);
         let mut result = volume.store.remove(&meta);
         for segment in &self.segments {
             result = volume.store.remove(&segment.file).and(result);
         }
-        (Job { remove: vec![meta], ..Job::default() }, result)
+        let mut remove = self.unwanted;
+        remove.push(meta);
+        (Job { set_aside: self.damaged, remove, ..Job::default() }, result)
     }
 }
 

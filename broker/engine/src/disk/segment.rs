@@ -14,7 +14,7 @@ pub const HEADER: usize = 36;
 const SUFFIX: &str = ".seg";
 
 /// No broker gets that far: a file with a higher number is not one of ours.
-const MAX_NUMBER: u64 = u64::MAX >> 1;
+pub const MAX_NUMBER: u64 = u64::MAX >> 1;
 
 /// What the records of a segment are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +85,10 @@ pub struct Segment {
 }
 
 impl Segment {
-    pub fn new(queue: &str, header: Header) -> Self {
+    pub fn new(queue: &Rc<str>, header: Header) -> Self {
         let at = HEADER as u64;
-        let file = file_name(queue, header.number);
-        Self { file, header, read: at, end: at, unread: 0, ledger: Rc::default(), sealed: false, synced: false, damaged: false }
+        let (file, ledger) = (file_name(queue, header.number), Rc::new(Ledger::new(queue)));
+        Self { file, header, read: at, end: at, unread: 0, ledger, sealed: false, synced: false, damaged: false }
     }
 
     /// Nothing in it is needed any more.

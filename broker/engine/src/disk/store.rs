@@ -1,7 +1,10 @@
 //! What a queue needs of the disk. Files are named without a path; all of them are in one directory.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io;
+
+/// What is added to the name of a file that is set aside.
+pub const BAD: &str = ".bad";
 
 pub trait Store: Debug {
     /// Names and lengths of all files.
@@ -18,7 +21,7 @@ pub trait Store: Debug {
 
     fn truncate(&mut self, file: &str, len: u64) -> io::Result<()>;
 
-    /// Rename to `FILE.bad`, for people to look at.
+    /// Rename to `FILE.bad` (`BAD`), for people to look at. Not an error if it is not there.
     fn set_aside(&mut self, file: &str) -> io::Result<()>;
 
     /// Not an error if it is not there.
@@ -27,20 +30,28 @@ pub trait Store: Debug {
     /// Begin a job; jobs run in order, elsewhere, and report to `outcomes`.
     fn begin(&mut self, job: Job);
 
-    /// The outcomes of jobs that ended since the last time.
-    fn outcomes(&mut self) -> Vec<io::Result<()>>;
+    /// The outcomes of jobs that ended since the last time, in the order in which they were begun.
+    fn outcomes(&mut self) -> Vec<Outcome>;
 
     /// Wait for all jobs.
-    fn wait(&mut self) -> Vec<io::Result<()>>;
+    fn wait(&mut self) -> Vec<Outcome>;
 }
 
-/// What may take long. Its parts run in this order, each only if the one before succeeded.
+/// What may take long. Its parts run in this order, each only if the one before succeeded; of what is set aside and removed each file is tried. Files go before
+/// the list of those that are there is written: on a full disk that gives the space for it, and a file that is there but not on the list is a new one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Job {
-    pub sync: Vec<String>,                  // to the device
-    pub replace: Option<(String, Vec<u8>)>, // write whole: afterwards the old content or the new, never a mixture
+    pub sync: Vec<String>, // to the device
     pub set_aside: Vec<String>,
     pub remove: Vec<String>,
+    pub replace: Option<(String, Vec<u8>)>, // write whole: afterwards the old content or the new, never a mixture
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub struct Outcome {
+    pub synced: bool, // what was to be synced is on the device, whatever failed then
+    pub result: io::Result<()>,
 }
 
 impl Job {
@@ -49,8 +60,33 @@ impl Job {
     }
 }
 
+#[derive(Debug)]
+struct Explained {
+    text: String,
+    number: Option<i32>, // as the system gave it: kinds do not tell all of them apart
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Explained {}
+
 /// An error of the disk with the operation and the file.
 #[cold]
 pub fn explain(doing: &str, file: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{doing} {file}: {error}"))
+    io::Error::new(error.kind(), Explained { text: format!("{doing} {file}: {error}"), number: error.raw_os_error() })
+}
+
+/// No descriptor was left.
+pub fn lacks_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// An explained error that says nothing about the file: the system lacked descriptors or memory.
+pub fn is_no_damage(error: &io::Error) -> bool {
+    let explained = error.get_ref().and_then(|inner| inner.downcast_ref::<Explained>());
+    matches!(explained.and_then(|explained| explained.number), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }

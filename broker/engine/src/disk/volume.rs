@@ -5,8 +5,8 @@ use std::io;
 
 use crate::disk::meta;
 use crate::disk::record::{self, HEAD, MARKER, Record};
-use crate::disk::segment::{self, Header, Kind};
-use crate::disk::store::{Store, explain};
+use crate::disk::segment::{self, Header, Kind, MAX_NUMBER};
+use crate::disk::store::{BAD, Store, explain};
 
 /// What one read brings: some hundred messages.
 const CHUNK: u64 = 256 << 10;
@@ -73,18 +73,27 @@ impl Volume {
         Self { store, incarnation, max_bytes_per_file, reports, batch, next_number: 0, window }
     }
 
-    /// What earlier incarnations left, by queue. New segments get higher numbers.
+    /// What earlier incarnations left, by queue. New segments get higher numbers than those of any file.
     pub fn found(&mut self) -> io::Result<BTreeMap<String, Found>> {
         let mut queues = BTreeMap::<String, Found>::new();
         for (name, len) in self.store.list()? {
-            if let Some((queue, number)) = segment::parse_file_name(&name) {
+            if let Some((_, number)) = name.strip_suffix(BAD).and_then(segment::parse_file_name) {
+                self.stay_above(number);
+            } else if let Some((queue, number)) = segment::parse_file_name(&name) {
                 queues.entry(queue.into()).or_default().segments.insert(number, len);
-                self.next_number = self.next_number.max(number + 1);
+                self.stay_above(number);
             } else if let Some(queue) = meta::parse_file_name(&name) {
                 queues.entry(queue.into()).or_default().meta = Some(len);
             }
         }
         Ok(queues)
+    }
+
+    /// New segments get higher numbers than this one.
+    pub fn stay_above(&mut self, number: u64) {
+        if number <= MAX_NUMBER {
+            self.next_number = self.next_number.max(number + 1);
+        }
     }
 
     pub fn report(&mut self, file: &str, what: String) {

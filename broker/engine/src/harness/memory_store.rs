@@ -1,11 +1,11 @@
 //! A disk in memory that fails as told. Clones are the same disk: a test keeps one, and what was written survives the engine.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
-use crate::disk::store::{Job, Store};
+use crate::disk::store::{Job, Outcome, Store};
 
 #[derive(Debug, Default, Clone)]
 pub struct MemoryStore(Rc<RefCell<Disk>>);
@@ -14,12 +14,19 @@ pub struct MemoryStore(Rc<RefCell<Disk>>);
 pub struct Disk {
     pub files: BTreeMap<String, Vec<u8>>,
     pub space: Option<usize>, // bytes that may still be written; then ENOSPC, after as much as there is room for
-    pub unreadable: Option<String>, // EIO for files whose name contains this
+    pub unreadable: Option<(String, i32)>, // this error for files whose name contains that
+    pub unreadable_from: u64, // only there
     pub unwritable: bool,     // EIO for every change
+    pub unsyncable: bool,     // EIO for every sync
+    pub unremovable: bool,    // EIO for every removal by a job
     pub writes: usize,
     pub jobs: Vec<Job>,
-    pub dead: bool, // the process was killed: nothing more gets there
-    outcomes: Vec<io::Result<()>>,
+    pub slow: bool,                  // jobs wait, until somebody waits for them
+    pub lives: Option<usize>,        // the process is killed after so many parts of jobs
+    pub dead: bool,                  // the process was killed: nothing more gets there
+    synced: BTreeMap<String, usize>, // how much of a file is on the device
+    pub waiting: VecDeque<Job>,
+    outcomes: Vec<Outcome>,
 }
 
 impl MemoryStore {
@@ -34,11 +41,24 @@ impl MemoryStore {
 
     /// The disk as a process finds it that starts after this one was killed.
     pub fn after_kill(&self) -> Self {
-        let files = self.with(|disk| {
+        let (files, synced) = self.with(|disk| {
             disk.dead = true;
-            disk.files.clone()
+            (disk.files.clone(), disk.synced.clone())
         });
-        Self(Rc::new(RefCell::new(Disk { files, ..Disk::default() })))
+        Self(Rc::new(RefCell::new(Disk { files, synced, ..Disk::default() })))
+    }
+
+    /// The disk as it is found after a power cut, at its worst: of a segment there is what was synced.
+    pub fn after_power_cut(&self) -> Self {
+        let after = self.after_kill();
+        after.with(|disk| {
+            disk.files.retain(|file, content| {
+                let there = if file.ends_with(".meta") { content.len() } else { disk.synced.get(file).copied().unwrap_or(0) };
+                content.truncate(there);
+                there > 0
+            });
+        });
+        after
     }
 }
 
@@ -69,19 +89,81 @@ impl Disk {
         if self.unwritable || self.dead { Err(error(libc::EIO)) } else { Ok(()) }
     }
 
-    fn run(&mut self, job: &Job) -> io::Result<()> {
-        self.change()?;
-        if let Some((file, content)) = &job.replace {
-            self.files.insert(file.clone(), content.clone());
+    fn give_back(&mut self, bytes: usize) {
+        if let Some(space) = &mut self.space {
+            *space += bytes;
         }
-        for file in &job.set_aside {
-            let content = self.files.remove(file).ok_or_else(missing)?;
+    }
+
+    fn delete(&mut self, file: &str) -> io::Result<()> {
+        self.change()?;
+        let content = self.files.remove(file);
+        self.give_back(content.map_or(0, |content| content.len()));
+        Ok(())
+    }
+
+    fn move_aside(&mut self, file: &str) -> io::Result<()> {
+        self.change()?;
+        if let Some(content) = self.files.remove(file) {
             self.files.insert(format!("{file}.bad"), content);
         }
-        for file in &job.remove {
-            self.files.remove(file);
-        }
         Ok(())
+    }
+
+    /// The new content has to have room beside the old.
+    fn replace(&mut self, file: &str, content: &[u8]) -> io::Result<()> {
+        self.change()?;
+        if self.space.is_some_and(|space| space < content.len()) {
+            return Err(error(libc::ENOSPC));
+        }
+        self.space = self.space.map(|space| space - content.len());
+        let old = self.files.insert(file.into(), content.into());
+        self.give_back(old.map_or(0, |old| old.len()));
+        Ok(())
+    }
+
+    fn sync(&mut self, file: &str) -> io::Result<()> {
+        self.change()?;
+        if self.unsyncable {
+            return Err(error(libc::EIO));
+        }
+        self.synced.extend(self.files.get(file).map(|content| (file.to_owned(), content.len())));
+        Ok(())
+    }
+
+    fn run(&mut self, job: &Job) -> Outcome {
+        let synced = job.sync.iter().try_for_each(|file| self.part(|disk| disk.sync(file)));
+        match synced {
+            Ok(()) => Outcome { synced: true, result: self.run_rest(job) },
+            Err(error) => Outcome { synced: false, result: Err(error) },
+        }
+    }
+
+    fn run_rest(&mut self, job: &Job) -> io::Result<()> {
+        let mut result = Ok(());
+        for file in &job.set_aside {
+            result = result.and(self.part(|disk| disk.move_aside(file)));
+        }
+        for file in &job.remove {
+            let refused = self.unremovable;
+            result = result.and(self.part(|disk| if refused { Err(error(libc::EIO)) } else { disk.delete(file) }));
+        }
+        result?;
+        job.replace.iter().try_for_each(|(file, content)| self.part(|disk| disk.replace(file, content)))
+    }
+
+    fn part(&mut self, run: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        self.dead |= self.lives == Some(0);
+        self.lives = self.lives.map(|lives| lives.saturating_sub(1));
+        run(self)
+    }
+
+    fn run_waiting(&mut self) {
+        while let Some(job) = self.waiting.pop_front() {
+            let outcome = self.run(&job);
+            self.outcomes.push(outcome);
+            self.jobs.push(job);
+        }
     }
 }
 
@@ -92,8 +174,11 @@ impl Store for MemoryStore {
 
     fn read(&mut self, file: &str, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.with(|disk| {
-            if disk.unreadable.as_ref().is_some_and(|part| file.contains(part)) {
-                return Err(error(libc::EIO));
+            if let Some((part, number)) = &disk.unreadable
+                && file.contains(part)
+                && offset + into.len() as u64 > disk.unreadable_from
+            {
+                return Err(error(*number));
             }
             let content = disk.files.get(file).ok_or_else(missing)?;
             let rest = content.get(offset as usize..).unwrap_or_default();
@@ -121,32 +206,44 @@ impl Store for MemoryStore {
     fn truncate(&mut self, file: &str, len: u64) -> io::Result<()> {
         self.with(|disk| {
             disk.change()?;
-            disk.files.get_mut(file).ok_or_else(missing)?.resize(len as usize, 0);
+            let content = disk.files.get_mut(file).ok_or_else(missing)?;
+            let before = content.len();
+            content.resize(len as usize, 0);
+            disk.give_back(before.saturating_sub(len as usize));
             Ok(())
         })
     }
 
     fn set_aside(&mut self, file: &str) -> io::Result<()> {
-        self.with(|disk| disk.run(&Job { set_aside: vec![file.into()], ..Job::default() }))
+        self.with(|disk| disk.move_aside(file))
     }
 
     fn remove(&mut self, file: &str) -> io::Result<()> {
-        self.with(|disk| disk.run(&Job { remove: vec![file.into()], ..Job::default() }))
+        self.with(|disk| disk.delete(file))
     }
 
     fn begin(&mut self, job: Job) {
         self.with(|disk| {
-            let outcome = disk.run(&job);
-            disk.outcomes.push(outcome);
-            disk.jobs.push(job);
+            disk.waiting.push_back(job);
+            if !disk.slow {
+                disk.run_waiting();
+            }
         });
     }
 
-    fn outcomes(&mut self) -> Vec<io::Result<()>> {
-        self.with(|disk| std::mem::take(&mut disk.outcomes))
+    fn outcomes(&mut self) -> Vec<Outcome> {
+        self.with(|disk| {
+            if !disk.slow {
+                disk.run_waiting();
+            }
+            std::mem::take(&mut disk.outcomes)
+        })
     }
 
-    fn wait(&mut self) -> Vec<io::Result<()>> {
-        self.outcomes()
+    fn wait(&mut self) -> Vec<Outcome> {
+        self.with(|disk| {
+            disk.run_waiting();
+            std::mem::take(&mut disk.outcomes)
+        })
     }
 }

@@ -8,10 +8,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use crate::disk::store::{Job, Store, explain};
+use crate::disk::store::{BAD, Job, Outcome, Store, explain, lacks_descriptors};
 
-/// Files kept open: a broker has more queues than it may have descriptors.
-const MAX_OPEN: usize = 128;
+/// Files kept open: a broker has more queues than it may have descriptors. Far fewer than those that no connection gets (`io::socket`).
+const MAX_OPEN: usize = 32;
 
 const TEMPORARY: &str = ".tmp";
 
@@ -19,7 +19,7 @@ pub struct Files {
     directory: PathBuf,
     open: HashMap<String, File>,
     jobs: Sender<Job>,
-    results: Receiver<io::Result<()>>,
+    results: Receiver<Outcome>,
     under_way: usize,
 }
 
@@ -51,10 +51,22 @@ impl Files {
 
     fn file(&mut self, name: &str) -> io::Result<&File> {
         if !self.open.contains_key(name) {
-            let file = OpenOptions::new().read(true).write(true).open(self.directory.join(name))?;
+            let path = self.directory.join(name);
+            let file = self.opened(|| OpenOptions::new().read(true).write(true).open(&path))?;
             self.keep(name, file);
         }
         self.open.get(name).ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// Once more without the files that are kept, if no descriptor is left.
+    fn opened(&mut self, mut open: impl FnMut() -> io::Result<File>) -> io::Result<File> {
+        match open() {
+            Err(error) if lacks_descriptors(&error) && !self.open.is_empty() => {
+                self.open.clear();
+                open()
+            }
+            result => result,
+        }
     }
 
     fn keep(&mut self, name: &str, file: File) {
@@ -92,7 +104,8 @@ impl Store for Files {
     }
 
     fn create(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.directory.join(name))?;
+        let path = self.directory.join(name);
+        let file = self.opened(|| OpenOptions::new().read(true).write(true).create_new(true).open(&path))?;
         file.write_all_at(content, 0)?;
         self.keep(name, file);
         Ok(())
@@ -125,13 +138,13 @@ impl Store for Files {
         }
     }
 
-    fn outcomes(&mut self) -> Vec<io::Result<()>> {
+    fn outcomes(&mut self) -> Vec<Outcome> {
         let outcomes: Vec<_> = if self.under_way == 0 { Vec::new() } else { self.results.try_iter().collect() };
         self.under_way -= outcomes.len();
         outcomes
     }
 
-    fn wait(&mut self) -> Vec<io::Result<()>> {
+    fn wait(&mut self) -> Vec<Outcome> {
         let outcomes: Vec<_> = self.results.iter().take(self.under_way).collect();
         self.under_way = 0;
         outcomes
@@ -139,7 +152,7 @@ impl Store for Files {
 }
 
 /// Until the store is gone.
-fn work(directory: &Path, jobs: &Receiver<Job>, done: &Sender<io::Result<()>>, told: impl Fn()) {
+fn work(directory: &Path, jobs: &Receiver<Job>, done: &Sender<Outcome>, told: impl Fn()) {
     for job in jobs {
         if done.send(run(directory, &job)).is_err() {
             return;
@@ -148,23 +161,39 @@ fn work(directory: &Path, jobs: &Receiver<Job>, done: &Sender<io::Result<()>>, t
     }
 }
 
-fn run(directory: &Path, job: &Job) -> io::Result<()> {
+fn run(directory: &Path, job: &Job) -> Outcome {
+    match sync(directory, job) {
+        Ok(()) => Outcome { synced: true, result: clear_away(directory, job).and_then(|()| replace(directory, job)) },
+        Err(error) => Outcome { synced: false, result: Err(error) },
+    }
+}
+
+fn sync(directory: &Path, job: &Job) -> io::Result<()> {
     for file in &job.sync {
         present(File::open(directory.join(file)).and_then(|open| open.sync_data())).map_err(|error| explain("sync", file, &error))?;
     }
-    if let Some((file, content)) = &job.replace {
-        replace(&directory.join(file), content).map_err(|error| explain("write", file, &error))?;
-    }
-    if !job.sync.is_empty() || job.replace.is_some() {
-        File::open(directory).and_then(|open| open.sync_all()).map_err(|error| explain("sync", "the directory of queues", &error))?;
-    }
+    if job.sync.is_empty() { Ok(()) } else { sync_directory(directory) }
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory).and_then(|open| open.sync_all()).map_err(|error| explain("sync", "the directory of queues", &error))
+}
+
+fn clear_away(directory: &Path, job: &Job) -> io::Result<()> {
+    let mut result = Ok(());
     for file in &job.set_aside {
-        set_aside(directory, file).map_err(|error| explain("rename", file, &error))?;
+        result = result.and(set_aside(directory, file).map_err(|error| explain("rename", file, &error)));
     }
     for file in &job.remove {
-        remove(directory, file).map_err(|error| explain("remove", file, &error))?;
+        result = result.and(remove(directory, file).map_err(|error| explain("remove", file, &error)));
     }
-    Ok(())
+    result
+}
+
+fn replace(directory: &Path, job: &Job) -> io::Result<()> {
+    let Some((file, content)) = &job.replace else { return Ok(()) };
+    write_anew(&directory.join(file), content).map_err(|error| explain("write", file, &error))?;
+    sync_directory(directory)
 }
 
 /// What was removed meanwhile needs no care any more.
@@ -177,10 +206,10 @@ fn remove(directory: &Path, file: &str) -> io::Result<()> {
 }
 
 fn set_aside(directory: &Path, file: &str) -> io::Result<()> {
-    fs::rename(directory.join(file), directory.join(format!("{file}.bad")))
+    present(fs::rename(directory.join(file), directory.join(format!("{file}{BAD}"))))
 }
 
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+fn write_anew(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(TEMPORARY);
     let mut file = File::create(&temporary)?;

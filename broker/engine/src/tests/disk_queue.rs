@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::disk::record::HEAD;
+use crate::disk::store::Outcome;
 use crate::id::MessageId;
 use crate::message::Times;
 use crate::tests::memory_store::MemoryStore;
@@ -55,10 +56,22 @@ impl World {
         self.read(u64::MAX).0
     }
 
-    fn sync(&mut self) {
-        let job = self.queue.sync();
+    /// The outcome of a job, if there was something to do.
+    fn try_sync(&mut self) -> Option<Outcome> {
+        let job = self.queue.sync()?;
         self.volume.store.begin(job);
-        assert!(self.volume.store.outcomes().into_iter().all(|outcome| outcome.is_ok()));
+        let outcome = self.volume.store.outcomes().pop().expect("one that ended");
+        self.queue.errand().end(&outcome);
+        Some(outcome)
+    }
+
+    fn sync(&mut self) {
+        assert!(self.try_sync().is_none_or(|outcome| outcome.result.is_ok()));
+    }
+
+    /// The sync fails for this reason.
+    fn fail_to_sync(&mut self) -> String {
+        self.try_sync().and_then(|outcome| outcome.result.err()).expect("an error").to_string()
     }
 
     /// The process is killed and another one starts. The reports of its start.
@@ -183,7 +196,9 @@ fn a_segment_that_nobody_needs_is_removed_by_the_next_sync_and_an_empty_queue_le
     world.drain();
     world.sync();
     assert_eq!(world.store.names(), [""; 0]);
-    assert!(world.queue.is_gone());
+    assert!(world.queue.is_empty());
+    world.sync();
+    assert!(world.queue.is_gone(), "once it is known that the files are");
 }
 
 #[test]
@@ -201,10 +216,168 @@ fn a_long_held_message_keeps_its_own_segment_only() {
 fn nothing_to_sync_is_no_job() {
     let mut world = World::new();
     world.put(&["a"]);
-    assert!(!world.queue.sync().is_empty());
-    assert!(world.queue.sync().is_empty());
-    world.queue.sync_failed();
-    assert!(world.queue.sync().replace.is_some(), "a failed one is done again");
+    assert!(world.try_sync().is_some());
+    assert!(world.queue.sync().is_none());
+}
+
+#[test]
+fn there_is_one_job_at_a_time_and_what_came_meanwhile_is_in_the_next() {
+    let mut world = World::new();
+    world.put(&["a"]);
+    assert!(world.queue.sync().is_some());
+    world.put(&["b", "c"]);
+    assert!(world.queue.sync().is_none());
+    assert_eq!(world.queue.changes(), 2);
+    world.queue.errand().end(&Outcome { synced: true, result: Ok(()) });
+    let job = world.queue.sync().expect("a job");
+    assert!(job.sync == ["t:c.000000.seg"] && job.replace.is_some());
+    assert_eq!(world.queue.changes(), 0);
+}
+
+#[test]
+fn all_of_a_failed_sync_is_done_again() {
+    let mut world = World::with(150);
+    world.put(&["a", "b"]);
+    world.read(1);
+    world.store.with(|disk| disk.unsyncable = true);
+    assert_eq!(world.fail_to_sync(), "Input/output error (os error 5)");
+    let again = world.queue.sync().expect("a job");
+    assert_eq!((again.sync, again.remove), (vec!["t:c.000001.seg".to_owned()], vec!["t:c.000000.seg".to_owned()]));
+    assert!(again.replace.is_some());
+}
+
+#[test]
+fn a_full_disk_gets_the_space_of_what_was_read_back_and_nothing_of_it_comes_again() {
+    let mut world = World::with(150);
+    world.put(&["a", "b", "c"]);
+    world.sync();
+    world.read(2);
+    world.store.with(|disk| disk.space = Some(0));
+    world.sync();
+    assert_eq!(world.store.names(), ["t:c.000002.seg", "t:c.meta"]);
+    world.put(&["d"]);
+    world.restart();
+    assert_eq!(world.drain(), ["c", "d"]);
+}
+
+#[test]
+fn a_file_that_could_not_be_removed_is_removed_later() {
+    let mut world = World::with(150);
+    world.put(&["a", "b"]);
+    world.sync();
+    world.drain();
+    world.store.with(|disk| disk.unremovable = true);
+    world.fail_to_sync();
+    assert!(world.queue.is_empty() && !world.queue.is_gone());
+    world.put(&["c"]);
+    world.store.with(|disk| disk.unremovable = false);
+    world.sync();
+    assert_eq!(world.store.names(), ["t:c.000002.seg", "t:c.meta"]);
+    world.drain();
+    world.sync();
+    world.sync();
+    assert!(world.queue.is_gone() && world.store.names().is_empty());
+}
+
+#[test]
+fn a_meta_file_goes_with_the_last_segment_also_if_it_could_not_be_written_anew() {
+    let mut world = World::new();
+    world.put(&["a", "b"]);
+    world.sync();
+    world.read(1);
+    world.store.with(|disk| disk.space = Some(0));
+    world.fail_to_sync();
+    world.drain();
+    world.sync();
+    assert_eq!(world.store.names(), [""; 0]);
+}
+
+#[test]
+fn a_kill_at_any_point_of_a_sync_leaves_no_segment_that_the_meta_file_leaves_out() {
+    for lives in 0..6 {
+        let mut world = World::with(150);
+        world.put(&["c", "d"]);
+        let first = [record(8, "a"), record(9, "b")];
+        assert!(world.queue.prepend(&mut world.volume, first.into_iter()).1.is_ok());
+        world.sync();
+        world.read(2);
+        world.store.with(|disk| disk.lives = Some(lives));
+        world.try_sync();
+        let meta = world.store.with(|disk| Meta::decode(&disk.files["t:c.meta"]).expect("sound"));
+        let listed: Vec<String> = meta.entries.iter().map(|entry| segment::file_name("t:c", entry.number)).collect();
+        let there = world.store.names();
+        assert!(there.iter().all(|name| name == "t:c.meta" || listed.contains(name)), "{lives}: {there:?} of {listed:?}");
+        world.restart();
+        assert!(world.drain().ends_with(&["c".to_owned(), "d".to_owned()]), "{lives}");
+    }
+}
+
+#[test]
+fn a_number_that_only_a_meta_file_or_a_file_set_aside_still_has_is_not_used_again() {
+    let mut world = World::with(150);
+    world.put(&["a", "b"]);
+    world.sync();
+    world.drain();
+    world.store.with(|disk| disk.lives = Some(1)); // the kill comes behind the first removal
+    world.fail_to_sync();
+    world.restart();
+    world.store.with(|disk| drop(disk.files.remove("t:c.000001.seg")));
+    world.restart();
+    world.put(&["c"]);
+    assert_eq!(world.store.names(), ["t:c.000002.seg", "t:c.meta"]);
+    world.restart();
+    assert_eq!(world.drain(), ["c"]);
+    world.store.with(|disk| drop(disk.files.insert("other.000007.seg.bad".into(), Vec::new())));
+    world.restart();
+    world.put(&["d"]);
+    assert!(world.store.names().contains(&"t:c.000008.seg".to_owned()));
+}
+
+#[test]
+fn a_read_error_midway_keeps_the_count_of_what_is_left() {
+    let mut world = World::with(150);
+    world.put(&["a", "b", "c"]);
+    world.store.with(|disk| disk.unreadable = Some(("000001".into(), libc::EIO)));
+    assert!(world.queue.read(&mut world.volume, portion(9), |_| ()).is_err());
+    assert_eq!(world.queue.unread(), 2);
+    world.store.with(|disk| disk.unreadable = None);
+    assert_eq!(world.drain(), ["b", "c"]);
+    assert_eq!(world.queue.unread(), 0);
+}
+
+#[test]
+fn a_read_error_within_a_segment_keeps_the_count_of_what_is_left() {
+    let mut world = World::new();
+    let long = "x".repeat(300_000); // longer than what one look at the file brings
+    world.put(&["a", &long]);
+    world.store.with(|disk| (disk.unreadable, disk.unreadable_from) = (Some(("000000".into(), libc::EIO)), 270_000));
+    let mut count = 0;
+    assert!(world.queue.read(&mut world.volume, portion(9), |_| count += 1).is_err());
+    assert_eq!((count, world.queue.unread(), world.queue.changes()), (1, 1, 3));
+    world.store.with(|disk| disk.unreadable = None);
+    assert_eq!((world.drain().len(), world.queue.unread()), (1, 0));
+}
+
+#[test]
+fn a_record_of_another_queue_is_needed_until_its_copy_is_on_the_device() {
+    let mut world = World::new();
+    let mut other = DiskQueue::new("t");
+    other.append(&mut world.volume, [record(1, "a"), record(2, "b")].into_iter()).1.expect("a sound disk");
+    let mut receipts = Vec::new();
+    other.read(&mut world.volume, portion(9), |read| receipts.push(read.receipt)).expect("a sound disk");
+    for receipt in receipts {
+        world.put(&["a copy"]);
+        world.queue.keep_until_synced(Some(receipt));
+    }
+    assert!(other.sync().is_some_and(|job| job.remove.is_empty()));
+    world.store.with(|disk| disk.unsyncable = true);
+    world.fail_to_sync();
+    other.errand().end(&Outcome { synced: true, result: Ok(()) });
+    assert!(other.sync().is_none(), "the copies may be lost yet");
+    // A full disk does not keep what is safe elsewhere.
+    world.store.with(|disk| (disk.unsyncable, disk.space) = (false, Some(0)));
+    world.fail_to_sync();
+    assert_eq!(other.sync().expect("a job").remove, ["t.000000.seg", "t.meta"]);
 }
 
 #[test]
@@ -357,7 +530,7 @@ fn a_segment_that_cannot_be_made_leaves_nothing_behind() {
 fn an_unreadable_segment_can_be_given_up_for_the_next() {
     let mut world = World::with(150);
     world.put(&["a", "b"]);
-    world.store.with(|disk| disk.unreadable = Some("000000".into()));
+    world.store.with(|disk| disk.unreadable = Some(("000000".into(), libc::EIO)));
     assert!(world.queue.read(&mut world.volume, portion(9), |_| ()).is_err());
     assert_eq!(world.queue.unread(), 2, "it may get better");
     world.queue.give_up_segment(&mut world.volume);
@@ -403,7 +576,7 @@ fn skipping_what_the_caller_kept_is_like_reading_it() {
 fn a_queue_that_is_destroyed_leaves_nothing_also_while_a_sync_is_under_way() {
     let mut world = World::with(150);
     world.put(&["a", "b"]);
-    let job = world.queue.sync();
+    let job = world.queue.sync().expect("a job");
     let queue = std::mem::replace(&mut world.queue, DiskQueue::new("t:c"));
     let (last, result) = queue.destroy(&mut world.volume);
     result.expect("a sound disk");
@@ -420,6 +593,7 @@ enum Step {
     Sync,
     Kill,
     Fail(usize),
+    SyncFull(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -430,6 +604,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Sync),
         1 => Just(Step::Kill),
         1 => (0usize..300).prop_map(Step::Fail),
+        1 => (0usize..300).prop_map(Step::SyncFull),
     ];
     proptest::collection::vec(step, 1..60)
 }
@@ -478,6 +653,11 @@ proptest! {
                     // What lies before the first one that is needed does not come again.
                     let first = held.iter().map(|(number, _)| *number).min().or(last.map(|last| last + 1)).unwrap_or(0);
                     synced.extend(settled.iter().copied().filter(|number| *number < first));
+                }
+                Step::SyncFull(space) => {
+                    world.store.with(|disk| disk.space = Some(space));
+                    let _ = world.try_sync();
+                    world.store.with(|disk| disk.space = None);
                 }
                 Step::Kill => {
                     world.restart();

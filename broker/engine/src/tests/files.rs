@@ -55,12 +55,12 @@ fn a_job_does_all_its_parts_and_is_told() {
     store.begin(Job {
         sync: vec!["a".into(), "gone".into()],
         replace,
-        set_aside: vec!["b".into()],
+        set_aside: vec!["b".into(), "gone".into()],
         remove: vec!["c".into(), "gone".into()],
     });
     hears.recv().expect("told");
     let outcomes = store.outcomes();
-    assert!(outcomes.len() == 1 && outcomes[0].is_ok());
+    assert!(matches!(&outcomes[..], [Outcome { synced: true, result: Ok(()) }]));
     assert_eq!(listed(&mut store).into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b.bad", "meta"]);
     assert!(store.outcomes().is_empty());
 }
@@ -70,11 +70,42 @@ fn a_job_that_fails_names_the_file_and_the_next_one_still_runs() {
     let directory = Directory::new("fails");
     let mut store = directory.store();
     store.create("a", b"x").expect("new");
-    store.begin(Job { set_aside: vec!["gone".into()], remove: vec!["a".into()], ..Job::default() });
-    store.begin(Job { remove: vec!["a".into()], ..Job::default() });
-    let texts: Vec<_> = store.wait().into_iter().map(|outcome| outcome.map_err(|error| error.to_string())).collect();
-    assert_eq!(texts, [Err("rename gone: No such file or directory (os error 2)".to_owned()), Ok(())]);
+    let meta = |place: &str| Some((format!("{place}meta"), b"content".to_vec()));
+    store.begin(Job { remove: vec!["a".into()], replace: meta("no/"), ..Job::default() });
+    store.begin(Job { replace: meta(""), ..Job::default() });
+    let texts: Vec<_> =
+        store.wait().into_iter().map(|outcome| (outcome.synced, outcome.result.map_err(|error| error.to_string()))).collect();
+    assert_eq!(texts, [(true, Err("write no/meta: No such file or directory (os error 2)".to_owned())), (true, Ok(()))]);
+    assert_eq!(listed(&mut store), [("meta".to_owned(), 7)], "what was to go is gone");
+}
+
+#[test]
+fn every_file_is_tried_before_the_list_of_them_is_left_as_it_was() {
+    let directory = Directory::new("tried");
+    let mut store = directory.store();
+    store.create("a", b"x").expect("new");
+    fs::create_dir(directory.0.join("queue/folder")).expect("made");
+    let replace = Some(("meta".to_owned(), b"content".to_vec()));
+    store.begin(Job { remove: vec!["folder".into(), "a".into()], replace, ..Job::default() });
+    let error = store.wait().pop().and_then(|outcome| outcome.result.err()).expect("an error");
+    assert_eq!(error.to_string(), "remove folder: Is a directory (os error 21)");
     assert_eq!(listed(&mut store), []);
+}
+
+#[test]
+fn files_that_are_kept_open_give_way_when_no_descriptor_is_left() {
+    let directory = Directory::new("descriptors");
+    let mut store = directory.store();
+    store.create("a", b"x").expect("new");
+    let path = directory.0.join("queue/a");
+    let mut attempts = 0;
+    let opened = store.opened(|| {
+        attempts += 1;
+        if attempts == 1 { Err(io::Error::from_raw_os_error(libc::EMFILE)) } else { File::open(&path) }
+    });
+    assert!(opened.is_ok() && store.open.is_empty());
+    let refused = store.opened(|| Err(io::Error::from_raw_os_error(libc::ENFILE)));
+    assert_eq!(refused.expect_err("nothing to give").raw_os_error(), Some(libc::ENFILE));
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn a_queue_that_cannot_be_read_is_tried_again_and_goes_on() {
     let mut world = World::new(1);
     world.channel("c");
     world.publish(&["a", "b"]);
-    world.store.with(|disk| disk.unreadable = Some("000000".into()));
+    world.store.with(|disk| disk.unreadable = Some(("000000".into(), libc::EIO)));
     let consumer = world.pair.subscribe("t", "c", 5);
     assert_eq!(world.pair.bodies(consumer), ["a"]);
     let reason = "read t:c.000000.seg: Input/output error (os error 5)".to_owned();
@@ -101,7 +101,7 @@ fn a_file_that_stays_unreadable_is_given_up_for_the_next_and_that_is_told() {
     let mut world = World::with(Config { mem_queue_size: 1, max_bytes_per_file: 120, ..Config::default() });
     world.channel("c");
     world.publish(&["a", "b", "c"]);
-    world.store.with(|disk| disk.unreadable = Some("000000".into()));
+    world.store.with(|disk| disk.unreadable = Some(("000000".into(), libc::EIO)));
     let consumer = world.pair.subscribe("t", "c", 5);
     world.pair.advance(10 * S);
     assert_eq!(world.pair.bodies(consumer), ["a", "c"]);
@@ -120,4 +120,104 @@ fn a_sync_that_fails_is_told_and_done_again() {
     world.store.with(|disk| disk.unwritable = false);
     world.pair.advance(2 * S);
     assert!(world.names().contains(&"t:c.meta".to_owned()));
+}
+
+#[test]
+fn what_fails_for_want_of_descriptors_is_no_damage() {
+    let mut world = World::with(Config { mem_queue_size: 1, max_bytes_per_file: 120, ..Config::default() });
+    world.channel("c");
+    world.publish(&["a", "b", "c"]);
+    world.store.with(|disk| disk.unreadable = Some(("000000".into(), libc::EMFILE)));
+    let consumer = world.pair.subscribe("t", "c", 5);
+    for _ in 0..20 {
+        world.pair.advance(S);
+        world.pair.send(consumer, "NOP\n");
+    }
+    assert_eq!(world.pair.bodies(consumer), ["a"]);
+    world.store.with(|disk| disk.unreadable = None);
+    world.pair.advance(2 * S);
+    assert_eq!(world.pair.bodies(consumer), ["b", "c"]);
+    let reason = "read t:c.000000.seg: Too many open files (os error 24)".to_owned();
+    assert_eq!(world.events(), [Event::DiskFailed { reason }, Event::DiskWorks], "and it is told that reading works again");
+}
+
+#[test]
+fn a_sync_that_works_again_is_told() {
+    let mut world = World::new(0);
+    world.channel("c");
+    world.publish(&["a"]);
+    world.store.with(|disk| disk.unsyncable = true);
+    world.pair.advance(2 * S);
+    assert!(matches!(&world.events()[..], [Event::DiskFailed { .. }]));
+    world.pair.advance(2 * S);
+    assert_eq!(world.events(), []);
+    world.store.with(|disk| disk.unsyncable = false);
+    world.pair.advance(2 * S);
+    assert_eq!(world.events(), [Event::DiskWorks]);
+    world.cut_power();
+    world.release("t");
+    assert_eq!(world.drain(), ["a"], "all of the failed sync was done again");
+}
+
+#[test]
+fn a_read_does_not_say_that_a_full_disk_works_again() {
+    let mut world = World::new(0);
+    world.channel("c");
+    world.publish(&["a"]);
+    world.store.with(|disk| disk.space = Some(0));
+    assert_eq!(world.pair.publish("t", "b"), disk_full());
+    assert!(matches!(&world.events()[..], [Event::DiskFailed { .. }]));
+    let consumer = world.pair.subscribe("t", "c", 5);
+    assert_eq!(world.pair.bodies(consumer), ["a"]);
+    assert_eq!(world.events(), []);
+}
+
+#[test]
+fn a_full_disk_takes_messages_again_once_some_were_finished() {
+    let mut world = World::with(Config { mem_queue_size: 0, max_bytes_per_file: 120, ..Config::default() });
+    world.channel("c");
+    world.publish(&["a", "b", "c"]);
+    world.store.with(|disk| disk.space = Some(0));
+    assert!(matches!(world.pair.publish("t", "d"), Frame::Error(_)));
+    let consumer = world.pair.subscribe("t", "c", 2);
+    for delivery in world.pair.messages(consumer) {
+        world.pair.send(consumer, format!("FIN {}\nRDY 0\n", delivery.id));
+    }
+    world.pair.turn();
+    world.pair.advance(3 * S);
+    world.publish(&["e"]);
+    world.kill();
+    world.release("t");
+    assert_eq!(world.drain(), ["c", "e"], "and what was finished does not come again");
+}
+
+#[test]
+fn a_publish_that_is_refused_in_part_is_counted_as_far_as_it_came() {
+    let mut world = World::new(3);
+    world.channel("c");
+    let publisher = world.pair.connect();
+    world.store.with(|disk| disk.space = Some(0));
+    let refused = world.pair.ask(publisher, mpub("t", &["a", "b", "c", "dd", "ee"]));
+    assert!(matches!(&refused[..], [Frame::Error(text)] if text.starts_with("E_MPUB_FAILED ")), "{refused:?}");
+    let topic = world.pair.topic();
+    assert_eq!((&topic["message_count"], &topic["message_bytes"], &topic["rejected"]), (&3.into(), &3.into(), &2.into()));
+    assert_eq!(world.pair.channel()["message_count"], 3);
+    assert_eq!(world.drain(), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_message_that_one_channel_could_not_take_and_another_could_is_counted() {
+    let mut world = World::new(2);
+    world.channel("c");
+    world.publish(&["a"]);
+    world.channel("d");
+    world.store.with(|disk| disk.space = Some(0));
+    let publisher = world.pair.connect();
+    assert!(matches!(&world.pair.ask(publisher, mpub("t", &["b", "c", "d"]))[..], [Frame::Error(_)]));
+    // "c" has room for one of the three, "d" for two.
+    assert_eq!(world.pair.topic()["message_count"], 3);
+    assert_eq!(
+        world.pair.topic()["channels"].as_array().expect("a list").iter().map(|c| c["depth"].as_u64()).sum::<Option<u64>>(),
+        Some(4)
+    );
 }

@@ -48,6 +48,11 @@ impl World {
         self.start(0);
     }
 
+    fn cut_power(&mut self) {
+        self.store = self.store.after_power_cut();
+        self.start(0);
+    }
+
     fn start(&mut self, down: Nanos) {
         self.store = self.store.after_kill();
         self.incarnation += 1;

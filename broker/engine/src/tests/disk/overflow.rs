@@ -78,6 +78,22 @@ fn files_are_synced_after_so_many_messages_and_after_so_long() {
 }
 
 #[test]
+fn a_queue_has_one_job_under_way_and_what_came_meanwhile_is_synced_with_the_next() {
+    let mut world = World::with(Config { mem_queue_size: 0, sync_every: 3, ..Config::default() });
+    world.channel("c");
+    world.store.with(|disk| disk.slow = true);
+    world.publish(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
+    world.pair.advance(10 * S);
+    assert_eq!(world.store.with(|disk| disk.waiting.len()), 1);
+    world.store.with(|disk| disk.slow = false);
+    world.pair.advance(10 * S);
+    assert_eq!(world.store.with(|disk| disk.jobs.len()), 2);
+    world.cut_power();
+    world.release("t");
+    assert_eq!(world.drain(), ["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
+}
+
+#[test]
 fn with_all_through_disk_a_kill_loses_nothing_that_was_acknowledged_not_even_what_is_in_flight() {
     let mut world = World::new(0);
     world.channel("c");

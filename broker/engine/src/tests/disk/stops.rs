@@ -172,7 +172,7 @@ fn after_a_start_nothing_moves_before_the_topics_are_released() {
     world.pair.turn();
     world.pair.engine.pause_topic("t", true, world.pair.now);
     world.publish(&["b"]);
-    world.pair.advance(3 * S);
+    world.pair.advance(5 * S); // once the channel has synced its copy the topic needs "a" no more
     world.kill();
     let consumer = world.pair.subscribe("t", "c", 5);
     assert_eq!(world.pair.bodies(consumer), [""; 0], "its channel may be paused");
@@ -208,4 +208,55 @@ fn a_message_that_a_kill_left_twice_is_in_flight_once_and_takes_no_credit_for_ev
     assert_eq!(world.pair.ask(consumer, format!("FIN {}\n", came[0].id)), []);
     world.publish(&["b", "c"]);
     assert_eq!(world.pair.bodies(consumer), ["b", "c"]);
+}
+
+#[test]
+fn a_power_cut_loses_nothing_that_was_synced_in_the_topic_when_it_moved_to_a_channel() {
+    // A part of the jobs is done when the power goes: each of them once.
+    for lives in 0..20 {
+        let mut world = World::new(0);
+        world.publish(&["a", "b"]);
+        world.pair.advance(10 * S);
+        world.channel("c");
+        world.pair.turn();
+        assert_eq!(world.depths().0, 2);
+        world.store.with(|disk| disk.lives = Some(lives));
+        world.pair.advance(10 * S);
+        world.cut_power();
+        world.channel("c");
+        world.release("t");
+        let mut came = world.drain();
+        came.dedup();
+        assert!(came.starts_with(&["a".to_owned(), "b".to_owned()]), "{lives}: {came:?}");
+    }
+}
+
+#[test]
+fn a_stop_whose_sync_of_a_channel_fails_keeps_what_the_topic_had() {
+    let mut world = World::new(0);
+    world.publish(&["a"]);
+    world.pair.advance(10 * S);
+    world.channel("c");
+    world.pair.turn();
+    world.store.with(|disk| disk.unsyncable = true);
+    let error = world.pair.engine.save().expect_err("no sync");
+    assert_eq!(error, "0 messages could not be saved: Input/output error (os error 5)");
+    world.cut_power();
+    world.channel("c");
+    world.release("t");
+    assert_eq!(world.drain(), ["a"]);
+}
+
+#[test]
+fn a_stop_while_a_job_is_under_way_still_writes_down_where_reading_begins() {
+    let mut world = World::new(0);
+    world.channel("c");
+    world.publish(&["a", "b"]);
+    world.store.with(|disk| disk.slow = true);
+    world.pair.advance(3 * S);
+    assert_eq!(world.drain(), ["a", "b"]);
+    world.publish(&["c"]);
+    world.restart();
+    world.release("t");
+    assert_eq!(world.drain(), ["c"]);
 }
