@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen srtm/native -name '*.rs' -o -na
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test lint peers floor bench-nsqd bench-reach interop soak fuzz clean
+.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach interop soak fuzz clean
 
 build: .venv/built
 
@@ -44,6 +44,10 @@ lint: build
 test: lint
 	cargo test --quiet --locked --workspace
 	$(BIN)/pytest
+
+# The tests that need PostgreSQL alone; `make test` runs them too where it is installed.
+test-pg: build
+	$(BIN)/pytest -m postgres
 
 peers: $(PEERS)
 

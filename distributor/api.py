@@ -28,11 +28,12 @@ from distributor.registry import Registry
 from distributor.syncing import Syncing
 from srtm import __version__
 from srtm.control import DeadNotice, Problem, SyncRequest
-from srtm.errors import BadInput, InternalError, SrtmError, Unavailable
+from srtm.errors import BadInput, InternalError, NotLeader, SrtmError, Unavailable
 from srtm.topic import TopicSpec, parse_change, parse_topic_json
 from srtm.unreadable import UNREADABLE
 
 _T = TypeVar("_T")
+_Admit = Callable[[Request], Awaitable[None]]
 _OPEN_PATHS = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}  # asked by programs that have no token
 _NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON = "application/json; charset=utf-8"
@@ -43,8 +44,8 @@ class _TooLarge(BadInput):
     http_status = 413
 
 
-def make_app(registry: Registry, syncing: Syncing) -> FastAPI:
-    """The ASGI application."""
+def make_app(registry: Registry, syncing: Syncing, admit: _Admit | None = None) -> FastAPI:
+    """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served."""
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
     for add_routes in (_topic_routes, _publisher_routes, _broker_routes, _lookup_routes, _service_routes):
         add_routes(app, registry, syncing)
@@ -52,7 +53,9 @@ def make_app(registry: Registry, syncing: Syncing) -> FastAPI:
     app.add_exception_handler(HTTPException, _not_served)
     app.add_exception_handler(RequestValidationError, _bad_query)
     app.add_exception_handler(Exception, _failed)
-    if registry.config.token is not None:
+    if admit is not None:
+        app.middleware("http")(partial(_ask_whether_to_serve, admit))
+    if registry.config.token is not None:  # added last: asked first
         app.middleware("http")(partial(_ask_for_token, registry.config.token))
     return app
 
@@ -237,8 +240,8 @@ def _nsq(value: object, status: int = 200) -> Response:
 def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     @app.get("/healthz")
     async def healthz() -> Response:
-        """That the service runs, and its version."""
-        return _json({"status": "ok", "version": __version__})
+        """That the service runs, its version, and whether it leads or stands by (and for whom)."""
+        return _json({"status": "ok", "version": __version__, **views.role_view(registry)})
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -296,7 +299,13 @@ async def _refused(_: Request, error: Exception) -> Response:
         headers["Retry-After"] = f"{error.retry_after_s:.0f}"
     field, value, rule = (getattr(error, name, None) for name in ("field", "value", "rule"))
     problem = Problem(
-        title=error.title, status=error.http_status, detail=str(error), field=field, value=_shown(value), rule=rule
+        title=error.title,
+        status=error.http_status,
+        detail=str(error),
+        field=field,
+        value=_shown(value),
+        rule=rule,
+        leader=error.leader if isinstance(error, NotLeader) else None,
     )
     return _problem(problem, headers)
 
@@ -323,6 +332,16 @@ async def _bad_query(_: Request, error: Exception) -> Response:
 async def _failed(_: Request, error: Exception) -> Response:
     """The server logs the error; whoever asked is told that it is not theirs."""
     return await _refused(_, InternalError(f"the distributor failed here ({type(error).__name__}); its log says more"))
+
+
+async def _ask_whether_to_serve(
+    admit: _Admit, request: Request, go_on: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    try:
+        await admit(request)
+    except SrtmError as error:
+        return await _refused(request, error)
+    return await go_on(request)
 
 
 async def _ask_for_token(token: str, request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -12,7 +12,8 @@ class DistributorConfig:
     """Everything that ``srtm distributor`` takes, parsed. Making one with a bad token raises BadInput."""
 
     http_address: str = "127.0.0.1:4190"  # loopback: nothing is exposed by accident; port 0: any free one
-    store: str = "sqlite:///srtm.sqlite3"
+    store: str = field(default="sqlite:///srtm.sqlite3", repr=False)  # a URL of PostgreSQL may have a password in it
+    broadcast_address: str | None = None  # None: the host of http_address, or the host name where that is a wildcard
     token: str | None = field(default=None, repr=False)
     liveness_s: float = 5.0  # a broker syncs every second; after five missed ones it gets no new publishers
     rejoin_grace_s: float = 10.0  # `srtm up` restarts a crashed broker at once: no reason to move its publishers

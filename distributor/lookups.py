@@ -54,12 +54,13 @@ def nodes(registry: Registry, syncing: Syncing) -> list[dict[str, Any]]:
 
 
 def active(registry: Registry) -> list[Broker]:
-    """Not only those heard lately: a broker that is cut off from here may well serve its consumers."""
+    """Not only those heard lately: a broker that is cut off from here may well serve its consumers. A standby hears
+    nobody, and names all that are not dead."""
     limit_s = registry.config.inactive_producer_s
     return [
         broker
         for name, broker in sorted(registry.brokers.items())
-        if not broker.dead and registry.liveness.silent_s(name) <= limit_s
+        if not broker.dead and (not registry.leads or registry.liveness.silent_s(name) <= limit_s)
     ]
 
 

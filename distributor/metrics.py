@@ -27,6 +27,8 @@ class _Book(Collector):
         self._syncing = syncing
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
+        leads = float(self._registry.leads)
+        yield GaugeMetricFamily("srtm_distributor_leads", "1 if this one leads, 0 if it stands by.", value=leads)
         yield from self._brokers()
         yield from self._topics()
         yield from self._shares()
@@ -35,7 +37,8 @@ class _Book(Collector):
         alive = GaugeMetricFamily("srtm_broker_alive", "1 if heard from lately.", labels=["broker"])
         mcap = GaugeMetricFamily("srtm_broker_mcap", "Stated capacity, msg/s; 0: not stated.", labels=["broker"])
         for name, broker in self._registry.brokers.items():
-            alive.add_metric([name], float(self._registry.is_alive(name)))
+            if self._registry.leads:  # only the leader knows
+                alive.add_metric([name], float(self._registry.is_alive(name)))
             mcap.add_metric([name], broker.mcap)
         yield from (alive, mcap)
 

@@ -6,17 +6,19 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
+from sqlalchemy import Connection
 
 from distributor import store
 from distributor.leases import NOTHING, Amount, Holding, Leases
 from distributor.state import Broker, Decision, Placement, Topic
-from distributor.store import Replace, Store
+from distributor.store import Edition, Replace, Store
 from srtm.publishers import join
-from srtm.topic import parse_topic_json
+from srtm.topic import TopicSpec, parse_topic_json
 
 DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
 _CHUNK = 10_000  # publishers a row
@@ -29,8 +31,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """All that was stored."""
+    """All that was stored, as of ``edition``."""
 
+    edition: Edition
     version: int
     draining: set[str]  # names of brokers
     brokers: dict[str, Broker]
@@ -142,23 +145,34 @@ def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-async def load(source: Store) -> Stored:
-    """Everything, as it was when it was stored last. Raises Unavailable."""
-    numbers = {row["name"]: row["value"] for row in await source.rows(store.settings)}
-    shares = _by_topic(await source.rows(store.shares))
-    publishers = _by_topic(await source.rows(store.publishers))
-    decisions = _by_topic(await source.rows(store.decisions))
-    topics = [
-        _topic(row, shares.get(row["name"], []), publishers.get(row["name"], []))
-        for row in await source.rows(store.topics)
-    ]
+async def load(source: Store, known: Stored | None = None) -> Stored:
+    """Everything, as it was when it was stored last. Of the topics in ``known``, which was loaded before, publishers
+    are read again only where they have changed. Raises Unavailable."""
+    return await source.read(partial(_load, known=known))
+
+
+def _load(connection: Connection, *, known: Stored | None) -> Stored:
+    numbers = {row["name"]: row["value"] for row in store.rows(connection, store.settings)}
+    shares = _by_topic(store.rows(connection, store.shares))
+    decisions = _by_topic(store.rows(connection, store.decisions))
+    rows = {row["name"]: row for row in store.rows(connection, store.topics)}
+    kept = {name: topic for name, topic in (known.topics if known else {}).items() if _is_as_placed(topic, rows)}
+    publishers = _by_topic(store.rows(connection, store.publishers, topics=rows.keys() - kept.keys() if kept else None))
+    topics = [_topic(row, shares.get(name, []), publishers.get(name, []), kept.get(name)) for name, row in rows.items()]
     return Stored(
+        edition=store.edition(connection),
         version=numbers.get(_VERSION, 0),
         draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
-        brokers={row["name"]: Broker(**row) for row in await source.rows(store.brokers)},
+        brokers={row["name"]: Broker(**row) for row in store.rows(connection, store.brokers)},
         topics={topic.name: topic for topic in topics},
         decisions={name: [_decision(row) for row in rows] for name, rows in decisions.items()},
     )
+
+
+def _is_as_placed(topic: Topic, rows: Mapping[str, Row]) -> bool:
+    """A spec and a placement never change without their version."""
+    row = rows.get(topic.name)
+    return row is not None and (row["version"], row["assignment_version"]) == (topic.version, topic.assignment_version)
 
 
 def _by_topic(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -166,16 +180,13 @@ def _by_topic(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {name: list(group) for name, group in itertools.groupby(rows, key=lambda row: str(row["topic"]))}
 
 
-def _topic(row: Row, shares: Sequence[Row], chunks: Sequence[Row]) -> Topic:
-    columns = [msgspec.msgpack.decode(chunk["columns"]) for chunk in chunks]
-    ids, rates, groups, processes, batches, at = ([value for chunk in columns for value in chunk[i]] for i in range(6))
-    block = {"ids": ids, "rates": rates, "groups": groups, "process": processes, "batch": batches}
-    spec = parse_topic_json({**msgspec.json.decode(row["spec"]), "publishers": [block] if ids else []})
-    brokers = tuple(msgspec.json.decode(row["brokers"]))
+def _topic(row: Row, shares: Sequence[Row], chunks: Sequence[Row], placed: Topic | None) -> Topic:
+    """``placed``: what has the same spec and placement, if that is at hand; else they are made from ``chunks``."""
+    spec, placement = (placed.spec, placed.placement) if placed else _placed(row, chunks)
     return Topic(
         spec=spec,
         version=row["version"],
-        placement=Placement(publishers=spec.publishers, brokers=brokers, at=np.array(at, dtype=np.int64)),
+        placement=placement,
         assignment_version=row["assignment_version"],
         leases=_leases(row, shares),
         reasons=tuple(msgspec.json.decode(row["reasons"])),
@@ -183,6 +194,15 @@ def _topic(row: Row, shares: Sequence[Row], chunks: Sequence[Row]) -> Topic:
         removed=row["removed"],
         purged=row["purged"],
     )
+
+
+def _placed(row: Row, chunks: Sequence[Row]) -> tuple[TopicSpec, Placement]:
+    columns = [msgspec.msgpack.decode(chunk["columns"]) for chunk in chunks]
+    ids, rates, groups, processes, batches, at = ([value for chunk in columns for value in chunk[i]] for i in range(6))
+    block = {"ids": ids, "rates": rates, "groups": groups, "process": processes, "batch": batches}
+    spec = parse_topic_json({**msgspec.json.decode(row["spec"]), "publishers": [block] if ids else []})
+    brokers = tuple(msgspec.json.decode(row["brokers"]))
+    return spec, Placement(publishers=spec.publishers, brokers=brokers, at=np.array(at, dtype=np.int64))
 
 
 def _leases(row: Row, shares: Sequence[Row]) -> Leases:

@@ -26,7 +26,7 @@ from distributor.allocation import BrokerCapacity
 from distributor.config import DistributorConfig
 from distributor.leases import Amount, Leases
 from distributor.liveness import Liveness
-from distributor.records import NO_PUBLISHERS
+from distributor.records import NO_PUBLISHERS, Stored
 from distributor.state import Broker, Decision, Placement, Topic
 from distributor.store import Store
 from distributor.transitions import News, has_part, heard, same_demand, same_principles
@@ -50,6 +50,8 @@ class Registry:
         self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
         self.liveness = Liveness(config.liveness_s)
         self.version = 0
+        self.leads = True  # a standby shows what is stored, and hears no broker
+        self.leader_url: str | None = None  # known to standbys
         self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
         self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
         self._attention = trio.Event()  # something for ``run`` to look at
@@ -65,12 +67,15 @@ class Registry:
     async def load(cls, store: Store, config: DistributorConfig) -> Self:
         """Raises Unavailable."""
         registry = cls(store, config)
-        stored = await records.load(store)
-        registry.version, registry.brokers = stored.version, stored.brokers
-        registry.topics, registry.decisions = stored.topics, stored.decisions
-        registry.draining = stored.draining
-        registry._desired_version = dict.fromkeys(stored.brokers, stored.version)
+        registry.show(await records.load(store))
         return registry
+
+    def show(self, stored: Stored) -> None:
+        """``stored`` instead of everything that was here."""
+        self.version, self.brokers = stored.version, dict(stored.brokers)
+        self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
+        self.draining = set(stored.draining)
+        self._desired_version = dict.fromkeys(stored.brokers, stored.version)
 
     # Reading
 

@@ -1,4 +1,7 @@
-"""The distributor as a service: the store, the book, and HTTP around it. The only file here that opens a nursery.
+"""The distributor as a service: the store, the book, and HTTP around it.
+
+With SQLite it leads from its start to its end. With PostgreSQL it leads for a term, whenever ``election`` says so, and
+stands by between terms; each term begins with what is in the store.
 
 Stop, when cancelled: no new requests; those under way have a second to end; then the store is closed. Brokers go on
 with their shares.
@@ -9,18 +12,22 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import trio
-from fastapi import FastAPI
 from hypercorn.config import Config
 from hypercorn.trio import serve as serve_asgi
+from starlette.types import ASGIApp
 
 from distributor.api import make_app
 from distributor.config import DistributorConfig
+from distributor.election import Election
+from distributor.lock_session import LockSession
 from distributor.registry import Registry
 from distributor.store import Store
 from distributor.syncing import Syncing
+from distributor.turns import Turns
 from srtm.address import format_address, parse_address
 from srtm.errors import BadInput, Unavailable
 from srtm.log import Log
@@ -41,18 +48,40 @@ async def serve(
     """Run a distributor until cancelled. Started when HTTP answers.
 
     Raises BadInput (an address or store URL that is none), Unavailable (port in use; the store cannot be opened, or
-    another distributor has it).
+    another distributor has it as SQLite).
     """
     with bound(config.http_address) as listener:
         address = format_address(*listener.getsockname()[:2])
         store = await Store.open(config.store)
         try:
-            registry = await Registry.load(store, config)
             async with background_nursery() as nursery:
-                nursery.start_soon(registry.run)
-                await _serve_http(registry, listener, lambda: _ready(address, task_status))
+                app = await _decide(store, config, address, nursery)
+                await _serve_http(app, listener, lambda: _ready(address, task_status))
         finally:
             await store.aclose()
+
+
+async def _decide(store: Store, config: DistributorConfig, address: str, nursery: trio.Nursery) -> ASGIApp:
+    """What HTTP reaches, once it is known who leads; what belongs to it runs in ``nursery``."""
+    if store.database.is_shared:
+        url, log = f"http://{told_address(config, address)}", Log("distributor")
+        turns = Turns(store, config, Election(partial(LockSession, store.database)), url, log)
+        nursery.start_soon(turns.run)
+        await turns.decided.wait()
+        return turns.front
+    registry = await Registry.load(store, config)
+    nursery.start_soon(registry.run)
+    return make_app(registry, Syncing(registry))
+
+
+def told_address(config: DistributorConfig, address: str) -> str:
+    """HOST:PORT at which others find what is bound to ``address``."""
+    host, port = parse_address("http_address", address)
+    if config.broadcast_address is not None:
+        host = config.broadcast_address
+    elif host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return format_address(host, port)
 
 
 def _ready(address: str, task_status: trio.TaskStatus[BoundAddresses]) -> None:
@@ -60,9 +89,9 @@ def _ready(address: str, task_status: trio.TaskStatus[BoundAddresses]) -> None:
     task_status.started(BoundAddresses(address))
 
 
-async def _serve_http(registry: Registry, listener: socket.socket, ready: Callable[[], None]) -> None:
+async def _serve_http(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Until cancelled."""
-    app, stop = make_app(registry, Syncing(registry)), trio.Event()
+    stop = trio.Event()
     async with background_nursery() as nursery:
         try:
             await nursery.start(_run_hypercorn, app, listener, stop)
@@ -73,7 +102,7 @@ async def _serve_http(registry: Registry, listener: socket.socket, ready: Callab
 
 
 async def _run_hypercorn(
-    app: FastAPI, listener: socket.socket, stop: trio.Event, *, task_status: trio.TaskStatus[list[str]]
+    app: ASGIApp, listener: socket.socket, stop: trio.Event, *, task_status: trio.TaskStatus[list[str]]
 ) -> None:
     """Until ``stop``, and then no longer than the grace: shielded, so that requests under way may end."""
     config = Config()

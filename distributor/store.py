@@ -3,19 +3,19 @@ restart.
 
 A change is a list of ``Replace``: "these rows instead of all that match", applied in one transaction in a worker
 thread, one at a time. The store knows nothing of what the rows mean; ``records`` does. The schema uses only types and
-statements that PostgreSQL has too.
+statements that SQLite and PostgreSQL both have.
 
-SQLite is opened for one process only (exclusive locking), because two distributors on one store would both hand out the
-same tokens, and writes through to the disk at each commit: an answer that told a broker of a share must not be
-forgotten by a power cut.
+Who writes is settled in the store itself: whoever leads has put the number of its term into ``leadership``, and every
+transaction that changes something first locks that row and looks whether it is still its own. So a distributor that was
+deposed, and does not know it yet, changes nothing. (With SQLite there is but one, which leads from the start.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import trio
 from sqlalchemy import (
@@ -23,7 +23,6 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
-    Engine,
     Float,
     LargeBinary,
     MetaData,
@@ -31,19 +30,37 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
-    create_engine,
-    event,
+    func,
     select,
+    text,
 )
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from srtm.errors import BadInput, Unavailable
+from distributor.database import Database, check_server
+from srtm.errors import NotLeader, Unavailable
+
+_T = TypeVar("_T")
 
 SCHEMA_VERSION = 1
+_LEADER = "leader"
+_MOST_NAMED = 1000  # in one statement; both databases have a limit on parameters
+_PREPARING = 0x5352_544D_0001  # advisory lock of PostgreSQL
+_CUT_OFF = text("""
+    SELECT pg_terminate_backend(pid) FROM pg_locks
+    WHERE relation = 'leadership'::regclass AND mode = 'RowShareLock' AND pid <> pg_backend_pid()
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+""")  # who holds the lock that _apply takes
 metadata = MetaData()
 
 settings = Table("settings", metadata, Column("name", String, primary_key=True), Column("value", BigInteger))
+
+leadership = Table(  # one row
+    "leadership",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("term", BigInteger, nullable=False),  # counts up with every leader
+    Column("url", Text, nullable=False),  # where that leader is asked; empty: nobody else can ask
+)
 
 brokers = Table(
     "brokers",
@@ -118,22 +135,33 @@ class Replace:
     rows: Sequence[Mapping[str, object]] = field(default=())
 
 
-class Store:
-    """Open with ``Store.open``; close with ``aclose``. Every method raises Unavailable, and then nothing was
-    changed."""
+class Edition(NamedTuple):
+    """Which state the store has: two reads with the same one read the same."""
 
-    def __init__(self, engine: Engine, url: str) -> None:
-        self._engine = engine
-        self._url = url
+    term: int
+    version: int
+
+
+class Store:
+    """Open with ``Store.open``; close with ``aclose``. Every method raises Unavailable, and then nothing was changed,
+    with one exception: see ``doubtful``."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.doubtful = trio.Event()  # the connection was lost during a change: nobody knows whether it was made
+        self._engine = database.engine("srtm store")
         self._one_at_a_time = trio.CapacityLimiter(1)
+        self._term: int | None = None  # None: this one does not lead
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """``url``: sqlite:///PATH. Creates the tables. Raises BadInput for another URL, Unavailable if it cannot be
-        opened or is in use."""
-        store = cls(_engine(url), url)
+        """``url``: sqlite:///PATH or postgresql://... Creates the tables. Raises BadInput for another URL, Unavailable
+        if it cannot be opened or (SQLite) is in use. SQLite is led at once."""
+        store = cls(Database.parse(url))
         try:
             await store._run(_prepare)
+            if not store.database.is_shared:
+                await store.lead("")
         except BaseException:
             store._engine.dispose()
             raise
@@ -143,58 +171,104 @@ class Store:
         with trio.CancelScope(shield=True):  # a few milliseconds; the lock on the file must go
             await trio.to_thread.run_sync(self._engine.dispose, limiter=self._one_at_a_time)
 
+    async def lead(self, url: str) -> None:
+        """Begin a term: nobody else's changes are taken from now on. ``url``: where this leader is asked. Only for
+        whoever has won the election."""
+        self._term = await self._run(partial(_begin_term, url=url))
+        self.doubtful = trio.Event()
+
+    def follow(self) -> None:
+        """The term is over: nothing more is changed from here."""
+        self._term = None
+
     async def rows(self, table: Table) -> list[dict[str, Any]]:
         """All rows, in the order of the primary key."""
-        return list(await self._run(partial(_rows, table=table)))
+        return await self._run(partial(rows, table=table))
+
+    async def read(self, work: Callable[[Connection], _T]) -> _T:
+        """``work`` in a worker thread, on one state of the store."""
+        return await self._run(work, "REPEATABLE READ")
 
     async def apply(self, changes: Sequence[Replace]) -> None:
-        """All of ``changes`` in one transaction. When cancelled it still ends, one way or the other."""
-        await self._run(partial(_apply, changes=changes))
+        """All of ``changes`` in one transaction. When cancelled it still ends, one way or the other. Raises NotLeader
+        if another one leads."""
+        if self.doubtful.is_set():
+            raise Unavailable(f"store {self.database.shown}: the connection was lost; what is there is read again")
+        await self._run(partial(_apply, changes=changes, term=self._term))
 
-    async def _run(self, work: Any) -> Any:
+    async def edition(self) -> Edition:
+        return await self._run(edition)
+
+    async def leader_url(self) -> str | None:
+        """Where the latest leader was asked; None: there was none."""
+        return await self._run(_leader_url)
+
+    async def _run(self, work: Callable[[Connection], _T], isolation: str | None = None) -> _T:
+        run = partial(self._in_transaction, work, isolation if self.database.is_shared else None)
         try:
-            return await trio.to_thread.run_sync(self._in_transaction, work, limiter=self._one_at_a_time)
+            return await trio.to_thread.run_sync(run, limiter=self._one_at_a_time)
         except SQLAlchemyError as error:
-            reason = getattr(error, "orig", None) or error
-            raise Unavailable(f"store {self._url}: {reason}") from error
+            if isinstance(error, DBAPIError) and error.connection_invalidated and self._term is not None:
+                self.doubtful.set()
+            raise self.database.trouble(error) from error
 
-    def _in_transaction(self, work: Any) -> Any:
-        with self._engine.begin() as connection:
-            return work(connection)
-
-
-def _engine(url: str) -> Engine:
-    if not url.startswith("sqlite:///"):
-        raise BadInput("store", url, "must be sqlite:///PATH")
-    try:
-        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 0.5})
-    except ArgumentError as error:
-        raise BadInput("store", url, "must be sqlite:///PATH") from error
-    event.listen(engine, "connect", _configure)
-    return engine
-
-
-def _configure(connection: Any, _record: object) -> None:
-    for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
-        connection.execute(f"PRAGMA {pragma}")
+    def _in_transaction(self, work: Callable[[Connection], _T], isolation: str | None) -> _T:
+        with self._engine.connect() as connection:
+            if isolation is not None:
+                connection = connection.execution_options(isolation_level=isolation)
+            with connection.begin():
+                return work(connection)
 
 
 def _prepare(connection: Connection) -> None:
+    check_server(connection)
+    if connection.dialect.name == "postgresql":  # two that start at once must not both create the tables
+        connection.execute(select(func.pg_advisory_xact_lock(_PREPARING)))
     metadata.create_all(connection)
     found = connection.execute(select(settings.c.value).where(settings.c.name == "schema")).scalar()
     if found is None:
         connection.execute(settings.insert().values(name="schema", value=SCHEMA_VERSION))
     elif found != SCHEMA_VERSION:
         raise Unavailable(f"the store has schema {found}, this version of srtm reads {SCHEMA_VERSION}")
+    if connection.execute(select(leadership)).first() is None:
+        connection.execute(leadership.insert().values(name=_LEADER, term=0, url=""))
 
 
-def _rows(connection: Connection, *, table: Table) -> list[dict[str, Any]]:
-    return [dict(row) for row in connection.execute(select(table).order_by(*table.primary_key)).mappings()]
+def _begin_term(connection: Connection, *, url: str) -> int:
+    if connection.dialect.name == "postgresql":
+        # A former leader may hang in the middle of a transaction, which would keep the row below locked.
+        connection.execute(_CUT_OFF)
+    changed = leadership.update().where(leadership.c.name == _LEADER).values(term=leadership.c.term + 1, url=url)
+    connection.execute(changed)
+    return int(connection.execute(select(leadership.c.term)).scalar_one())
 
 
-def _apply(connection: Connection, *, changes: Sequence[Replace]) -> None:
+def _apply(connection: Connection, *, changes: Sequence[Replace], term: int | None) -> None:
+    found = connection.execute(select(leadership.c.term, leadership.c.url).with_for_update(read=True)).one()
+    if found.term != term:
+        raise NotLeader(found.url or None)
     for change in changes:
         matching = and_(*[change.table.c[name] == value for name, value in change.where.items()])
         connection.execute(change.table.delete().where(matching))
         if change.rows:
             connection.execute(change.table.insert(), list(change.rows))
+
+
+def rows(connection: Connection, table: Table, *, topics: Collection[str] | None = None) -> list[dict[str, Any]]:
+    """All rows, or those of ``topics``, in the order of the primary key."""
+    query = select(table).order_by(*table.primary_key)
+    if topics is not None and len(topics) <= _MOST_NAMED:
+        query = query.where(table.c.topic.in_(topics))
+    return [dict(row) for row in connection.execute(query).mappings() if topics is None or row["topic"] in topics]
+
+
+def edition(connection: Connection) -> Edition:
+    query = select(leadership.c.term, settings.c.value).select_from(
+        leadership.outerjoin(settings, settings.c.name == "version")
+    )
+    term, version = connection.execute(query).one()
+    return Edition(term, version or 0)
+
+
+def _leader_url(connection: Connection) -> str | None:
+    return connection.execute(select(leadership.c.url)).scalar_one() or None

@@ -16,11 +16,16 @@ from distributor.registry import Registry
 from distributor.state import Decision, Placement, Topic
 from distributor.syncing import Syncing
 from srtm.control import Assignment, TopicReport
-from srtm.errors import Unavailable
+from srtm.errors import NotLeader, Unavailable
 from srtm.splitting import to_micro
 from srtm.topic import TopicSpec
 
 Json = dict[str, Any]
+
+
+def role_view(registry: Registry) -> Json:
+    """``leader``: its URL, where another one leads and is known."""
+    return {"role": "leader" if registry.leads else "standby", "leader": registry.leader_url}
 
 
 def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
@@ -115,7 +120,7 @@ def publishers_view(topic: Topic, broker: str | None) -> Json:
 
 def assignment(topic: Topic, publisher_id: str, registry: Registry) -> Assignment:
     """Where a publisher connects; one that has no place of its own is sent to a broker that has tokens. Raises
-    Unavailable."""
+    Unavailable; of these NotLeader where only the leader can tell who is alive."""
     declared = publisher_id in topic.spec.publishers.positions
     own = topic.placement.broker_of(publisher_id)
     name = own if own in registry.brokers else _substitute(topic, publisher_id, registry)
@@ -131,6 +136,8 @@ def assignment(topic: Topic, publisher_id: str, registry: Registry) -> Assignmen
 
 
 def _substitute(topic: Topic, publisher_id: str, registry: Registry) -> str:
+    if not registry.leads:
+        raise NotLeader(registry.leader_url)
     live = registry.live() - registry.draining
     candidates = sorted(live.intersection(topic.leases.target) or live)
     if not candidates:
@@ -168,7 +175,7 @@ def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:
         "mcap": broker.mcap,
         "allocated": allocated,
         "rcap": max(0.0, broker.mcap - allocated) if broker.mcap else None,  # null: not stated, no known limit
-        "alive": registry.is_alive(name),
+        "alive": registry.is_alive(name) if registry.leads else None,  # null: only the leader knows
         "dead": broker.dead,
         "accepting": broker.accepting,
         "draining": name in registry.draining,

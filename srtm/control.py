@@ -282,3 +282,4 @@ class Problem(Control, frozen=True):
     field: str | None = None
     value: object = None
     rule: str | None = None
+    leader: str | None = None  # of a distributor that stands by: URL of the one that leads, where it is known

@@ -89,6 +89,17 @@ class Unavailable(SrtmError):
         self.retry_after_s = retry_after_s
 
 
+class NotLeader(Unavailable):
+    """This distributor stands by for another one, which leads; ``leader`` is that one's URL, where it is known."""
+
+    title = "standby"
+
+    def __init__(self, leader: str | None) -> None:
+        where = f"the leader is {leader}" if leader else "which one leads is not known yet"
+        super().__init__(f"this distributor stands by and changes nothing; {where}", 1.0)
+        self.leader = leader
+
+
 class InternalError(SrtmError):
     """A rule of our own was broken by our own code: please report it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from srtm.control import Problem
-from srtm.errors import BadInput, Conflict, NotFound, PeerError, SrtmError, Unavailable
+from srtm.errors import BadInput, Conflict, NotFound, NotLeader, PeerError, SrtmError, Unavailable
 from srtm.unreadable import UNREADABLE
 
 
@@ -23,6 +23,8 @@ def refusal(url: str, status: int, content: bytes, retry_after_s: float | None =
             return Conflict(field, value, rule)
         case 401:
             return BadInput("token", "(not shown)", f"{url} asks for a token: --token or $SRTM_TOKEN")
+        case 503 if problem.title == NotLeader.title:
+            return NotLeader(problem.leader)
         case 429 | 503:
             return Unavailable(problem.detail, retry_after_s)
         case _ if 400 <= status < 500:

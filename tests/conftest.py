@@ -11,9 +11,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from tests.support import postgres
 
 # A shared machine can stop for a while in the middle of an example: that is no finding. The seed is fixed, so that a
 # run can be repeated.
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    with postgres.running() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: postgres.Server) -> str:
+    """Of an empty database."""
+    return postgres_server.new_database()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.slow])])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of an empty store, of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 's.sqlite3'}"
+    return str(request.getfixturevalue("postgres_url"))

@@ -34,14 +34,21 @@ def nsqd(context: typer.Context) -> int:
 
 def distributor(
     http_address: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:4190",
-    store: Annotated[str, typer.Option(metavar="URL", help="SQLAlchemy URL of the store.")] = "sqlite:///srtm.sqlite3",
+    store: Annotated[
+        str,
+        typer.Option(metavar="URL", help="sqlite:///PATH, or postgresql://... where several distributors stand by."),
+    ] = "sqlite:///srtm.sqlite3",
+    broadcast_address: Annotated[
+        str | None, typer.Option(metavar="HOST", help="What others are told to connect to while this one leads.")
+    ] = None,
     token: TokenOption = None,
 ) -> int:
     """Run the distributor: the registry of brokers and topics, placement, shares."""
     from distributor.config import DistributorConfig
     from distributor.service import serve
 
-    return run_service(partial(serve, DistributorConfig(http_address=http_address, store=store, token=token)))
+    config = DistributorConfig(http_address=http_address, store=store, broadcast_address=broadcast_address, token=token)
+    return run_service(partial(serve, config))
 
 
 def up(

@@ -1,0 +1,107 @@
+"""Where the store is: a URL as a SQLAlchemy engine, and what goes wrong there in words that name no password.
+
+SQLite is opened for one process only (exclusive locking), because two distributors on one store would both hand out the
+same tokens, and writes through to the disk at each commit: an answer that told a broker of a share must not be
+forgotten by a power cut. PostgreSQL is for several distributors; who of them writes is ``election``'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from srtm.errors import BadInput, Unavailable
+
+_RULE = (
+    "must be sqlite:///PATH or postgresql://USER@HOST:PORT/DATABASE (a Unix socket: postgresql:///DATABASE?host=DIR)"
+)
+_DRIVER = "postgresql+psycopg"
+_OLDEST = 14  # the first with idle_session_timeout, which ends the session of a leader that was stopped
+# A server or network that has gone silent must not hold a worker thread for long.
+_PATIENCE = {
+    "connect_timeout": 2,  # s
+    "keepalives_idle": 1,  # s
+    "keepalives_interval": 1,  # s
+    "keepalives_count": 2,
+    "tcp_user_timeout": 3000,  # ms
+}
+# A leader stopped in the middle of a transaction lets go of its locks.
+_SESSION = "-c idle_in_transaction_session_timeout=2000 -c lock_timeout=5000"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A store's place. ``shown`` is its URL for people, without a password."""
+
+    url: URL
+    shown: str
+
+    @classmethod
+    def parse(cls, text: str) -> Database:
+        """Raises BadInput."""
+        shown = without_password(text)
+        try:
+            url = make_url(text)
+        except (ArgumentError, ValueError):
+            raise BadInput("store", shown, _RULE) from None
+        if url.drivername in ("postgresql", _DRIVER) and url.database:
+            database = cls(url.set(drivername=_DRIVER), shown)
+            database._check_options()
+            return database
+        if not text.startswith("sqlite:///"):
+            raise BadInput("store", shown, _RULE)
+        return cls(url, shown)
+
+    @property
+    def is_shared(self) -> bool:
+        """Several distributors may have it open, and only one of them leads."""
+        return self.url.drivername == _DRIVER
+
+    def engine(self, role: str, **options: Any) -> Engine:
+        """With one connection at a time, unless ``options`` of SQLAlchemy say otherwise; ``role``: what the server's
+        list of sessions calls it."""
+        if not self.is_shared:
+            engine = create_engine(
+                self.url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 0.5}
+            )
+            event.listen(engine, "connect", _configure_sqlite)
+            return engine
+        arguments = {**_PATIENCE, "application_name": role, "options": _SESSION}
+        pool = options or {"pool_size": 1, "max_overflow": 0, "pool_pre_ping": True}
+        return create_engine(self.url, connect_args=arguments, **pool)
+
+    def trouble(self, error: SQLAlchemyError) -> Unavailable:
+        """``error`` for people."""
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        return Unavailable(f"store {self.shown}: {without_password(reason)}")
+
+    def _check_options(self) -> None:
+        from psycopg import ProgrammingError, conninfo  # not needed for SQLite
+
+        try:
+            conninfo.make_conninfo("", **{str(name): str(value) for name, value in self.url.query.items()})
+        except ProgrammingError as error:
+            raise BadInput("store", self.shown, f"{_RULE}: {' '.join(str(error).split())}") from None
+
+
+def without_password(text: str) -> str:
+    """``text`` with the password of every URL in it replaced by stars."""
+    hidden = re.sub(r"(//[^:/@\s]*):\S*@", r"\1:***@", text)
+    return re.sub(r"(password=)[^&\s]*", r"\1***", hidden)
+
+
+def check_server(connection: Connection) -> None:
+    """Raises Unavailable for a PostgreSQL that is too old."""
+    found = int((connection.dialect.server_version_info or (_OLDEST,))[0])
+    if connection.dialect.name == "postgresql" and found < _OLDEST:
+        raise Unavailable(f"the store is PostgreSQL {found}; {_OLDEST} or newer is needed")
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,91 @@
+"""A distributor among several: stands by, asks for the lead, leads while it lasts, stands by again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from distributor import records
+from distributor.api import make_app
+from distributor.config import DistributorConfig
+from distributor.election import ASK_S, Election, Term
+from distributor.front import Front
+from distributor.registry import Registry
+from distributor.standby import Standby
+from distributor.store import Store
+from distributor.syncing import Syncing
+from srtm.errors import Unavailable
+from srtm.log import Log
+from srtm.nursery import background_nursery
+
+
+class Turns:
+    """``front`` is what HTTP reaches. ``url``: where the others are told to ask while this one leads."""
+
+    def __init__(self, store: Store, config: DistributorConfig, election: Election, url: str, log: Log) -> None:
+        self.decided = trio.Event()  # it leads, or stands by for another one
+        self._store = store
+        self._config = config
+        self._election = election
+        self._url = url
+        self._log = log
+        self._standby = Standby(store, config)
+        self.front = Front(self._standby.app)
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Until cancelled. A store that is away is waited for."""
+        try:
+            while True:
+                try:
+                    await self._take_turn()
+                except Unavailable as error:
+                    self._report_trouble(str(error))
+                else:
+                    self._trouble = ""
+                await trio.sleep(ASK_S)
+        finally:
+            await self._election.aclose()
+
+    async def _take_turn(self) -> None:
+        term = await self._election.ask()
+        if term is not None:
+            await self._lead(term)
+            return
+        # Not only when asked: what is read already does not delay a takeover.
+        await self._standby.refresh()
+        if not self.decided.is_set():
+            self._log.info("stands by", leader=await self._store.leader_url())
+            self.decided.set()
+
+    async def _lead(self, term: Term) -> None:
+        """Until the term is over."""
+        try:
+            async with background_nursery() as nursery:
+                nursery.start_soon(self._serve_term, term, nursery.cancel_scope.cancel)
+                await term.hold()
+            self._log.warning("does not lead any more", reason=term.lost_because)
+        finally:
+            self._store.follow()
+            self._standby.forget()
+
+    async def _serve_term(self, term: Term, end: Callable[[], None]) -> None:
+        """The term begins with what is in the store; it ends when nobody knows what is there."""
+        await self._store.lead(self._url)
+        registry = Registry(self._store, self._config)
+        registry.show(await records.load(self._store, self._standby.stored))
+        with self.front.leading(make_app(registry, Syncing(registry)), lambda: term.is_sure):
+            self._log.info("leads", topics=len(registry.managed()), brokers=len(registry.brokers))
+            self.decided.set()
+            async with background_nursery() as nursery:
+                nursery.start_soon(registry.run)
+                await self._store.doubtful.wait()
+        term.lost_because = "the connection to the store was lost during a change"
+        end()
+
+    def _report_trouble(self, trouble: str) -> None:
+        """Once a change, not four times a second."""
+        if trouble != self._trouble:
+            self._log.warning("stands by without the store", reason=trouble)
+        self._trouble = trouble
