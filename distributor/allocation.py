@@ -22,7 +22,7 @@ from distributor.evening import Bools, even_out
 from distributor.spreading import ALONE, NOWHERE, Floats, Ints, fill, pack, whole_publishers
 
 _ROUNDING = 1e-6  # msg/s: the unit of rates; less than that is not a difference
-_LEFT = 10_000  # publishers that found no room, above which one more broker is taken without trying each
+_LEFT = 10_000  # publishers without a broker that are looked at one by one; more are dealt out together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +157,7 @@ def place_more(demand: Demand, brokers: Sequence[BrokerCapacity], held: Sequence
         quotas = _quotas(brokers, load, fixed, room, chosen, rate, level_total=strategy == "conc")
         placement = np.where(np.isin(at_start, chosen), at_start, NOWHERE)
         groups = demand.groups if strategy == "srtm" else None
+        _deal_out(placement, demand.rates, groups, quotas, room)
         _fit_in(placement, demand, quotas, room, correlated=strategy == "srtm")
         stays = (placement != NOWHERE) & fixed[placement]
         free = np.where(fixed, 0.0, quotas)
@@ -218,6 +219,16 @@ def _too_tight(room: Floats, rates: Floats) -> bool:
 def _nearly_all(placement: Ints) -> bool:
     """Whether what is left is worth trying one by one."""
     return 0 < int((placement == NOWHERE).sum()) <= _LEFT
+
+
+def _deal_out(placement: Ints, rates: Floats, groups: Ints | None, quotas: Floats, room: Floats) -> None:
+    """Many newcomers at once, in place: as a topic of their own, over what is left of the quotas."""
+    coming = np.flatnonzero(placement == NOWHERE)
+    if len(coming) > _LEFT:
+        load = _loads(placement, rates, len(quotas))
+        left, free = np.clip(quotas - load, 0.0, None), np.clip(room - load, 0.0, None)
+        kin = None if groups is None else groups[coming]
+        placement[coming] = pack(rates[coming], kin, left, free, np.random.default_rng(1))
 
 
 def _fit_in(placement: Ints, demand: Demand, quotas: Floats, room: Floats, *, correlated: bool) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from distributor import allocation
 from distributor.allocation import STRATEGIES, BrokerCapacity, Demand, Plan, concentration, place_more, plan
 from distributor.spreading import ALONE, NOWHERE, fill, round_table
 
@@ -342,8 +343,17 @@ def test_quotas_are_the_largest_minimum_that_the_capacities_of_the_fewest_broker
 # Publishers that come, go and change.
 
 
-@given(spacious(), st.integers(0, 2**32), st.floats(0, 1), st.sampled_from(["maxmin", "srtm"]))
-def test_after_publishers_came_went_and_changed_the_same_principles_hold(fleet, seed, leave, strategy):
+@pytest.mark.parametrize("one_by_one", [True, False])
+@given(
+    fleet=spacious(), seed=st.integers(0, 2**32), leave=st.floats(0, 1), strategy=st.sampled_from(["maxmin", "srtm"])
+)
+def test_after_publishers_came_went_and_changed_the_same_principles_hold(one_by_one, fleet, seed, leave, strategy):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocation, "_LEFT", 10_000 if one_by_one else 5)
+        came_went_and_changed(fleet, seed, leave, strategy)
+
+
+def came_went_and_changed(fleet, seed, leave, strategy):
     groups, rates, offered, _ = fleet
     first = plan(demand(rates, groups), offered, strategy)
     rng = np.random.default_rng(seed)
