@@ -314,9 +314,18 @@ class Broker:
             http_address=format_address(self._broadcast_address, self._ports.http),
             mcap=self._config.mcap,
         )
-        clients = [HttpClient(url, token=self._config.token) for url in self._config.distributors]
+        connect = partial(HttpClient, token=self._config.token)
+        clients = [connect(url) for url in self._config.distributors]
         return Synchronizer(
-            self._config.name, about, self._engine, self._holder, clients, self._directory, self._log, self._drain
+            self._config.name,
+            about,
+            self._engine,
+            self._holder,
+            clients,
+            self._directory,
+            self._log,
+            self._drain,
+            connect,
         )
 
     async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:

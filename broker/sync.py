@@ -3,12 +3,13 @@ section 11).
 
 Every second, held open by the distributor so that a change comes at once; at once too when something here cannot wait
 (a stranger, a starved topic, an acknowledgement). Whatever goes wrong, the shares in force stay as they are (lease rule
-"keep") and the next distributor is asked. What must outlive the process is on disk before it is in force.
+"keep") and the next distributor is asked: the leader, where a
+standby says which one that is. What must outlive the process is on disk before it is in force.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,7 +23,7 @@ from broker.lease_holder import LeaseHolder
 from broker.reports import topic_reports
 from srtm.backoff import Backoff
 from srtm.control import DeadNotice, DesiredTopic, Problem, Stranger, SyncAnswer, SyncRequest
-from srtm.errors import PeerError, SrtmError, Unavailable
+from srtm.errors import BadInput, NotLeader, PeerError, SrtmError, Unavailable
 from srtm.log import Log
 from srtm.refusals import refusal
 from srtm.unreadable import UNREADABLE
@@ -84,13 +85,16 @@ class Synchronizer:
         directory: Path,
         log: Log,
         drain: Drain,
+        connect: Callable[[str], Distributor],
     ) -> None:
         self._name = name
         self._target = f"/v1/brokers/{name}/sync"
         self._about = about
         self._engine = engine
         self._holder = holder
-        self._distributors = list(distributors)  # the one that is asked first
+        self._distributors = list(distributors)  # the first one is asked first
+        self._connect = connect  # to a leader that is not among them
+        self._extra: Distributor | None = None  # that leader
         self._directory = directory
         self._log = log
         self._drain = drain
@@ -129,18 +133,25 @@ class Synchronizer:
         """Stop syncing and tell the distributor that this incarnation ends, so that nobody waits for it."""
         self._running.cancel()
         await self._ended.wait()
+        trouble: SrtmError | None = None
+        for distributor in self._distributors:
+            try:
+                await self._say_that_it_ends(distributor)
+            except SrtmError as error:
+                trouble = trouble or error
+            else:
+                return
+        self._log.warning("the distributor was not told that this broker ends", reason=trouble)
+
+    async def _say_that_it_ends(self, distributor: Distributor) -> None:
         notice = msgspec.json.encode(DeadNotice(incarnation=self._about.incarnation, reason="drained"))
-        distributor = self._distributors[0]
+        target = f"/v1/brokers/{self._name}/dead"
         try:
-            status, body = await distributor.request(
-                "POST", f"/v1/brokers/{self._name}/dead", notice, timeout_s=_ANSWER_GRACE_S
-            )
-            if status >= 300:
-                raise refusal(distributor.base_url, status, body)
-        except SrtmError as error:
-            self._log.warning("the distributor was not told that this broker ends", reason=error)
+            status, body = await distributor.request("POST", target, notice, timeout_s=_ANSWER_GRACE_S)
         finally:
             await distributor.aclose()
+        if status >= 300:
+            raise refusal(distributor.base_url, status, body)
 
     async def _run(self) -> None:
         backoff = Backoff(first_s=0.1, longest_s=PERIOD_S)
@@ -152,7 +163,7 @@ class Synchronizer:
                 self._report_trouble(error)
                 if isinstance(error, Disowned):
                     self._give_up()
-                self._distributors.append(self._distributors.pop(0))
+                await self._choose_next(error.leader if isinstance(error, NotLeader) else None)
                 self._urgent = True
                 failures += 1
                 if failures % len(self._distributors) == 0:  # all of them were tried
@@ -161,6 +172,32 @@ class Synchronizer:
                 failures = 0
                 backoff.reset()
                 self._report_trouble(None)
+
+    async def _choose_next(self, leader: str | None) -> None:
+        """Who is asked first from now on: ``leader`` (a URL), or whoever was not asked for longest."""
+        self._distributors.append(self._distributors.pop(0))
+        if leader is None:
+            return
+        known = next((one for one in self._distributors if one.base_url == leader), None)
+        if known is None:
+            known = await self._connect_to(leader)
+        if known is not None:
+            self._distributors.remove(known)
+            self._distributors.insert(0, known)
+
+    async def _connect_to(self, leader: str) -> Distributor | None:
+        """Only the latest leader that is none of the configured ones is kept. None: it has no URL."""
+        try:
+            connected = self._connect(leader)
+        except BadInput as error:
+            self._log.warning("the leader cannot be asked", reason=error)
+            return None
+        if self._extra is not None:
+            self._distributors.remove(self._extra)
+            await self._extra.aclose()
+        self._extra = connected
+        self._distributors.append(connected)
+        return connected
 
     async def _sync(self) -> None:
         urgent, self._urgent = self._urgent, False  # raised again meanwhile: another sync follows
@@ -252,7 +289,7 @@ def state_after(answer: SyncAnswer) -> SyncState:
 
 
 def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:
-    """Raises Unavailable (a standby, or out of order for now), Disowned, PeerError (it refuses us, or makes no
+    """Raises NotLeader (a standby), Unavailable (out of order for now), Disowned, PeerError (it refuses us, or makes no
     sense)."""
     if status == 200:
         try:
@@ -261,6 +298,8 @@ def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:
             raise PeerError(f"{url}: sync answer: {error}") from None
     problem = _problem(status, body)
     text = f"{url}: sync answered {status}: {problem.detail}"
+    if status == 503 and problem.title == NotLeader.title:
+        raise NotLeader(problem.leader)
     if status >= 500:
         raise Unavailable(text)
     raise Disowned(text) if (status, problem.field) == (409, "incarnation") else PeerError(text)

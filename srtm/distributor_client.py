@@ -2,24 +2,27 @@
 raised.
 
 Several URLs mean several distributors that stand by for each other: the one that answered last is asked first, the next
-one when it cannot be reached.
+one when it cannot be reached. What only the leader does, it is asked for: also where a standby names one that is not
+among the URLs. While a takeover is under way, the call waits for the next leader.
 """
 
 from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
+import trio
 
+from srtm.backoff import Backoff
 from srtm.control import Assignment, DeadNotice, Lookup
-from srtm.errors import BadInput, PeerError, Unavailable
+from srtm.errors import BadInput, NotLeader, PeerError, SrtmError, Unavailable
 from srtm.http_client import checked_token
 from srtm.refusals import refusal
 
@@ -27,7 +30,10 @@ DEFAULT_URL = "http://127.0.0.1:4190"
 URL_VARIABLE = "SRTM_DISTRIBUTOR"
 TOKEN_VARIABLE = "SRTM_TOKEN"
 
+_FIRST_PAUSE_S = 0.1  # between questions while there is no leader; a takeover takes some seconds at most
+_LONGEST_PAUSE_S = 0.5
 _T = TypeVar("_T")
+_Request = Callable[[str], Awaitable[httpx.Response]]  # of a URL
 Json = dict[str, Any]  # documents that are shown to people as they come (TopicView, decisions, ...)
 
 
@@ -51,8 +57,8 @@ def _checked_url(url: str) -> str:
 
 
 class DistributorClient:
-    """Use as an async context manager. Every call raises Unavailable where no distributor answers within ``timeout_s``,
-    and PeerError for an answer that makes no sense."""
+    """Use as an async context manager. Every call raises Unavailable where no distributor answers within ``timeout_s``
+    (NotLeader: where none has come to lead within that time), and PeerError for an answer that makes no sense."""
 
     def __init__(
         self,
@@ -63,6 +69,7 @@ class DistributorClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.urls = distributor_urls(urls)
+        self._timeout_s = timeout_s
         token = checked_token(token or os.environ.get(TOKEN_VARIABLE) or None)
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -141,26 +148,69 @@ class DistributorClient:
         self, method: str, path: str, kind: type[_T], *, body: object = None, query: Mapping[str, str] | None = None
     ) -> _T:
         content = None if body is None else msgspec.json.encode(body)
-        answer = await self._first_answer(method, path, content, dict(query or {}))
+        request = partial(self._request, method, path, content, dict(query or {}))
+        answer = await self._leaders_answer(request)
         if not answer.is_success:
-            raise refusal(str(answer.url), answer.status_code, answer.content, _retry_after_s(answer))
+            raise _refusal(answer)
         return _decoded(answer, kind)
 
-    async def _first_answer(
-        self, method: str, path: str, content: bytes | None, query: dict[str, str]
-    ) -> httpx.Response:
-        headers = {} if content is None else {"Content-Type": "application/json"}
-        troubles = []
-        for url in list(self.urls):
+    async def _leaders_answer(self, request: _Request) -> httpx.Response:
+        """Of the first that answers and does not stand by; asked again for a while where all do."""
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        ends_s = trio.current_time() + self._timeout_s
+        while True:
             try:
-                answer = await self._http.request(method, url + path, content=content, params=query, headers=headers)
+                return await self._first_answer(request)
+            except NotLeader:
+                pause_s = backoff.next_s()
+                if trio.current_time() + pause_s > ends_s:
+                    raise
+                await trio.sleep(pause_s)
+
+    async def _first_answer(self, request: _Request) -> httpx.Response:
+        """Raises NotLeader (there is a standby, and no leader was found), Unavailable (nobody answers)."""
+        troubles, standby, asked = [], None, set[str]()
+        waiting = list(self.urls)
+        while waiting:
+            url = waiting.pop(0)
+            asked.add(url)
+            try:
+                answer = await request(url)
             except httpx.TransportError as error:
                 troubles.append(unreachable(url, error))
                 continue
+            refused = _refusal(answer) if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else None
+            if not isinstance(refused, NotLeader):
+                self._ask_first(url)
+                return answer
+            standby = refused
+            if refused.leader is not None and _may_follow(url, refused.leader) and refused.leader not in asked:
+                waiting = [refused.leader, *(other for other in waiting if other != refused.leader)]
+        raise standby or Unavailable("; ".join(troubles))
+
+    async def _request(
+        self, method: str, path: str, content: bytes | None, query: dict[str, str], url: str
+    ) -> httpx.Response:
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        return await self._http.request(method, url + path, content=content, params=query, headers=headers)
+
+    def _ask_first(self, url: str) -> None:
+        """Of those given; one that a standby has named is asked because of that alone."""
+        if url in self.urls:
             self.urls.remove(url)
             self.urls.insert(0, url)
-            return answer
-        raise Unavailable("; ".join(troubles))
+
+
+def _may_follow(standby: str, leader: str) -> bool:
+    """The token goes along: never in clear to a leader of which we were told over TLS."""
+    try:
+        return urlsplit(_checked_url(leader)).scheme == urlsplit(standby).scheme
+    except BadInput:
+        return False
+
+
+def _refusal(answer: httpx.Response) -> SrtmError:
+    return refusal(str(answer.url), answer.status_code, answer.content, _retry_after_s(answer))
 
 
 async def lookup(http: httpx.AsyncClient, urls: Sequence[str], topic: str) -> Lookup:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import httpx
+import msgspec
 import pytest
+import trio
+import trio.testing
 
+from srtm.control import Problem
 from srtm.distributor_client import DistributorClient, distributor_urls
-from srtm.errors import BadInput, PeerError, Unavailable
+from srtm.errors import BadInput, NotLeader, PeerError, Unavailable
 
 PRODUCER = {"remote_address": "", "hostname": "h", "http_port": 1, "version": "1.3.0"}
 
 
 class Hosts:
-    """``answers``: {host: JSON, or None where it cannot be reached}."""
+    """``answers``: {host: JSON, None where it cannot be reached, or what a standby answers}."""
 
     def __init__(self, **answers: object) -> None:
         self.answers = answers
@@ -28,6 +32,8 @@ class Hosts:
         answer = self.answers[request.url.host]
         if answer is None:
             raise httpx.ConnectError("connection refused")
+        if isinstance(answer, Problem):
+            return httpx.Response(answer.status, content=msgspec.json.encode(answer))
         return httpx.Response(200, json=answer)
 
 
@@ -37,6 +43,59 @@ async def test_the_next_one_is_asked_where_the_first_is_away_and_is_the_first_on
         assert await client.topics() == []
         assert await client.topics() == []
     assert hosts.asked == ["a", "b", "b"]
+
+
+def standby(leader: str | None) -> Problem:
+    return Problem(title="standby", status=503, detail="stands by", leader=leader)
+
+
+async def test_the_leader_that_a_standby_names_is_asked_next_and_first_from_then_on() -> None:
+    hosts = Hosts(a=standby("http://c"), b=[], c=[])
+    async with hosts.client() as client:
+        assert await client.topics() == []
+        assert await client.topics() == []
+    assert hosts.asked == ["a", "c", "c"]
+
+
+async def test_a_leader_that_is_not_among_those_given_is_asked_when_named() -> None:
+    hosts = Hosts(a=standby("http://c"), c=[])
+    async with hosts.client() as client:
+        client.urls.remove("http://c")
+        assert await client.topics() == []
+        assert client.urls == ["http://a"]
+    assert hosts.asked == ["a", "c"]
+
+
+@pytest.mark.parametrize("leader", ["https://c", "ftp://c", "http://[", "c", ""])
+async def test_a_leader_is_not_followed_to_where_the_token_should_not_go(leader: str) -> None:
+    hosts = Hosts(a=standby(leader), b=[], c=["not asked"])
+    async with hosts.client() as client:
+        client.urls.remove("http://c")
+        assert await client.topics() == []
+    assert hosts.asked == ["a", "b"]
+
+
+async def test_a_call_waits_for_the_next_leader_while_a_takeover_is_under_way(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    hosts = Hosts(a=None, b=standby("http://a"))
+
+    async def take_over() -> None:
+        await trio.sleep(5)
+        hosts.answers["b"] = []
+
+    async with hosts.client() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(take_over)
+        assert await client.topics() == []
+    assert 5 <= trio.current_time() <= 5.5
+    assert len(hosts.asked) < 50
+
+
+async def test_when_nobody_comes_to_lead_the_call_ends_after_its_time(autojump_clock: trio.testing.MockClock) -> None:
+    async with Hosts(a=standby(None), b=None).client() as client:
+        with pytest.raises(NotLeader, match="which one leads is not known yet"):
+            await client.topics()
+    assert trio.current_time() <= 10
 
 
 async def test_when_all_are_away_each_is_named() -> None:
