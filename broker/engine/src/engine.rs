@@ -58,6 +58,7 @@ pub struct Engine {
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
     pub(crate) disk: Option<Rc<Disk>>,
     pub(crate) disk_armed: Armed,
+    pub(crate) relieve_at: u64,             // bytes of messages from which on queues go on on disk
     pub(crate) server: Option<Box<Server>>, // of the laboratory alone
     pub(crate) pumping: Vec<TopicKey>,      // more of what waits in them is on disk
     pub(crate) timers: Timers,
@@ -123,6 +124,7 @@ impl Engine {
             aware: HashMap::new(),
             disk: None,
             disk_armed: Armed::default(),
+            relieve_at: 0,
             pumping: Vec::new(),
             timers: Timers::default(),
             events: Vec::new(),
@@ -390,6 +392,7 @@ impl Engine {
         }
         self.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
         self.tend_disk(now);
+        self.relieve_memory();
         self.tell_limits(now);
         self.work.end_turn();
     }

@@ -180,6 +180,13 @@ impl Queue {
         }
     }
 
+    /// What comes goes to disk, if there is one, until all that is here is gone.
+    pub(crate) fn take_no_memory(&mut self) {
+        if matches!(self.beyond, Beyond::Disk(_)) && !self.memory.is_empty() {
+            self.room = 0;
+        }
+    }
+
     /// In front of everything, in memory however much there is.
     pub fn push_front(&mut self, message: Message) {
         self.memory.push_front(message);

@@ -215,6 +215,19 @@ impl Engine {
         self.timers.arm(&mut self.disk_armed, now.saturating_add(after), Timer::Disk);
     }
 
+    /// When messages take half of what they may, queues that hold some go on on disk: a topic that nobody drains must not use up what all the others need.
+    /// Those that empty themselves meanwhile take memory again, so it is said anew for every sixteenth more.
+    pub(crate) fn relieve_memory(&mut self) {
+        let (used, half) = (self.meter.used(), self.config.max_memory_bytes / 2);
+        if used < half {
+            self.relieve_at = half;
+        } else if used >= self.relieve_at && self.disk.is_some() {
+            self.relieve_at = used + self.config.max_memory_bytes / 16;
+            let topics = self.topics.values_mut().map(|topic| &mut topic.queue);
+            topics.chain(self.channels.values_mut().map(|channel| &mut channel.queue)).for_each(Queue::take_no_memory);
+        }
+    }
+
     fn sync_timeout_ns(&self) -> Nanos {
         Nanos::try_from(self.config.sync_timeout_ms).unwrap_or(Nanos::MAX).saturating_mul(1_000_000)
     }

@@ -183,3 +183,16 @@ fn memory_is_charged_for_what_is_in_memory_only() {
     world.drain();
     assert_eq!(world.pair.engine.meter.used(), 0);
 }
+
+#[test]
+fn queues_go_on_on_disk_when_memory_is_half_full() {
+    let mut world = World::with(Config { mem_queue_size: 1_000, max_memory_bytes: 100_000, ..Config::default() });
+    world.channel("c");
+    let body = "x".repeat(5_000);
+    world.publish(&vec![body.as_str(); 50]);
+    assert_eq!(world.depths().0, 50, "five times what fits into half of it");
+    assert!(world.pair.engine.meter.used() < 60_000, "{}", world.pair.engine.meter.used());
+    assert_eq!(world.drain(), vec![body.clone(); 50]);
+    world.publish(&[&body]);
+    assert_eq!(world.depths(), (1, 0), "there is room in memory again");
+}
