@@ -73,8 +73,8 @@ class Syncing:
         return {channel for one in self.living().values() if topic in one for channel in one[topic].channels}
 
     def _channels(self, topic: Topic, reports: dict[str, dict[str, TopicReport]]) -> tuple[str, ...]:
-        """The channels that ``topic`` has anywhere. Those on record count until every broker that has a part in it was
-        heard."""
+        """The channels that ``topic`` has anywhere. Those on record count until every living broker that has a part in
+        it was heard."""
         heard = {
             channel
             for by_topic in reports.values()
@@ -82,7 +82,12 @@ class Syncing:
             for channel in by_topic[topic.name].channels
             if not channel.endswith(_EPHEMERAL)
         }
-        parts = {*topic.placement.brokers, *topic.leases.target}
+        brokers = self._registry.brokers
+        parts = {
+            name
+            for name in {*topic.placement.brokers, *topic.leases.target}
+            if name in brokers and not brokers[name].dead
+        }
         return tuple(sorted(heard if parts <= reports.keys() else heard.union(topic.channels)))
 
     async def _share_where_messages_wait(self, name: str, reports: dict[str, TopicReport]) -> None:

@@ -100,6 +100,20 @@ async def test_where_the_burst_has_no_token_for_one_more_the_others_wait_for_its
     assert (rates(old), rates(new)) == ([0.0], [1100.0])
 
 
+async def test_while_no_token_is_to_spare_messages_that_wait_elsewhere_stop_no_sync(distributor):
+    a, b, c = await distributor.brokers("a", "b", "c", mcap=2000)
+    await distributor.submit(spec(burst=1))
+    await settle(a, b, c)
+    (old,) = [one for one in (a, b, c) if one.topics["cars"].publishers]
+    await distributor.registry.drain(old.name, force=False)
+    others = [one for one in (a, b, c) if one is not old]
+    old.reports, old.accepting = [waiting("cars", 1)], False
+    for one in others:
+        one.reports = [waiting("cars", 1)]
+    await settle(a, b, c)  # every sync is answered
+    assert sum(rates(a, b, c)) == 1100.0
+
+
 async def test_what_the_others_cannot_carry_is_refused_before_anything_changes(distributor):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec())

@@ -314,6 +314,17 @@ async def test_channels_are_gathered_and_told_to_every_broker(distributor):
     assert b.topics["cars"].channels == ["archive"]
 
 
+async def test_a_channel_that_only_a_dead_broker_had_does_not_come_back(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    a.reports = b.reports = [TopicReport(topic="cars", share_version=1, channels=["archive"])]
+    await settle(a, b)
+    await distributor.registry.declare_dead("a", "1")
+    b.reports = [TopicReport(topic="cars", share_version=1, channels=["audit"])]  # archive was deleted there
+    await settle(b)
+    assert b.topics["cars"].channels == ["audit"]
+
+
 async def test_a_removed_topic_is_no_longer_named_and_comes_again_empty(distributor):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec())
