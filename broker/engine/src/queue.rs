@@ -291,6 +291,14 @@ impl Queue {
         spill.files.is_some() || !spill.tail.is_empty()
     }
 
+    pub(crate) fn sync(&mut self) {
+        if let Beyond::Disk(spill) = &mut self.beyond
+            && let Some(files) = &mut spill.files
+        {
+            spill.disk.sync(files);
+        }
+    }
+
     /// Sync now if as much was written and read as one may lose.
     pub(crate) fn sync_if_due(&mut self) {
         if let Beyond::Disk(spill) = &mut self.beyond

@@ -35,6 +35,7 @@ pub(crate) struct Disk {
     publish: Cell<Option<usize>>,           // whose messages are being released
     errands: RefCell<VecDeque<Rc<Errand>>>, // of the jobs that are under way, in their order
     failing: Cell<Option<Doing>>,
+    copied: Cell<bool>,  // copies in channels are on the device: their topics need the records no more
     stirred: Cell<bool>, // something happened that the end of the turn must look at
 }
 
@@ -50,6 +51,7 @@ impl Disk {
             publish: Cell::new(None),
             errands: RefCell::default(),
             failing: Cell::new(None),
+            copied: Cell::new(false),
             stirred: Cell::new(false),
         }
     }
@@ -177,7 +179,7 @@ impl Disk {
 
     fn take_outcomes(&self, outcomes: &[Outcome]) -> Option<String> {
         for (outcome, errand) in outcomes.iter().zip(self.errands.borrow_mut().drain(..outcomes.len())) {
-            errand.end(outcome);
+            self.copied.set(errand.end(outcome) | self.copied.get());
         }
         let error = outcomes.iter().find_map(|outcome| outcome.result.as_ref().err());
         match error {
@@ -199,6 +201,10 @@ impl Disk {
 
     pub fn stir(&self) {
         self.stirred.set(true);
+    }
+
+    pub fn take_copied(&self) -> bool {
+        self.copied.take()
     }
 
     pub fn is_failing(&self) -> bool {

@@ -209,6 +209,10 @@ impl Engine {
     pub(crate) fn tend_disk(&mut self, now: Nanos) {
         let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_stirred()) else { return };
         disk.hear();
+        if disk.take_copied() {
+            // At once: a crash before that brings what moved to a channel twice.
+            self.topics.values_mut().for_each(|topic| topic.queue.sync());
+        }
         disk.calm();
         self.events.extend(disk.take_events());
         let after = if disk.is_failing() { RETRY_NS.min(self.sync_timeout_ns()) } else { self.sync_timeout_ns() };

@@ -33,15 +33,14 @@ impl Errand {
         self.receipts.replace(receipts);
     }
 
-    pub fn end(&self, outcome: &Outcome) {
+    /// Whether records elsewhere are needed no more.
+    pub fn end(&self, outcome: &Outcome) -> bool {
         self.state.set(match outcome {
             Outcome { result: Ok(()), .. } => State::Done,
             Outcome { synced: true, .. } => State::Synced,
             Outcome { synced: false, .. } => State::Failed,
         });
-        if outcome.synced {
-            self.receipts.take();
-        }
+        outcome.synced && !self.receipts.take().is_empty()
     }
 
     /// Those of a job that failed.
