@@ -22,6 +22,7 @@ from distributor.evening import Bools, even_out
 from distributor.spreading import ALONE, NOWHERE, Floats, Ints, fill, pack, whole_publishers
 
 _ROUNDING = 1e-6  # msg/s: the unit of rates; less than that is not a difference
+_MANY = 100  # times the largest rate above its quota: a broker gives that up at once
 _LEFT = 10_000  # publishers without a broker that are looked at one by one; more are dealt out together
 
 
@@ -143,71 +144,71 @@ def place_more(demand: Demand, brokers: Sequence[BrokerCapacity], held: Sequence
     rcaps = np.array([broker.rcap for broker in brokers])
     fixed = (rcaps <= 0) & (load > 0)
     room = np.where(fixed, load, rcaps)
-    candidates = _by_what_they_hold(brokers, load, fixed, room)[: math.floor(demand.burst)]
-    rate = float(demand.rates.sum())
-    least = len(candidates)
-    if strategy != "lb" and len(candidates):
-        least = concentration(-np.sort(-whole_publishers(room[candidates], demand.rates)), rate)
-    placement, quotas = at_start, np.zeros(len(brokers))
     usable = whole_publishers(room, demand.rates)
-    for k in range(max(least, 1), len(candidates) + 1):
-        chosen = _choose(candidates, fixed, usable, k, rate)
-        if k < len(candidates) and _too_tight(usable[chosen], demand.rates):
+    rate = float(demand.rates.sum() - load[fixed].sum())
+    most = max(0, math.floor(demand.burst) - int(np.count_nonzero(fixed)))
+    candidates = _by_what_they_hold(brokers, load, np.where(fixed, 0.0, room))[:most]
+    least = len(candidates) if strategy == "lb" else concentration(-np.sort(-usable[candidates]), rate)
+    groups = demand.groups if strategy == "srtm" else None
+    placement, quotas = at_start, np.where(fixed, load, 0.0)
+    for k in range(min(max(least, 1), len(candidates)), len(candidates) + 1):
+        chosen = _choose(candidates, usable, k, rate)
+        if k < len(candidates) and _too_tight(usable[chosen], demand.rates[~np.isin(at_start, np.flatnonzero(fixed))]):
             continue
-        quotas = _quotas(brokers, load, fixed, room, chosen, rate, level_total=strategy == "conc")
-        placement = np.where(np.isin(at_start, chosen), at_start, NOWHERE)
-        groups = demand.groups if strategy == "srtm" else None
+        base = np.array([brokers[at].allocated if strategy == "conc" else 0.0 for at in chosen.tolist()])
+        quotas = np.where(fixed, load, 0.0)
+        quotas[chosen] = fill(base, room[chosen], max(0.0, rate))
+        placement = np.where(np.isin(at_start, np.flatnonzero(quotas > 0)), at_start, NOWHERE)
+        _take_back(placement, demand.rates, groups, quotas)
         _deal_out(placement, demand.rates, groups, quotas, room)
-        _fit_in(placement, demand, quotas, room, correlated=strategy == "srtm")
-        stays = (placement != NOWHERE) & fixed[placement]
-        free = np.where(fixed, 0.0, quotas)
-        others = np.where(stays, NOWHERE, placement)
-        evened = even_out(others, demand.rates, groups, free, np.where(free > 0, room, 0.0))
-        placement = np.where(stays, placement, evened)
-        _fit_in(placement, demand, quotas, room, correlated=strategy == "srtm")
+        _fit_in(placement, demand, quotas, room, correlated=groups is not None)
+        placement = _even_out_but(fixed, placement, demand.rates, groups, quotas, room)
+        _fit_in(placement, demand, quotas, room, correlated=groups is not None)
         if (placement != NOWHERE).all():
             break
     return _outcome(demand, brokers, brokers, placement, quotas)
 
 
-def _by_what_they_hold(brokers: Sequence[BrokerCapacity], load: Floats, fixed: Bools, room: Floats) -> Ints:
-    """Indices of the brokers that may have publishers: those that must keep theirs, then those that have most."""
+def _even_out_but(
+    fixed: Bools, placement: Ints, rates: Floats, groups: Ints | None, quotas: Floats, room: Floats
+) -> Ints:
+    """``even_out`` among the brokers that are not ``fixed``."""
+    stays = (placement != NOWHERE) & fixed[placement]
+    free = np.where(fixed, 0.0, quotas)
+    others = np.where(stays, NOWHERE, placement)
+    return np.where(stays, placement, even_out(others, rates, groups, free, np.where(free > 0, room, 0.0)))
 
-    def rank(at: int) -> tuple[bool, float, float, float, str]:
-        return not fixed[at], -load[at], -room[at], brokers[at].allocated, brokers[at].name
+
+def _take_back(placement: Ints, rates: Floats, groups: Ints | None, quotas: Floats) -> None:
+    """In place: where a broker has far more than its quota, what is above it, in proportion from every group. Moving
+    these one by one would take long."""
+    load = _loads(placement, rates, len(quotas))
+    for broker in np.flatnonzero(load > quotas + _MANY * float(rates.max())).tolist():
+        members = np.flatnonzero(placement == broker)
+        if groups is not None:
+            members = members[np.argsort(groups[members], kind="stable")]
+        part = 1 - quotas[broker] / load[broker]
+        placement[members[np.diff(np.floor(np.arange(len(members) + 1) * part)) > 0]] = NOWHERE
+
+
+def _by_what_they_hold(brokers: Sequence[BrokerCapacity], load: Floats, room: Floats) -> Ints:
+    """Indices of the brokers that have room, first those that have most of the topic."""
+
+    def rank(at: int) -> tuple[float, float, float, str]:
+        return -load[at], -room[at], brokers[at].allocated, brokers[at].name
 
     return np.array(sorted(np.flatnonzero(room > 0).tolist(), key=rank), dtype=np.int64)
 
 
-def _choose(candidates: Ints, fixed: Bools, room: Floats, k: int, rate: float) -> Ints:
+def _choose(candidates: Ints, room: Floats, k: int, rate: float) -> Ints:
     """``k`` of the candidates that cover ``rate``, as many of the first ones as can be."""
     chosen, others = candidates[:k].tolist(), candidates[k:].tolist()
     others.sort(key=lambda at: -room[at])
-    replaceable = sorted((at for at in chosen if not fixed[at]), key=lambda at: room[at])
-    for small, large in zip(replaceable, others, strict=False):
+    for small, large in zip(sorted(chosen, key=lambda at: room[at]), others, strict=False):
         if room[chosen].sum() >= rate - _ROUNDING or room[large] <= room[small]:
             break
         chosen[chosen.index(small)] = large
     return np.array(sorted(chosen), dtype=np.int64)
-
-
-def _quotas(
-    brokers: Sequence[BrokerCapacity],
-    load: Floats,
-    fixed: Bools,
-    room: Floats,
-    chosen: Ints,
-    rate: float,
-    *,
-    level_total: bool,
-) -> Floats:
-    """Msg/s a broker: what those hold that must keep it, the rest by water-filling over the other ``chosen`` ones."""
-    quotas = np.where(fixed, load, 0.0)
-    free = chosen[~fixed[chosen]]
-    base = np.array([brokers[at].allocated if level_total else 0.0 for at in free.tolist()])
-    if len(free):
-        quotas[free] = fill(base, room[free], max(0.0, rate - float(quotas.sum())))
-    return quotas
 
 
 def _too_tight(room: Floats, rates: Floats) -> bool:

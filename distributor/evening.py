@@ -22,6 +22,7 @@ _GROUP_SLACK = (1.0, 2.0)  # publishers' rates off its proportion that a step ma
 _MOVERS = 256  # publishers of one broker looked at for one move
 _SWAPPERS = 96  # and for one swap, on either side
 _PARTNERS = 12  # brokers tried as the other side of a step
+_STEPS = 200  # a broker: ends what gets there too slowly; a few are the rule
 _PATIENCE = 64  # looks without a step before what cannot be helped is left as it is
 
 Bools = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -75,8 +76,8 @@ class _Table:
     def mend_loads(self, slack: float) -> None:
         """Until no broker is off its bounds, or none that is can be helped."""
         helpless = np.zeros(self.brokers, dtype=np.bool_)
-        futile = 0
-        while futile < _PATIENCE:
+        futile, steps = 0, _STEPS * (self.brokers + 10)
+        while futile < _PATIENCE and steps > 0:
             above = np.where(helpless, -np.inf, self.load - self.high)
             below = np.where(helpless, -np.inf, self.low - self.load)
             worst = int(np.argmax(np.maximum(above, below)))
@@ -88,6 +89,7 @@ class _Table:
                 futile += 1
             else:
                 self._take(step)
+                steps -= 1
                 helpless[[step.here, step.there]] = False
 
     def _help(self, broker: int, slack: float, *, above: bool) -> _Step | None:

@@ -410,10 +410,20 @@ def test_a_broker_without_any_room_keeps_the_publishers_that_it_has():
 def test_nobody_leaves_a_broker_that_is_silent_for_the_sake_of_balance(fleet, there, seed):
     groups, rates, offered, _ = fleet
     rng = np.random.default_rng(seed)
-    silent = BrokerCapacity(name="silent", mcap=1.0, allocated=1.0)
+    silent = [BrokerCapacity(name=name, mcap=1.0, allocated=1.0) for name in ("still", "silent")]
     held = [None] * len(rates)
     for at in rng.integers(0, len(rates), there).tolist():
-        held[at] = "silent"
-    made = place_more(demand(rates, groups), [*offered, silent], held, "srtm")
+        held[at] = str(rng.choice(["still", "silent"]))
+    made = place_more(demand(rates, groups), [*offered, *silent], held, "srtm")
     assert moves(made, held) == 0
-    assert heads(made)["silent"] == held.count("silent")
+    assert made.state == "placed"
+    for name in {*held} - {None}:
+        assert heads(made)[name] == held.count(name)
+
+
+def test_half_of_a_large_fleet_moves_at_once():
+    groups = np.arange(100_000) // 20
+    made = place_more(demand([1.0] * 100_000, groups), brokers(60_000, 60_000), ["b0"] * 100_000, "srtm")
+    assert heads(made) == {"b0": 50_000, "b1": 50_000}
+    for load in np.stack([np.bincount(groups[made.placement == at], minlength=5_000) for at in (0, 1)]):
+        assert np.all(np.abs(load - 10) <= 1)
