@@ -36,9 +36,9 @@ def even_out(placement: Ints, rates: Floats, groups: Ints | None, quotas: Floats
     if not len(quotas) or not (placement != NOWHERE).any():
         return placement
     table = _Table(placement.copy(), rates, groups, quotas, room)
+    if groups is not None:
+        table.mend_groups(_GROUP_SLACK[0 if rates.min() == rates.max() else 1])
     for slack in _GROUP_SLACK:
-        if groups is not None:
-            table.mend_groups(slack)
         table.mend_loads(slack)
     table.take_off()
     return table.placement
@@ -158,8 +158,9 @@ class _Table:
     def mend_groups(self, slack: float) -> None:
         """Members of groups that crowd a broker go where their group is thin and there is room."""
         for group, here in self.cells.crowded(slack * self.largest):
-            members = [one for one in self.members[here] if self.cells.group[one] == group]
-            for publisher in sorted(members, key=lambda one: float(self.rates[one])):
+            members = self.cells.members(group)
+            members = members[self.placement[members] == here]
+            for publisher in members[np.argsort(self.rates[members], kind="stable")].tolist():
                 if self.cells.excess(group)[here] <= slack * self.largest + _ROUNDING:
                     break
                 fits = self.load + self.rates[publisher] <= self.room
@@ -194,8 +195,14 @@ class _Cells:
         self._keys, at = np.unique(self.group[there] * self._brokers + placement[there], return_inverse=True)
         self._values = np.bincount(at, weights=rates[there], minlength=len(self._keys)).astype(np.float64)
         self._new: dict[int, float] = {}  # cells that were empty at first
+        self._by_group = np.argsort(self.group, kind="stable")
+        self._starts = np.searchsorted(self.group[self._by_group], np.arange(count + 1))
         self._rates = rates
         self._largest = float(rates.max())
+
+    def members(self, group: int) -> Ints:
+        """Publishers of one group, wherever they are."""
+        return self._by_group[self._starts[group] : self._starts[group + 1]]
 
     def of(self, groups: Ints, broker: int) -> Floats:
         keys = groups * self._brokers + broker
