@@ -157,6 +157,11 @@ class Syncing:
 def presented(name: str, request: SyncRequest) -> Broker:
     """The broker as it presents itself. Raises BadInput."""
     check_broker_name("broker", name)
+    for field in ("incarnation", "srtm_version", "tcp_address", "http_address"):
+        if "\0" in getattr(request, field):
+            raise BadInput(
+                field, getattr(request, field), "must not have a NUL character in it"
+            )  # no text to PostgreSQL
     for field in ("tcp_address", "http_address"):
         address = getattr(request, field)
         match = _ADDRESS.fullmatch(address)

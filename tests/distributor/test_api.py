@@ -292,3 +292,12 @@ async def test_an_error_of_our_own_is_a_problem_without_a_traceback(distributor,
         failed = await problem(await client.get("/v1/topics"), 500)
     assert failed["title"] == "internal error"
     assert "Traceback" not in str(failed)
+
+
+@pytest.mark.parametrize("field", ["incarnation", "srtm_version", "tcp_address", "http_address"])
+async def test_a_text_that_not_every_store_can_keep_is_refused(client, field):
+    request = {"incarnation": "1", "srtm_version": "0", "tcp_address": "h:1", "http_address": "h:2", "mcap": 1}
+    answer = await client.post("/v1/brokers/a/sync", json={**request, field: f"\0{request[field]}"})
+    refused = await problem(answer, 400)
+    assert (refused["field"], refused["rule"]) == (field, "must not have a NUL character in it")
+    assert (await client.get("/v1/brokers")).json() == []
