@@ -24,7 +24,9 @@ from srtm.backoff import Backoff
 from srtm.control import Assignment, DeadNotice, Lookup
 from srtm.errors import BadInput, NotLeader, PeerError, SrtmError, Unavailable
 from srtm.http_client import checked_token
+from srtm.nursery import background_nursery
 from srtm.refusals import refusal
+from srtm.unreadable import UNREADABLE
 
 DEFAULT_URL = "http://127.0.0.1:4190"
 URL_VARIABLE = "SRTM_DISTRIBUTOR"
@@ -32,9 +34,17 @@ TOKEN_VARIABLE = "SRTM_TOKEN"
 
 _FIRST_PAUSE_S = 0.1  # between questions while there is no leader; a takeover takes some seconds at most
 _LONGEST_PAUSE_S = 0.5
+_SILENCE_S = 2.0  # then it is asked elsewhere whether somebody else leads
+_HEALTH_TIMEOUT_S = 1.0
 _T = TypeVar("_T")
 _Request = Callable[[str], Awaitable[httpx.Response]]  # of a URL
 Json = dict[str, Any]  # documents that are shown to people as they come (TopicView, decisions, ...)
+
+
+class _Health(msgspec.Struct):
+    """Of an answer of ``/healthz``, what matters here."""
+
+    role: str = ""
 
 
 def distributor_urls(given: str | Sequence[str] | None) -> list[str]:
@@ -175,7 +185,7 @@ class DistributorClient:
             url = waiting.pop(0)
             asked.add(url)
             try:
-                answer = await request(url)
+                answer = await self._answer_or_another_leader(request, url)
             except httpx.TransportError as error:
                 troubles.append(unreachable(url, error))
                 continue
@@ -187,6 +197,34 @@ class DistributorClient:
             if refused.leader is not None and _may_follow(url, refused.leader) and refused.leader not in asked:
                 waiting = [refused.leader, *(other for other in waiting if other != refused.leader)]
         raise standby or Unavailable("; ".join(troubles))
+
+    async def _answer_or_another_leader(self, request: _Request, url: str) -> httpx.Response:
+        """A leader may take long over a large topic; but one that was stopped never answers, and then another one
+        leads. Raises TransportError."""
+        answer = None
+        async with background_nursery() as nursery:
+            nursery.start_soon(self._await_another_leader, url, nursery.cancel_scope.cancel)
+            answer = await request(url)
+        if answer is None:
+            raise httpx.ReadTimeout("it does not answer, and another distributor leads")
+        return answer
+
+    async def _await_another_leader(self, url: str, found: Callable[[], None]) -> None:
+        await trio.sleep(_SILENCE_S)
+        others = [other for other in self.urls if other != url]
+        while others:
+            for other in others:
+                if await self._leads(other):
+                    found()
+                    return
+            await trio.sleep(_LONGEST_PAUSE_S)
+
+    async def _leads(self, url: str) -> bool:
+        try:
+            answer = await self._http.get(url + "/healthz", timeout=_HEALTH_TIMEOUT_S)
+            return msgspec.json.decode(answer.content, type=_Health).role == "leader"
+        except (httpx.TransportError, *UNREADABLE):
+            return False
 
     async def _request(
         self, method: str, path: str, content: bytes | None, query: dict[str, str], url: str

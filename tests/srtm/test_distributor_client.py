@@ -16,20 +16,27 @@ PRODUCER = {"remote_address": "", "hostname": "h", "http_port": 1, "version": "1
 
 
 class Hosts:
-    """``answers``: {host: JSON, None where it cannot be reached, or what a standby answers}."""
+    """``answers``: {host: JSON, None where it cannot be reached, or what a standby answers, or
+    after how many seconds it answers with an empty list}."""
 
     def __init__(self, **answers: object) -> None:
         self.answers = answers
         self.asked: list[str] = []
+        self.health: dict[str, object] = {}  # {host: what it says at /healthz}
 
     def client(self) -> DistributorClient:
         return DistributorClient(
             [f"http://{host}" for host in self.answers], transport=httpx.MockTransport(self._answer)
         )
 
-    def _answer(self, request: httpx.Request) -> httpx.Response:
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/healthz":
+            return httpx.Response(200, json=self.health[request.url.host])
         self.asked.append(request.url.host)
         answer = self.answers[request.url.host]
+        if isinstance(answer, float):
+            await trio.sleep(answer)
+            answer = []
         if answer is None:
             raise httpx.ConnectError("connection refused")
         if isinstance(answer, Problem):
@@ -89,6 +96,34 @@ async def test_a_call_waits_for_the_next_leader_while_a_takeover_is_under_way(
         assert await client.topics() == []
     assert 5 <= trio.current_time() <= 5.5
     assert len(hosts.asked) < 50
+
+
+async def test_one_that_does_not_answer_is_left_as_soon_as_another_one_leads(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    hosts = Hosts(a=9.0, b=[])
+    hosts.health["b"] = {"role": "standby"}
+
+    async def take_over() -> None:
+        await trio.sleep(4)
+        hosts.health["b"] = {"role": "leader"}
+
+    async with hosts.client() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(take_over)
+        assert await client.topics() == []
+    assert hosts.asked == ["a", "b"]
+    assert 4 <= trio.current_time() < 5
+
+
+@pytest.mark.parametrize("health", [{"role": "standby"}, {}, [1], "text"])
+async def test_a_leader_that_takes_long_is_waited_for_while_nobody_else_leads(
+    health: object, autojump_clock: trio.testing.MockClock
+) -> None:
+    hosts = Hosts(a=9.0, b=["not asked"])
+    hosts.health["b"] = health
+    async with hosts.client() as client:
+        assert await client.topics() == []
+    assert hosts.asked == ["a"]
 
 
 async def test_when_nobody_comes_to_lead_the_call_ends_after_its_time(autojump_clock: trio.testing.MockClock) -> None:
