@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import trio
@@ -87,12 +88,11 @@ class Term:
                 self._session.rest(_BEAT_S)
         except Unavailable as error:
             self.lost_because = str(error)
-        self._over.set()
-        self._session.close()
-        try:
-            token.run_sync_soon(self._closed.set)
-        except trio.RunFinishedError:
-            return  # nobody waits for it any more
+        finally:
+            self._over.set()
+            self._session.close()
+            with suppress(trio.RunFinishedError):  # nobody waits for it any more
+                token.run_sync_soon(self._closed.set)
 
 
 class Election:

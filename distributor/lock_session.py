@@ -11,7 +11,6 @@ from sqlalchemy.pool import NullPool
 
 from distributor.database import Database
 from distributor.election import SESSION_TIMEOUT_S
-from srtm.errors import Unavailable
 
 _LOCK = text(f"SELECT pg_try_advisory_lock({0x5352_544D_0002})")
 _BEAT = text("SELECT 1")
@@ -41,10 +40,12 @@ class LockSession:
         self._ask(_BEAT)
 
     def rest(self, longest_s: float) -> None:
-        ready, _, _ = select.select([self._fd, self._woken.fileno()], [], [], longest_s)
-        if self._fd in ready:  # between question and answer a server says only that it ends the session
+        resting = select.poll()  # not select(): a process with many clients has descriptors above 1,023
+        resting.register(self._fd, select.POLLIN)
+        resting.register(self._woken, select.POLLIN)
+        ready = {fd for fd, _ in resting.poll(longest_s * 1000)}
+        if self._fd in ready:  # unasked, a server speaks of its settings, or of the end of the session
             self.beat()
-            raise Unavailable(f"store {self._database.shown}: the server spoke without being asked")
 
     def wake(self) -> None:
         try:

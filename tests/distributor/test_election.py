@@ -1,6 +1,8 @@
 """Who leads: the time for which a lead is sure, on a simulated clock; the lock itself, on a real PostgreSQL."""
 
-import threading
+import resource
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,61 +12,7 @@ from distributor.database import Database
 from distributor.election import SESSION_TIMEOUT_S, Election
 from distributor.lock_session import LockSession
 from srtm.errors import Unavailable
-
-
-class Lock:
-    """Sessions for an ``Election``; ``clock_ns`` stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now_ns = 10**15
-        self.is_free = True
-        self.is_away = False
-        self.beats = 0
-        self.opened = 0
-        self.closed = 0
-        self.answers = threading.Event()  # cleared: a beat gets no answer
-        self.answers.set()
-        self.asked = threading.Event()
-        self._woken = threading.Event()
-
-    def open(self) -> "Lock":
-        self.opened += 1
-        self._check()
-        return self
-
-    def clock_ns(self) -> int:
-        return self.now_ns
-
-    def election(self) -> Election:
-        return Election(self.open, self.clock_ns)
-
-    def try_lock(self) -> bool:
-        self._check()
-        return self.is_free
-
-    def beat(self) -> None:
-        self.asked.set()
-        assert self.answers.wait(30)
-        self._check()
-        self.beats += 1
-
-    def rest(self, longest_s: float) -> None:  # noqa: ARG002 - until woken, in a test
-        assert self._woken.wait(30)
-        self._woken.clear()
-        self._check()
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    def close(self) -> None:
-        self.closed += 1
-
-    def advance(self, seconds: float) -> None:
-        self.now_ns += round(seconds * 1e9)
-
-    def _check(self) -> None:
-        if self.is_away:
-            raise Unavailable("the store is away")
+from tests.support.fake_lock import Lock
 
 
 async def wait_for(condition) -> None:
@@ -229,3 +177,22 @@ END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_
 
 def election(url: str) -> Election:
     return Election(lambda: LockSession(Database.parse(url)))
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+def test_a_session_with_a_high_descriptor_rests_as_any_other(postgres_url):
+    # A poll() has no limit at 1,023, where select() ends.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("this process may not have 1,200 descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    with ExitStack() as stack:
+        for _ in range(1030):
+            stack.enter_context(Path("/dev/null").open())
+        session = LockSession(Database.parse(postgres_url))
+        stack.callback(session.close)
+        session.wake()
+        session.rest(30)
+        session.beat()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
