@@ -46,7 +46,11 @@ JsonOption = Annotated[
 ]
 DistributorOption = Annotated[
     list[str] | None,
-    typer.Option("--distributor", metavar="URL", help="Default: $SRTM_DISTRIBUTOR, else http://127.0.0.1:4190."),
+    typer.Option(
+        "--distributor",
+        metavar="URL",
+        help="May be repeated. Default: $SRTM_DISTRIBUTOR (separated by commas), else http://127.0.0.1:4190.",
+    ),
 ]
 TokenOption = Annotated[str | None, typer.Option("--token", envvar="SRTM_TOKEN", help="Bearer token of the services.")]
 
