@@ -299,7 +299,7 @@ impl Queue {
         }
     }
 
-    /// Sync now if as much was written and read as one may lose.
+    /// Sync now if as much was written and read as one may lose, or if somebody waits for it.
     pub(crate) fn sync_if_due(&mut self) {
         if let Beyond::Disk(spill) = &mut self.beyond
             && let Some(files) = &mut spill.files

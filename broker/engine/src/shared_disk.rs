@@ -116,7 +116,7 @@ impl Disk {
     }
 
     pub fn sync_is_due(&self, files: &DiskQueue) -> bool {
-        files.changes() >= self.sync_every
+        files.changes() >= self.sync_every || files.has_copies()
     }
 
     pub fn sync(&self, files: &mut DiskQueue) {

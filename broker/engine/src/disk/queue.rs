@@ -182,6 +182,11 @@ impl DiskQueue {
         self.copied.extend(receipt.filter(|receipt| !receipt.is_of(&self.name)));
     }
 
+    /// Of records that are kept elsewhere until these copies are on the device: a crash before that brings both.
+    pub fn has_copies(&self) -> bool {
+        !self.copied.is_empty()
+    }
+
     /// No more is written to the last segment.
     fn seal(&mut self) {
         if let Some(last) = self.segments.back_mut() {
