@@ -177,7 +177,7 @@ impl Connection {
 
     /// Whether there are sealed bytes that have not been decoded although they could be.
     pub fn has_more_input(&self) -> bool {
-        self.layers.as_ref().is_some_and(|layers| layers.has_more())
+        self.layers.as_ref().is_some_and(|layers| layers.has_more() || layers.is_shaking())
     }
 
     pub fn is_handshaking(&self) -> bool {
@@ -244,7 +244,7 @@ impl Connection {
     pub fn seal(&mut self, last: bool) -> Result<(), Broken> {
         let Some(layers) = &mut self.layers else { return Ok(()) };
         let plain = &self.output[self.output_at..];
-        if plain.is_empty() && !last && !layers.wants_write() {
+        if !last && (layers.holds_output() || plain.is_empty() && !layers.wants_write()) {
             return Ok(());
         }
         let end = self.stream_offset + self.output.len() as u64;

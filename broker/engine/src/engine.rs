@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::connection::{Connection, LINGER_NS, Phase};
 use crate::error::WireError;
 use crate::event::Event;
+use crate::handshake::Handshakes;
 use crate::http;
 use crate::http::answer::Exchange;
 use crate::id::IdMaker;
@@ -77,6 +78,7 @@ pub struct Engine {
     pub(crate) resumed: Vec<ConnKey>,   // were parked, or had more to decode than one turn takes
     pub(crate) undecoded: Vec<ConnKey>, // have bytes to decode in the next turn
     pub(crate) plain: Vec<u8>,          // what a step of decoding gave, used again
+    pub(crate) handshakes: Handshakes,
     pub tls: Option<Arc<ServerConfig>>,
     pub(crate) wall_offset: i64, // wall clock minus monotonic clock
     wall_latest: i64,            // latest wall time given to a message
@@ -141,6 +143,7 @@ impl Engine {
             resumed: Vec::new(),
             undecoded: Vec::new(),
             plain: Vec::new(),
+            handshakes: Handshakes::default(),
             tls: None,
             wall_offset: 0,
             wall_latest: i64::MIN,
@@ -401,6 +404,7 @@ impl Engine {
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let idle = self.dirty_channels.is_empty()
             && self.undecoded.is_empty()
+            && self.handshakes.is_idle()
             && self.pumping.is_empty()
             && self.turn.replies.is_empty()
             && self.work.is_idle()

@@ -22,6 +22,7 @@ pub mod error;
 pub mod event;
 pub mod expiry;
 pub mod flows;
+pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
 pub mod http;

@@ -1,8 +1,7 @@
-//! Layers under a connection, at work: put there by IDENTIFY, their input decoded in bounded steps, their handshake's end and failures.
+//! Layers under a connection, at work: put there by IDENTIFY, their input decoded in bounded steps. (Handshakes: `handshake.rs`.)
 //!
-//! What is decoded runs at once, with the arrival of the read that brought it. Two things are put off to the next turn instead: what one read unpacks
-//! to beyond `TURN_BYTES`, and all handshakes but one, each of which costs about a millisecond (an RSA signature); so neither bombs nor a storm of
-//! handshakes hold the others up for long.
+//! What is decoded runs at once, with the arrival of the read that brought it. What one read unpacks to beyond `TURN_BYTES` is put off to the next turn,
+//! so that bombs do not hold the others up for long.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::connection::Phase;
 use crate::engine::{ConnKey, Engine, Reply};
 use crate::error::{self, WireError};
 use crate::identify::Features;
-use crate::stream::{Broken, HANDSHAKE_NS, Layers, Progress, Step};
+use crate::stream::{HANDSHAKE_NS, Layers, Progress, Step};
 use crate::wire;
 
 /// Decoded bytes before the commands in them run.
@@ -26,9 +25,6 @@ const LEAST_BYTES: usize = 4 << 10;
 
 /// Layers may take this part of `max_memory_bytes`, besides what messages take.
 const LAYERS_SHARE: u64 = 4;
-
-/// Handshakes that go on in one turn.
-const HANDSHAKES: usize = 1;
 
 impl Engine {
     /// Put under a connection what its IDENTIFY was granted. The answer has been given; it and what was said before it go out in clear.
@@ -55,6 +51,10 @@ impl Engine {
     /// Bytes behind the IDENTIFY that asked for layers, in the same read: they belong to the new ones.
     pub(crate) fn begin_layers(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos) {
         let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
+        if layers.is_handshaking() {
+            layers.keep(bytes, stamp);
+            return self.shake_hands(key);
+        }
         layers.receive(bytes, stamp);
         layers.postpone();
         self.decode_later(key);
@@ -65,16 +65,24 @@ impl Engine {
         let mut start = 0;
         for (end, stamp) in stamps.rest(0, bytes.len()) {
             let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
-            layers.receive(&bytes[start..end], stamp);
+            let part = &bytes[start..end];
             start = end;
             if layers.is_handshaking() {
-                layers.postpone();
-            }
-            if layers.has_more() {
-                self.decode_later(key);
+                layers.keep(part, stamp);
+                self.shake_hands(key);
             } else {
-                self.decode(key, now);
+                layers.receive(part, stamp);
+                self.decode_in_line(key, now);
             }
+        }
+    }
+
+    /// What was just received is decoded, unless what came before it waits for the next turn.
+    pub(crate) fn decode_in_line(&mut self, key: ConnKey, now: Nanos) {
+        if self.conns.get(key).and_then(|conn| conn.layers.as_ref()).is_some_and(|layers| layers.has_more()) {
+            self.decode_later(key);
+        } else {
+            self.decode(key, now);
         }
     }
 
@@ -89,16 +97,8 @@ impl Engine {
 
     /// Go on with what was put off.
     pub(crate) fn decode_on(&mut self, now: Nanos) {
-        let mut handshakes = HANDSHAKES;
         for key in std::mem::take(&mut self.undecoded) {
             let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { continue };
-            if layers.is_handshaking() {
-                if handshakes == 0 {
-                    self.undecoded.push(key);
-                    continue;
-                }
-                handshakes -= 1;
-            }
             layers.listed = false;
             self.decode(key, now);
             self.resumed.push(key);
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     /// Decode and run what there is, as much as a turn takes.
-    fn decode(&mut self, key: ConnKey, now: Nanos) {
+    pub(crate) fn decode(&mut self, key: ConnKey, now: Nanos) {
         let mut budget = TURN_BYTES.saturating_sub(self.work.decoded).max(LEAST_BYTES);
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
@@ -114,16 +114,12 @@ impl Engine {
             if conn.waiting.as_ref().is_some_and(|waiting| waiting.is_full()) {
                 return layers.postpone(); // `resume` goes on
             }
-            let (stamp, handshaking) = (layers.stamp, layers.is_handshaking());
+            let stamp = layers.stamp;
             let mut plain = std::mem::take(&mut self.plain);
             plain.clear();
             let progress = layers.decode(&mut plain, STEP_BYTES.min(budget));
-            let secured = handshaking && !layers.is_handshaking();
             if layers.wants_write() {
                 self.mark_dirty(key);
-            }
-            if secured {
-                self.handshake_done(key);
             }
             if !plain.is_empty() {
                 self.handle_plain(key, &plain, stamp.into(), now);
@@ -142,7 +138,6 @@ impl Engine {
                     break;
                 }
                 Ok(Progress::Ended) => return self.handle_eof(key),
-                Err(error) if handshaking && !secured => return self.handshake_failed(key, &error),
                 // The other side made no sense: it gets the answers to what did, and the end.
                 Err(_) => return self.handle_eof(key),
             }
@@ -156,48 +151,6 @@ impl Engine {
         layers.charge = Some(self.inputs.charge(layers.memory()));
     }
 
-    /// Inside TLS: `OK`, and once more under the compression if there is one.
-    fn handshake_done(&mut self, key: ConnKey) {
-        let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
-        layers.note_session();
-        let (negotiated, compressed) = (layers.are_negotiated(), layers.compression().is_some());
-        if negotiated {
-            self.reply(key, Reply::Response(wire::OK));
-        }
-        if compressed {
-            self.reply(key, Reply::Start(Step::Compression));
-            self.reply(key, Reply::Response(wire::OK));
-        }
-        self.arm_connection(key);
-    }
-
-    /// The error goes out in clear, behind TLS's own alert; under TLS from the first byte only the alert does.
-    fn handshake_failed(&mut self, key: ConnKey, error: &Broken) {
-        if !self.negotiated_layers(key) {
-            self.mark_dirty(key);
-            return self.end_requests(key);
-        }
-        self.reply(key, Reply::Start(Step::Plain));
-        self.refuse(key, identify_failed(error));
-    }
-
-    fn negotiated_layers(&self, key: ConnKey) -> bool {
-        self.conns.get(key).and_then(|conn| conn.layers.as_ref()).is_some_and(|layers| layers.are_negotiated())
-    }
-
-    pub(crate) fn handshake_timed_out(&mut self, key: ConnKey) {
-        if !self.negotiated_layers(key) {
-            return self.close(key);
-        }
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if conn.start(Step::Plain).is_err() {
-            return self.close(key);
-        }
-        conn.fail(&identify_failed(&format_args!("TLS: no handshake within {} s", HANDSHAKE_NS / 1_000_000_000)).to_string());
-        conn.phase = Phase::Flushing;
-        self.mark_dirty(key);
-    }
-
     /// Output goes through the layers once a write turn.
     pub(crate) fn seal(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
@@ -209,6 +162,6 @@ impl Engine {
 }
 
 #[cold]
-fn identify_failed(reason: &dyn std::fmt::Display) -> WireError {
+pub(crate) fn identify_failed(reason: &dyn std::fmt::Display) -> WireError {
     WireError::new(error::E_IDENTIFY_FAILED, format!("IDENTIFY failed {reason}"))
 }

@@ -1,6 +1,6 @@
 //! An engine and its clients in memory, on simulated time: what a client sends is bytes, what it gets is frames, and `step` jumps to the next timer.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -9,6 +9,7 @@ use super::memory_store::MemoryStore;
 use crate::bucket::Nanos;
 use crate::config::Config;
 use crate::engine::{ConnKey, Engine};
+use crate::stream::handshake::Handshake;
 use crate::stream::tls::server_config;
 use crate::topic::Limit;
 use crate::trace::Columns;
@@ -40,7 +41,9 @@ pub struct Pair {
     pub closed: HashSet<ConnKey>,
     pub read_on: HashSet<ConnKey>, // were not read for a while, and are again
     pub ended: HashSet<ConnKey>,   // the engine has shut its sending side down
+    pub holds_handshakes: bool,    // their steps wait for `shake_hands`; otherwise a turn takes them at once
     stuck: HashSet<ConnKey>,       // clients that read nothing
+    away: VecDeque<Handshake>,
     received: HashMap<ConnKey, Vec<u8>>,
 }
 
@@ -64,15 +67,18 @@ impl Pair {
     pub fn sealed(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
         let mut engine = Engine::with_tls(config, tls);
         engine.set_wall_offset(WALL_OFFSET);
-        let (closed, read_on, ended, stuck) = Default::default();
-        Self { engine, now: START, closed, read_on, ended, stuck, received: HashMap::new() }
+        Self::around(engine, START)
     }
 
     /// On a disk, as the `incarnation`th process there.
     pub fn on_disk(config: Config, store: &MemoryStore, incarnation: u64, now: Nanos) -> Self {
         let engine = Engine::new(config).with_store(Box::new(store.clone()), incarnation, WALL_OFFSET, now).expect("a sound disk");
-        let (closed, read_on, ended, stuck) = Default::default();
-        Self { engine, now, closed, read_on, ended, stuck, received: HashMap::new() }
+        Self::around(engine, now)
+    }
+
+    fn around(engine: Engine, now: Nanos) -> Self {
+        let (closed, read_on, ended, stuck, away, received) = Default::default();
+        Self { engine, now, closed, read_on, ended, holds_handshakes: false, stuck, away, received }
     }
 
     /// A client that has sent the magic bytes.
@@ -131,6 +137,12 @@ impl Pair {
 
     /// As the reactor takes it.
     pub fn turn(&mut self) {
+        self.give_handshakes();
+        if !self.holds_handshakes {
+            while self.shake_hands() {
+                self.give_handshakes();
+            }
+        }
         if self.engine.answer_turn(self.now) {
             self.write_all();
         }
@@ -138,6 +150,22 @@ impl Pair {
         self.read_on.extend(self.engine.poll_resumed());
         self.write_all();
         self.closed.extend(self.engine.poll_closed());
+    }
+
+    fn give_handshakes(&mut self) {
+        self.away.extend(std::iter::from_fn(|| self.engine.poll_handshake()));
+    }
+
+    /// Take the oldest step of a handshake that is out, and give it back. False: none is.
+    pub fn shake_hands(&mut self) -> bool {
+        let Some(step) = self.away.pop_front() else { return false };
+        self.engine.handle_handshake(step.run(), self.now);
+        true
+    }
+
+    /// Steps of handshakes that are out.
+    pub fn away(&self) -> usize {
+        self.away.len()
     }
 
     fn write_all(&mut self) {

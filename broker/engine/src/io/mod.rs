@@ -12,3 +12,4 @@ pub mod refused;
 pub mod ring;
 pub mod socket;
 pub mod wake;
+pub mod worker;

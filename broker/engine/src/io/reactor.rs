@@ -25,6 +25,7 @@ use crate::io::listener::{Listener, Speaks};
 use crate::io::packet::PacketClock;
 use crate::io::realtime;
 use crate::io::socket::{self, Block, Epoll, Received};
+use crate::io::worker::Worker;
 use crate::leisure::{Credit, LEISURE_NS, Leisure};
 use crate::limits::Unwanted;
 use crate::quiet::{Unread, Waits};
@@ -87,6 +88,7 @@ pub struct Reactor {
     dirty: Vec<ConnKey>,
     room: Option<usize>, // for connections
     leisure: Leisure,
+    worker: Option<Worker>, // where clients may ask for TLS
 }
 
 impl Reactor {
@@ -114,6 +116,7 @@ impl Reactor {
             }
         }
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
+        let worker = engine.tls.is_some().then(|| Worker::start(Arc::clone(&shared))).transpose()?;
         let room = socket::room_for_connections();
         engine.set_room(room);
         Ok(Self {
@@ -131,6 +134,7 @@ impl Reactor {
             dirty: Vec::new(),
             room,
             leisure: Leisure::default(),
+            worker,
         })
     }
 
@@ -169,6 +173,7 @@ impl Reactor {
                 self.shared.wake.clear();
                 self.engine.decide_publishes(now); // what came before a change of parameters is decided before it
                 self.shared.run_commands(&mut self.engine, now);
+                self.take_handshakes(now)?;
                 self.set_http_ports()?;
             }
             self.end_rests(now)?;
@@ -178,6 +183,7 @@ impl Reactor {
             self.engine.deliver_turn(now);
             self.read_on();
             self.write_all(now);
+            self.give_handshakes()?;
             self.read_at_leisure(now);
             self.close_all();
             self.publish_events();
@@ -412,6 +418,19 @@ impl Reactor {
                 port.waiting.asked_again(&self.waits);
                 self.epoll.set_interest(port.listener.as_raw_fd(), token, true, false)?;
             }
+        }
+        Ok(())
+    }
+
+    fn give_handshakes(&mut self) -> std::io::Result<()> {
+        let Some(worker) = &self.worker else { return Ok(()) };
+        std::iter::from_fn(|| self.engine.poll_handshake()).try_for_each(|step| worker.give(step))
+    }
+
+    fn take_handshakes(&mut self, now: Nanos) -> std::io::Result<()> {
+        let Some(worker) = &self.worker else { return Ok(()) };
+        while let Some(step) = worker.take()? {
+            self.engine.handle_handshake(step, now);
         }
         Ok(())
     }

@@ -4,9 +4,13 @@
 //! what a small input unpacks to is consumed before the next step. Output: `seal` once a write turn, after which `unsent` is what the socket gets and
 //! `advance` tells how far the plain stream has been sent. The two directions switch at different moments: input at once, output when
 //! `start` says so, because answers given earlier must still go out under the old coat.
+//!
+//! A TLS handshake is taken out in steps (`give_handshake`) and back in (`take_handshake`). Meanwhile there is no session here: what comes is kept as it
+//! is, and what there is to say inside TLS waits.
 
 pub mod certificate;
 pub mod deflate;
+pub mod handshake;
 pub mod queue;
 pub mod snappy;
 #[cfg(any(test, feature = "harness"))]
@@ -21,6 +25,7 @@ use rustls::ServerConfig;
 
 use crate::bucket::Nanos;
 use crate::message::Charge;
+use crate::stream::handshake::Kept;
 use crate::stream::queue::Queue;
 use crate::stream::tls::{Session, Tls};
 
@@ -100,7 +105,9 @@ enum Encoder {
 
 #[derive(Debug)]
 pub struct Layers {
-    tls: Option<Tls>,
+    tls: Option<Box<Tls>>,
+    away: Option<usize>, // the session is out for a step of its handshake, with so many bytes
+    kept: Kept,          // for the handshake's next step
     decoder: Option<Decoder>,
     encoder: Option<Encoder>,
     compression: Option<Compression>,
@@ -142,7 +149,9 @@ impl Layers {
             }
         };
         Ok(Self {
-            tls: tls.map(Tls::new).transpose()?,
+            tls: tls.map(Tls::new).transpose()?.map(Box::new),
+            away: None,
+            kept: Kept::default(),
             decoder,
             encoder,
             compression,
@@ -170,7 +179,7 @@ impl Layers {
     }
 
     pub fn has_tls(&self) -> bool {
-        self.tls.is_some()
+        self.tls.is_some() || self.away.is_some()
     }
 
     /// Whether IDENTIFY asked for them, so that `OK` answers each step and an error frame a failure.
@@ -179,7 +188,7 @@ impl Layers {
     }
 
     pub fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(Tls::is_handshaking)
+        self.away.is_some() || self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
     pub fn compression(&self) -> Option<Compression> {
@@ -193,7 +202,7 @@ impl Layers {
 
     /// The handshake is over: keep what it settled.
     pub fn note_session(&mut self) {
-        self.session = self.tls.as_ref().and_then(Tls::session);
+        self.session = self.tls.as_ref().and_then(|tls| tls.session());
     }
 
     /// Common name of the client's certificate.
@@ -208,8 +217,8 @@ impl Layers {
             Some(Compression::Snappy) => SNAPPY_BYTES,
             Some(Compression::Deflate { .. }) => DEFLATE_BYTES,
         };
-        let state = compression + if self.tls.is_some() { TLS_BYTES } else { 0 };
-        state + (self.received.len() + self.decrypted.len()) as u64
+        let state = compression + if self.has_tls() { TLS_BYTES } else { 0 };
+        state + (self.received.len() + self.decrypted.len() + self.kept.len() + self.away.unwrap_or(0)) as u64
     }
 
     // ---- input -------------------------------------------------------------------------------------------------------------------------
@@ -233,7 +242,7 @@ impl Layers {
 
     /// Whether to read on from the socket.
     pub fn wants_input(&self) -> bool {
-        !self.more && self.received.len() <= MAX_KEPT
+        !self.more && self.received.len() <= MAX_KEPT && !self.kept.is_full()
     }
 
     /// What there is waits for a later turn.
@@ -304,9 +313,14 @@ impl Layers {
         Ok(())
     }
 
+    /// Whether what there is to say must wait for the session.
+    pub fn holds_output(&self) -> bool {
+        self.tls_out && self.away.is_some()
+    }
+
     /// Whether `seal` has something to do even without plain bytes.
     pub fn wants_write(&self) -> bool {
-        self.tls_out && self.tls.as_ref().is_some_and(Tls::wants_write)
+        self.tls_out && self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
     /// Everything that is to go out in this turn, up to `plain_end` of the plain stream, with one flush at its end. `last`: nothing comes after it.
@@ -314,6 +328,7 @@ impl Layers {
         if self.closed {
             return Ok(());
         }
+        let plain = if self.holds_output() { &[] } else { plain }; // at the end: TLS that has not begun says nothing
         self.compressed.clear();
         let bytes = match self.encoder.as_mut().filter(|_| self.compress_out && !plain.is_empty()) {
             None => plain,

@@ -141,11 +141,12 @@ pub struct Session {
 #[derive(Debug)]
 pub struct Tls {
     connection: ServerConnection,
+    untaken: bool, // it may hold bytes from behind the handshake
 }
 
 impl Tls {
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, Broken> {
-        ServerConnection::new(config).map(|connection| Self { connection }).map_err(|error| Broken::tls(&error))
+        ServerConnection::new(config).map(|connection| Self { connection, untaken: false }).map_err(|error| Broken::tls(&error))
     }
 
     pub fn is_handshaking(&self) -> bool {
@@ -157,19 +158,32 @@ impl Tls {
         self.connection.wants_write()
     }
 
+    /// Take a part of `bytes` for the handshake; gives how much.
+    pub fn shake(&mut self, mut bytes: &[u8]) -> Result<usize, Broken> {
+        let used = self.connection.read_tls(&mut bytes).map_err(|error| Broken::tls(&error))?;
+        self.untaken = true;
+        self.connection.process_new_packets().map_err(|error| Broken::tls(&error))?;
+        if used == 0 { Err(Broken::new("TLS: no record is read")) } else { Ok(used) }
+    }
+
     /// Decrypt what is whole of `sealed` into `plain`, until that holds `limit` bytes (or up to a record more). True: the client has ended its stream.
     pub fn decode(&mut self, sealed: &mut Queue, plain: &mut Vec<u8>, limit: usize) -> Result<bool, Broken> {
-        let mut ended = false;
+        let mut ended = std::mem::take(&mut self.untaken) && self.take_plain(plain)?;
         while !sealed.is_empty() && !ended && plain.len() < limit {
             let used = self.connection.read_tls(&mut sealed.waiting()).map_err(|error| Broken::tls(&error))?;
             sealed.take(used);
-            let state = self.connection.process_new_packets().map_err(|error| Broken::tls(&error))?;
-            let start = plain.len();
-            plain.resize(start + state.plaintext_bytes_to_read(), 0);
-            self.connection.reader().read_exact(&mut plain[start..]).map_err(|error| Broken::tls(&error))?;
-            ended = state.peer_has_closed() || used == 0;
+            ended = self.take_plain(plain)? || used == 0;
         }
         Ok(ended)
+    }
+
+    /// Decrypt what it has; true: the client has ended its stream.
+    fn take_plain(&mut self, plain: &mut Vec<u8>) -> Result<bool, Broken> {
+        let state = self.connection.process_new_packets().map_err(|error| Broken::tls(&error))?;
+        let start = plain.len();
+        plain.resize(start + state.plaintext_bytes_to_read(), 0);
+        self.connection.reader().read_exact(&mut plain[start..]).map_err(|error| Broken::tls(&error))?;
+        Ok(state.peer_has_closed())
     }
 
     /// Append `plain` as records, after whatever else there is to send.

@@ -330,25 +330,6 @@ fn heartbeats_go_through_the_layers() {
 }
 
 #[test]
-fn one_handshake_goes_on_in_a_turn_so_that_a_storm_of_them_holds_nobody_up() {
-    let mut pair = Pair::with(tls_config());
-    let keys: Vec<ConnKey> = (0..3).map(|_| pair.connect()).collect();
-    for &key in &keys {
-        pair.ask(key, ask_for(r#""tls_v1":true"#));
-    }
-    for &key in &keys {
-        pair.send(key, Client::new(TLS13, None).send(b""));
-    }
-    let answered = |pair: &mut Pair| keys.iter().filter(|key| !pair.take_bytes(**key).is_empty()).count();
-    for _ in 0..3 {
-        assert_eq!(pair.engine.poll_timeout(), Some(0));
-        pair.turn();
-        assert_eq!(answered(&mut pair), 1);
-    }
-    assert_ne!(pair.engine.poll_timeout(), Some(0));
-}
-
-#[test]
 fn a_command_in_clear_inside_a_compressed_stream_ends_it_after_the_answers() {
     for compression in [Compression::Snappy, DEFLATE] {
         let mut pair = Pair::new();

@@ -9,6 +9,7 @@ mod delivery;
 mod disk;
 mod documentation;
 mod ends;
+mod handshakes;
 mod hostile;
 mod http;
 mod laboratory;
