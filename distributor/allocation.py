@@ -147,13 +147,16 @@ def place_more(demand: Demand, brokers: Sequence[BrokerCapacity], held: Sequence
     usable = whole_publishers(room, demand.rates)
     rate = float(demand.rates.sum() - load[fixed].sum())
     most = max(0, math.floor(demand.burst) - int(np.count_nonzero(fixed)))
-    candidates = _by_what_they_hold(brokers, load, np.where(fixed, 0.0, room))[:most]
-    least = len(candidates) if strategy == "lb" else concentration(-np.sort(-usable[candidates]), rate)
+    candidates = _by_what_they_hold(brokers, load, np.where(fixed, 0.0, room))
+    most = min(
+        most, len(candidates)
+    )  # chosen below, not here: those that hold little of the topic may be the large ones
+    least = most if strategy == "lb" else concentration(-np.sort(-usable[candidates]), rate)
     groups = demand.groups if strategy == "srtm" else None
     placement, quotas = at_start, np.where(fixed, load, 0.0)
-    for k in range(min(max(least, 1), len(candidates)), len(candidates) + 1):
+    for k in range(min(max(least, 1), most), most + 1):
         chosen = _choose(candidates, usable, k, rate)
-        if k < len(candidates) and _too_tight(usable[chosen], demand.rates[~np.isin(at_start, np.flatnonzero(fixed))]):
+        if k < most and _too_tight(usable[chosen], demand.rates[~np.isin(at_start, np.flatnonzero(fixed))]):
             continue
         base = np.array([brokers[at].allocated if strategy == "conc" else 0.0 for at in chosen.tolist()])
         quotas = np.where(fixed, load, 0.0)

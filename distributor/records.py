@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import trio
 from sqlalchemy import Connection
 
 from distributor import store
@@ -148,24 +149,55 @@ def _text(value: object) -> str:
 async def load(source: Store, known: Stored | None = None) -> Stored:
     """Everything, as it was when it was stored last. Of the topics in ``known``, which was loaded before, publishers
     are read again only where they have changed. Raises Unavailable."""
-    return await source.read(partial(_load, known=known))
+    found = await source.read(partial(_read, known=known))
+    return await trio.to_thread.run_sync(_stored, found)
 
 
-def _load(connection: Connection, *, known: Stored | None) -> Stored:
-    numbers = {row["name"]: row["value"] for row in store.rows(connection, store.settings)}
-    shares = _by_topic(store.rows(connection, store.shares))
-    decisions = _by_topic(store.rows(connection, store.decisions))
+@dataclass(frozen=True)
+class _Found:
+    """Rows as they were at one moment; ``kept``: topics whose publishers are known already."""
+
+    edition: store.Edition
+    settings: list[Row]
+    brokers: list[Row]
+    topics: dict[str, Row]
+    kept: dict[str, Topic]
+    publishers: list[Row]
+    shares: list[Row]
+    decisions: list[Row]
+
+
+def _read(connection: Connection, *, known: Stored | None) -> _Found:
+    """Rows alone: making a million publishers of them takes seconds, and a session that idles in the middle of a
+    transaction is ended by the server."""
     rows = {row["name"]: row for row in store.rows(connection, store.topics)}
     kept = {name: topic for name, topic in (known.topics if known else {}).items() if _is_as_placed(topic, rows)}
-    publishers = _by_topic(store.rows(connection, store.publishers, topics=rows.keys() - kept.keys() if kept else None))
-    topics = [_topic(row, shares.get(name, []), publishers.get(name, []), kept.get(name)) for name, row in rows.items()]
-    return Stored(
+    return _Found(
         edition=store.edition(connection),
+        settings=store.rows(connection, store.settings),
+        brokers=store.rows(connection, store.brokers),
+        topics=rows,
+        kept=kept,
+        publishers=store.rows(connection, store.publishers, topics=rows.keys() - kept.keys() if kept else None),
+        shares=store.rows(connection, store.shares),
+        decisions=store.rows(connection, store.decisions),
+    )
+
+
+def _stored(found: _Found) -> Stored:
+    numbers = {row["name"]: row["value"] for row in found.settings}
+    shares, publishers = _by_topic(found.shares), _by_topic(found.publishers)
+    topics = [
+        _topic(row, shares.get(name, []), publishers.get(name, []), found.kept.get(name))
+        for name, row in found.topics.items()
+    ]
+    return Stored(
+        edition=found.edition,
         version=numbers.get(_VERSION, 0),
         draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
-        brokers={row["name"]: Broker(**row) for row in store.rows(connection, store.brokers)},
+        brokers={row["name"]: Broker(**row) for row in found.brokers},
         topics={topic.name: topic for topic in topics},
-        decisions={name: [_decision(row) for row in rows] for name, rows in decisions.items()},
+        decisions={name: [_decision(row) for row in rows] for name, rows in _by_topic(found.decisions).items()},
     )
 
 

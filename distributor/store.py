@@ -148,7 +148,8 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.doubtful = trio.Event()  # the connection was lost during a change: nobody knows whether it was made
+        self.doubtful = trio.Event()  # what is there must be read again: the connection was lost during a change and
+        # nobody knows whether it was made, or another one has begun a term, as one that wakes up late may
         self._engine = database.engine("srtm store")
         self._one_at_a_time = trio.CapacityLimiter(1)
         self._term: int | None = None  # None: this one does not lead
@@ -194,7 +195,12 @@ class Store:
         if another one leads."""
         if self.doubtful.is_set():
             raise Unavailable(f"store {self.database.shown}: the connection was lost; what is there is read again")
-        await self._run(partial(_apply, changes=changes, term=self._term))
+        try:
+            await self._run(partial(_apply, changes=changes, term=self._term))
+        except NotLeader:
+            if self._term is not None:
+                self.doubtful.set()
+            raise
 
     async def edition(self) -> Edition:
         return await self._run(edition)

@@ -72,6 +72,9 @@ class Turns:
 
     async def _serve_term(self, term: Term, end: Callable[[], None]) -> None:
         """The term begins with what is in the store; it ends when nobody knows what is there."""
+        if not term.is_sure:
+            end()
+            return
         await self._store.lead(self._url)
         registry = Registry(self._store, self._config)
         registry.show(await records.load(self._store, self._standby.stored))
@@ -81,7 +84,7 @@ class Turns:
             async with background_nursery() as nursery:
                 nursery.start_soon(registry.run)
                 await self._store.doubtful.wait()
-        term.lost_because = "the connection to the store was lost during a change"
+        term.lost_because = "the store is not certain to be as this one left it, and is read again"
         end()
 
     def _report_trouble(self, trouble: str) -> None:

@@ -159,25 +159,27 @@ class DistributorClient:
     ) -> _T:
         content = None if body is None else msgspec.json.encode(body)
         request = partial(self._request, method, path, content, dict(query or {}))
-        answer = await self._leaders_answer(request)
+        twice_is_once = method in ("GET", "PUT") or path.endswith(("/drain", "/dead"))
+        answer = await self._leaders_answer(request, twice_is_once)
         if not answer.is_success:
             raise _refusal(answer)
         return _decoded(answer, kind)
 
-    async def _leaders_answer(self, request: _Request) -> httpx.Response:
-        """Of the first that answers and does not stand by; asked again for a while where all do."""
+    async def _leaders_answer(self, request: _Request, twice_is_once: bool) -> httpx.Response:
+        """Of the first that answers and does not stand by; asked again for a while where all do. ``twice_is_once``: a
+        request that may have been carried out may be sent again."""
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         ends_s = trio.current_time() + self._timeout_s
         while True:
             try:
-                return await self._first_answer(request)
+                return await self._first_answer(request, twice_is_once)
             except NotLeader:
                 pause_s = backoff.next_s()
                 if trio.current_time() + pause_s > ends_s:
                     raise
                 await trio.sleep(pause_s)
 
-    async def _first_answer(self, request: _Request) -> httpx.Response:
+    async def _first_answer(self, request: _Request, twice_is_once: bool) -> httpx.Response:
         """Raises NotLeader (there is a standby, and no leader was found), Unavailable (nobody answers)."""
         troubles, standby, asked = [], None, set[str]()
         waiting = list(self.urls)
@@ -188,6 +190,9 @@ class DistributorClient:
                 answer = await self._answer_or_another_leader(request, url)
             except httpx.TransportError as error:
                 troubles.append(unreachable(url, error))
+                if not twice_is_once and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                    rule = "it may have been done all the same; look before you ask again"
+                    raise Unavailable(f"{troubles[-1]}: {rule}") from error
                 continue
             refused = _refusal(answer) if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else None
             if not isinstance(refused, NotLeader):

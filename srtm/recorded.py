@@ -36,6 +36,11 @@ class Arrivals:
         """From the first to the last."""
         return float(self.arrival_ns[-1] - self.arrival_ns[0]) / 1e9 if len(self) else 0.0
 
+    def between(self, first_ns: int, last_ns: int) -> Arrivals:
+        """Those from ``first_ns`` to ``last_ns``, both included."""
+        start, end = np.searchsorted(self.arrival_ns, [first_ns, last_ns + 1]).tolist()
+        return Arrivals(self.names, self.publisher[start:end], self.arrival_ns[start:end])
+
 
 class _TraceColumns(msgspec.Struct):
     publishers: list[str]
@@ -67,7 +72,10 @@ def trace_arrivals(body: bytes, where: str) -> Arrivals:
 
 
 def merged(parts: Sequence[Arrivals]) -> Arrivals:
-    """Those of several brokers of one host as one. A publisher that sent to several is one publisher."""
+    """Those of several brokers of one host as one, of the time that all of them recorded: each keeps so many, which is
+    less time the more it gets. A publisher that sent to several is one publisher. Raises BadInput where they have no
+    time in common."""
+    parts = _of_common_time(parts)
     names = tuple(dict.fromkeys(name for part in parts for name in part.names))
     index = {name: at for at, name in enumerate(names)}
     empty = np.zeros(0, dtype=np.int64)
@@ -75,6 +83,17 @@ def merged(parts: Sequence[Arrivals]) -> Arrivals:
     arrival_ns = np.concatenate([empty, *(part.arrival_ns for part in parts)])
     order = np.argsort(arrival_ns, kind="stable")
     return Arrivals(names, np.concatenate([empty, *translated])[order], arrival_ns[order])
+
+
+def _of_common_time(parts: Sequence[Arrivals]) -> list[Arrivals]:
+    heard = [part for part in parts if len(part)]
+    if len(heard) < 2:
+        return heard
+    first_ns = max(int(part.arrival_ns[0]) for part in heard)
+    last_ns = min(int(part.arrival_ns[-1]) for part in heard)
+    if first_ns > last_ns:
+        raise BadInput("trace", f"{len(heard)} recordings", "must have some time in common")
+    return [part.between(first_ns, last_ns) for part in heard]
 
 
 def _csv_arrivals(content: bytes, where: str) -> Arrivals:

@@ -2,9 +2,10 @@
 
 Publishers at 10 msg/s each (Poisson, 100 bytes), one subscriber, on a ladder of loads 8 % apart. Each round starts
 near where the first ended, some rungs off by its seed, and climbs or descends in growing steps, then halves, until one
-rung keeps the promise and the next does not. Systems alternate at every step of a round. Latency counts from intended
-instants, so what the generator is late counts as well: a rung that was kept was kept in spite of it, and of one that
-was not the lateness is shown, for the generator shares the processors.
+rung keeps the promise and the next does not. A rung is kept if one of three tries keeps it, for every system alike: the
+machine itself stops now and then for longer than the promise bears. Systems alternate at every step of a round. Latency
+counts from intended instants, so what the generator is late counts as well: a rung that was kept was kept in spite of
+it, and of one that was not the lateness is shown, for the generator shares the processors.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ PROMISE_MS = 1.0
 LOWEST, STEP, RUNGS = 2_000, 1.08, 48  # up to 74,000 msg/s
 START = 22  # 10,900 msg/s
 FARTHEST = 2  # rungs that a round starts off
+TRIES = 3  # of a rung: the machine stops now and then for longer than a promise of 1 ms bears
 SPARE_FILES = 200  # besides the publishers' connections
 
 
@@ -101,6 +103,15 @@ async def one_round(searches: dict[str, Search], turn: Turn, attempt: Try) -> di
 
 
 async def _attempt(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
+    """The first of ``TRIES`` that keeps the promise, or the last."""
+    for number in range(TRIES):
+        tried = await _try(name, rung, turn, folder.with_name(f"{folder.name}-{number}"))
+        if tried.kept:
+            break
+    return tried
+
+
+async def _try(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
     async with started(name, folder) as system:
         asked = steady.plan(system.tcp_address, turn, publishers=load_of(rung) // 10)
         try:
@@ -157,6 +168,7 @@ ROW = Row(
         Ratio("load", "highest load with p99 <= 1 ms", "floor", at_least=0.9),
     ),
     begin=_begin,
-    note=f"A ladder of loads {100 * (STEP - 1):.0f} % apart, runs half as long as the others. Latency includes the "
+    note=f"A ladder of loads {100 * (STEP - 1):.0f} % apart, runs half as long as the others; a rung is kept if one of "
+    f"{TRIES} tries keeps it, for every system alike. Latency includes the "
     "generator's lateness: where that is over 0.2 ms one rung above, the generator may have been the limit.",
 )

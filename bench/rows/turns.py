@@ -1,4 +1,8 @@
-"""One sample of every system after the other; a system that fails makes a sample that does not count."""
+"""One sample of every system after the other; a system that fails makes a sample that does not count.
+
+A sample that the machine spoilt (the generator was late) is taken again at once, a few times, rather than with all the
+others of its round. One with a fault of the system is never taken again: it stands.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +23,34 @@ def started(system: str, folder: Path, *options: str) -> AbstractAsyncContextMan
     return SYSTEMS[system](folder, *options) if system != "floor" else floor(folder)
 
 
+TRIES = 4
+FAULTS = ("lost", "duplicates", "garbled")  # counted in a sample: whoever has any is judged by it
+
+
 def in_turn(
     systems: tuple[str, ...], sample: Callable[[str, Turn, Path], Awaitable[Sample]]
 ) -> Callable[[], Callable[[Turn], Awaitable[Round]]]:
     """The ``begin`` of a row that remembers nothing: ``sample(system, turn, folder)`` for each system."""
 
     async def measure(turn: Turn) -> Round:
-        return [await _one(system, turn) for system in systems]
+        return [await _first_that_counts(system, turn) for system in systems]
 
-    async def _one(system: str, turn: Turn) -> Sample:
+    async def _first_that_counts(system: str, turn: Turn) -> Sample:
+        for number in range(TRIES):
+            taken = await _one(system, turn, turn.folder / f"{system}-{number}")
+            if not _spoilt(taken):
+                break
+        return taken
+
+    async def _one(system: str, turn: Turn, folder: Path) -> Sample:
         try:
-            return await sample(system, turn, turn.folder / system)
+            return await sample(system, turn, folder)
         except SrtmError as error:
             return Sample(system, {}, [str(error)])
 
     return lambda: measure
+
+
+def _spoilt(taken: Sample) -> bool:
+    """By something else than the system, which has values then, and no faults in them."""
+    return bool(taken.reasons and taken.values) and not any(taken.values.get(fault) for fault in FAULTS)

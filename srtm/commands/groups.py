@@ -61,8 +61,24 @@ async def _groups(
         found = find_groups(merged(traces), declared, window_ns)
         changes = regrouped(found, declared)
         if apply and changes:
-            await client.change_publishers(name, add=_declarations(fleet, changes), remove=list(changes))
+            changes = await _declare(client, name, changes, declared, notes)
     return found, changes, notes
+
+
+async def _declare(
+    client: DistributorClient, name: str, changes: dict[str, str], judged: dict[str, str], notes: list[str]
+) -> dict[str, str]:
+    """Of the publishers as they are now: traces take a while, and somebody may have changed them meanwhile."""
+    fleet = await client.publishers(name)
+    now = dict(zip(fleet["ids"], fleet["groups"], strict=True))
+    still = {one: group for one, group in changes.items() if one in now and now[one] == judged[one]}
+    if len(still) < len(changes):
+        notes.append(
+            f"{len(changes) - len(still)} publishers were changed or removed meanwhile and are left as they are"
+        )
+    if still:
+        await client.change_publishers(name, add=_declarations(fleet, still), remove=list(still))
+    return still
 
 
 async def _recorded(client: DistributorClient, name: str, token: str | None, notes: list[str]) -> list[Arrivals]:

@@ -19,7 +19,7 @@ from bench.document import PERFORMANCE, with_block
 from bench.flood import FloodResult
 from bench.nsqd import ROWS, chosen, measured
 from bench.nsqd_document import PICTURE, keep, kept, markdown, picture
-from bench.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady
+from bench.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady, turns
 from bench.run import RunProgress
 from bench.systems import System, floor_program, peer
 from srtm.errors import BadInput, InternalError, Unavailable
@@ -244,3 +244,26 @@ def test_a_kept_row_that_was_damaged_is_refused_by_name(tmp_path: Path) -> None:
 def test_the_document_has_a_place_for_the_table() -> None:
     document = PERFORMANCE.read_text()
     assert with_block(document, "nsqd", "figures") != document
+
+
+class TestTurns:
+    """Which samples are taken again."""
+
+    async def round_of(self, tmp_path: Path, *samples: Sample) -> tuple[Sample, int]:
+        taken = list(samples)
+
+        async def sample(_system: str, _turn: Turn, _folder: Path) -> Sample:
+            return taken.pop(0)
+
+        (one,) = await turns.in_turn(("srtm",), sample)()(Turn(tmp_path, 1.0, 1))
+        return one, len(samples) - len(taken)
+
+    async def test_one_that_the_machine_spoilt_is_taken_again_a_few_times(self, tmp_path: Path) -> None:
+        late, good = Sample("srtm", {"lost": 0}, ["late"]), Sample("srtm", {"lost": 0})
+        assert await self.round_of(tmp_path, late, late, good) == (good, 3)
+        assert await self.round_of(tmp_path, *[late] * 9) == (late, turns.TRIES)
+
+    @pytest.mark.parametrize("values", [{}, {"lost": 1}, {"garbled": 1.0}])
+    async def test_one_with_a_fault_of_the_system_stands(self, tmp_path: Path, values: dict[str, float]) -> None:
+        faulty = Sample("srtm", values, ["late"])
+        assert await self.round_of(tmp_path, faulty, Sample("srtm", {"lost": 0})) == (faulty, 1)

@@ -209,6 +209,12 @@ def test_publishers_that_join_get_another_broker_only_where_the_present_ones_are
     assert moves(grown, [*held, None]) == 19
 
 
+def test_where_the_burst_has_a_token_for_one_broker_alone_a_larger_one_takes_over():
+    held = ["b0"] * 90 + [None] * 110
+    grown = place_more(demand([1.0] * 200, burst=1.5), brokers(100, 1000), held, "srtm")
+    assert (grown.state, heads(grown)) == ("placed", {"b1": 200})
+
+
 @given(some_brokers, st.lists(st.tuples(st.integers(ALONE, 5), st.floats(0.1, 30)), min_size=1, max_size=60))
 def test_joining_one_by_one_never_overloads_a_broker(offered, publishers):
     groups, rates = ([pair[at] for pair in publishers] for at in (0, 1))

@@ -99,4 +99,4 @@ async def test_a_change_of_which_nobody_knows_whether_it_was_made_ends_the_term(
         while (await rig.store.edition()).term == before.term:
             await trio.lowlevel.checkpoint()
     await rig.comes_to("leader")
-    assert rig.said("the connection to the store was lost during a change") == 1
+    assert rig.said("the store is not certain to be as this one left it") == 1

@@ -39,6 +39,8 @@ class Hosts:
             answer = []
         if answer is None:
             raise httpx.ConnectError("connection refused")
+        if isinstance(answer, Exception):
+            raise answer
         if isinstance(answer, Problem):
             return httpx.Response(answer.status, content=msgspec.json.encode(answer))
         return httpx.Response(200, json=answer)
@@ -131,6 +133,22 @@ async def test_when_nobody_comes_to_lead_the_call_ends_after_its_time(autojump_c
         with pytest.raises(NotLeader, match="which one leads is not known yet"):
             await client.topics()
     assert trio.current_time() <= 10
+
+
+async def test_a_change_that_may_have_been_carried_out_is_not_sent_again() -> None:
+    hosts = Hosts(a=httpx.ReadError("connection reset"), b=[])
+    async with hosts.client() as client:
+        with pytest.raises(Unavailable, match="connection reset: it may have been done all the same; look before"):
+            await client.change_publishers("cars", remove=["x"])
+        assert await client.topics() == []  # asking is another matter
+    assert hosts.asked == ["a", "a", "b"]
+
+
+async def test_a_change_that_nobody_took_is_sent_to_the_next() -> None:
+    hosts = Hosts(a=None, b={})
+    async with hosts.client() as client:
+        await client.change_publishers("cars", remove=["x"])
+    assert hosts.asked == ["a", "b"]
 
 
 async def test_when_all_are_away_each_is_named() -> None:

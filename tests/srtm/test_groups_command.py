@@ -35,12 +35,18 @@ class Cluster:
         self.http = {"one": "127.0.0.1:1", "two": "127.0.0.1:2"}
         self.traces: dict[str, bytes] = {"127.0.0.1:1": trace("a", "c"), "127.0.0.1:2": trace("b", "d")}
         self.changes: list[dict[str, Any]] = []
+        self.asked = 0  # times for the fleet
+        self.later = ["", "", "pair", "pair"]  # what it is the second time
+        self.rates = [5.0] * 4
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         if request.method == "PATCH":
             self.changes.append(json.loads(request.content))
             return httpx.Response(200, json={})
-        fleet = {"ids": IDS, "groups": ["", "", "pair", "pair"], "rates": [5.0] * 4, "batches": [1, 2, 1, 1]}
+        if request.url.path.endswith("/publishers"):
+            self.asked += 1
+        groups, rates = (["", "", "pair", "pair"], [5.0] * 4) if self.asked < 2 else (self.later, self.rates)
+        fleet = {"ids": IDS, "groups": groups, "rates": rates, "batches": [1, 2, 1, 1]}
         brokers = [{"name": name, "http_address": address} for name, address in self.http.items()]
         answers: dict[str, Any] = {
             "/v1/topics/roads/publishers": {**fleet, "brokers": [], "processes": ["poisson"] * 4},
@@ -106,6 +112,17 @@ def test_applying_declares_the_members_anew_with_all_that_they_had(
     assert sorted(change["remove"]) == IDS
     batched = {"id": "b", "rate": 5.0, "correlation_group": "observed-1", "process": "poisson", "batch": 2}
     assert change["add"][1] == batched
+
+
+def test_what_somebody_changed_meanwhile_is_left_as_it_is_and_nothing_else_is_undone(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.later, cluster.rates = ["", "", "pair", "other"], [5.0, 50.0, 5.0, 5.0]
+    result = asked(capsys, "--apply")
+    assert result["changes"] == {"a": "observed-1", "b": "observed-1", "c": ""}
+    (change,) = cluster.changes
+    assert [(one["id"], one["rate"]) for one in change["add"]] == [("a", 5.0), ("b", 50.0), ("c", 5.0)]
+    assert any("1 publishers were changed or removed meanwhile" in warning for warning in result["warnings"])
 
 
 def test_a_broker_that_recorded_nothing_does_not_matter(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

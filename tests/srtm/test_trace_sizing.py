@@ -104,6 +104,16 @@ def test_a_brokers_trace_and_a_csv_are_read_alike(tmp_path):
     assert [both.names[at] for at in both.publisher] == ["a", "a", "b", "b", "b", "b"]
 
 
+def test_of_recordings_that_go_back_differently_far_only_the_common_time_counts(tmp_path):
+    (tmp_path / "long.csv").write_text("publisher,arrival_ns\na,10\na,20\na,30\na,60\n")
+    (tmp_path / "short.csv").write_text("publisher,arrival_ns\nb,20\nb,30\nb,40\n")
+    both = merged([read_arrivals(tmp_path / name) for name in ("long.csv", "short.csv")])
+    assert both.arrival_ns.tolist() == [20, 20, 30, 30, 40]
+    (tmp_path / "later.csv").write_text("publisher,arrival_ns\nc,100\nc,110\n")
+    with pytest.raises(BadInput, match="must have some time in common"):
+        merged([read_arrivals(tmp_path / name) for name in ("long.csv", "later.csv")])
+
+
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
