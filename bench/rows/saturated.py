@@ -145,6 +145,10 @@ OVERFLOW = Row(
     claim="In turn with the defaults of both brokers: beyond 10,000 messages the queues go through the disk.",
     systems=OVERFLOWING,
     figures=APART.figures,
-    targets=(NoneOf("garbled", "backlogs through the disk that were not what was published", OVERFLOWING),),
+    targets=(
+        NoneOf("garbled", "backlogs through the disk that were not what was published", OVERFLOWING),
+        Ratio("publish_per_s", "published with the defaults", "nsqd", at_least=3.0),
+        Ratio("read_per_s", "read by one subscriber with the defaults", "nsqd", at_least=3.0),
+    ),
     begin=in_turn(OVERFLOWING, partial(_in_turn, in_memory=False)),
 )
