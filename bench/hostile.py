@@ -229,13 +229,6 @@ def _line(outcome: Measured) -> list[str]:
 
 
 def _write_json(options: HostileOptions, verdicts: Sequence[Verdict], started: float, json_file: str) -> None:
-    results = Results.of(
-        "bench hostile",
-        [run for verdict in verdicts for run in verdict.runs],
-        seed=options.seed,
-        started=started,
-        settings={"pairs": options.pairs, "seconds": options.seconds},
-        reasons=[f"{verdict.name}: {reason}" for verdict in verdicts for reason in verdict.reasons],
-        result=[{"name": v.name, "reached": v.reached, "line": v.line, "checks": v.checks} for v in verdicts],
-    )
+    settings = {"pairs": options.pairs, "seconds": options.seconds}
+    results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
     write_results(json_file, results)

@@ -160,13 +160,6 @@ def show(console: Console, outcome: Measured) -> None:
 
 
 def _write_json(options: NsqdOptions, verdicts: Sequence[Verdict], started: float, json_file: str) -> None:
-    results = Results.of(
-        "bench nsqd",
-        [run for verdict in verdicts for run in verdict.runs],
-        seed=options.seed,
-        started=started,
-        settings={"pairs": options.pairs, "seconds": options.seconds},
-        reasons=[f"{verdict.name}: {reason}" for verdict in verdicts for reason in verdict.reasons],
-        result=[{"name": v.name, "reached": v.reached, "line": v.line, "checks": v.checks} for v in verdicts],
-    )
+    settings = {"pairs": options.pairs, "seconds": options.seconds}
+    results = Results.of_verdicts("bench nsqd", verdicts, seed=options.seed, started=started, settings=settings)
     write_results(json_file, results)

@@ -87,13 +87,6 @@ def markdown(verdict: Verdict, started: float) -> str:
 
 
 def _write_json(options: ReachOptions, verdicts: Sequence[Verdict], started: float, json_file: str) -> None:
-    results = Results.of(
-        "bench reach",
-        [run for verdict in verdicts for run in verdict.runs],
-        seed=options.seed,
-        started=started,
-        settings={"quick": options.quick, **{verdict.name: verdict.settings for verdict in verdicts}},
-        reasons=[f"{verdict.name}: {reason}" for verdict in verdicts for reason in verdict.reasons],
-        result=[{"name": v.name, "reached": v.reached, "line": v.line, "checks": v.checks} for v in verdicts],
-    )
+    settings = {"quick": options.quick, **{verdict.name: verdict.settings for verdict in verdicts}}
+    results = Results.of_verdicts("bench reach", verdicts, seed=options.seed, started=started, settings=settings)
     write_results(json_file, results)

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import msgspec
 from hdrh.histogram import HdrHistogram
 
 from bench.host import Host
+from bench.verdict import Verdict
 from srtm import __version__
 from srtm.errors import BadInput
 
@@ -67,6 +68,21 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
             reasons=why,
             runs=list(runs),
             result=result,
+        )
+
+    @classmethod
+    def of_verdicts(
+        cls, command: str, verdicts: Sequence[Verdict], *, seed: int, started: float, settings: dict[str, Any]
+    ) -> Results:
+        """Of a bench whose parts each end in a verdict: their runs, what spoils them, and what came of their checks."""
+        return cls.of(
+            command,
+            [run for verdict in verdicts for run in verdict.runs],
+            seed=seed,
+            started=started,
+            settings=settings,
+            reasons=[f"{verdict.name}: {reason}" for verdict in verdicts for reason in verdict.reasons],
+            result=[{"name": v.name, "reached": v.reached, "line": v.line, "checks": v.checks} for v in verdicts],
         )
 
 

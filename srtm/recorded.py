@@ -16,6 +16,7 @@ import numpy as np
 
 from srtm.errors import BadInput
 from srtm.publishers import Ints
+from srtm.unreadable import UNREADABLE
 
 _OVER = 2**62
 
@@ -61,7 +62,7 @@ def trace_arrivals(body: bytes, where: str) -> Arrivals:
     """Of a trace as a broker answers it. Raises BadInput."""
     try:
         columns = msgspec.json.decode(body, type=_TraceColumns)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadInput("trace", where, f"must be a broker's trace: {error}") from error
     senders, count = columns.publisher, len(columns.publishers)
     if len(senders) != len(columns.arrival_ns):

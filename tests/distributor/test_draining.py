@@ -10,16 +10,7 @@ from srtm.control import Stranger, TopicReport
 from srtm.errors import Conflict, NotFound, Unavailable
 from tests.support.distributor_in_process import Distributor, settle, spec
 
-
-@pytest.fixture(autouse=True)
-def no_threads(monkeypatch):
-    """Work for threads is done at once instead: a simulated clock would jump on while a thread is busy."""
-
-    async def at_once(work, *arguments, **_):
-        await trio.lowlevel.checkpoint()
-        return work(*arguments)
-
-    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+pytestmark = pytest.mark.usefixtures("no_threads")
 
 
 def rates(*brokers, topic="cars"):

@@ -126,3 +126,8 @@ async def settle(*brokers: FakeBroker) -> None:
         news = False
         for broker in brokers:
             news |= not (await broker.sync()).unchanged
+
+
+def total(*brokers: FakeBroker, topic: str = "cars") -> tuple[float, float]:
+    shares = [broker.share(topic) for broker in brokers]
+    return round(sum(rate for rate, _ in shares), 6), round(sum(burst for _, burst in shares), 6)

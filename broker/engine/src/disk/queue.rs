@@ -423,5 +423,5 @@ fn skip_damage(volume: &mut Volume, segment: &mut Segment) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "../tests/disk_queue.rs"]
+#[path = "../tests/disk_queue/mod.rs"]
 mod tests;
