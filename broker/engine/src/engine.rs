@@ -1,6 +1,7 @@
 //! The sans-I/O core: connections, topics, channels, timers, and the turn.
 //!
-//! A turn is: `handle_bytes` for every connection that has some, `finish_turn`, then the reactor writes what `poll_dirty` names. Publishes of a turn are
+//! A turn is: `handle_bytes` for every connection that has some, `answer_turn`, `deliver_turn`; the reactor writes what `poll_dirty` names at the end,
+//! or after both halves where `answer_turn` asks for it. Publishes of a turn are
 //! collected and decided together in order of arrival, whatever connection they came on (design section 4), and answers go out in the order of
 //! the commands. Methods are of three kinds: `handle_*` for what the network or the clock brings, `poll_*` for what is to be done outside, and plain
 //! verbs for commands from Python (`commands.rs`). `now` is always the last argument; nothing here reads a clock.
@@ -367,13 +368,7 @@ impl Engine {
 
     // ---- the turn ----------------------------------------------------------------------------------------------------------------------
 
-    /// Decide, answer, run timers, deliver. Afterwards `poll_dirty` names who has something to write.
-    pub fn finish_turn(&mut self, now: Nanos) {
-        self.answer_turn(now);
-        self.deliver_turn(now);
-    }
-
-    /// The first half of `finish_turn`. True: write the answers before the rest. They are few and stand for many messages, whose publishers
+    /// The first half of the end of a turn: decide and answer. True: write the answers before the rest. They are few and stand for many messages, whose publishers
     /// make the next ones while these are delivered.
     pub fn answer_turn(&mut self, now: Nanos) -> bool {
         self.run_postponed(now);
@@ -384,7 +379,7 @@ impl Engine {
         messages > BULK * answers
     }
 
-    /// The second half.
+    /// The second half: run timers, deliver.
     pub fn deliver_turn(&mut self, now: Nanos) {
         self.handle_timeouts(now);
         self.pump_on(now);

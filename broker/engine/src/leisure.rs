@@ -86,13 +86,15 @@ mod tests {
         let (publisher, consumer) = (engine.handle_accept("192.0.2.1:1", 0), engine.handle_accept("192.0.2.1:2", 0));
         engine.handle_bytes(publisher, b"  V2", 0, 0);
         engine.handle_bytes(consumer, format!("  V2SUB t c\nRDY {ready}\n").as_bytes(), 0, 0);
-        engine.finish_turn(0);
+        engine.answer_turn(0);
+        engine.deliver_turn(0);
         (engine, publisher, consumer)
     }
 
     fn publish(engine: &mut Engine, key: ConnKey) {
         engine.handle_bytes(key, b"PUB t\n\0\0\0\x01x", 0, 0);
-        engine.finish_turn(0);
+        engine.answer_turn(0);
+        engine.deliver_turn(0);
     }
 
     #[test]

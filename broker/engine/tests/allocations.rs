@@ -60,7 +60,8 @@ impl World {
 
     /// A turn and its writes; the id of what the consumer gets becomes its next FIN.
     fn turn(&mut self) {
-        self.engine.finish_turn(self.now);
+        self.engine.answer_turn(self.now);
+        self.engine.deliver_turn(self.now);
         self.engine.poll_dirty(&mut self.dirty);
         for &key in &self.dirty {
             let unsent = self.engine.unsent(key);
