@@ -93,6 +93,16 @@ class DrainProgress(Control, frozen=True):
     obstacles: list[str] = []  # what somebody has to do something about
 
 
+class Throttling(Control, frozen=True):
+    """Made by ``broker.throttling``, read by the distributor: what others take of the processors that a broker thinks
+    it has. Shares are of the last seconds, 0 to 1; they make a measured capacity worthless."""
+
+    quota_cores: float | None = None  # of the control group, processors' worth; None: no quota
+    throttled_share: float = 0.0  # of the quota's periods, those in which it was used up
+    throttled_s: float = 0.0  # held back, since the broker's start
+    steal_share: float = 0.0  # of the time of all processors, what the host of this virtual machine gave to others
+
+
 class SyncRequest(Control, frozen=True):
     """Made by ``broker.sync``, read by ``distributor.api``."""
 
@@ -107,6 +117,8 @@ class SyncRequest(Control, frozen=True):
     applied: dict[str, int] = {}  # {topic: version of the share in force}: the acknowledgement of the lease protocol
     topics: list[TopicReport] = []  # managed topics and others that have traffic
     strangers: list[Stranger] = []  # new since the last sync that was answered
+    lab_service_time_ns: int = 0  # of a broker in the laboratory: what every message takes
+    throttling: Throttling | None = None  # None: the system does not tell
     wait_s: float = 0.0
 
 
@@ -135,6 +147,7 @@ class DesiredTopic(Control, frozen=True):
     publishers: list[str] = []  # ids assigned to this broker
     assignment_version: int = 0
     channels: list[str] = []  # every channel that the topic has anywhere: to be created before publishers come
+    histories: bool = False  # its mode follows the traffic: send ``TopicHistory``
 
 
 class Move(Control, frozen=True):
@@ -185,7 +198,7 @@ class MeasuredTrace(Control, frozen=True):
     first_ns: int = 0  # arrival of the first, wall clock: traces of several brokers are joined
     gap_ns: list[int] = []  # arrival less that of the message before, never negative; of the first: 0
     access_ns: list[int] = []  # due less arrival
-    processing_ns: list[int] = []  # sent less due
+    processing_ns: list[int] = []  # sent less due, without the wait for a subscriber
 
 
 class MeasurementReport(Control, frozen=True):
@@ -199,6 +212,8 @@ class MeasurementReport(Control, frozen=True):
     late: list[int] = []  # of them over the target: access, processing and network together
     latency_ns: list[int] = []  # sum over them
     measured: int = 0  # messages since the measurement began, and their percentile of each delay
+    lost: int = 0  # of those that came since, what the trace dropped before it was sent
+    unsent: int = 0  # and what no subscriber had taken 2 s after it was due: not measured
     access_ns: int = 0
     processing_ns: int = 0
     total_ns: int = 0
@@ -226,6 +241,63 @@ class SyncAnswer(Control, frozen=True):
     draining: bool = False  # take no new messages, deliver what there is, end
     measurements: list[MeasurementRequest] = []  # every one that shall run here; told even when ``unchanged``
     purged: list[str] = []  # topics removed with their messages since have_version: to be deleted here, queues and all
+
+
+class TopicHistory(Control, frozen=True):
+    """Made by ``broker.histories``: one topic on one broker, in bins of ``bin_ns`` that follow one another. Columns of
+    equal length. A bin without a message is there, too; times when nothing came and nothing waited may be left out
+    between two reports. Demand (design section 11) is arrivals plus what waited."""
+
+    topic: str
+    share_version: int  # of the share in force at the end of the last bin
+    first_ns: int  # wall clock: when the first bin began
+    arrivals: list[int] = []  # messages that came in the bin, refused ones too
+    waiting: list[int] = []  # for tokens, when it began
+    unfinished: list[float] = []  # largest unfinished work U = b - tokens + waiting in it, messages
+    bin_ns: int = 100_000_000
+    changed: bool = False  # the rate of arrivals is not what it was: that is why it comes now
+
+    @property
+    def end_ns(self) -> int:
+        """Wall clock: when the last bin ended."""
+        return self.first_ns + len(self.arrivals) * self.bin_ns
+
+
+class HistoryReport(Control, frozen=True):
+    """Made by ``broker.histories``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``: about once a
+    second, at once when something has changed, four times a second while it goes on changing. What is not taken in time
+    is not sent again."""
+
+    incarnation: str
+    topics: list[TopicHistory] = []
+
+
+class BrokerHistory(Control, frozen=True):
+    """One report of one broker on one topic, as it came."""
+
+    broker: str
+    history: TopicHistory
+
+
+class TopicHistories(Control, frozen=True):
+    """One topic whose histories have grown. ``shares``: {broker: what it was given}, also where nothing was heard."""
+
+    topic: str
+    mode: str
+    rate: float  # (r, b) of the topic
+    burst: float
+    version: int  # the highest of its shares' versions: a proposal names it
+    shares: dict[str, Share] = {}
+    reports: list[BrokerHistory] = []  # in the order in which they came
+
+
+class HistoryAnswer(Control, frozen=True):
+    """Made by ``distributor.histories``, read by the adaptor: the answer of ``GET /v1/history?since=N&wait_s=S``. Topics
+    without a report after ``since`` are left out; a ``since`` that this distributor never gave counts as 0, which gives
+    all that is kept (the last 10 s). Held back for up to ``wait_s`` while there is nothing to tell."""
+
+    version: int  # the next ``since``
+    topics: list[TopicHistories] = []
 
 
 class DeadNotice(Control, frozen=True):
