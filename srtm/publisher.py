@@ -2,13 +2,16 @@
 
 Any number of tasks may publish at once; commands go out in the order of the calls and their answers are matched in that
 order. When the broker dies or closes, what it had not answered is sent again, in order, to wherever the distributor
-then says: **at least once**, so a message whose answer was lost with the connection may arrive twice. When the broker
-says ``_move_``, what is outstanding is answered first, then the rest goes by the new broker: no message twice, none out
-of order.
+then says: **at least once**, so a message whose answer was lost with the connection may arrive twice.
+
+When the broker says ``_move_``, it goes on there until it is connected to the new one. Then it stops, waits for what is
+outstanding, and until the last of it has left the bucket there (the receipts say when that is), and goes on at the new
+broker: no message twice, none let go before an earlier one. A broker that cannot be reached is not moved to.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -27,6 +30,8 @@ from srtm.nursery import background_nursery
 from srtm.wire import Receipt
 
 _ASK_TIMEOUT_S = 2.0  # a distributor that is away must not keep a publisher from the broker that it knows
+# What waits longer than this for its tokens at the old broker is overtaken: a caller must not hang for a long backlog.
+_LONGEST_HOLD_S = 5.0
 # The broker cannot take anything just now: it is starting, or its memory is full.
 _UNABLE = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED"})
 _REFUSALS = _UNABLE | {"E_RATE_LIMITED", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_UNAUTHORIZED"}
@@ -84,7 +89,11 @@ class Publisher:
         self._waiting: deque[_Pending] = deque()
         self._outstanding: deque[_Pending] = deque()
         self._link: Link | None = None
-        self._move: wire.Move | None = None
+        self._move: wire.Move | None = None  # being followed
+        self._preparing = trio.CancelScope()  # around the dialling for it
+        self._next: Link | None = None  # to the broker that it leads to; nothing more is sent to the old one
+        self._reading = trio.CancelScope()  # around the wait for the old one's next word
+        self._all_let_go_s = 0.0  # trio time at which all that was accepted has left the bucket
         self._version = 0  # of the assignment followed; an older one is not
         self._last_address: str | None = None
         self._backoff = Backoff(first_s=0.05, longest_s=2.0)
@@ -153,7 +162,7 @@ class Publisher:
                 try:
                     link = await self._work(link)
                 except (LinkLost, PeerError):
-                    link = await self._next_link()
+                    link = self._take_next() or await self._next_link()
         except SrtmError as error:
             self._close(error)
             raise
@@ -163,6 +172,7 @@ class Publisher:
     def _close(self, error: SrtmError | None) -> None:
         self._closed = True
         self._link = None
+        self._stay()
         for pending in (*self._outstanding, *self._waiting):
             pending.settle(None, error)
         self._outstanding.clear()
@@ -173,11 +183,10 @@ class Publisher:
         self._adopt(link)
         try:
             while True:
-                self._handle(await link.next_event())
-                if self._move is not None and not self._outstanding:
-                    moved = await self._follow(self._move)
-                    if moved is not None:
-                        return moved
+                with trio.CancelScope(deadline=self._leaves_at_s()) as self._reading:
+                    self._handle(await link.next_event())
+                if trio.current_time() >= self._leaves_at_s() and (moved := self._take_next()) is not None:
+                    return moved
         finally:
             self._link = None
             with trio.CancelScope(shield=True):
@@ -191,7 +200,7 @@ class Publisher:
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        if self._link is None or self._move is not None:
+        if self._link is None or self._next is not None:
             return
         while self._waiting:
             pending = self._waiting.popleft()
@@ -203,15 +212,15 @@ class Publisher:
         match event:
             case wire.Response(data):
                 self._receipt = wire.parse_receipt(data)
+                self._all_let_go_s = max(self._all_let_go_s, trio.current_time() + _hold_s(self._receipt))
                 self._oldest().settle(self._receipt)
                 self._outstanding.popleft()
                 self._backoff.reset()
                 self._unable_since = None
             case wire.Error():
                 self._handle_error(event)
-            case wire.Move(address, version):
-                if version >= self._version and self._link is not None and address != self._link.address:
-                    self._move = event
+            case wire.Move():
+                self._handle_move(event)
             case _:
                 raise PeerError(f"a publisher was sent {type(event).__name__}")
 
@@ -239,18 +248,56 @@ class Publisher:
             raise PeerError("an answer came where nothing was asked")
         return self._outstanding[0]
 
-    async def _follow(self, move: wire.Move) -> Link | None:
-        """The link to the new broker; None if it cannot be reached: then it goes on here, where messages are accepted
-        all the same."""
-        try:
-            link = await self._open(move.address)
-        except (LinkLost, PeerError):
-            link = None
-        else:
+    def _handle_move(self, move: wire.Move) -> None:
+        """The latest word counts: it may lead elsewhere, or back here."""
+        latest = self._version if self._move is None else max(self._version, self._move.version)
+        if self._link is None or move.version < latest:
+            return
+        if self._move is not None and move.address == self._move.address:
+            self._move = move
+            return
+        self._stay()
+        if move.address == self._link.address:
             self._version = move.version
-        self._move = None
-        if link is None:
             self._send_waiting()
+        else:
+            self._move = move
+            self._preparing = trio.CancelScope()
+            self._nursery.start_soon(self._prepare, move.address, self._preparing)
+
+    async def _prepare(self, address: str, scope: trio.CancelScope) -> None:
+        """Connect to the new broker. If it cannot be reached nothing changes: messages are accepted here all the
+        same."""
+        with scope:
+            try:
+                link = await self._open(address)
+            except (LinkLost, PeerError):
+                if not scope.cancel_called:
+                    self._move = None
+                return
+            if scope.cancel_called:
+                await link.aclose()
+                return
+            self._next = link
+            self._reading.cancel()
+
+    def _stay(self) -> None:
+        """Where it is: nothing is dialled, and what was is hung up."""
+        self._preparing.cancel()
+        if self._next is not None:
+            self._nursery.start_soon(self._next.aclose)
+        self._move = self._next = None
+
+    def _leaves_at_s(self) -> float:
+        """Trio time at which it goes on at the new broker, as far as can be said now."""
+        return math.inf if self._next is None or self._outstanding else self._all_let_go_s
+
+    def _take_next(self) -> Link | None:
+        """The link to the new broker, if there is one by now; the move is over."""
+        link = self._next
+        if link is not None and self._move is not None:
+            self._version = self._move.version
+            self._move = self._next = None
         return link
 
     async def _first_link(self) -> Link:
@@ -265,7 +312,7 @@ class Publisher:
         raise Unavailable(f"no broker for topic {self.topic!r} within {self._patience_s:g} s: {trouble}")
 
     async def _next_link(self) -> Link:
-        self._move = None
+        self._stay()
         while True:
             await trio.sleep(self._backoff.next_s())
             try:
@@ -289,6 +336,13 @@ class Publisher:
 
     async def _open(self, address: str) -> Link:
         return await open_link(self._nursery, address, self.publisher_id, self._connect)
+
+
+def _hold_s(receipt: Receipt) -> float:
+    """Seconds until that message has left its bucket. Without a share nobody knows when that will be."""
+    if receipt.wait_ms is None:
+        return 0.0 if receipt.fill is None else _LONGEST_HOLD_S
+    return min(receipt.wait_ms / 1e3, _LONGEST_HOLD_S)
 
 
 def _as_exception(error: wire.Error) -> SrtmError:

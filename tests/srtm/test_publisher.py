@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import httpx
 import pytest
 import trio
 import trio.testing
 
-from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, NotFound, PublishRefused, Unavailable
 from srtm.publisher import Publisher
 from srtm.wire import Receipt
-from tests.support.scripted_broker import Network, Session
-
-HERE, THERE = "127.0.0.1:1001", "127.0.0.1:1002"
-
-
-class Distributor:
-    """Answers where the publisher belongs; the test changes ``address`` and ``status``."""
-
-    def __init__(self) -> None:
-        self.address = HERE
-        self.status = 200
-        self.away = False
-        self.client = DistributorClient("http://d", transport=httpx.MockTransport(self._answer))
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        assert request.url.path == "/v1/topics/t/publishers/p"
-        if self.away:
-            raise httpx.ConnectError("connection refused")
-        if self.status != 200:
-            detail = {"title": "no", "status": self.status, "detail": "no such topic", "field": "topic", "value": "t"}
-            return httpx.Response(self.status, json=detail)
-        found = {"topic": "t", "publisher_id": "p", "declared": True, "broker": "b", "version": 1}
-        return httpx.Response(200, json=found | {"address": self.address})
-
+from tests.support.publishing import HERE, THERE, Distributor, Outcomes, expect_bodies, running
+from tests.support.scripted_broker import Network
 
 @pytest.fixture
 def network() -> Network:
@@ -47,45 +20,6 @@ def network() -> Network:
 @pytest.fixture
 def distributor() -> Distributor:
     return Distributor()
-
-
-@asynccontextmanager
-async def running(network: Network, distributor: Distributor) -> AsyncIterator[tuple[Publisher, Session]]:
-    """A connected publisher, and the broker's end of its connection."""
-    publisher = Publisher("t", "p", distributor=distributor.client, connect=network.connect)
-    sessions = []
-
-    async def accept() -> None:
-        sessions.append(await network.accepted())
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(accept)
-        async with publisher:
-            yield publisher, sessions[0]
-
-
-class Outcomes:
-    """Publishes, each in a task of its own, started in order; what became of them."""
-
-    def __init__(self, publisher: Publisher, nursery: trio.Nursery) -> None:
-        self._publisher = publisher
-        self._nursery = nursery
-        self.ended: dict[bytes, Receipt | Exception] = {}
-
-    async def start(self, *bodies: bytes) -> None:
-        for body in bodies:
-            self._nursery.start_soon(self._one, body)
-            await trio.testing.wait_all_tasks_blocked()
-
-    async def _one(self, body: bytes) -> None:
-        try:
-            self.ended[body] = await self._publisher.publish(body)
-        except (PublishRefused, trio.ClosedResourceError) as error:
-            self.ended[body] = error
-
-
-async def expect_bodies(session: Session, *bodies: bytes) -> None:
-    assert [await session.command() for _ in bodies] == [(b"PUB t", body) for body in bodies]
 
 
 async def test_it_introduces_itself_with_its_id_and_asks_for_receipts(
@@ -240,53 +174,6 @@ async def test_a_silent_broker_is_given_up_after_two_and_a_half_heartbeats(
         before = trio.current_time()
         await network.accepted()
         assert 25.0 <= trio.current_time() - before < 25.1
-
-
-async def test_a_move_waits_for_what_is_outstanding_then_goes_on_there_in_order(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
-        await outcomes.start(b"one", b"two")
-        await expect_bodies(session, b"one", b"two")
-        await session.respond(f"_move_ {THERE} 2".encode())
-        await session.respond(b"OK")
-        await outcomes.start(b"three")
-        assert network.dialled == [HERE]  # "two" is still outstanding
-        await session.respond(b"OK")
-        there = await network.accepted()
-        assert there.address == THERE
-        await expect_bodies(there, b"three")
-        await there.respond(b"OK")
-        assert await session.ended()
-        await trio.testing.wait_all_tasks_blocked()
-        assert [outcomes.ended[body] for body in (b"one", b"two", b"three")] == [Receipt()] * 3
-        assert publisher.address == THERE
-
-
-async def test_a_move_to_a_broker_that_cannot_be_reached_leaves_it_where_it_is(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    network.refusing.add(THERE)
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
-        await session.respond(f"_move_ {THERE} 2".encode())
-        await outcomes.start(b"one")
-        await expect_bodies(session, b"one")
-        await session.respond(b"OK")
-        await trio.testing.wait_all_tasks_blocked()
-        assert network.dialled == [HERE, THERE]
-        assert outcomes.ended[b"one"] == Receipt()
-
-
-async def test_an_older_move_is_not_followed(
-    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with running(network, distributor) as (publisher, session):
-        await session.respond(f"_move_ {THERE} 0".encode())
-        await trio.testing.wait_all_tasks_blocked()
-        assert network.dialled == [HERE]
-        assert publisher.address == HERE
 
 
 async def test_while_the_distributor_is_away_it_goes_back_to_the_broker_that_it_knows(

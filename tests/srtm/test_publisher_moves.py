@@ -1,0 +1,275 @@
+"""A publisher that is told to move, against brokers that the test plays, in simulated time: nothing lost, nothing
+twice, in order; and where that cannot be, at least once."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from srtm.publisher import Publisher
+from srtm.wire import Receipt
+from tests.support.publishing import HERE, THERE, Distributor, Outcomes, expect_bodies, running
+from tests.support.scripted_broker import Network, Session
+
+ELSEWHERE = "127.0.0.1:1003"
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+def distributor() -> Distributor:
+    return Distributor()
+
+
+async def told(session: Session, address: str, version: int) -> None:
+    await session.respond(f"_move_ {address} {version}".encode())
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_it_goes_on_where_it_is_until_it_is_connected_then_waits_for_what_is_outstanding(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one")
+        await told(session, THERE, 2)
+        await outcomes.start(b"two")  # while it dials
+        await expect_bodies(session, b"one", b"two")
+        there = await network.accepted()
+        assert there.address == THERE
+        await trio.testing.wait_all_tasks_blocked()
+        await outcomes.start(b"three")  # connected: nothing more goes to the old one
+        await session.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert publisher.address == HERE  # "two" is still outstanding
+        assert not there.buffer
+        await session.respond(b"OK")
+        await expect_bodies(there, b"three")
+        await there.respond(b"OK")
+        assert await session.ended()
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes.ended == dict.fromkeys([b"one", b"two", b"three"], Receipt())
+        assert publisher.address == THERE
+
+
+async def test_it_goes_on_there_only_when_the_last_message_here_has_its_token(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two")
+        await expect_bodies(session, b"one", b"two")
+        await session.respond(b"OK wait_ns=700000000 fill=0")
+        await session.respond(b"OK wait_ns=800000000 fill=0")
+        accepted_s = trio.current_time()
+        await told(session, THERE, 2)
+        there = await network.accepted()
+        await outcomes.start(b"three")
+        await expect_bodies(there, b"three")
+        assert trio.current_time() - accepted_s == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("receipt", [b"OK wait_ns=60000000000 fill=0", b"OK fill=0"], ids=["a minute", "no share"])
+async def test_a_long_backlog_holds_it_up_for_five_seconds_at_most(
+    network: Network,
+    distributor: Distributor,
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    receipt: bytes,
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await session.respond(receipt)
+        accepted_s = trio.current_time()
+        await told(session, THERE, 2)
+        there = await network.accepted()
+        await outcomes.start(b"two")
+        await expect_bodies(there, b"two")
+        assert trio.current_time() - accepted_s == pytest.approx(5.0)
+
+
+async def test_a_broker_that_cannot_be_reached_is_not_moved_to_and_the_next_word_counts_again(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    network.refusing.add(THERE)
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await told(session, THERE, 2)
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await session.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert network.dialled == [HERE, THERE]
+        assert outcomes.ended[b"one"] == Receipt()
+        network.refusing.clear()
+        await told(session, THERE, 2)
+        assert (await network.accepted()).address == THERE
+
+
+async def test_a_broker_that_refuses_it_is_not_moved_to(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await told(session, THERE, 2)
+        there = await network.dialled_by()
+        await there.refuse(b"E_INVALID no room for more connections")
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        assert publisher.address == HERE
+
+
+async def test_a_broker_that_never_answers_costs_no_publish_any_time(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await told(session, THERE, 2)
+        await network.dialled_by()  # and not a word to it
+        before_s = trio.current_time()
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        assert trio.current_time() == before_s
+        await trio.sleep(6)  # it gives up after five
+        await outcomes.start(b"two")
+        await expect_bodies(session, b"two")
+
+
+async def test_an_older_word_is_not_followed_not_even_in_the_middle_of_a_move(
+    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        await told(session, THERE, 0)
+        assert network.dialled == [HERE]
+        await told(session, THERE, 3)
+        await told(session, ELSEWHERE, 2)
+        assert network.dialled == [HERE, THERE]
+        await network.accepted()
+        await trio.testing.wait_all_tasks_blocked()
+        assert publisher.address == THERE
+
+
+async def test_a_later_word_leads_elsewhere_in_the_middle_of_a_move(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await told(session, THERE, 2)
+        there = await network.accepted()
+        await trio.testing.wait_all_tasks_blocked()  # connected, and held up by "one"
+        await told(session, ELSEWHERE, 3)
+        assert await there.ended()
+        elsewhere = await network.accepted()
+        await outcomes.start(b"two")
+        await session.respond(b"OK")
+        await expect_bodies(elsewhere, b"two")
+        assert publisher.address == ELSEWHERE
+
+
+async def test_a_later_word_leads_back_in_the_middle_of_a_move(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await told(session, THERE, 2)
+        there = await network.accepted()
+        await trio.testing.wait_all_tasks_blocked()
+        await outcomes.start(b"two")
+        await told(session, HERE, 3)
+        assert await there.ended()
+        await expect_bodies(session, b"two")
+        assert publisher.address == HERE
+
+
+async def test_moved_back_and_forth_every_message_goes_out_once_and_in_order(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        seen = []
+        for number in range(20):
+            body = str(number).encode()
+            await outcomes.start(body)
+            seen.append(await session.command())
+            await told(session, [THERE, HERE][number % 2], number + 2)
+            after = await network.accepted()
+            await session.respond(b"OK wait_ns=0 fill=1")
+            assert await session.ended()
+            session = after
+        await trio.testing.wait_all_tasks_blocked()
+        assert seen == [(b"PUB t", str(number).encode()) for number in range(20)]
+        assert len(outcomes.ended) == 20
+
+
+async def test_when_the_old_broker_dies_during_the_move_what_it_had_not_answered_is_sent_again(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """At least once: "two" may have been taken before it died."""
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one", b"two")
+        await expect_bodies(session, b"one", b"two")
+        await told(session, THERE, 2)
+        there = await network.accepted()
+        await trio.testing.wait_all_tasks_blocked()
+        await outcomes.start(b"three")
+        await session.respond(b"OK")
+        await session.stream.aclose()
+        await expect_bodies(there, b"two", b"three")
+        await there.respond(b"OK")
+        await there.respond(b"OK")
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcomes.ended == dict.fromkeys([b"one", b"two", b"three"], Receipt())
+        assert network.dialled == [HERE, THERE]
+
+
+async def test_when_the_old_broker_dies_before_the_new_one_answers_the_distributor_is_asked(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    distributor.address = HERE
+    async with running(network, distributor) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await told(session, THERE, 2)
+        half = await network.dialled_by()  # it never answers
+        distributor.address = ELSEWHERE
+        await session.stream.aclose()
+        elsewhere = await network.accepted()
+        assert elsewhere.address == ELSEWHERE
+        await expect_bodies(elsewhere, b"one")
+        while await half.stream.receive_some():  # its introduction, then the end
+            pass
+
+
+async def test_a_publisher_that_is_closed_in_the_middle_of_a_move_hangs_up_on_both(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    entered = trio.Event()
+    outcomes = []
+
+    async def publish() -> None:
+        async with Publisher("t", "p", distributor=distributor.client, connect=network.connect) as publisher:
+            outcomes.append(Outcomes(publisher, nursery))
+            await outcomes[0].start(b"never answered")
+            await entered.wait()
+
+    nursery.start_soon(publish)
+    session = await network.accepted()
+    await expect_bodies(session, b"never answered")
+    await told(session, THERE, 2)
+    there = await network.accepted()
+    await trio.testing.wait_all_tasks_blocked()
+    entered.set()
+    assert await session.ended()
+    assert await there.ended()

@@ -1,0 +1,77 @@
+"""A ``srtm.Publisher`` between a distributor and brokers that the test plays, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import trio
+import trio.testing
+
+from srtm.distributor_client import DistributorClient
+from srtm.errors import PublishRefused
+from srtm.publisher import Publisher
+from srtm.wire import Receipt
+from tests.support.scripted_broker import Network, Session
+
+HERE, THERE = "127.0.0.1:1001", "127.0.0.1:1002"
+
+
+class Distributor:
+    """Answers where the publisher belongs; the test changes ``address`` and ``status``."""
+
+    def __init__(self) -> None:
+        self.address = HERE
+        self.status = 200
+        self.away = False
+        self.client = DistributorClient("http://d", transport=httpx.MockTransport(self._answer))
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/v1/topics/t/publishers/p"
+        if self.away:
+            raise httpx.ConnectError("connection refused")
+        if self.status != 200:
+            detail = {"title": "no", "status": self.status, "detail": "no such topic", "field": "topic", "value": "t"}
+            return httpx.Response(self.status, json=detail)
+        found = {"topic": "t", "publisher_id": "p", "declared": True, "broker": "b", "version": 1}
+        return httpx.Response(200, json=found | {"address": self.address})
+
+
+@asynccontextmanager
+async def running(network: Network, distributor: Distributor) -> AsyncIterator[tuple[Publisher, Session]]:
+    """A connected publisher, and the broker's end of its connection."""
+    publisher = Publisher("t", "p", distributor=distributor.client, connect=network.connect)
+    sessions = []
+
+    async def accept() -> None:
+        sessions.append(await network.accepted())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(accept)
+        async with publisher:
+            yield publisher, sessions[0]
+
+
+class Outcomes:
+    """Publishes, each in a task of its own, started in order; what became of them."""
+
+    def __init__(self, publisher: Publisher, nursery: trio.Nursery) -> None:
+        self._publisher = publisher
+        self._nursery = nursery
+        self.ended: dict[bytes, Receipt | Exception] = {}
+
+    async def start(self, *bodies: bytes) -> None:
+        for body in bodies:
+            self._nursery.start_soon(self._one, body)
+            await trio.testing.wait_all_tasks_blocked()
+
+    async def _one(self, body: bytes) -> None:
+        try:
+            self.ended[body] = await self._publisher.publish(body)
+        except (PublishRefused, trio.ClosedResourceError) as error:
+            self.ended[body] = error
+
+
+async def expect_bodies(session: Session, *bodies: bytes) -> None:
+    assert [await session.command() for _ in bodies] == [(b"PUB t", body) for body in bodies]
