@@ -313,6 +313,7 @@ class Broker:
             tcp_address=format_address(self._broadcast_address, self._ports.tcp),
             http_address=format_address(self._broadcast_address, self._ports.http),
             mcap=self._config.mcap,
+            lab_service_time_ns=self._config.engine.lab_service_time_ns,
         )
         connect = partial(HttpClient, token=self._config.token)
         clients = [connect(url) for url in self._config.distributors]

@@ -21,10 +21,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from distributor import lookups, views
+from distributor import explaining, lookups, views
 from distributor.config import DistributorConfig
 from distributor.metrics import exposition
 from distributor.registry import Registry
+from distributor.state import Topic
 from distributor.syncing import Syncing
 from srtm import __version__
 from srtm.control import DeadNotice, Problem, SyncRequest
@@ -71,13 +72,13 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     async def create_topic(request: Request) -> Response:
         """Create a topic; 409 if one of this name exists."""
         topic = await registry.submit(await _spec(request, config), create_only=True)
-        return _json(views.topic_view(topic, registry, syncing), 201)
+        return _json(await _explained(topic, registry, syncing), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=body)
     async def create_or_change_topic(name: str, request: Request) -> Response:
         """Create or change a topic. The same document again changes nothing."""
         topic = await registry.submit(await _spec(request, config, name))
-        return _json(views.topic_view(topic, registry, syncing))
+        return _json(await _explained(topic, registry, syncing))
 
     @app.get("/v1/topics")
     async def list_topics() -> Response:
@@ -103,17 +104,18 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     @app.post("/v1/topics/{name}/plan", openapi_extra=body)
     async def plan_change(name: str, request: Request) -> Response:
         """What a submission under this name would do now. Nothing is stored."""
-        return await _plan(await _spec(request, config, name), registry)
+        return _json(await explaining.planned(await _spec(request, config, name), registry, syncing))
 
     @app.post("/v1/plan", openapi_extra=body)
     async def plan(request: Request) -> Response:
         """What a submission would do now. Nothing is stored."""
-        return await _plan(await _spec(request, config), registry)
+        return _json(await explaining.planned(await _spec(request, config), registry, syncing))
 
 
-async def _plan(spec: TopicSpec, registry: Registry) -> Response:
-    burst, placement, lines = await registry.dry_run(spec)
-    return _json(views.plan_view(spec, burst, placement, lines))
+async def _explained(topic: Topic, registry: Registry, syncing: Syncing) -> dict[str, Any]:
+    """What a submission is answered: the topic as it is now, and why."""
+    explanation = await explaining.submitted(topic, registry, syncing)
+    return {**views.topic_view(topic, registry, syncing), "explanation": explanation}
 
 
 async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:

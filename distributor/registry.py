@@ -113,6 +113,15 @@ class Registry:
         """Set when what ``broker`` is told changes, or a move for it may have become due."""
         return self._changed.setdefault(broker, trio.Event())
 
+    def offered(
+        self, spec: TopicSpec, topics: Mapping[str, Topic] | None = None, *, without: str = ""
+    ) -> list[BrokerCapacity]:
+        """The brokers, and what is left of them for the topic that ``spec`` asks for. ``topics``: instead of those that
+        there are."""
+        book = self.topics if topics is None else topics
+        brokers = [broker for name, broker in self.brokers.items() if name != without]
+        return placing.capacities(brokers, self.takes_more(), book.values(), spec.name)
+
     # What an operator asks for
 
     async def submit(self, spec: TopicSpec, *, create_only: bool = False) -> Topic:
@@ -135,7 +144,7 @@ class Registry:
 
         Publishers that the topic has already move as little as its principles allow, unless those are others now.
         """
-        old, offered = self.topics.get(spec.name), self._offered(spec.name)
+        old, offered = self.topics.get(spec.name), self.offered(spec)
         if old is None or old.removed or not same_principles(old.spec, spec):
             return await trio.to_thread.run_sync(placing.place_anew, spec, offered)
         held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
@@ -309,7 +318,7 @@ class Registry:
     async def _place_rest(self, name: str) -> None:
         async with self._placing:
             topic = self.topics[name]
-            offered = self._offered(name)
+            offered = self.offered(topic.spec)
             if topic.removed or self._tried_on.get(name) == offered:
                 return
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, topic.placement.held())
@@ -325,7 +334,7 @@ class Registry:
         changed."""
         topics, lacking = dict(self.topics), {}
         for topic in self._placed_on(name):
-            offered = self._offered(topic.name, topics, without=name)
+            offered = self.offered(topic.spec, topics, without=name)
             held = topic.placement.held(without={name})
             placement, _ = await trio.to_thread.run_sync(placing.place_rest, topic.spec, topic.burst, offered, held)
             topics[topic.name] = replace(topic, placement=placement)
@@ -336,7 +345,7 @@ class Registry:
     async def _move_publishers_off(self, name: str) -> None:
         """Under ``_placing``."""
         for topic in self._placed_on(name):
-            offered, held = self._offered(topic.name, without=name), topic.placement.held(without={name})
+            offered, held = self.offered(topic.spec, without=name), topic.placement.held(without={name})
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, held)
             placement, reasons = await trio.to_thread.run_sync(work)
             what = f"{name} is drained"
@@ -361,7 +370,7 @@ class Registry:
                 if self._is_gone(name):
                     await self._commit([replace(now, leases=now.leases.freed(name))])
             return
-        offered = self._offered(topic.name, without=name)
+        offered = self.offered(topic.spec, without=name)
         placement, reasons = topic.placement, topic.reasons
         if name in placement.brokers:
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, placement.held(without={name}))
@@ -390,13 +399,6 @@ class Registry:
     def _is_gone(self, name: str) -> bool:
         """Proven dead, and no incarnation has come since. To be asked under ``_writing``."""
         return name not in self.brokers or self.brokers[name].dead
-
-    def _offered(
-        self, topic: str, topics: Mapping[str, Topic] | None = None, *, without: str = ""
-    ) -> list[BrokerCapacity]:
-        book = self.topics if topics is None else topics
-        brokers = [broker for name, broker in self.brokers.items() if name != without]
-        return placing.capacities(brokers, self.takes_more(), book.values(), topic)
 
     async def _replace_topic(
         self,

@@ -20,14 +20,17 @@ from srtm.errors import BadInput
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _EPHEMERAL = "#ephemeral"
 _TELL_MOVES = 2
+_LONGEST_SERVICE_NS = 10**10
 
 
 class Syncing:
-    """``reports``: {broker: {topic: its latest report}}; ``drains``: {broker: how far it has got, if it drains}."""
+    """``reports``: {broker: {topic: its latest report}}; ``drains``: {broker: how far it has got, if it drains};
+    ``lab_service_ns``: {broker: its service time in the laboratory, 0 elsewhere}."""
 
     def __init__(self, registry: Registry) -> None:
         self.reports: dict[str, dict[str, TopicReport]] = {}
         self.drains: dict[str, DrainProgress | None] = {}  # as said last
+        self.lab_service_ns: dict[str, int] = {}
         self._registry = registry
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
@@ -51,6 +54,7 @@ class Syncing:
         self._registry.liveness.hear(name, wait_s)
         self.reports[name] = reports
         self.drains[name] = request.drain
+        self.lab_service_ns[name] = request.lab_service_time_ns
         self._strangers.setdefault(name, {}).update(dict.fromkeys(request.strangers, 0))
         await self._share_where_messages_wait(name, reports)
         if name in self._registry.draining and not request.accepting:
@@ -60,6 +64,7 @@ class Syncing:
     def forget(self, name: str) -> None:
         self.reports.pop(name, None)
         self.drains.pop(name, None)
+        self.lab_service_ns.pop(name, None)
         self._strangers.pop(name, None)
         self._latest.pop(name, None)
 
@@ -171,6 +176,9 @@ def presented(name: str, request: SyncRequest) -> Broker:
         raise BadInput("incarnation", request.incarnation, "must not be empty")
     if not 0 <= request.mcap < float("inf"):
         raise BadInput("mcap", request.mcap, "must be a number of msg/s, 0 if it is not known")
+    if not 0 <= request.lab_service_time_ns <= _LONGEST_SERVICE_NS:
+        rule = f"must be from 0 to {_LONGEST_SERVICE_NS} ns"
+        raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
     return Broker(
         name=name,
         incarnation=request.incarnation,

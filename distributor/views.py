@@ -6,21 +6,16 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from distributor.leases import MICRO, Amount
-from distributor.placing import shares
+from distributor.explanation import Json, reason
+from distributor.leases import MICRO
 from distributor.registry import Registry
-from distributor.state import Decision, Placement, Topic
+from distributor.state import Decision, Topic
 from distributor.syncing import Syncing
 from srtm.control import Assignment, TopicReport
 from srtm.errors import NotLeader, Unavailable
-from srtm.splitting import to_micro
-from srtm.topic import TopicSpec
-
-Json = dict[str, Any]
 
 
 def role_view(registry: Registry) -> Json:
@@ -52,12 +47,6 @@ def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
     }
 
 
-def reason(lines: Sequence[str]) -> str:
-    """What an operator must know first: what is missing, else why there are so many brokers."""
-    urgent = [line for line in lines if line.startswith(("missing", "warning"))]
-    return "; ".join(urgent or lines[:1])
-
-
 def _with_part(topic: Topic) -> list[str]:
     issued = [name for name, held in topic.leases.holdings.items() if held.bound.usable]
     return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
@@ -76,29 +65,6 @@ def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json
         "share_version": holding.version,
         "applied_version": holding.applied,
         "report": msgspec.to_builtins(report),
-    }
-
-
-def plan_view(spec: TopicSpec, burst: float, placement: Placement, lines: Sequence[str]) -> Json:
-    """What a submission would do."""
-    target = shares(spec, Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst")), placement, ())
-    return {
-        "name": spec.name,
-        "rate": spec.rate,
-        "burst": burst,
-        "state": placement.state,
-        "reason": reason(lines),
-        "reasons": list(lines),
-        "brokers": [
-            {
-                "broker": name,
-                "publishers": len(placement.ids_of[name]),
-                "rate_assigned": placement.assigned[name],
-                "rate": target[name].rate / MICRO,
-                "burst": target[name].burst / MICRO,
-            }
-            for name in placement.brokers
-        ],
     }
 
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.commands.plans import promise, show_plan
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput
@@ -31,7 +32,7 @@ def submit(
     document = read_topic_file(file)
     name = topic_name(document)
     view = _ask(distributor, token, lambda client: client.create_or_change_topic(name, document))
-    show("topic submit", view, json_file, partial(_show_topic, view))
+    show("topic submit", view, json_file, partial(_show_submitted, view))
     return _status_of(view)
 
 
@@ -42,7 +43,7 @@ def plan(
     """What submitting the file would do now. Changes nothing."""
     document = read_topic_file(file)
     planned = _ask(distributor, token, lambda client: client.plan(document))
-    show("topic plan", planned, json_file, lambda console: console.print_json(data=planned))
+    show("topic plan", planned, json_file, partial(show_plan, planned))
 
 
 @app.command("list")
@@ -155,7 +156,7 @@ def _show_topics(views: list[Json], console: Console) -> None:
             view["rate"],
             view["burst"],
             view["publishers"],
-            _promise(view),
+            promise(view),
             max((p99 for place in view["brokers"] if (p99 := _p99_ms(place, "access")) is not None), default=None),
         ]
         for view in views
@@ -166,7 +167,7 @@ def _show_topics(views: list[Json], console: Console) -> None:
 def _show_topic(view: Json, console: Console) -> None:
     console.print(
         f"{view['name']}: {view['state']}, version {view['version']}; {view['publishers']} publishers, "
-        f"{view['publishers_rate']:g} msg/s; r {view['rate']:g} msg/s, b {view['burst']:g}; promise {_promise(view)}",
+        f"{view['publishers_rate']:g} msg/s; r {view['rate']:g} msg/s, b {view['burst']:g}; promise {promise(view)}",
         soft_wrap=True,
     )
     if view.get("reason"):
@@ -185,6 +186,11 @@ def _show_topic(view: Json, console: Console) -> None:
     console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
 
 
+def _show_submitted(view: Json, console: Console) -> None:
+    _show_topic(view, console)
+    show_plan(view["explanation"], console)
+
+
 def _place_row(place: Json) -> list[Any]:
     return [
         place["broker"],
@@ -197,11 +203,6 @@ def _place_row(place: Json) -> list[Any]:
         _p99_ms(place, "access"),
         _p99_ms(place, "processing"),
     ]
-
-
-def _promise(view: Json) -> str:
-    slo = view["slo"]
-    return f"p{slo['percentile']:g} <= {slo['latency_ms']:g} ms"
 
 
 def _p99_ms(place: Json, histogram: str) -> float | None:

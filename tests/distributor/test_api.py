@@ -79,7 +79,29 @@ async def test_a_plan_shows_what_would_happen_and_stores_nothing(distributor, cl
         assert [one["publishers"] for one in plan["brokers"]] == [50, 50]
         assert plan["state"] == "placed"
         assert any("spread evenly over all 3 brokers" in line for line in plan["reasons"])
+        assert plan["balanced"]["k"] == 3
+        assert plan["balanced"]["penalty"]["sum_ms"] > plan["penalty"]["sum_ms"] > 0
+        assert [one["rate"] for one in plan["admitted_afterwards"]["brokers"]] == [100.0, 100.0, 600.0]
     assert distributor.registry.version == version
+
+
+async def test_a_submission_is_answered_with_the_explanation_that_the_plan_gave(distributor, client):
+    await distributor.brokers("a", "b", "c")
+    plan = (await client.post("/v1/plan", json=TOPIC)).json()
+    assert (await client.put("/v1/topics/cars", json=TOPIC)).json()["explanation"] == plan
+    assert (await client.put("/v1/topics/cars", json=TOPIC)).json()["explanation"] == plan
+
+
+async def test_a_broker_in_the_laboratory_is_predicted_by_its_service_time(distributor, client):
+    (broker,) = await distributor.brokers("a", mcap=2000)
+    broker.lab_service_time_ns = 300_000
+    await broker.sync()
+    (place,) = (await client.post("/v1/plan", json=TOPIC)).json()["brokers"]
+    assert (place["service_us"], place["service_known"]) == (300.0, "laboratory")
+    assert place["processing_ms"] > 0.3
+    broker.lab_service_time_ns = -1
+    with pytest.raises(BadInput, match="lab_service_time_ns: -1"):
+        await broker.sync()
 
 
 async def test_an_automatic_burst_is_computed(distributor, client):

@@ -48,6 +48,50 @@ VIEW = {
         }
     ],
 }
+DELAYS = {"access_ms": 0.25, "processing_ms": 0.5, "total_ms": 0.625}
+PREDICTED = {"method": "simulation", "seconds": 600.0, "messages": 54_000, "seed": 1, "percentile": 99.0, **DELAYS}
+PENALTY = {"sum_ms": 81.0, "mean_ms": 0.0015, "p99_ms": 0.125, "one_mean_ms": 0.01, "one_p99_ms": 0.0625}
+AFTERWARDS = {"brokers": [{"broker": "broker-1", "rate": 410.0}], "largest_topic": 410.0}
+PLAN = {
+    "name": "roads",
+    "rate": 100.0,
+    "burst": 5.0,
+    "slo": {"percentile": 99.0, "latency_ms": 1.0},
+    "placement": "srtm",
+    "split": "fitted",
+    "publishers": 7,
+    "publishers_rate": 90.0,
+    "k": 1,
+    "state": "placed",
+    "reason": "7 publishers",
+    "reasons": ["7 publishers"],
+    "brokers": [
+        {
+            "broker": "broker-1",
+            "publishers": 7,
+            "groups": 3,
+            "rate_assigned": 90.0,
+            "rate": 100.0,
+            "burst": 5.0,
+            "rate_part": 1.0,
+            "burst_part": 1.0,
+            "service_us": 15.0,
+            "service_known": "assumed",
+            "free_afterwards": 410.0,
+            **DELAYS,
+        }
+    ],
+    "predicted": {**PREDICTED, "keeps": True},
+    "penalty": PENALTY,
+    "admitted_afterwards": AFTERWARDS,
+    "balanced": {
+        "k": 4,
+        "state": "placed",
+        "predicted": {**PREDICTED, "total_ms": None, "keeps": False},
+        "penalty": {**PENALTY, "sum_ms": 5400.0},
+        "admitted_afterwards": {"brokers": [{"broker": "broker-1", "rate": None}], "largest_topic": None},
+    },
+}
 BROKER = {"name": "broker-1", "tcp_address": "127.0.0.1:4150", "alive": True, "mcap": 500.0, "allocated": 100.0}
 
 
@@ -58,9 +102,9 @@ class Distributor:
         self.answers: dict[tuple[str, str], tuple[int, object]] = {
             ("GET", "/v1/topics"): (200, [VIEW]),
             ("GET", "/v1/topics/roads"): (200, VIEW),
-            ("PUT", "/v1/topics/roads"): (200, VIEW),
+            ("PUT", "/v1/topics/roads"): (200, {**VIEW, "explanation": PLAN}),
             ("DELETE", "/v1/topics/roads"): (204, None),
-            ("POST", "/v1/plan"): (200, {"brokers": ["broker-1"]}),
+            ("POST", "/v1/plan"): (200, PLAN),
             ("GET", "/v1/brokers"): (200, [BROKER]),
         }
         self.asked: list[tuple[str, str]] = []
@@ -120,12 +164,18 @@ def test_submit_sends_the_file_with_its_csv_inside(
     shown = capsys.readouterr().out
     assert "roads: placed" in shown
     assert "broker-1" in shown
+    assert "worst broker: p99 access 0.25 ms" in shown
 
 
 def test_a_topic_that_found_no_place_is_a_failure(
     distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    waiting = VIEW | {"state": "waiting", "reason": "3 brokers of 500 msg/s are needed", "brokers": []}
+    waiting = VIEW | {
+        "explanation": PLAN,
+        "state": "waiting",
+        "reason": "3 brokers of 500 msg/s are needed",
+        "brokers": [],
+    }
     distributor.answers["PUT", "/v1/topics/roads"] = (200, waiting)
     assert main(["topic", "submit", str(topic_file)]) == 1
     assert "3 brokers of 500 msg/s are needed" in capsys.readouterr().out
@@ -136,7 +186,19 @@ def test_plan_shows_and_changes_nothing(
 ) -> None:
     assert main(["topic", "plan", str(topic_file)]) == 0
     assert distributor.asked == [("POST", "/v1/plan")]
-    assert "broker-1" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for part in (
+        "k = 1 (srtm, fitted split)",
+        "15 (assumed)",
+        "simulated: 54,000 messages, 600 s, seed 1",
+        "p99 access 0.25 ms, processing 0.5 ms, both 0.625 ms: the promise is kept",
+        "sum 81 ms over all messages, 0.0015 ms a message; p99 0.125 ms more than the 0.0625 ms of one bucket",
+        "admitted afterwards: a further topic of up to 410 msg/s",
+        "balanced over 4 brokers instead (lb)",
+        "both without end: it would be BROKEN",
+        "admitted afterwards: no limit is known",
+    ):
+        assert part in shown
 
 
 @pytest.mark.parametrize(

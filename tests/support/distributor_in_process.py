@@ -34,6 +34,7 @@ class FakeBroker:
     name: str
     syncing: Syncing
     mcap: float = 600.0
+    lab_service_time_ns: int = 0
     incarnation: str = "1"
     host: str = "127.0.0.1"
     version: int = 0
@@ -55,6 +56,7 @@ class FakeBroker:
             tcp_address=self.address,
             http_address="127.0.0.1:4151",
             mcap=self.mcap,
+            lab_service_time_ns=self.lab_service_time_ns,
             accepting=self.accepting,
             have_version=self.version,
             applied={name: topic.share.version for name, topic in self.topics.items()},
