@@ -111,7 +111,6 @@ class SyncRequest(Control, frozen=True):
     tcp_address: str  # HOST:PORT that clients connect to
     http_address: str
     mcap: float  # msg/s; 0: not stated
-    lab_service_time_ns: int = 0  # of a broker in the laboratory: what every message takes
     accepting: bool = True  # false: publishers are refused, for it drains
     drain: DrainProgress | None = None  # None: it does not drain
     have_version: int = 0  # version of the desired state that the broker has in force (SyncAnswer.version); 0: none
