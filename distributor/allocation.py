@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -48,6 +48,18 @@ class Demand:
     groups: Ints  # correlation group, ALONE for none
     rate: float  # r
     burst: float  # b
+    batches: Ints | None = None  # messages that each sends at once; None: all alike
+    periodic: Bools | None = None  # else Poisson; None: all alike
+
+    def of(self, chosen: Ints) -> Demand:
+        """These publishers alone, under the same envelope."""
+        return replace(
+            self,
+            rates=self.rates[chosen],
+            groups=self.groups[chosen],
+            batches=None if self.batches is None else self.batches[chosen],
+            periodic=None if self.periodic is None else self.periodic[chosen],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ The topics that are already there come first: where there are any, the new one's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -36,12 +37,22 @@ from distributor.fitting_events import (
     RoundRecord,
     Scaler,
     ScalerAnswered,
+    Split,
     Stop,
     Task,
 )
-from distributor.model import Recording, Refuted, recording
-from distributor.moves import let_in, with_fewest_moves
-from distributor.search import Outcome, Split, layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.marks import kept_by, rate_on
+from distributor.model import Candidate, Model, Recording, Refuted, recording
+from distributor.moves import let_in, receiving, with_fewest_moves, without
+from distributor.search import (
+    Outcome,
+    layout_for,
+    least_measuring_ns,
+    missing_by_rate,
+    proportional,
+    search,
+    settle_ns,
+)
 from distributor.spreading import NOWHERE
 from distributor.verdict import SequentialTest, Verdict
 from distributor.whatif import Latency, Trace
@@ -49,8 +60,8 @@ from distributor.whatif import Latency, Trace
 SECOND_NS = 1_000_000_000
 RAMP = (0.1, 0.3, 1.0)  # parts of the new publishers
 BREACH_NS = 2 * SECOND_NS  # a broken promise that lasts longer is no accident; so long is a step of the ramp, too
-AT_LEAST_NS = SECOND_NS
 AT_MOST_NS = 30 * SECOND_NS  # then what was seen is taken, certain or not
+MOST_ROUNDS = 20  # a model that is wrong so often is no help
 # Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
 _ENOUGH = 1.5
 
@@ -61,6 +72,7 @@ class _Watch:
 
     test: SequentialTest
     verdict: Verdict = Verdict.UNDECIDED
+    heard: bool = False
     latency: Latency = field(default_factory=Latency)
     final: bool = False
     broken_since_ns: int | None = None  # the promise to another topic
@@ -75,14 +87,16 @@ class Fitting:
         task: Task,
         brokers: Sequence[BrokerCapacity],
         splits: Sequence[Split] = (proportional,),
+        in_force: Layout | None = None,
     ) -> None:
+        """``in_force``: where the publishers are already."""
         self._task = task
         self._brokers = {broker.name: broker for broker in brokers}
         self._splits = splits
         self._allowed = 1 - task.percentile / 100  # fraction of messages that may be late
         self._phase: Callable[[Event, int], list[Action]] | None = None  # None: it is over
         self._layout = self._nobody()  # to be measured
-        self._in_force = self._before = self._nobody()  # at this step of the ramp; when it began
+        self._in_force = self._before = in_force or self._nobody()  # at this step of the ramp; when it began
         self._round = 0
         self._step = 0  # of the ramp
         self._started_ns = self._step_ns = self._settle_ns = 0
@@ -91,11 +105,24 @@ class Fitting:
         self._refuted: list[Refuted] = []
         self._rounds: list[RoundRecord] = []
         self._gave_up: set[str] = set()  # brokers that were above the target, or that another topic needed
+        self._aborted: set[str] = set()  # of these, the latter
+        self._asked = math.inf  # brokers that the scaler was asked for since a layout was last tried
+        self._at_least_ns = least_measuring_ns(task.demand)
         self._others_worst_ns = 0
 
     def start(self, now_ns: int) -> list[Action]:
         self._started_ns = now_ns
-        return self._next_layout(now_ns)
+        return self._try(self._in_force, now_ns) if self._may_begin_with_what_is() else self._next_layout(now_ns)
+
+    def _may_begin_with_what_is(self) -> bool:
+        """Whether everybody is somewhere, and nowhere more than is known to be too much."""
+        there = self._in_force
+        return (
+            len(there.brokers) > 0
+            and NOWHERE not in there.placement
+            and self._brokers.keys() >= set(there.brokers)
+            and all(rate_on(self._task, there, name) <= self._task.full.get(name, math.inf) for name in there.brokers)
+        )
 
     def handle(self, event: Event, now_ns: int) -> list[Action]:
         if isinstance(event, BrokerJoined):
@@ -118,7 +145,7 @@ class Fitting:
                 broker=name,
                 round=self._round,
                 after_ns=self._settle_ns,
-                at_least_ns=AT_LEAST_NS,
+                at_least_ns=self._at_least_ns,
                 at_most_ns=AT_MOST_NS,
             )
             for name in self._layout.brokers
@@ -134,9 +161,12 @@ class Fitting:
         watch.test.add(event.intervals)
         watch.latency = event.latency
         watch.final |= event.final
+        watch.heard = True
         self._others_worst_ns = max(self._others_worst_ns, event.others_worst_ns)
         if event.others_kept:
             watch.broken_since_ns = None
+        elif event.final:  # nothing more will be heard of it
+            return self._abort(event.broker, now_ns)
         elif watch.broken_since_ns is None:
             watch.broken_since_ns = now_ns
         elif now_ns - watch.broken_since_ns >= BREACH_NS:
@@ -147,17 +177,16 @@ class Fitting:
         return self._end_of_round(now_ns)
 
     def _climb(self, now_ns: int) -> list[Action]:
-        """The next step of the ramp, once every broker has kept its promises for one."""
-        calm = all(watch.broken_since_ns is None for watch in self._watches.values())
+        """The next step of the ramp, once every broker has said that it kept its promises for one."""
+        calm = all(watch.heard and watch.broken_since_ns is None for watch in self._watches.values())
         if not calm or now_ns - self._step_ns < BREACH_NS:
             return []
         stopped = self._stop_all()
         self._step += 1
-        self._settle_ns = max(0, self._settle_ns - (now_ns - self._step_ns))
-        return [*stopped, *self._place()]
+        return [*stopped, *self._place(now_ns)]
 
     def _judge(self, watch: _Watch, now_ns: int) -> None:
-        if watch.verdict is Verdict.UNDECIDED and now_ns - self._step_ns >= self._settle_ns + AT_LEAST_NS:
+        if watch.verdict is Verdict.UNDECIDED and now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
             watch.verdict = watch.test.verdict
 
     def _end_of_round(self, now_ns: int) -> list[Action]:
@@ -169,8 +198,10 @@ class Fitting:
             return []
         if all(watch.verdict is Verdict.BELOW or watch.final for watch in watches):
             self._note_round(now_ns)
+            heard = any(watch.test.count for watch in watches)
             certain = all(watch.verdict is Verdict.BELOW for watch in watches)
-            return [*self._stop_all(), self._done(now_ns, self._rounds[-1].latency, fits=True, certain=certain)]
+            done = self._done(now_ns, self._rounds[-1].latency, fits=heard, certain=certain, heard=heard)
+            return [*self._stop_all(), done]
         return []
 
     def _is_above(self, watch: _Watch) -> bool:
@@ -214,19 +245,39 @@ class Fitting:
 
     def _next_layout(self, now_ns: int) -> list[Action]:
         brokers = list(self._brokers.values())
+        if len(self._rounds) >= MOST_ROUNDS:
+            return self._without(Outcome(found=None, best=self._best_measured()), now_ns)
         if self._recordings:
             outcome = search(self._task, brokers, self._recordings, self._refuted, self._splits)
-            return self._without(outcome, now_ns) if outcome.found is None else self._try(outcome.found.layout)
-        layout = layout_for(self._task, brokers, self._splits[0])  # by rates alone: section 4.2, steps 1 and 2
+            return self._without(outcome, now_ns) if outcome.found is None else self._try(outcome.found.layout, now_ns)
+        layout = self._by_rates(brokers)
         if layout is None:
-            return self._without(Outcome(found=None, best=None, missing=missing_by_rate(self._task, brokers)), now_ns)
-        return self._try(layout)
+            missing = Missing(brokers=1) if self._refuted else missing_by_rate(self._task, brokers)
+            return self._without(Outcome(found=None, best=self._best_measured(), missing=missing), now_ns)
+        return self._try(layout, now_ns)
+
+    def _by_rates(self, brokers: Sequence[BrokerCapacity]) -> Layout | None:
+        """Section 4.2, steps 1 and 2; after rounds in which nothing could be recorded, each time on more brokers."""
+        if not self._refuted:
+            return layout_for(self._task, brokers, self._splits[0])
+        load = float(self._task.demand.rates.sum())
+        tried = max(len(one.layout.brokers) for one in self._refuted)
+        layouts = (
+            layout_for(self._task, brokers, self._splits[0], load / k) for k in range(tried + 1, len(brokers) + 1)
+        )
+        return next((one for one in layouts if one is not None and len(one.brokers) > tried), None)
+
+    def _best_measured(self) -> Candidate | None:
+        measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted]
+        there = [one for one in measured if self._brokers.keys() >= set(one.layout.brokers)]
+        return min(there, key=lambda one: one.worst_ns, default=None)
 
     def _without(self, outcome: Outcome, now_ns: int) -> list[Action]:
         """No layout of the brokers there are keeps the promise: ask for more, or end with the best."""
         missing = outcome.missing
-        if missing is not None and missing.brokers and self._task.scaler is not Scaler.NONE:
-            self._phase = self._scaling
+        # Again only where those that came have made it less: otherwise no number of them would do.
+        if missing is not None and 0 < missing.brokers < self._asked and self._task.scaler is not Scaler.NONE:
+            self._phase, self._asked = self._scaling, missing.brokers
             return [AskScaler(kind=self._task.scaler, brokers=missing.brokers)]
         best = outcome.best
         self._layout = self._nobody()
@@ -240,36 +291,40 @@ class Fitting:
     def _nobody(self) -> Layout:
         return Layout(brokers=(), placement=np.full(len(self._task.demand.rates), NOWHERE), shares_micro=())
 
-    def _try(self, layout: Layout) -> list[Action]:
+    def _try(self, layout: Layout, now_ns: int) -> list[Action]:
+        self._asked = math.inf
         self._before = self._in_force
-        self._settle_ns = settle_ns(self._task.demand, self._before, layout)
         self._layout = with_fewest_moves(self._before, layout, self._task.demand)
-        others = any(self._brokers[name].allocated > 0 for name in layout.brokers)
+        others = any(self._brokers[name].allocated > 0 for name in receiving(self._before, self._layout))
         self._step = 0 if others else len(RAMP) - 1
         self._watches = {}
-        return self._place()
+        return self._place(now_ns)
 
-    def _place(self) -> list[Action]:
+    def _place(self, now_ns: int) -> list[Action]:
         self._round += 1
         self._phase = self._placing
-        self._in_force = let_in(self._before, self._layout, RAMP[self._step])
+        demand, last = self._task.demand, self._in_force
+        self._in_force = let_in(self._before, self._layout, RAMP[self._step], demand, self._splits[0])
+        left_ns = max(0, self._settle_ns - (now_ns - self._step_ns))
+        self._settle_ns = max(left_ns, settle_ns(demand, last, self._in_force))
         return [Place(round=self._round, layout=self._in_force)]
 
     def _abort(self, name: str, now_ns: int) -> list[Action]:
         """Another topic needs ``name``: it keeps what it had before this step, nothing after the first."""
         self._note_round(now_ns)
         part = RAMP[self._step - 1] if self._step else 0.0
-        kept = part * self._rate_on(name)
+        kept = part * rate_on(self._task, self._layout, name)
         self._task = replace(self._task, full={**self._task.full, name: kept})
         self._gave_up.add(name)
-        here = self._in_force.placement == self._in_force.brokers.index(name)
-        # Whoever is to stay there comes back by the ramp, as a newcomer.
-        self._in_force = replace(self._in_force, placement=np.where(here, NOWHERE, self._in_force.placement))
+        self._aborted.add(name)
+        self._in_force = without(self._in_force, name)  # whoever is to stay there comes back by the ramp, as a newcomer
         return [*self._stop_all(), *self._next_layout(now_ns)]
 
     def _handle_left(self, name: str, now_ns: int) -> list[Action]:
         self._brokers.pop(name, None)
-        if name not in self._layout.brokers or self._phase in (None, self._scaling):
+        used = name in self._layout.brokers or name in self._in_force.brokers
+        self._in_force = without(self._in_force, name)
+        if not used or self._phase in (None, self._scaling):
             return []
         self._watches.pop(name, None)
         return [*self._stop_all(), *self._next_layout(now_ns)]
@@ -288,10 +343,6 @@ class Fitting:
             )
         )
 
-    def _rate_on(self, name: str) -> float:
-        here = self._layout.placement == self._layout.brokers.index(name)
-        return float(self._task.demand.rates[here].sum())
-
     def _done(
         self,
         now_ns: int,
@@ -300,21 +351,20 @@ class Fitting:
         fits: bool,
         certain: bool,
         missing: Missing | None = None,
+        heard: bool = True,
     ) -> Done:
         self._phase = None
-        full = {
-            name: self._rate_on(name) if name in self._layout.brokers else self._task.full.get(name, 0.0)
-            for name in self._gave_up
-        }
+        model = Model(self._task, self._recordings, self._refuted) if self._recordings else None
         report = Report(
             fits=fits,
             certain=certain,
             layout=self._layout,
             latency=latency,
             rounds=tuple(self._rounds),
-            full=full,
+            full=kept_by(self._task, self._layout, self._gave_up, self._aborted, model),
             missing=missing,
             others_worst_ns=self._others_worst_ns,
             took_ns=now_ns - self._started_ns,
+            heard=heard,
         )
         return Done(report=report)

@@ -7,7 +7,7 @@ scaler) and hands in what happens, each event with the time at which it came.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -16,6 +16,10 @@ from distributor.allocation import BrokerCapacity, Demand
 from distributor.spreading import Ints
 from distributor.verdict import Intervals, Verdict
 from distributor.whatif import Latency, Trace
+from srtm.fitted_split import Shares
+
+# (demand, placement, number of brokers) -> (r_l, b_l) of each, micro; sums exact
+Split = Callable[[Demand, Ints, int], Shares]
 
 
 class Scaler(Enum):
@@ -155,7 +159,8 @@ class Missing:
     """What would have to be there for the promise to hold. 0: that is not it."""
 
     brokers: int = 0  # more of them
-    burst: float = 0.0  # b of the topic, messages: access delay breaks the promise even in one bucket
+    burst: float = 0.0  # b of the topic, messages: one bucket makes too many wait, or brokers lack tokens for shares
+    mcap: float = 0.0  # a broker that takes so many msg/s: one publisher alone sends that
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +176,7 @@ class Report:
     missing: Missing | None
     others_worst_ns: int  # the worst second of the topics that were there
     took_ns: int
+    heard: bool = True  # false: no message came, so nothing was measured
 
 
 @dataclass(frozen=True, kw_only=True)

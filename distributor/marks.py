@@ -6,10 +6,12 @@ of single messages within 10. A mark holds until something leaves the broker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from distributor.fitting_events import Layout, Task
+from distributor.model import Model
 from srtm.publishers import Process, Publishers
 from srtm.topic import Slo
 
@@ -51,3 +53,28 @@ class FullMarks:
     def lifted(self, broker: str) -> FullMarks:
         """Something has left ``broker``."""
         return FullMarks({key: rate for key, rate in self.kept.items() if key[0] != broker})
+
+
+def rate_on(task: Task, layout: Layout, broker: str) -> float:
+    """Msg/s of the topic that ``broker`` has under ``layout``."""
+    if broker not in layout.brokers:
+        return 0.0
+    return float(task.demand.rates[layout.placement == layout.brokers.index(broker)].sum())
+
+
+def kept_by(
+    task: Task, layout: Layout, gave_up: Collection[str], aborted: Collection[str], model: Model | None
+) -> dict[str, float]:
+    """{broker: msg/s that it keeps}, of those in ``gave_up``. Where another topic needed it (``aborted``): what it kept
+    then. Else what the model says that it can process within the target, and at least what it has under ``layout``;
+    one of which neither is known, or that could keep all of the topic, is not full."""
+    full = {}
+    for name in gave_up:
+        kept = rate_on(task, layout, name)
+        if name in aborted:
+            full[name] = task.full[name]
+            continue
+        kept = kept if model is None else max(kept, model.keepable(name))
+        if 0 < kept < float(task.demand.rates.sum()):
+            full[name] = kept
+    return full

@@ -9,6 +9,7 @@ over.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -87,6 +88,8 @@ class PaperFitting:
         self._started_ns = self._begun_ns = self._settle_ns = 0
         self._latency: dict[str, Latency] = {}  # of each broker, its last round
         self._full: set[str] = set()  # brokers that have given publishers up
+        # Brokers that the scaler was asked for last, and publishers that waited then.
+        self._asked: tuple[float, float] = (math.inf, math.inf)
         self._heard: set[str] = set()  # brokers that have measured for the whole round
         self._rounds: list[RoundRecord] = []
         self._others_worst_ns = 0
@@ -116,12 +119,14 @@ class PaperFitting:
         if not len(self._waiting):
             return [self._done(now_ns)]
         demand = self._task.demand
-        rest = replace(demand, rates=demand.rates[self._waiting], groups=demand.groups[self._waiting])
+        rest = demand.of(self._waiting)
         unused = [broker for name, broker in self._brokers.items() if name not in self._searches]
         offered = [_limited(broker, self._task.full.get(broker.name)) for broker in unused]
         made = plan(rest, offered, self._task.strategy)
         if made.missing or not made.brokers:
-            return self._without(now_ns, missing_by_rate(replace(self._task, demand=rest), offered))
+            return self._without(now_ns, missing_by_rate(replace(self._task, demand=rest), offered, used=self._used))
+        if self._used + len(made.brokers) > demand.burst:
+            return self._without(now_ns, Missing(burst=float(self._used + len(made.brokers))))
         for at, name in enumerate(made.brokers):
             members = fair_order(self._waiting[made.placement == at], demand.groups)
             self._searches[name] = _Search(members, len(members))
@@ -129,8 +134,10 @@ class PaperFitting:
         return self._place()
 
     def _without(self, now_ns: int, missing: Missing) -> list[Action]:
-        if self._task.scaler is not Scaler.NONE:
-            self._phase = "scaling"
+        # Again only where those that came have made it less: otherwise no number of them would do.
+        now, last = (missing.brokers, len(self._waiting)), self._asked
+        if self._task.scaler is not Scaler.NONE and missing.brokers and (now[0] < last[0] or now[1] < last[1]):
+            self._phase, self._asked = "scaling", now
             return [AskScaler(kind=self._task.scaler, brokers=missing.brokers)]
         self._round += 1
         self._layout = self._current()
@@ -150,9 +157,25 @@ class PaperFitting:
         for at, search in enumerate(self._searches.values()):
             placement[search.mine] = at
         assigned = [float(demand.rates[search.mine].sum()) for search in self._searches.values()]
-        nobodys = max(0.0, float(demand.rates.sum()) - sum(assigned))
-        shares = split_bucket(round(demand.rate * MICRO), round(demand.burst * MICRO), [*assigned, nobodys])
-        return Layout(brokers=tuple(self._searches), placement=placement, shares_micro=tuple(shares[:-1]))
+        return Layout(
+            brokers=tuple(self._searches), placement=placement, shares_micro=self._shares(placement, assigned)
+        )
+
+    def _shares(self, placement: Ints, assigned: Sequence[float]) -> tuple[tuple[int, int], ...]:
+        """In proportion to the rates. What those who wait would need stays with nobody, as far as there are tokens."""
+        demand = self._task.demand
+        rate_micro, burst_micro = round(demand.rate * MICRO), round(demand.burst * MICRO)
+        nobodys = float(demand.rates[placement == NOWHERE].sum())
+        if not any(assigned):
+            return ((0, 0),) * len(assigned)
+        if nobodys and (sum(rate > 0 for rate in assigned) + 1) * MICRO <= burst_micro:
+            return tuple(split_bucket(rate_micro, burst_micro, [*assigned, nobodys])[:-1])
+        return tuple(split_bucket(rate_micro, burst_micro, assigned))
+
+    @property
+    def _used(self) -> int:
+        """Brokers that have a share."""
+        return sum(search.count > 0 for search in self._searches.values())
 
     def _measure(self, now_ns: int) -> list[Action]:
         self._phase = "measuring"
@@ -232,7 +255,9 @@ class PaperFitting:
             latency=self._latency_now(),
             rounds=tuple(self._rounds),
             full={
-                name: float(rates[self._searches[name].members].sum()) for name in self._full & self._searches.keys()
+                name: float(rates[self._searches[name].members].sum())
+                for name in self._full & self._searches.keys()
+                if self._searches[name].count
             },
             missing=missing,
             others_worst_ns=self._others_worst_ns,

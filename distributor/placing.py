@@ -43,7 +43,14 @@ def capacities(
 
 def demand(spec: TopicSpec, burst: float) -> Demand:
     columns = spec.publishers
-    return Demand(rates=columns.rates, groups=columns.groups, rate=spec.rate, burst=burst)
+    return Demand(
+        rates=columns.rates,
+        groups=columns.groups,
+        rate=spec.rate,
+        burst=burst,
+        batches=columns.batches,
+        periodic=columns.periodic,
+    )
 
 
 def burst_of(spec: TopicSpec) -> float:

@@ -10,23 +10,22 @@ fewer, or the other split. Nobody is shed to nowhere: every candidate places eve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
 from distributor.allocation import BrokerCapacity, Demand, plan
-from distributor.fitting_events import Layout, Missing, Task
+from distributor.fitting_events import Layout, Missing, Split, Task
 from distributor.model import CLEAR, Candidate, Model, Recording, Refuted, key
 from srtm.dispersion import traffic_of
 from srtm.fitted_split import Shares, fitted_bucket
 from srtm.publishers import Ints, Publishers
 from srtm.splitting import MICRO, split_bucket
 
-# (demand, placement, number of brokers) -> (r_l, b_l) of each, micro; sums exact
-Split = Callable[[Demand, Ints, int], Shares]
-
+_LEAST_NS = 1_000_000_000
+_LEAST_PERIODIC_NS = 10_000_000_000  # the longest period that is measured whole: groups meet again after one
 _LONGEST_SETTLE_S = 10.0  # a bucket with no slack never fills
 
 
@@ -88,11 +87,25 @@ def settle_ns(demand: Demand, old: Layout, new: Layout) -> int:
     return round(min(longest_s, _LONGEST_SETTLE_S) * 1e9)
 
 
-def missing_by_rate(task: Task, brokers: Sequence[BrokerCapacity]) -> Missing:
-    """Where the publishers do not even fit by their rates."""
-    short = float(task.demand.rates.sum()) - sum(min(one.rcap, task.full.get(one.name, math.inf)) for one in brokers)
+def least_measuring_ns(demand: Demand) -> int:
+    """Long enough for whoever fires at a fixed interval to meet all the others once."""
+    if demand.batches is None or demand.periodic is None or not demand.periodic.any():
+        return _LEAST_NS
+    longest_s = float((demand.batches / demand.rates)[demand.periodic].max())
+    return min(max(_LEAST_NS, math.ceil(longest_s * 1e9)), _LEAST_PERIODIC_NS)
+
+
+def missing_by_rate(task: Task, brokers: Sequence[BrokerCapacity], used: int = 0) -> Missing:
+    """Where the publishers do not even fit by their rates. ``used``: brokers that have a share besides."""
+    room = [min(one.rcap, task.full.get(one.name, math.inf)) for one in brokers]
     typical = max((one.mcap for one in brokers), default=0.0)
-    return Missing(brokers=max(1, math.ceil(short / typical)) if typical else 1)
+    largest = float(task.demand.rates.max(initial=0.0))
+    if typical and largest > typical:
+        return Missing(mcap=largest)
+    short = float(task.demand.rates.sum()) - sum(room)
+    more = max(1, math.ceil(short / typical)) if typical else 1
+    shares = used + sum(one > 0 for one in room) + more
+    return Missing(burst=float(shares)) if shares > task.demand.burst else Missing(brokers=more)
 
 
 def _with_room(broker: BrokerCapacity, most: float) -> BrokerCapacity:

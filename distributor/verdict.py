@@ -7,8 +7,10 @@ variables by betting", 2024): capital that stays 1 on average while the hypothes
 1 / alpha with a probability of at most alpha, however often it is looked at (Ville's inequality).
 
 Messages of one burst share their fate, and so do bursts that meet in a queue. The bets are on blocks (batch means) of
-one interval or two, doubled in length until the latency in one block tells nothing about the next. What changes more
-slowly than the whole series is long cannot be seen in it: hence a shortest time for a measurement.
+one interval or two, doubled in length until the latency in one block tells nothing about the next; at least 16 of
+them are asked for. Two things the stated confidence rests on: that the fraction of late messages does not depend on how
+many others are in a block, beyond what the blocks so far have shown; and that nothing changes more slowly than the
+series is long, for that cannot be seen in it: hence a shortest time for a measurement.
 
 The price is known: without a single late message, 99 % sure of "below" takes about 470 of them.
 """
@@ -28,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 _BOLDEST = 0.98  # part of the capital that one block may take: at 1 a single bad block would end the bet
-_FEWEST_BLOCKS = 8  # below that nothing is said
+_FEWEST_BLOCKS = 16  # below that nothing is said
 _MOST_CORRELATED = 0.1  # of neighbouring blocks, beyond what chance gives
 
 
@@ -166,14 +168,18 @@ def _best_capital(count: Ints, late: Ints, allowed: float, side: int) -> float:
     """Log of the largest capital that a bet on ``side`` (1: more is late than ``allowed``; -1: less) ever had.
 
     What a block brings is counted in messages, so that crowded ones weigh more, against the mean block so far. The
-    stake is what would have grown fastest on the blocks before (an approximation of Kelly's), never on the block
-    itself: only so is the bet a fair one. A crowded block may take more than there is; then a fiftieth is left.
+    stake is what would have grown fastest on the blocks before (an approximation of Kelly's), never on what was late in
+    the block itself: only so is the bet a fair one. It is capped by the largest block up to this one, so that no block
+    can take more than there is: how many messages a block has is known before it is asked how many of them are late.
     """
     index = np.arange(1, len(count) + 1)
     mean_count = np.cumsum(count) / index
+    crowded = np.maximum.accumulate(count) / mean_count
     gain = side * (late - allowed * count) / mean_count
     sums = np.concatenate([[0.0], np.cumsum(gain)[:-1]])
     squares = np.concatenate([[0.0], np.cumsum(gain**2)[:-1]])
     # One block that is just as allowed stands for what is known before the first.
-    stake = np.clip(sums / (squares + allowed**2), 0.0, _BOLDEST if side < 0 else _BOLDEST / (2 * allowed))
-    return float(np.cumsum(np.log(np.maximum(1 + stake * gain, 1 - _BOLDEST))).max())
+    worst = crowded * ((1 - allowed) if side < 0 else allowed)  # what one block may lose of a stake of 1
+    most = np.minimum(_BOLDEST / worst, _BOLDEST if side < 0 else _BOLDEST / (2 * allowed))
+    stake = np.clip(sums / (squares + allowed**2), 0.0, most)
+    return float(np.cumsum(np.log1p(stake * gain)).max())

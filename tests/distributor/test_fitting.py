@@ -1,5 +1,7 @@
 """Online fitting in virtual time: over a simulated fleet to its end, and event by event beside other topics."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from distributor.fitting_events import (
     BrokerJoined,
     BrokerLeft,
     Done,
+    Layout,
     Measure,
     Missing,
     Place,
@@ -147,7 +150,8 @@ class Climb:
 
     def step(self):
         self.now_ns += BREACH_NS
-        actions = self.fitting.handle(progress(self.measures[0]), self.now_ns)
+        for measure in self.measures:
+            actions = self.fitting.handle(progress(measure), self.now_ns)
         self.place = of_kind(Place, actions)[0]
         self.measures = self.confirm(self.place)
 
@@ -179,6 +183,32 @@ def test_a_step_of_the_ramp_waits_until_other_topics_are_served_as_promised():
     assert of_kind(Place, climb.tell(0, others_kept=True)) != []
 
 
+def test_a_broker_that_has_not_reported_is_not_taken_for_calm():
+    climb = Climb()
+    climb.now_ns = 10 * BREACH_NS
+    assert climb.tell(0) == []
+    assert of_kind(Place, climb.tell(1)) != []
+
+
+def test_what_is_not_in_order_when_a_step_has_been_measured_to_its_end_is_given_up():
+    climb = Climb()
+    climb.tell(0, final=True)
+    actions = climb.tell(1, others_kept=False, final=True)
+    assert of_kind(Done, actions)[0].report.full == {"b1": 0.0}  # at the first step it had kept nothing so far
+
+
+def test_shares_follow_who_is_where_at_each_step():
+    climb = Climb()
+    for _ in range(3):
+        layout = climb.place.layout
+        heads = np.bincount(layout.placement[layout.placement != NOWHERE])
+        rates = np.array([rate for rate, _ in layout.shares_micro])
+        assert rates.sum() == 44_000_000
+        assert rates / rates.sum() == pytest.approx(heads / heads.sum())
+        if len(climb.measures) and climb.place.layout.placement.min() == NOWHERE:
+            climb.step()
+
+
 def test_a_breach_of_two_seconds_gives_the_broker_back_to_those_who_were_there():
     climb = Climb()
     climb.step()
@@ -199,6 +229,7 @@ def test_a_breach_that_passes_is_forgiven():
     climb = Climb()
     climb.step()
     climb.step()
+    climb.now_ns += 1
     for turn in range(12):
         climb.now_ns += BREACH_NS // 2
         assert climb.tell(0, others_kept=turn % 2 == 0) == []
@@ -306,3 +337,87 @@ def test_what_comes_after_the_end_is_of_no_use():
     climb.tell(0, blocks=600)
     late = [progress(climb.measures[0]), Placed(round=1), BrokerLeft(broker="b0")]
     assert [climb.fitting.handle(event, SECOND) for event in late] == [[], [], []]
+
+
+def test_what_is_in_force_is_measured_first_and_nobody_climbs_a_ramp_to_where_he_is():
+    begun = Climb()
+    begun.step()
+    begun.step()
+    again = Fitting(small_task(), BUSY, in_force=begun.place.layout)
+    place = of_kind(Place, again.start(0))[0]
+    assert (place.layout.placement == begun.place.layout.placement).all()
+    assert place.layout.shares_micro == begun.place.layout.shares_micro
+    measures = of_kind(Measure, again.handle(Placed(round=place.round), 0))
+    assert [measure.after_ns for measure in measures] == [0, 0]
+
+
+@pytest.mark.parametrize("spoilt", ["nowhere", "unknown", "full"])
+def test_what_is_in_force_is_not_measured_where_it_cannot_be_right(spoilt):
+    there = Layout(brokers=("b0",), placement=np.zeros(40, dtype=np.int64), shares_micro=((44_000_000, 40_000_000),))
+    if spoilt == "nowhere":
+        there.placement[0] = NOWHERE
+    full = {"b0": 20.0} if spoilt == "full" else {}
+    brokers = [BrokerCapacity(name=name, mcap=0.0) for name in (["b1"] if spoilt == "unknown" else ["b0", "b1"])]
+    place = of_kind(Place, Fitting(small_task(full=full), brokers, in_force=there).start(0))[0]
+    assert NOWHERE not in place.layout.placement
+    assert "b1" in place.layout.brokers or spoilt == "nowhere"
+
+
+def test_without_any_message_nothing_is_said_to_fit():
+    climb = at_full()
+    nothing = progress(climb.measures[0], blocks=0, final=True)
+    report = of_kind(Done, climb.fitting.handle(nothing, SECOND))[0].report
+    assert (report.heard, report.fits, report.certain) == (False, False, False)
+
+
+def test_where_nothing_could_be_recorded_more_brokers_are_tried_one_by_one_and_then_it_ends():
+    climb = at_full()
+    for brokers in (1, 2):
+        assert len(climb.place.layout.brokers) == brokers
+        actions = []
+        for at in range(brokers):
+            actions = climb.tell(at, late=1, blocks=160) or actions
+        for stop in of_kind(Stop, actions):
+            actions = climb.fitting.handle(Recorded(broker=stop.broker, round=stop.round, trace=silence()), SECOND)
+        climb.place = of_kind(Place, actions)[0]
+        climb.measures = climb.confirm(climb.place)
+        climb.now_ns += 20 * SECOND
+    report = of_kind(Done, actions)[0].report
+    assert (report.fits, report.missing, len(report.rounds)) == (False, Missing(brokers=1), 2)
+
+
+def silence():
+    nothing = np.zeros(0, dtype=np.int64)
+    return Trace(publisher=nothing, arrival_ns=nothing, service_ns=nothing)
+
+
+def test_the_scaler_is_not_asked_for_what_more_brokers_cannot_give():
+    small = BrokerCapacity(name="b0", mcap=0.5)  # less than one publisher sends
+    done = of_kind(Done, Fitting(small_task(scaler=Scaler.COMMAND), [small]).start(0))[0].report
+    assert done.missing == Missing(mcap=1.0)
+    demand = Demand(rates=np.ones(40), groups=np.full(40, ALONE), rate=44.0, burst=2.0)
+    task = Task(demand=demand, percentile=99, target_ns=MS, scaler=Scaler.COMMAND)
+    short = [BrokerCapacity(name=f"b{at}", mcap=10.0) for at in range(2)]
+    assert of_kind(Done, Fitting(task, short).start(0))[0].report.missing == Missing(burst=4.0)
+
+
+def test_a_scaler_whose_brokers_do_not_help_is_not_asked_for_ever():
+    fitting = Fitting(small_task(scaler=Scaler.COMMAND), [])
+    actions, asked = fitting.start(0), []
+    while of_kind(AskScaler, actions):
+        asked += [action.brokers for action in of_kind(AskScaler, actions)]
+        none = BrokerCapacity(name=f"new-{len(asked)}", mcap=1.0, allocated=1.0)
+        actions = fitting.handle(ScalerAnswered(brokers=(none,)), SECOND)
+    assert asked[1:] == sorted(set(asked[1:]), reverse=True)
+    assert of_kind(Done, actions)
+
+
+def test_a_measurement_of_periodic_publishers_lasts_at_least_one_of_their_periods():
+    task = small_task()
+    slow = replace(task.demand, rates=np.full(40, 0.25), batches=np.ones(40, dtype=np.int64), periodic=np.ones(40) > 0)
+    climb = Climb(replace(task, demand=slow), [BrokerCapacity(name="b0", mcap=0.0)])
+    assert climb.measures[0].at_least_ns == 4 * SECOND
+    climb.now_ns = 4 * SECOND - 1
+    assert climb.tell(0, blocks=600) == []
+    climb.now_ns += 1
+    assert of_kind(Done, climb.tell(0, blocks=0))

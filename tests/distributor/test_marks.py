@@ -1,6 +1,12 @@
 """Marks of full brokers: kept apart by promise and traffic, lifted when something leaves."""
 
-from distributor.marks import FullMarks, TrafficClass, traffic_class
+import numpy as np
+
+from distributor.allocation import Demand
+from distributor.fitting_events import Layout, Task
+from distributor.marks import FullMarks, TrafficClass, kept_by, traffic_class
+from distributor.model import Model, Recording
+from distributor.whatif import Trace
 from srtm.publisher_blocks import read_block
 from srtm.publishers import join
 from srtm.topic import Slo
@@ -38,3 +44,26 @@ def test_the_traffic_class_is_that_of_most_publishers_the_largest_batch_and_the_
     found = traffic_class(join([read_block(block, at) for at, block in enumerate(blocks)]))
     assert found == TrafficClass(process="periodic", batch=10, group=25)
     assert traffic_class(join([read_block(blocks[1], 0)])) == SINGLE
+
+
+def test_without_a_model_a_broker_keeps_what_it_has_and_one_that_has_nothing_is_not_marked():
+    demand = Demand(rates=np.ones(4), groups=np.zeros(4, dtype=np.int64), rate=5.0, burst=4.0)
+    layout = Layout(brokers=("b0", "b1"), placement=np.array([0, 0, 0, 1]), shares_micro=((3, 3), (2, 1)))
+    task = Task(demand=demand, percentile=99, target_ns=1, full={"b1": 0.5})
+    assert kept_by(task, layout, {"b0", "b1", "b2"}, {"b1"}, None) == {"b0": 3.0, "b1": 0.5}
+    whole = Layout(brokers=("b0",), placement=np.zeros(4, dtype=np.int64), shares_micro=((5, 4),))
+    assert kept_by(task, whole, {"b0"}, set(), None) == {}
+
+
+def test_a_broker_that_is_left_idle_is_marked_with_what_the_model_says_it_can_process():
+    groups = np.zeros(50, dtype=np.int64)
+    demand = Demand(rates=np.ones(50), groups=groups, rate=55.0, burst=50.0)
+    task = Task(demand=demand, percentile=99, target_ns=1_000_000)
+    bursts = Trace(  # 50 at once, of 40 us each
+        publisher=np.tile(np.arange(50), 20),
+        arrival_ns=np.repeat(np.arange(20) * 1_000_000_000, 50),
+        service_ns=np.full(1_000, 40_000),
+    )
+    model = Model(task, [Recording(trace=bursts, service_ns={"b0": 40_000.0})], [])
+    elsewhere = Layout(brokers=("b1",), placement=groups, shares_micro=((55_000_000, 50_000_000),))
+    assert kept_by(task, elsewhere, {"b0"}, set(), model) == {"b0": 24.0}  # 0.96 ms

@@ -1,5 +1,7 @@
 """Moving from layout to layout: nobody moves without need, and load comes to a broker in steps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 
 from distributor.allocation import Demand
 from distributor.fitting_events import Layout
-from distributor.moves import let_in, with_fewest_moves
-from distributor.spreading import NOWHERE
+from distributor.moves import let_in, receiving, with_fewest_moves
+from distributor.search import proportional
+from distributor.spreading import ALONE, NOWHERE
 
 
 def layout(placement, brokers=("a", "b", "c")):
@@ -61,14 +64,38 @@ def test_one_more_broker_moves_its_part_only():
 @pytest.mark.parametrize(("part", "let"), [(0.1, 2), (0.3, 6), (1.0, 20)])
 def test_of_those_that_come_only_a_part_is_let_in(part, let):
     nobody = layout([NOWHERE] * 40, ())
-    made = let_in(nobody, layout([0, 1] * 20, ("a", "b")), part)
+    made = let_in(nobody, layout([0, 1] * 20, ("a", "b")), part, demand([ALONE] * 40), proportional)
     assert [np.count_nonzero(made.placement == at) for at in (0, 1)] == [let, let]
 
 
-def test_those_that_are_not_yet_let_in_stay_where_they_are_or_wait_if_that_is_over():
-    old = layout([0] * 10 + [1] * 10, ("a", "gone"))
-    made = let_in(old, layout([0, 1] * 10, ("a", "b")), 0.2)
-    assert np.count_nonzero(made.placement == 1) == 2
-    assert np.count_nonzero(made.placement[:10] == 0) == 9
-    assert np.count_nonzero(made.placement[10:] == 0) == 1  # of 5 that come to a
-    assert np.count_nonzero(made.placement[10:] == NOWHERE) == 8
+OLD, NEW = layout([0] * 10 + [1] * 10, ("a", "old")), layout([0, 1] * 10, ("a", "b"))
+
+
+def test_those_that_are_not_yet_let_in_stay_where_they_are_and_shares_are_of_who_is_where():
+    made = let_in(OLD, NEW, 0.2, demand([ALONE] * 20), proportional)
+    assert made.brokers == ("a", "b", "old")
+    assert np.bincount(made.placement).tolist() == [10, 2, 8]  # one of 5 comes to a, two of 10 to b
+    assert [rate for rate, _ in made.shares_micro] == [10_000_000, 2_000_000, 8_000_000]
+
+
+def test_who_is_on_a_broker_for_which_there_is_no_token_waits_and_at_the_end_the_layout_is_the_new_one():
+    asked = replace(demand([ALONE] * 20), burst=2.0)
+    made = let_in(OLD, NEW, 0.2, asked, proportional)
+    assert made.brokers == ("a", "b")
+    assert np.count_nonzero(made.placement == NOWHERE) == 8
+    assert sum(burst for _, burst in made.shares_micro) == 2_000_000
+    assert let_in(OLD, NEW, 1.0, asked, proportional) is NEW
+
+
+def test_publishers_of_different_batch_or_process_are_not_exchanged():
+    asked = replace(demand([0] * 4), batches=np.array([1, 10, 1, 1]), periodic=np.array([False, False, False, True]))
+    old, new = layout([0, 0, 1, 1], ("a", "b")), layout([1, 0, 0, 1], ("a", "b"))
+    assert with_fewest_moves(old, new, asked).placement.tolist() == [0, 0, 1, 1]  # the like of 0 and 2
+    new = layout([0, 1, 0, 1], ("a", "b"))
+    assert with_fewest_moves(old, new, asked).placement.tolist() == [0, 1, 0, 1]  # 1 and 3 have no like
+
+
+def test_receiving_are_those_that_get_somebody_new():
+    assert receiving(OLD, NEW) == {"a", "b"}
+    assert receiving(layout([0, 1, NOWHERE], ("a", "b")), layout([0, 0, 1], ("b", "c"))) == {"b", "c"}
+    assert receiving(NEW, NEW) == set()

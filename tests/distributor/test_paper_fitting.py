@@ -186,3 +186,46 @@ def test_a_broker_that_leaves_before_it_is_placed_does_not_stop_the_fitting():
     assert paper.fitting.handle(BrokerLeft(broker="b0"), SECOND) == []
     paper.confirm()
     assert paper.counts() == {"b1": 100}
+
+
+def few_tokens(burst, brokers):
+    demand = Demand(rates=np.ones(100), groups=np.full(100, ALONE), rate=110.0, burst=burst)
+    paper = Paper.__new__(Paper)
+    task = Task(demand=demand, percentile=99, target_ns=MS, scaler=Scaler.COMMAND)
+    paper.fitting, paper.now_ns = PaperFitting(task, brokers), 0
+    paper.take(paper.fitting.start(0))
+    return paper
+
+
+def test_with_fewer_tokens_than_brokers_a_burst_is_missing_and_nobody_is_asked_for_brokers():
+    paper = few_tokens(1.0, [BrokerCapacity(name=f"b{at}", mcap=60.0) for at in range(2)])
+    assert (paper.done.fits, paper.done.missing) == (False, Missing(burst=3.0))
+    paper = few_tokens(1.0, [BrokerCapacity(name=f"b{at}", mcap=0.0) for at in range(2)])
+    paper.round({"b0": 4.0})
+    assert paper.place.layout.shares_micro == ((110_000_000, 1_000_000),)  # those that wait have no token
+    paper.round({"b0": 0.9})
+    assert (paper.done.fits, paper.done.missing) == (False, Missing(burst=2.0))
+
+
+def test_when_nobody_waits_all_tokens_are_with_the_brokers():
+    demand = Demand(rates=np.full(100, 0.1), groups=np.full(100, ALONE), rate=11.0, burst=7.0)
+    fitting = PaperFitting(
+        Task(demand=demand, percentile=99, target_ns=MS), [BrokerCapacity(name=f"b{at}", mcap=3.4) for at in range(3)]
+    )
+    place = next(action for action in fitting.start(0) if isinstance(action, Place))
+    assert len(place.layout.brokers) == 3
+    assert sum(burst for _, burst in place.layout.shares_micro) == 7_000_000
+
+
+def test_a_scaler_whose_brokers_keep_nobody_is_not_asked_for_ever():
+    paper = Paper(brokers=1, scaler=Scaler.COMMAND)
+    asked = 0
+    while paper.done is None:
+        if isinstance(paper.actions[-1], AskScaler):
+            asked += 1
+            new = BrokerCapacity(name=f"new-{asked}", mcap=0.0)
+            paper.take(paper.fitting.handle(ScalerAnswered(brokers=(new,)), SECOND))
+        else:
+            paper.round(dict.fromkeys(paper.counts(), 4.0))
+    assert asked <= 2
+    assert paper.done.full == {}
