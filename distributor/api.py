@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -19,9 +18,9 @@ import trio
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
 from distributor import explaining, lookups, views
+from distributor.bodies import documented, json_answer, read_body
 from distributor.config import DistributorConfig
 from distributor.metrics import exposition
 from distributor.registry import Registry
@@ -31,18 +30,12 @@ from srtm import __version__
 from srtm.control import DeadNotice, Problem, SyncRequest
 from srtm.errors import BadInput, InternalError, NotLeader, SrtmError, Unavailable
 from srtm.topic import TopicSpec, parse_change, parse_topic_json
-from srtm.unreadable import UNREADABLE
 
 _T = TypeVar("_T")
 _Admit = Callable[[Request], Awaitable[None]]
 _OPEN_PATHS = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}  # asked by programs that have no token
 _NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON = "application/json; charset=utf-8"
-
-
-class _TooLarge(BadInput):
-    title = "too large"
-    http_status = 413
 
 
 def make_app(registry: Registry, syncing: Syncing, admit: _Admit | None = None) -> FastAPI:
@@ -66,29 +59,29 @@ def make_app(registry: Registry, syncing: Syncing, admit: _Admit | None = None) 
 
 def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     config = registry.config
-    body = _documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
+    shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
-    @app.post("/v1/topics", status_code=201, openapi_extra=body)
+    @app.post("/v1/topics", status_code=201, openapi_extra=shape)
     async def create_topic(request: Request) -> Response:
         """Create a topic; 409 if one of this name exists."""
         topic = await registry.submit(await _spec(request, config), create_only=True)
-        return _json(await _explained(topic, registry, syncing), 201)
+        return json_answer(await _explained(topic, registry, syncing), 201)
 
-    @app.put("/v1/topics/{name}", openapi_extra=body)
+    @app.put("/v1/topics/{name}", openapi_extra=shape)
     async def create_or_change_topic(name: str, request: Request) -> Response:
         """Create or change a topic. The same document again changes nothing."""
         topic = await registry.submit(await _spec(request, config, name))
-        return _json(await _explained(topic, registry, syncing))
+        return json_answer(await _explained(topic, registry, syncing))
 
     @app.get("/v1/topics")
     async def list_topics() -> Response:
         """All topics."""
-        return _json([views.topic_view(topic, registry, syncing) for topic in registry.managed()])
+        return json_answer([views.topic_view(topic, registry, syncing) for topic in registry.managed()])
 
     @app.get("/v1/topics/{name}")
     async def show_topic(name: str) -> Response:
         """One topic: where it is, its shares, and the brokers' latest reports."""
-        return _json(views.topic_view(registry.topic(name), registry, syncing))
+        return json_answer(views.topic_view(registry.topic(name), registry, syncing))
 
     @app.delete("/v1/topics/{name}", status_code=204)
     async def remove_topic(name: str, purge: bool = False) -> Response:
@@ -99,17 +92,17 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     @app.get("/v1/topics/{name}/decisions")
     async def decisions(name: str) -> Response:
         """What was placed where and why, newest first."""
-        return _json(views.decisions_view(registry.decisions.get(registry.topic(name).name, [])))
+        return json_answer(views.decisions_view(registry.decisions.get(registry.topic(name).name, [])))
 
-    @app.post("/v1/topics/{name}/plan", openapi_extra=body)
+    @app.post("/v1/topics/{name}/plan", openapi_extra=shape)
     async def plan_change(name: str, request: Request) -> Response:
         """What a submission under this name would do now. Nothing is stored."""
-        return _json(await explaining.planned(await _spec(request, config, name), registry, syncing))
+        return json_answer(await explaining.planned(await _spec(request, config, name), registry, syncing))
 
-    @app.post("/v1/plan", openapi_extra=body)
+    @app.post("/v1/plan", openapi_extra=shape)
     async def plan(request: Request) -> Response:
         """What a submission would do now. Nothing is stored."""
-        return _json(await explaining.planned(await _spec(request, config), registry, syncing))
+        return json_answer(await explaining.planned(await _spec(request, config), registry, syncing))
 
 
 async def _explained(topic: Topic, registry: Registry, syncing: Syncing) -> dict[str, Any]:
@@ -120,7 +113,7 @@ async def _explained(topic: Topic, registry: Registry, syncing: Syncing) -> dict
 
 async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:
     """Raises BadInput. ``name`` is that of the path, which the document may leave out."""
-    document = await _body(request, config, object)
+    document = await read_body(request, config, object)
     if name is not None and isinstance(document, dict):
         document = {"name": name, **document}
     spec = await trio.to_thread.run_sync(parse_topic_json, document)
@@ -134,24 +127,24 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 
 def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     config = registry.config
-    body = _documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
+    shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
 
-    @app.patch("/v1/topics/{name}/publishers", openapi_extra=body)
+    @app.patch("/v1/topics/{name}/publishers", openapi_extra=shape)
     async def change_publishers(name: str, request: Request) -> Response:
         """Add and remove publishers of a running topic; the others stay where they are."""
-        change = await _body(request, config, object)
+        change = await read_body(request, config, object)
         topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change))
-        return _json(views.topic_view(topic, registry, syncing))
+        return json_answer(views.topic_view(topic, registry, syncing))
 
     @app.get("/v1/topics/{name}/publishers")
     async def list_publishers(name: str, broker: str | None = None) -> Response:
         """All assignments, or those of one broker, in columns."""
-        return _json(views.publishers_view(registry.topic(name), broker))
+        return json_answer(views.publishers_view(registry.topic(name), broker))
 
     @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
     async def assignment(name: str, publisher_id: str) -> Response:
         """Where this publisher connects. 503 if there is no broker."""
-        return _json(views.assignment(registry.topic(name), publisher_id, registry))
+        return json_answer(views.assignment(registry.topic(name), publisher_id, registry))
 
 
 # Brokers
@@ -163,29 +156,29 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     @app.get("/v1/brokers")
     async def list_brokers() -> Response:
         """All known brokers."""
-        return _json([views.broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
+        return json_answer([views.broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
 
     @app.get("/v1/brokers/{name}")
     async def show_broker(name: str) -> Response:
         """One broker."""
-        return _json(views.broker_view(name, registry, syncing))
+        return json_answer(views.broker_view(name, registry, syncing))
 
-    @app.post("/v1/brokers/{name}/sync", openapi_extra=_documented("SyncRequest"))
+    @app.post("/v1/brokers/{name}/sync", openapi_extra=documented("SyncRequest"))
     async def sync(name: str, request: Request) -> Response:
         """For brokers: reports and acknowledgements up, the whole desired state down."""
-        return _json(await syncing.sync(name, await _body(request, config, SyncRequest)))
+        return json_answer(await syncing.sync(name, await read_body(request, config, SyncRequest)))
 
     @app.post("/v1/brokers/{name}/drain", status_code=202)
     async def drain(name: str, force: bool = False) -> Response:
         """Take a broker out of service: publishers and tokens go to the others, it delivers what it has and ends.
         409 if the others lack capacity, unless `force`."""
         await registry.drain(name, force=force)
-        return _json(views.broker_view(name, registry, syncing), 202)
+        return json_answer(views.broker_view(name, registry, syncing), 202)
 
-    @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=_documented("DeadNotice"))
+    @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=documented("DeadNotice"))
     async def dead(name: str, request: Request) -> Response:
         """Proof of death of one incarnation, from a supervisor or an operator."""
-        notice = await _body(request, config, DeadNotice)
+        notice = await read_body(request, config, DeadNotice)
         await registry.declare_dead(name, notice.incarnation)
         return Response(status_code=204)
 
@@ -243,7 +236,7 @@ def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     @app.get("/healthz")
     async def healthz() -> Response:
         """That the service runs, its version, and whether it leads or stands by (and for whom)."""
-        return _json({"status": "ok", "version": __version__, **views.role_view(registry)})
+        return json_answer({"status": "ok", "version": __version__, **views.role_view(registry)})
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -252,41 +245,7 @@ def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
         return Response(content, media_type=media_type)
 
 
-# Bodies and refusals
-
-
-async def _body(request: Request, config: DistributorConfig, kind: type[_T]) -> _T:
-    """The JSON body. Raises BadInput."""
-    content = await _content(request, config.max_body_bytes)
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.ValidationError as error:
-        raise BadInput("body", content[:80], str(error)) from error
-    except UNREADABLE as error:
-        raise BadInput("body", content[:80], f"must be JSON: {error}") from error
-
-
-async def _content(request: Request, limit_bytes: int) -> bytes:
-    content = bytearray()
-    try:
-        async with aclosing(request.stream()) as chunks:
-            async for chunk in chunks:
-                content += chunk
-                if len(content) > limit_bytes:
-                    raise _TooLarge("body", f"{len(content)} bytes or more", f"must be at most {limit_bytes} bytes")
-    except ClientDisconnect:
-        raise BadInput("body", f"{len(content)} bytes", "must come whole; its sender has gone") from None
-    return bytes(content)
-
-
-def _json(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
-
-
-def _documented(what: str) -> dict[str, Any]:
-    """OpenAPI for a body that FastAPI does not parse."""
-    content = {"application/json": {"schema": {"type": "object"}}}
-    return {"requestBody": {"required": True, "description": what, "content": content}}
+# Refusals
 
 
 def _problem(problem: Problem, headers: dict[str, str] | None = None) -> Response:

@@ -1,0 +1,55 @@
+"""What the routes read and write: JSON bodies of bounded size."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+
+from distributor.config import DistributorConfig
+from srtm.errors import BadInput
+from srtm.unreadable import UNREADABLE
+
+_T = TypeVar("_T")
+
+
+class _TooLarge(BadInput):
+    title = "too large"
+    http_status = 413
+
+
+async def read_body(request: Request, config: DistributorConfig, kind: type[_T]) -> _T:
+    """The JSON body. Raises BadInput."""
+    content = await _content(request, config.max_body_bytes)
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadInput("body", content[:80], str(error)) from error
+    except UNREADABLE as error:
+        raise BadInput("body", content[:80], f"must be JSON: {error}") from error
+
+
+async def _content(request: Request, limit_bytes: int) -> bytes:
+    content = bytearray()
+    try:
+        async with aclosing(request.stream()) as chunks:
+            async for chunk in chunks:
+                content += chunk
+                if len(content) > limit_bytes:
+                    raise _TooLarge("body", f"{len(content)} bytes or more", f"must be at most {limit_bytes} bytes")
+    except ClientDisconnect:
+        raise BadInput("body", f"{len(content)} bytes", "must come whole; its sender has gone") from None
+    return bytes(content)
+
+
+def json_answer(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def documented(what: str) -> dict[str, Any]:
+    """OpenAPI for a body that FastAPI does not parse."""
+    content = {"application/json": {"schema": {"type": "object"}}}
+    return {"requestBody": {"required": True, "description": what, "content": content}}
