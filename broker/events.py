@@ -43,6 +43,13 @@ class Starved(msgspec.Struct, frozen=True, tag="starved"):
     waiting: int
 
 
+class Lapsed(msgspec.Struct, frozen=True, tag="lapsed"):
+    """The lease of a share ended; ``waiting`` messages wait for tokens until it is renewed."""
+
+    topic: str
+    waiting: int
+
+
 class AuthAsked(msgspec.Struct, frozen=True, tag="auth_asked"):
     """A connection waits for ``Engine.set_authorization``."""
 
@@ -97,6 +104,7 @@ Event = (
     | ChannelDeleted
     | StrangerSeen
     | Starved
+    | Lapsed
     | AuthAsked
     | DiskFailed
     | DiskWorks

@@ -368,6 +368,8 @@ class Broker:
             case events.Starved():
                 if self._synchronizer is not None:
                     self._synchronizer.wake()
+            case events.Lapsed(topic, waiting):
+                self._log.warning("a lease ended without renewal: its topic waits here", topic=topic, waiting=waiting)
             case events.AuthAsked():
                 nursery.start_soon(self._authorize, event)
             case events.DiskFailed(reason):

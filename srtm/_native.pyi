@@ -85,9 +85,13 @@ class Engine:
         max_backlog_bytes: int,
         version: int,
         full: bool,
+        expires_ns: int | None = None,
     ) -> bool:
         """Create (full or empty) or change the topic's bucket; creates the topic. False: refused, ``version`` is
-        older than the one in force."""
+        older than the one in force. From ``expires_ns`` (CLOCK_BOOTTIME) on the bucket lets nothing go; None: never."""
+    def renew_leases(self, renewals: Sequence[tuple[str, int, int]]) -> None:
+        """(topic, version, new ``expires_ns``): for the shares that are in force under that version. One that ended
+        begins again, empty."""
     def clear_bucket(self, topic: str) -> bool:
         """Remove the limit: what waits is released at once. False: none there."""
     def set_publishers(self, topic: str, publishers: Sequence[str], version: int) -> None:

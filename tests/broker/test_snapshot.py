@@ -30,10 +30,12 @@ def test_events_come_typed_and_once():
     engine = FakeEngine()
     engine.emit(type="stranger", topic="t", publisher_id="p")
     engine.emit(type="starved", topic="t", waiting=4)
+    engine.emit(type="lapsed", topic="t", waiting=0)
     engine.emit(type="failed", reason="epoll")
     assert events.drain(engine) == [
         events.StrangerSeen("t", "p"),
         events.Starved("t", 4),
+        events.Lapsed("t", 0),
         events.Failed("epoll"),
     ]
     assert events.drain(engine) == []

@@ -175,6 +175,7 @@ class FakeEngine:
         max_backlog_bytes: int,
         version: int,
         full: bool,
+        expires_ns: int | None = None,
     ) -> bool:
         self.calls.append(("set_bucket", topic, rate_micro, burst_micro, version, full))
         target = self.create_topic(topic)
@@ -197,8 +198,16 @@ class FakeEngine:
             "timestamp_source": "kernel",
             "timestamp_bias_max_ns": 0,
             "merged_read_share": 0.0,
+            "expires_ns": expires_ns,
         }
         return True
+
+    def renew_leases(self, renewals: list[tuple[str, int, int]]) -> None:
+        self.calls.append(("renew_leases", list(renewals)))
+        for topic, version, expires_ns in renewals:
+            bucket = self.topics[topic].bucket
+            if bucket is not None and bucket["version"] == version:
+                bucket["expires_ns"] = expires_ns
 
     def clear_bucket(self, topic: str) -> bool:
         self.calls.append(("clear_bucket", topic))

@@ -66,7 +66,7 @@ impl Engine {
         topic.channels.iter().copied().find(|key| self.channels.get(*key).is_some_and(|channel| &*channel.name == name))
     }
 
-    fn topic_key(&self, name: &str) -> Option<TopicKey> {
+    pub(crate) fn topic_key(&self, name: &str) -> Option<TopicKey> {
         self.topic_names.get(name).copied()
     }
 
@@ -195,6 +195,8 @@ impl Engine {
                 topic.generation += 1;
             }
         }
+        self.has_leases |= limit.expires < Nanos::MAX;
+        self.lapse(key, now); // its word may have come late
         self.restore_waiting(key, now);
         let Some(topic) = self.topics.get_mut(key) else { return false };
         let waiting = topic.waiting();

@@ -73,7 +73,11 @@ impl Engine {
 
     /// Let go what is due by `until`. Before an arrival is decided, what was due before it must be gone, or the bucket's cap would come too late.
     pub(crate) fn release_until(&mut self, key: TopicKey, until: Nanos, now: Nanos) {
+        let boot_now = now + self.suspended;
         while let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) {
+            if limiter.is_over(boot_now) {
+                return self.lapse(key, now);
+            }
             let Some(message) = limiter.release_due(until, now) else { break };
             self.release(key, message, now);
         }

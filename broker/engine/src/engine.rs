@@ -81,6 +81,8 @@ pub struct Engine {
     pub(crate) plain: Vec<u8>,          // what a step of decoding gave, used again
     pub(crate) handshakes: Handshakes,
     pub tls: Option<Arc<ServerConfig>>,
+    pub(crate) suspended: Nanos, // CLOCK_BOOTTIME minus CLOCK_MONOTONIC
+    pub(crate) has_leases: bool,
     pub(crate) wall_offset: i64, // wall clock minus monotonic clock
     wall_latest: i64,            // latest wall time given to a message
     wall_floor: i64,             // no message gets this or an earlier one: it was given before the wall clock went back
@@ -146,6 +148,8 @@ impl Engine {
             plain: Vec::new(),
             handshakes: Handshakes::default(),
             tls: None,
+            suspended: 0,
+            has_leases: false,
             wall_offset: 0,
             wall_latest: i64::MIN,
             wall_floor: i64::MIN,

@@ -29,6 +29,11 @@ pub enum Event {
         topic: String,
         waiting: usize,
     },
+    /// The lease of a share ended; `waiting` messages wait for tokens until it is renewed.
+    Lapsed {
+        topic: String,
+        waiting: usize,
+    },
     /// A connection waits for `set_authorization`; `secret` is in base64.
     AuthAsked {
         connection: u64,

@@ -31,6 +31,7 @@ pub mod identify;
 pub mod io;
 pub mod laboratory;
 pub mod latency;
+pub mod lease;
 pub mod leisure;
 pub mod limits;
 pub mod message;

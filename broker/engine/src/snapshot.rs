@@ -103,6 +103,8 @@ struct BucketView {
     timestamp_source: &'static str,
     timestamp_bias_max_ns: Nanos,
     merged_read_share: f64,
+    lease_left_ns: Option<Nanos>,
+    lapses: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -211,7 +213,7 @@ impl Engine {
             released: topic.counters.released,
             rejected: topic.counters.rejected,
             channels: channels.into_iter().map(|channel| self.channel_view(channel, clients, now)).collect(),
-            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, self.sharing, now)),
+            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, self.sharing, now, self.suspended)),
             latency,
         }
     }
@@ -245,16 +247,24 @@ impl Engine {
     }
 }
 
-fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str, sharing: Sharing, now: Nanos) -> BucketView {
+fn bucket_view(
+    topic: &Topic,
+    limiter: &Limiter,
+    timestamp_source: &'static str,
+    sharing: Sharing,
+    now: Nanos,
+    suspended: Nanos,
+) -> BucketView {
     let (limit, counters) = (limiter.limit, &topic.counters);
+    let is_void = limiter.is_over(now + suspended); // whether or not anything has come since
     BucketView {
-        rate_micro: limit.rate_micro,
-        burst_micro: limit.burst_micro,
+        rate_micro: if is_void { 0 } else { limit.rate_micro },
+        burst_micro: if is_void { 0 } else { limit.burst_micro },
         reject: limit.reject,
         max_backlog: limit.max_backlog,
         max_backlog_bytes: limit.max_backlog_bytes,
         version: limit.version,
-        fill: limiter.fill_tokens(now),
+        fill: if is_void { 0.0 } else { limiter.fill_tokens(now) },
         received: counters.received,
         released: counters.released,
         delayed: counters.delayed,
@@ -267,6 +277,8 @@ fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str,
         timestamp_source,
         timestamp_bias_max_ns: sharing.bias_max,
         merged_read_share: sharing.share(),
+        lease_left_ns: (limit.expires < Nanos::MAX).then(|| limit.expires - suspended - now),
+        lapses: limiter.lapses,
     }
 }
 

@@ -20,7 +20,8 @@ pub struct Limit {
     pub max_backlog: u64,
     pub max_backlog_bytes: u64,
     pub version: u64,
-    pub full: bool, // when the bucket does not exist yet; otherwise without effect
+    pub full: bool,     // when the bucket does not exist yet; otherwise without effect
+    pub expires: Nanos, // CLOCK_BOOTTIME; Nanos::MAX: never (`lease.rs`)
 }
 
 /// Largest unfinished work of the last 60 s, in slots.
@@ -64,6 +65,8 @@ pub struct Limiter {
     pub trace: Trace,
     pub lateness_max: Nanos, // actual hand-over minus due
     pub starved_told: bool,
+    pub lapses: u64, // how often its lease ended
+    is_void: bool,   // it has, and was not renewed since
     largest: LargestBacklog,
 }
 
@@ -83,6 +86,8 @@ impl Limiter {
             trace,
             lateness_max: 0,
             starved_told: false,
+            lapses: 0,
+            is_void: false,
             largest: LargestBacklog::default(),
         }
     }
@@ -92,6 +97,31 @@ impl Limiter {
         self.backlog.set(limit.rate_micro, limit.burst_micro, now);
         self.limit = limit;
         self.starved_told = false;
+        self.is_void = false;
+    }
+
+    /// Nothing is let go from the expiry of the lease on, if `boot_now` (CLOCK_BOOTTIME, `suspended` ahead of the monotonic one) is not before it. Whether it ended now.
+    pub fn lapse(&mut self, boot_now: Nanos, suspended: Nanos) -> bool {
+        if boot_now < self.limit.expires || self.is_void {
+            return false;
+        }
+        self.backlog.set(0, 0, self.limit.expires.saturating_sub(suspended));
+        self.is_void = true;
+        self.starved_told = true; // the end of the lease is told instead
+        self.lapses += 1;
+        true
+    }
+
+    /// The lease goes on until `expires`; if it had ended, the bucket begins again at `now`, empty.
+    pub fn renew(&mut self, expires: Nanos, now: Nanos) {
+        self.limit.expires = expires;
+        if self.is_void {
+            self.set(self.limit, now);
+        }
+    }
+
+    pub fn is_over(&self, boot_now: Nanos) -> bool {
+        boot_now >= self.limit.expires
     }
 
     /// All or nothing, before anything is charged: may `count` messages of `bytes` in all, come at `at`, go in?

@@ -99,7 +99,16 @@ impl World {
 }
 
 fn limit(rate_micro: u64, burst_micro: u64) -> Limit {
-    Limit { rate_micro, burst_micro, reject: false, max_backlog: 1_000, max_backlog_bytes: 1 << 20, version: 1, full: false }
+    Limit {
+        rate_micro,
+        burst_micro,
+        reject: false,
+        max_backlog: 1_000,
+        max_backlog_bytes: 1 << 20,
+        version: 1,
+        full: false,
+        expires: i64::MAX,
+    }
 }
 
 /// One test, for the counter is of the whole process. A hundredth more than one is for histogram slots and the like.

@@ -44,6 +44,7 @@ fn start(address: &str) -> (Handle, u16) {
         max_backlog_bytes: 1_000,
         version: 1,
         full: true,
+        expires: i64::MAX,
     };
     assert!(handle.call(move |engine, now| engine.set_bucket("t", limit, now)).expect("running"));
     (handle, port)

@@ -224,6 +224,7 @@ fn what_waits_for_a_token_comes_at_its_instant_without_other_traffic() {
         max_backlog_bytes: 1_000,
         version: 1,
         full: true,
+        expires: i64::MAX,
     };
     assert!(handle.call(move |engine, now| engine.set_bucket("t", limit, now)).expect("running"));
     let mut consumer = Client::subscribe(port, "t", "c", 10);

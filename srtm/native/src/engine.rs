@@ -8,6 +8,7 @@ use srtm_engine::bucket::Nanos;
 use srtm_engine::engine;
 use srtm_engine::http::answer::Answer;
 use srtm_engine::io::handle::{Handle, HandleError};
+use srtm_engine::lease::Renewal;
 use srtm_engine::topic::Limit;
 use srtm_engine::wire;
 
@@ -154,6 +155,7 @@ impl Engine {
         self.call(py, move |engine, _| engine.pause_channel(&topic, &channel, paused))
     }
 
+    #[pyo3(signature = (topic, rate_micro, burst_micro, reject, max_backlog, max_backlog_bytes, version, full, expires_ns = None))]
     #[allow(clippy::too_many_arguments)] // the keyword arguments of one Python call
     fn set_bucket(
         &self,
@@ -166,10 +168,16 @@ impl Engine {
         max_backlog_bytes: u64,
         version: u64,
         full: bool,
+        expires_ns: Option<Nanos>,
     ) -> PyResult<bool> {
         let topic = name("topic", topic)?;
-        let limit = Limit { rate_micro, burst_micro, reject, max_backlog, max_backlog_bytes, version, full };
+        let expires = expires_ns.unwrap_or(Nanos::MAX);
+        let limit = Limit { rate_micro, burst_micro, reject, max_backlog, max_backlog_bytes, version, full, expires };
         self.call(py, move |engine, now| engine.set_bucket(&topic, limit, now))
+    }
+
+    fn renew_leases(&self, py: Python<'_>, renewals: Vec<Renewal>) -> PyResult<()> {
+        self.call(py, move |engine, now| engine.renew_leases(&renewals, now))
     }
 
     fn clear_bucket(&self, py: Python<'_>, topic: String) -> PyResult<bool> {

@@ -305,7 +305,16 @@ impl Pair {
 
 pub fn limit(rate: u64, burst: u64, version: u64) -> Limit {
     let (rate_micro, burst_micro) = (rate * MICRO, burst * MICRO);
-    Limit { rate_micro, burst_micro, reject: false, max_backlog: 1_000, max_backlog_bytes: 1 << 20, version, full: false }
+    Limit {
+        rate_micro,
+        burst_micro,
+        reject: false,
+        max_backlog: 1_000,
+        max_backlog_bytes: 1 << 20,
+        version,
+        full: false,
+        expires: Nanos::MAX,
+    }
 }
 
 pub fn ok() -> Frame {

@@ -13,6 +13,11 @@ pub fn monotonic() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// Goes on while the host is suspended.
+pub fn boottime() -> Nanos {
+    read(libc::CLOCK_BOOTTIME)
+}
+
 fn realtime() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }

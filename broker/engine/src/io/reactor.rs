@@ -146,6 +146,7 @@ impl Reactor {
             let mut ready = self.wait_for_work(now)?;
             now = self.clock.resample();
             self.engine.set_wall_offset(self.clock.offset());
+            self.note_suspension(now);
             (self.engine.clock_steps, self.engine.stamps_corrected) = (self.clock.steps, self.clock.corrected);
             if let Some(packets) = &mut self.packets {
                 packets.drain(&mut self.clock);
@@ -169,6 +170,7 @@ impl Reactor {
                 ready = self.wait(Block::No, now)?;
             }
             now = clock::monotonic(); // nothing that was read arrived after this
+            self.note_suspension(now);
             if commands {
                 self.shared.wake.clear();
                 self.engine.decide_publishes(now); // what came before a change of parameters is decided before it
@@ -191,6 +193,13 @@ impl Reactor {
         }
         self.save();
         Ok(())
+    }
+
+    /// Leases alone count the time for which the host is suspended.
+    fn note_suspension(&mut self, now: Nanos) {
+        if self.engine.has_leases() {
+            self.engine.set_suspended(clock::boottime() - now);
+        }
     }
 
     /// Wait for news from outside, or until something is due.

@@ -14,6 +14,7 @@ mod hostile;
 mod http;
 mod laboratory;
 mod layers;
+mod leases;
 mod limits;
 mod parking;
 mod random_operations;
