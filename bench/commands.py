@@ -11,7 +11,8 @@ from rich.console import Console
 from bench import own_network
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
-from bench.document import PERFORMANCE, PLACEMENT
+from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT
+from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.hostile import HostileOptions, hostile
 from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
@@ -90,6 +91,23 @@ def bench_splits(
     options = SplitsOptions(seconds, runs, seed, json_file, PLACEMENT if document else None)
     found = splits(options, partial(_console(json_file).print, soft_wrap=True))
     return 0 if no_worse(found) else 1
+
+
+@app.command("gdrl")
+def bench_gdrl(
+    runs: Annotated[int, typer.Option(min=1, help="With random partners; on a ring three at most.")] = GdrlOptions.runs,
+    largest: Annotated[int, typer.Option(min=4, help="Number of brokers, up to 1,024.")] = 1024,
+    seed: SeedOption = GdrlOptions.seed,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """How many rounds of GDRL brokers need to agree: random partners, ring, as printed. A simulation.
+
+    Status 0 if random partners reach what they must and the printed formula diverges.
+    """
+    sizes = tuple(size for size in GdrlOptions.sizes if size <= largest)
+    options = GdrlOptions(sizes, runs, seed, json_file, ADAPTATION if document else None)
+    return 0 if reached(gdrl(options, partial(_console(json_file).print, soft_wrap=True))) else 1
 
 
 @app.command("arrival")

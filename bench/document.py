@@ -13,6 +13,7 @@ from srtm.errors import BadInput
 
 ROOT = Path(__file__).resolve().parent.parent
 PERFORMANCE = ROOT / "docs" / "performance.md"
+ADAPTATION = ROOT / "docs" / "adaptation.md"
 PLACEMENT = ROOT / "docs" / "placement.md"
 README = ROOT / "README.md"
 

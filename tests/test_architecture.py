@@ -55,6 +55,15 @@ PURE = (
     "distributor/fitting_events.py",
     "distributor/paper_fitting.py",
     "distributor/measured.py",
+    "adaptor/observed.py",
+    "adaptor/bounds.py",
+    "adaptor/proportional.py",
+    "adaptor/detection.py",
+    "adaptor/fitted.py",
+    "adaptor/central.py",
+    "adaptor/policy.py",
+    "adaptor/gdrl.py",
+    "adaptor/ring.py",
     "broker/reports.py",
     "broker/snapshot.py",
     "broker/events.py",
@@ -120,6 +129,12 @@ def test_a_pure_module_imports_no_loop_no_socket_no_store_and_no_clock(name: str
 def test_nothing_imports_asyncio() -> None:
     users = [path for package in PACKAGES for path in sources(package) if "asyncio" in imports(path)]
     assert users == []
+
+
+@pytest.mark.parametrize("name", ["adaptor.gdrl", "adaptor.ring"])
+def test_what_brokers_exchange_by_comes_without_numpy(name: str) -> None:
+    code = f"import sys, {name}; sys.exit(any(module in sys.modules for module in {HEAVY!r}))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=30, cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.slow

@@ -1,0 +1,56 @@
+"""One topic under its mode: takes in bins, says at which time which shares are to be proposed. Pure: time is told."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from adaptor.central import central
+from adaptor.fitted import Fitted
+from adaptor.observed import BIN_S, Bin, Envelope, Member, Shares
+from adaptor.proportional import proportional
+from srtm.adaptation import Adaptation, Mode
+
+_MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
+
+
+class Policy:
+    """Bins go in once each, in order (``observe``); ``propose`` may be asked at any time."""
+
+    def __init__(self, mode: Mode, settings: Adaptation) -> None:
+        self.mode = mode
+        self.settings = settings
+        self._fitted = Fitted()
+        self._bins: dict[str, deque[Bin]] = {}
+        self._next_s: float | None = None  # of proportional and central
+
+    def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
+        """Of broker ``name``. ``dispersion``: as declared."""
+        if self.mode == "fitted":
+            self._fitted.observe(name, bins, dispersion)
+            return
+        length = min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
+        self._bins.setdefault(name, deque(maxlen=length)).extend(bins)
+
+    def propose(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
+        """New shares, or None while those there serve. Raises BadInput where there are fewer tokens than members."""
+        match self.mode:
+            case "fitted":
+                return self._fitted.propose(envelope, members, floor=self.settings.floor)
+            case "proportional" | "central":
+                return self._at_interval(at_s, envelope, members)
+            case "static" | "gdrl":
+                return None
+
+    def _at_interval(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
+        if self._next_s is None:
+            self._next_s = at_s + self.settings.interval_s
+        if at_s < self._next_s:
+            return None
+        self._next_s = max(at_s, self._next_s + self.settings.interval_s)
+        seen = [replace(member, bins=list(self._bins.get(member.name, ()))) for member in members]
+        window_s, floor = self.settings.window_s, self.settings.floor
+        if self.mode == "central":
+            return central(envelope, seen, window_s=window_s, floor=floor)
+        return proportional(envelope, seen, window_s=window_s, floor=floor, dead_band=self.settings.dead_band)

@@ -1,0 +1,1 @@
+"""Experiments: one module for each figure or table of their own."""

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptor.detection import RateEstimate
+
+
+def normal(dice: random.Random, mean: float, dispersion: float) -> int:
+    return max(0, round(dice.gauss(mean, (dispersion * mean) ** 0.5)))
+
+
+def test_a_leap_of_four_fifths_shows_in_its_first_bin() -> None:
+    dice, estimate = random.Random(1), RateEstimate()
+    assert not any(estimate.add(normal(dice, 500, 1)) for _ in range(100))
+    assert estimate.add(normal(dice, 900, 1))
+    assert estimate.rate > 8_000
+
+
+def test_the_bin_in_which_the_change_fell_is_forgotten_as_soon_as_there_are_better_ones() -> None:
+    estimate = RateEstimate()
+    for count in [500] * 50 + [700] + [720] * 3:
+        estimate.add(count)
+    assert estimate.rate == 7_200
+
+
+def test_a_drift_shows_after_a_while() -> None:
+    dice, estimate = random.Random(2), RateEstimate()
+    seen = [estimate.add(normal(dice, 500 + i / 2, 1)) for i in range(200)]
+    assert any(seen)
+    assert abs(estimate.rate - 6_000) < 400
+
+
+@given(st.integers(0, 100_000), st.sampled_from([1.0, 10.0]), st.floats(5, 2_000))
+def test_stationary_traffic_raises_no_alarm(seed: int, dispersion: float, mean: float) -> None:
+    dice, estimate = random.Random(seed), RateEstimate(dispersion)
+    alarms = sum(estimate.add(normal(dice, mean, dispersion)) for _ in range(300))
+    assert alarms <= 1
+
+
+def test_the_dispersion_is_learned_from_neighbouring_bins() -> None:
+    dice, estimate = random.Random(3), RateEstimate()
+    for _ in range(600):
+        estimate.add(normal(dice, 1_000, 10))
+    assert 5 < estimate.dispersion < 20
+
+
+def test_a_silent_broker_has_no_rate_and_its_first_messages_are_a_change() -> None:
+    estimate = RateEstimate()
+    assert not any(estimate.add(0) for _ in range(20))
+    assert estimate.rate == 0
+    assert estimate.add(100)

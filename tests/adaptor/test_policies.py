@@ -1,0 +1,123 @@
+"""Laws that every policy keeps, and what each does with traffic in bins."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptor.observed import Bin, Envelope, Member, Shares
+from adaptor.policy import Policy
+from srtm.adaptation import Adaptation, Mode
+from srtm.splitting import MICRO
+
+ENVELOPE = Envelope(rate_micro=11_000 * MICRO, burst_micro=25 * MICRO)
+EVEN: Shares = [(5_500 * MICRO, 12_500_000)] * 2
+
+
+def members(shares: Shares, capacity: float = float("inf")) -> list[Member]:
+    return [Member(name=f"b{at}", share=share, capacity=capacity) for at, share in enumerate(shares)]
+
+
+def fed(mode: Mode, bins: list[list[Bin]], shares: Shares = EVEN, **settings: float) -> list[Shares]:
+    """All that is proposed while ``bins`` (of each moment, one a broker) come in; the last one is in force."""
+    policy, found = Policy(mode, Adaptation(**settings)), []  # type: ignore[arg-type]
+    for number, moment in enumerate(bins):
+        for at, one in enumerate(moment):
+            policy.observe(f"b{at}", [one])
+        proposed = policy.propose(number / 10, ENVELOPE, members(shares))
+        if proposed is not None:
+            shares = proposed
+            found.append(proposed)
+    return found
+
+
+def poisson(rates: list[float], count: int, seed: int) -> list[list[Bin]]:
+    """Bins whose arrivals are nearly Poisson: a normal variate, for speed."""
+    dice = random.Random(seed)
+    return [[Bin(max(0, round(dice.gauss(r / 10, (r / 10) ** 0.5)))) for r in rates] for _ in range(count)]
+
+
+counts = st.integers(0, 3000)
+moments = st.lists(
+    st.tuples(*[st.builds(Bin, counts, st.integers(0, 5000), st.floats(0, 5000))] * 3), min_size=1, max_size=12
+)
+
+
+@given(st.sampled_from(["proportional", "fitted", "central"]), moments, st.floats(3000, 20_000))
+def test_shares_sum_to_the_envelope_and_keep_floor_and_capacity(
+    mode: Mode, seen: list[tuple[Bin, ...]], capacity: float
+) -> None:
+    policy = Policy(mode, Adaptation(interval_s=0.1))
+    third = [(3_666_666_666, 8_333_333), (3_666_666_667, 8_333_333), (3_666_666_667, 8_333_334)]
+    for number, moment in enumerate(seen):
+        for at, one in enumerate(moment):
+            policy.observe(f"b{at}", [one])
+        shares = policy.propose(number / 10, ENVELOPE, members(third, capacity))
+        if shares is not None:
+            assert sum(burst for _, burst in shares) == ENVELOPE.burst_micro
+            most = int(capacity * MICRO)
+            assert sum(rate for rate, _ in shares) == min(ENVELOPE.rate_micro, 3 * most)
+            assert all(220 * MICRO <= rate <= most and burst >= MICRO for rate, burst in shares)
+
+
+@pytest.mark.parametrize("mode", ["static", "gdrl"])
+def test_where_nobody_adapts_nothing_is_proposed(mode: Mode) -> None:
+    assert fed(mode, poisson([1_000, 9_000], 50, 1)) == []
+
+
+@given(st.integers(0, 10_000), st.floats(0.05, 0.5))
+def test_fitted_settles_under_stationary_traffic_and_then_says_nothing(seed: int, part: float) -> None:
+    seen = poisson([10_000 * part, 10_000 * (1 - part)], 400, seed)
+    settled = fed("fitted", seen[:200])
+    assert len(settled) <= 12  # at most one for each doubling of what is known, and few by chance
+    rates = [rate / MICRO for rate, _ in settled[-1]] if settled else [5_500.0, 5_500.0]
+    assert all(rate > load for rate, load in zip(rates, [10_000 * part, 10_000 * (1 - part)], strict=True))
+    assert len(fed("fitted", seen)) - len(settled) <= 1
+
+
+def test_fitted_follows_a_leap_within_two_bins_and_refines_a_few_times() -> None:
+    before, after = poisson([5_000, 5_000], 200, 3), poisson([1_000, 9_000], 200, 4)
+    quiet = len(fed("fitted", before))
+    proposed = fed("fitted", [*before, *after[:2]])
+    assert len(proposed) > quiet
+    assert proposed[-1][1][0] > 8_700 * MICRO
+    assert len(fed("fitted", [*before, *after])) - quiet <= 12
+
+
+def test_most_of_the_slack_and_no_burst_goes_to_whoever_is_backlogged() -> None:
+    steady = poisson([5_000, 5_000], 100, 5)
+    waiting = [[Bin(500), Bin(500, waiting=2_000)]] * 4
+    (r0, b0), (r1, b1) = fed("fitted", [*steady, *waiting])[-1]
+    assert r1 - r0 > 0.7 * 1_000 * MICRO
+    assert b0 > 20 * MICRO > b1
+
+
+def test_at_least_four_updates_a_second_while_a_backlog_shrinks() -> None:
+    steady = poisson([5_000, 5_000], 100, 6)
+    waiting = [[Bin(500, waiting=100 * (20 - i)), Bin(500, waiting=3_000 - 100 * i)] for i in range(20)]
+    assert len(fed("fitted", [*steady, *waiting])) - len(fed("fitted", steady)) >= 8
+
+
+def test_a_small_broker_gets_more_than_its_proportion_under_fitted_and_just_that_under_proportional() -> None:
+    seen = [[Bin(100, work=10.0), Bin(900, work=20.0)]] * 100
+    (small, _), _ = fed("fitted", seen)[-1]
+    (proportional, burst), _ = fed("proportional", seen)[-1]
+    assert small > 1_200 * MICRO
+    assert proportional == pytest.approx(1_100 * MICRO, rel=1e-6)
+    assert burst == pytest.approx(25 * MICRO / 3, rel=1e-6)
+
+
+def test_proportional_waits_for_its_interval_and_ignores_what_is_within_the_dead_band() -> None:
+    moved = [[Bin(450, work=20.0), Bin(550, work=20.0)]] * 25
+    assert len(fed("proportional", moved, interval_s=1.0, dead_band=0.05)) == 1
+    assert fed("proportional", moved, interval_s=1.0, dead_band=0.2) == []
+
+
+def test_under_central_the_busiest_broker_owns_all_but_the_floors_and_keeps_it_while_demand_is_alike() -> None:
+    shift = [[Bin(100), Bin(900)]] * 30
+    back = [[Bin(520), Bin(480)]] * 30
+    proposed = fed("central", [*shift, *back], window_s=1.0)
+    assert proposed == [[(220 * MICRO, MICRO), (10_780 * MICRO, 24 * MICRO)]]
