@@ -31,6 +31,7 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         backlog=topic.bucket.backlog if topic.bucket else 0,
         largest_backlog=_largest_backlog(topic.bucket),
         channels=[channel.channel_name for channel in topic.channels],
+        consumed=[channel.channel_name for channel in topic.channels if channel.client_count],
         last_60s=topic_latency(topic.latency.last_60s),
         since_start=topic_latency(topic.latency.since_start),
     )

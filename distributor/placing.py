@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from srtm.topic import TopicSpec
 
 # Of the topic's rate, for a broker that has undeclared publishers only: the floor of design section 6.
 STARVED_WEIGHT = 0.02
+# Of the slack (r less all rates), for publishers that are on their way from one broker to another, which count at both.
+_FOR_MOVERS = 0.75
+
+Astray = Mapping[str, Mapping[str, float]]  # as in ``state.Topic``
 
 
 def capacities(
@@ -99,12 +104,15 @@ def shares(
     envelope: Amount,
     placement: Placement,
     extra: Collection[str],
-    leaving: Mapping[str, float] | None = None,
+    besides: Mapping[str, float] | None = None,
 ) -> dict[str, Amount]:
     """The target: the envelope split by ``spec.split`` over what is assigned, with a floor for every broker in
-    ``extra``. ``leaving``: {broker: weight, msg/s} besides."""
-    traffic = {**placement.traffic, **{name: Traffic(rate=rate) for name, rate in (leaving or {}).items()}}
+    ``extra``. ``besides``: {broker: msg/s more (or less) than what is assigned to it}."""
+    traffic = dict(placement.traffic)
     floor = sum(one.rate for one in traffic.values()) * STARVED_WEIGHT or 1.0
+    for name, more in (besides or {}).items():
+        one = traffic.get(name, Traffic(rate=0.0))
+        traffic[name] = replace(one, rate=max(one.rate + more, min(floor, one.rate or floor)))
     for name in extra:
         traffic.setdefault(name, Traffic(rate=floor))
     if not traffic:
@@ -131,16 +139,53 @@ def leaving_share(old: Topic, placement: Placement, name: str, envelope: Amount)
     return shares(old.spec, envelope, placement, kept[:room], {name: weight})
 
 
+def on_their_way(
+    old: Topic, placement: Placement, envelope: Amount, without: Collection[str]
+) -> dict[str, dict[str, float]]:
+    """Of publishers that have their place elsewhere from now on: what they send where they still are, as ``astray``.
+
+    They count there until they have gone, and where they belong too: so neither broker is ever short of tokens, as far
+    as the topic's slack goes. Beyond that the new place comes first; but a broker that all leave keeps enough for its
+    backlog. ``without``: brokers that nothing is kept for."""
+    moved = placement.moved_from(old.placement)
+    for name, homes in old.astray.items():
+        moved[name] = max(moved.get(name, 0.0), sum(homes.values()))
+    moved = {name: rate for name, rate in moved.items() if name in old.leases.target and name not in without}
+    slack = max(0.0, envelope.rate / MICRO - placement.publishers.load)
+    part = min(1.0, slack * _FOR_MOVERS / (sum(moved.values()) or 1.0))
+    left = [name for name in moved if name not in placement.brokers]
+    homeless = left[max(0, math.floor(envelope.burst / MICRO) - len(placement.brokers)) :]  # no token for them
+    least = placement.publishers.load * STARVED_WEIGHT
+    return {
+        name: {"": max(rate * part, least if name in left else 0.0)}
+        for name, rate in moved.items()
+        if name not in homeless
+    }
+
+
+def besides(astray: Astray) -> dict[str, float]:
+    """{broker: msg/s more, or less, than what is assigned to it}."""
+    more: dict[str, float] = {}
+    for name, homes in astray.items():
+        for home, rate in homes.items():
+            more[name] = more.get(name, 0.0) + rate
+            if home:
+                more[home] = more.get(home, 0.0) - rate
+    return more
+
+
 def room_for_extra(topic: Topic, broker: str) -> bool:
     """Whether ``broker`` can be given a token besides those that are to have one: by the target, and by the placement,
     which may be ahead of it while nobody has a token to spare."""
     return len({*topic.leases.target, *topic.placement.brokers, *topic.extra, broker}) <= math.floor(topic.burst)
 
 
-def extra_kept(old: Topic, placement: Placement, envelope: Amount, without: str) -> list[str]:
+def extra_kept(
+    old: Topic, placement: Placement, envelope: Amount, without: str, astray: Collection[str] = ()
+) -> list[str]:
     """Brokers that keep their share for undeclared publishers under a new placement, as far as there are tokens."""
     kept = [name for name in old.extra if name != without and name not in placement.brokers]
-    return kept[: max(0, envelope.burst // MICRO - len(placement.brokers))]
+    return kept[: max(0, envelope.burst // MICRO - len({*placement.brokers, *astray}))]
 
 
 def share_lines(target: Mapping[str, Amount]) -> list[str]:

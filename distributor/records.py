@@ -15,7 +15,7 @@ import trio
 from sqlalchemy import Connection
 
 from distributor import store
-from distributor.leases import NOTHING, Amount, Holding, Leases
+from distributor.leases import MICRO, NOTHING, Amount, Holding, Leases
 from distributor.state import Broker, Decision, Placement, Topic
 from distributor.store import Edition, Replace, Store
 from srtm.publishers import join
@@ -25,6 +25,7 @@ DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
 _CHUNK = 10_000  # publishers a row
 _VERSION = "version"
 _DRAINING = "draining "  # and the name of a broker
+_ASTRAY = "astray "  # and a topic, a broker, and where they belong (nothing: on their way there); in micro-messages/s
 NO_PUBLISHERS = join([])
 
 Row = dict[str, Any]
@@ -74,8 +75,37 @@ def _topic_changes(old: Topic | None, new: Topic) -> Iterator[Replace]:
     yield Replace(store.topics, {"name": new.name}, [_topic_row(new)])
     if old is None or new.leases is not old.leases:
         yield Replace(store.shares, {"topic": new.name}, _share_rows(new))
+    yield from _astray_changes(_astray_rows(old), _astray_rows(new))
     if old is None or new.placement is not old.placement:
         yield Replace(store.publishers, {"topic": new.name}, _publisher_rows(new))
+
+
+def _astray_changes(old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[Replace]:
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            rows = [{"name": name, "value": new[name]}] if name in new else []
+            yield Replace(store.settings, {"name": name}, rows)
+
+
+def _astray_rows(topic: Topic | None) -> dict[str, int]:
+    """No name has a space in it."""
+    if topic is None:
+        return {}
+    return {
+        f"{_ASTRAY}{topic.name} {broker} {home}": round(rate * MICRO)
+        for broker, homes in topic.astray.items()
+        for home, rate in homes.items()
+    }
+
+
+def _astray(settings: Mapping[str, int]) -> dict[str, dict[str, dict[str, float]]]:
+    """{topic: {broker: {home: msg/s}}}"""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, value in settings.items():
+        if name.startswith(_ASTRAY):
+            topic, broker, home = name.removeprefix(_ASTRAY).split(" ")
+            found.setdefault(topic, {}).setdefault(broker, {})[home] = value / MICRO
+    return found
 
 
 def _topic_row(topic: Topic) -> Row:
@@ -187,8 +217,9 @@ def _read(connection: Connection, *, known: Stored | None) -> _Found:
 def _stored(found: _Found) -> Stored:
     numbers = {row["name"]: row["value"] for row in found.settings}
     shares, publishers = _by_topic(found.shares), _by_topic(found.publishers)
+    astray = _astray(numbers)
     topics = [
-        _topic(row, shares.get(name, []), publishers.get(name, []), found.kept.get(name))
+        _topic(row, shares.get(name, []), publishers.get(name, []), found.kept.get(name), astray.get(name, {}))
         for name, row in found.topics.items()
     ]
     return Stored(
@@ -212,7 +243,13 @@ def _by_topic(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {name: list(group) for name, group in itertools.groupby(rows, key=lambda row: str(row["topic"]))}
 
 
-def _topic(row: Row, shares: Sequence[Row], chunks: Sequence[Row], placed: Topic | None) -> Topic:
+def _topic(
+    row: Row,
+    shares: Sequence[Row],
+    chunks: Sequence[Row],
+    placed: Topic | None,
+    astray: Mapping[str, Mapping[str, float]],
+) -> Topic:
     """``placed``: what has the same spec and placement, if that is at hand; else they are made from ``chunks``."""
     spec, placement = (placed.spec, placed.placement) if placed else _placed(row, chunks)
     return Topic(
@@ -225,6 +262,7 @@ def _topic(row: Row, shares: Sequence[Row], chunks: Sequence[Row], placed: Topic
         channels=tuple(msgspec.json.decode(row["channels"])),
         removed=row["removed"],
         purged=row["purged"],
+        astray=astray,
     )
 
 

@@ -122,6 +122,10 @@ class Registry:
         brokers = [broker for name, broker in self.brokers.items() if name != without]
         return placing.capacities(brokers, self.takes_more(), book.values(), spec.name)
 
+    def stir(self, broker: str) -> None:
+        """A move for ``broker`` may have become due."""
+        self._changed.pop(broker, trio.Event()).set()
+
     # What an operator asks for
 
     async def submit(self, spec: TopicSpec, *, create_only: bool = False) -> Topic:
@@ -201,9 +205,8 @@ class Registry:
             if topic.removed or broker in topic.placement.brokers or broker not in topic.leases.target:
                 return
             envelope = topic.leases.envelope
-            target = placing.shares(
-                topic.spec, envelope, topic.placement, [one for one in topic.extra if one != broker]
-            )
+            extra = [one for one in topic.extra if one != broker]
+            target = placing.shares(topic.spec, envelope, topic.placement, extra, placing.besides(topic.astray))
             leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
             what = f"{broker} is drained of this topic: its share goes to the others"
             await self._commit(
@@ -268,11 +271,30 @@ class Registry:
             topic = self.topics[name]
             if topic.removed or broker in topic.leases.target or not placing.room_for_extra(topic, broker):
                 return
-            target = placing.shares(topic.spec, topic.leases.envelope, topic.placement, [*topic.extra, broker])
-            leases = topic.leases.retargeted(topic.leases.envelope, target)
+            envelope, more = topic.leases.envelope, placing.besides(topic.astray)
+            target = placing.shares(topic.spec, envelope, topic.placement, [*topic.extra, broker], more)
+            leases = topic.leases.retargeted(envelope, target)
             new = replace(topic, leases=leases.advanced(self.live(), self.version + 1))
             why = f"{broker}: messages of publishers that the topic does not name wait there; it gets a small share"
             await self._commit([new], decision=why)
+
+    async def account(self, name: str, broker: str, homes: Mapping[str, float]) -> None:
+        """So many msg/s come to ``broker`` from publishers of topic ``name`` that belong elsewhere: shares follow.
+        ``homes``: {broker that they belong to: msg/s}; empty: they have gone."""
+        async with self._writing:
+            topic = self.topics[name]
+            astray = {**topic.astray, broker: homes} if homes else {**topic.astray}
+            if not homes:
+                astray.pop(broker, None)
+            if topic.removed or astray == topic.astray or (homes and not placing.room_for_extra(topic, broker)):
+                return
+            envelope, extra = topic.leases.envelope, [one for one in topic.extra if one not in astray]
+            target = placing.shares(topic.spec, envelope, topic.placement, extra, placing.besides(astray))
+            leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
+            what = f"{broker}: {sum(homes.values()):,.6g} msg/s of publishers that belong elsewhere count there"
+            what = what if homes else f"{broker}: those who moved away have gone"
+            text = "\n".join([what, *placing.share_lines(target)])
+            await self._commit([replace(topic, leases=leases, astray=astray)], decision=text)
 
     # What happens by itself
 
@@ -424,8 +446,9 @@ class Registry:
                 return old  # it came back while this was planned
             leases = old.leases if old else Leases(envelope)
             leases = leases.freed(dead) if dead else leases
-            extra = placing.extra_kept(old, placement, envelope, without=dead) if old else ()
-            target = placing.shares(spec, envelope, placement, extra)
+            astray = placing.on_their_way(old, placement, envelope, {dead, leaving}) if old else {}
+            extra = placing.extra_kept(old, placement, envelope, without=dead, astray=astray) if old else ()
+            target = placing.shares(spec, envelope, placement, extra, placing.besides(astray))
             oversized = placing.oversized_batches(spec, placement, target)
             if oversized and asked_for and spec.on_excess == "reject":
                 raise oversized[0]
@@ -441,6 +464,7 @@ class Registry:
                 leases=leases.retargeted(envelope, target).advanced(self.live(), version),
                 reasons=tuple(reasons),
                 channels=old.channels if old and not old.removed else (),
+                astray=astray,
             )
             await self._commit([new], decision="\n".join([what, *reasons, *placing.share_lines(target)]))
             return new

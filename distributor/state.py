@@ -7,8 +7,8 @@ survive.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -83,6 +83,19 @@ class Placement:
         i = self.publishers.positions.get(publisher_id)
         return None if i is None or self.at[i] == NOWHERE else self.brokers[self.at[i]]
 
+    def moved_from(self, old: Placement) -> dict[str, float]:
+        """{broker of ``old``: msg/s of its publishers that had a place there, and have it no more}."""
+        before = old.at
+        if self.publishers.ids != old.publishers.ids:
+            known = old.publishers.positions
+            was = [known.get(name, NOWHERE) for name in self.publishers.ids]
+            before = np.append(old.at, NOWHERE)[np.array(was, dtype=np.int64)]
+        index = {name: at for at, name in enumerate(self.brokers)}
+        now = np.array([*(index.get(name, len(index)) for name in old.brokers), NOWHERE], dtype=np.int64)
+        moved = (before != NOWHERE) & (now[before] != self.at)
+        sums = np.bincount(before[moved], weights=self.publishers.rates[moved], minlength=len(old.brokers))
+        return {name: rate for name, rate in zip(old.brokers, sums.tolist(), strict=True) if rate > 0}
+
     def held(self, without: Collection[str] = ()) -> list[str | None]:
         """Each publisher's broker; None for those on the brokers in ``without``."""
         names = [None if name in without else name for name in self.brokers]
@@ -103,6 +116,8 @@ class Topic:
     channels: tuple[str, ...] = ()
     removed: bool = False
     purged: bool = False  # its queued messages were to go too
+    # {broker: {where they belong ("": they are on the way there): msg/s of publishers that publish here all the same}}
+    astray: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -120,7 +135,8 @@ class Topic:
     @property
     def extra(self) -> tuple[str, ...]:
         """Brokers that have a share for publishers that the topic does not name."""
-        return tuple(name for name in self.leases.target if name not in self.placement.brokers)
+        placed = {*self.placement.brokers, *self.astray}
+        return tuple(name for name in self.leases.target if name not in placed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ What is only observed lives here (reports, strangers that wait for their new bro
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import trio
 
@@ -14,6 +15,7 @@ from distributor import desired
 from distributor.registry import Registry
 from distributor.state import Broker, Topic
 from distributor.transitions import News
+from distributor.whereabouts import Whereabouts, is_news, is_worth
 from srtm.control import DrainProgress, Move, Stranger, SyncAnswer, SyncRequest, TopicReport, check_broker_name
 from srtm.errors import BadInput
 
@@ -21,6 +23,7 @@ _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _EPHEMERAL = "#ephemeral"
 _TELL_MOVES = 2
 _LONGEST_SERVICE_NS = 10**10
+_FOR_SUBSCRIBERS_S = 1.0  # so long they have to connect to a broker that is new to the topic
 
 
 class Syncing:
@@ -34,6 +37,8 @@ class Syncing:
         self._registry = registry
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
+        self._whereabouts = Whereabouts()
+        self._ready_since_s: dict[tuple[str, str], float] = {}  # {(broker, topic): its share is in force, trio time}
 
     async def sync(self, name: str, request: SyncRequest) -> SyncAnswer:
         """The whole desired state of broker ``name``, at once or, for up to ``wait_s``, when it differs from
@@ -52,10 +57,12 @@ class Syncing:
         mine = self._latest[name] = object()
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
-        self.reports[name] = reports
+        before, self.reports[name] = self.reports.get(name, {}), reports
         self.drains[name] = request.drain
         self.lab_service_ns[name] = request.lab_service_time_ns
-        self._strangers.setdefault(name, {}).update(dict.fromkeys(request.strangers, 0))
+        self._note_strangers(name, request.strangers)
+        self._wake_for_subscribers(before, reports)
+        await self._account_for_strays(name, request.have_version, reports)
         await self._share_where_messages_wait(name, reports)
         if name in self._registry.draining and not request.accepting:
             await self._take_shares_not_needed(name, reports)
@@ -67,6 +74,7 @@ class Syncing:
         self.lab_service_ns.pop(name, None)
         self._strangers.pop(name, None)
         self._latest.pop(name, None)
+        self._whereabouts.forget(name)
 
     def living(self) -> dict[str, dict[str, TopicReport]]:
         """The latest reports of brokers that are not known to be dead: what a dead one had is no news any more."""
@@ -94,6 +102,40 @@ class Syncing:
             if name in brokers and not brokers[name].dead
         }
         return tuple(sorted(heard if parts <= reports.keys() else heard.union(topic.channels)))
+
+    def _note_strangers(self, name: str, strangers: Sequence[Stranger]) -> None:
+        self._strangers.setdefault(name, {}).update(dict.fromkeys(strangers, 0))
+        for stranger in strangers:
+            if (topic := self._registry.topics.get(stranger.topic)) is not None:
+                self._whereabouts.name(name, topic, stranger.publisher_id)
+
+    def _wake_for_subscribers(self, before: dict[str, TopicReport], reports: dict[str, TopicReport]) -> None:
+        """Whoever waits to move to a broker may have waited for its subscribers."""
+        came = [
+            topic
+            for topic, report in reports.items()
+            if report.consumed and (topic not in before or before[topic].consumed != report.consumed)
+        ]
+        if came:
+            for broker in self._strangers:
+                self._registry.stir(broker)
+
+    async def _account_for_strays(self, name: str, have_version: int, reports: dict[str, TopicReport]) -> None:
+        """Shares follow publishers that go on where they do not belong; where all have gone, and nothing waits any
+        more, they are as assigned."""
+        for topic in self._registry.managed():
+            report = reports.get(topic.name)
+            if report is None or not self._whereabouts.concerns(name, topic):
+                continue
+            if have_version < topic.assignment_version or self._registry.draining & topic.leases.target.keys():
+                continue
+            homes = self._whereabouts.count(name, topic, report.undeclared, trio.current_time())
+            if homes is None or not is_news(topic, name, homes):
+                continue
+            if is_worth(topic, homes):
+                await self._registry.account(topic.name, name, homes)
+            elif not report.backlog:
+                await self._registry.account(topic.name, name, {})
 
     async def _share_where_messages_wait(self, name: str, reports: dict[str, TopicReport]) -> None:
         for topic in self._registry.managed():
@@ -146,10 +188,9 @@ class Syncing:
         return None if target == name else target
 
     def _move(self, stranger: Stranger, target: str) -> Move | None:
-        """None: not yet. Its broker must have its share in force first (and then it has the channels too)."""
+        """None: not yet."""
         topic = self._registry.topics[stranger.topic]
-        holding = topic.holding(target)
-        if not (holding.settled and holding.share.usable and self._registry.is_alive(target)):
+        if not self._is_ready(topic, target):
             return None
         return Move(
             topic=stranger.topic,
@@ -157,6 +198,21 @@ class Syncing:
             address=self._registry.brokers[target].tcp_address,
             version=topic.assignment_version,
         )
+
+    def _is_ready(self, topic: Topic, target: str) -> bool:
+        """Whether ``target`` has all that publishers need there: its share in force, as large as it can be for now (and
+        then it has the channels too), and subscribers wherever there are some, if they come within a second."""
+        live = self._registry.live()
+        at_rest = all(held.settled for name, held in topic.leases.holdings.items() if name in live)
+        if not (at_rest and topic.holding(target).share.usable and target in live):
+            self._ready_since_s.pop((target, topic.name), None)
+            return False
+        since_s = self._ready_since_s.setdefault((target, topic.name), trio.current_time())
+        if trio.current_time() - since_s >= _FOR_SUBSCRIBERS_S:
+            return True
+        reports = [by_topic[topic.name] for by_topic in self.living().values() if topic.name in by_topic]
+        here = self.reports.get(target, {}).get(topic.name)
+        return {channel for one in reports for channel in one.consumed} <= set(here.consumed if here else ())
 
 
 def presented(name: str, request: SyncRequest) -> Broker:

@@ -58,6 +58,7 @@ class TopicReport(Control, frozen=True):
     backlog: int = 0  # messages that wait for tokens now
     largest_backlog: float = 0.0  # largest unfinished work U = b - tokens + waiting, messages, last 60 s
     channels: list[str] = []
+    consumed: list[str] = []  # of these, the ones that have a consumer now
     last_60s: TopicLatency = TopicLatency()
     since_start: TopicLatency = TopicLatency()
 

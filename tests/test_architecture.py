@@ -64,6 +64,7 @@ PURE = (
     "adaptor/policy.py",
     "adaptor/gdrl.py",
     "adaptor/ring.py",
+    "distributor/whereabouts.py",
     "broker/reports.py",
     "broker/snapshot.py",
     "broker/events.py",

@@ -12,6 +12,7 @@ from srtm.wire import Receipt
 from tests.support.publishing import HERE, THERE, Distributor, Outcomes, expect_bodies, running
 from tests.support.scripted_broker import Network
 
+
 @pytest.fixture
 def network() -> Network:
     return Network()

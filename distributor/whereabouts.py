@@ -1,0 +1,77 @@
+"""Who publishes where without belonging there, and how much. Pure: what brokers say in, msg/s out; time is a parameter.
+
+A broker names each stranger once per assignment, and counts the messages of all of them together. Aware publishers
+have moved a moment later; those that go on being counted do not move (plain NSQ clients). So: as much as is counted,
+but no more than what the topic says of those that were named. Who is not named in the topic is not accounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from distributor.state import Topic
+
+WINDOW_S = 2.0  # counted for that long; a publisher that was told to move has gone by then
+_WORTH = 0.01  # of the topic's load: less is not worth a change of shares
+_NEWS = 0.25  # of what is accounted: a smaller change is noise
+
+
+class Whereabouts:
+    """What was seen of strangers. Observed, not stored: brokers tell again after a change."""
+
+    def __init__(self) -> None:
+        self._named: dict[tuple[str, str], dict[str, int]] = {}  # {(broker, topic): {publisher: assignment version}}
+        self._counts: dict[tuple[str, str], tuple[int, float, int]] = {}  # {...: (assignment version, since s, count)}
+
+    def forget(self, broker: str) -> None:
+        for book in (self._named, self._counts):
+            for key in [key for key in book if key[0] == broker]:
+                book.pop(key)
+
+    def name(self, broker: str, topic: Topic, publisher_id: str) -> None:
+        """``publisher_id`` publishes on ``broker`` and does not belong there."""
+        if publisher_id in topic.spec.publishers.positions:
+            self._named.setdefault((broker, topic.name), {})[publisher_id] = topic.assignment_version
+
+    def concerns(self, broker: str, topic: Topic) -> bool:
+        return broker in topic.astray or (broker, topic.name) in self._named
+
+    def count(self, broker: str, topic: Topic, undeclared: int, now_s: float) -> dict[str, float] | None:
+        """``undeclared``: messages of strangers since the broker's start. Gives {where they belong: msg/s} over the
+        last WINDOW_S, once there is one under the latest assignment; else None."""
+        key = (broker, topic.name)
+        version, since_s, before = self._counts.get(key, (-1, now_s, 0))
+        if version != topic.assignment_version or undeclared < before:
+            self._counts[key] = (topic.assignment_version, now_s, undeclared)
+            return None
+        if now_s - since_s < WINDOW_S:
+            return None
+        self._counts[key] = (version, now_s, undeclared)
+        return self._homes(key, topic, (undeclared - before) / (now_s - since_s))
+
+    def _homes(self, key: tuple[str, str], topic: Topic, rate: float) -> dict[str, float]:
+        declared: dict[str, float] = {}
+        if rate > 0:
+            columns = topic.spec.publishers
+            for publisher_id, version in self._named.get(key, {}).items():
+                at = columns.positions.get(publisher_id)
+                home = topic.placement.broker_of(publisher_id)
+                if version == topic.assignment_version and at is not None and home not in (None, key[0]):
+                    declared[str(home)] = declared.get(str(home), 0.0) + float(columns.rates[at])
+        part = min(1.0, rate / (sum(declared.values()) or 1.0))
+        return {home: one * part for home, one in declared.items()}
+
+
+def is_news(topic: Topic, broker: str, homes: Mapping[str, float]) -> bool:
+    """Whether ``homes`` differ from what is accounted by more than noise."""
+    before, now = sum(topic.astray.get(broker, {}).values()), sum(homes.values())
+    if not is_worth(topic, homes):
+        return before > 0
+    return "" in topic.astray.get(broker, {}) or abs(now - before) > max(
+        _NEWS * before, _WORTH * topic.placement.publishers.load
+    )
+
+
+def is_worth(topic: Topic, homes: Mapping[str, float]) -> bool:
+    """Whether a broker gets tokens for them."""
+    return sum(homes.values()) > _WORTH * topic.placement.publishers.load

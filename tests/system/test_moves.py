@@ -1,0 +1,103 @@
+"""Publishers that are moved back and forth between real brokers under load: every message arrives once, and each
+publisher's in the order in which it was sent."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import trio
+
+from srtm.distributor_client import DistributorClient
+from srtm.publisher import Publisher
+from srtm.subscriber import Subscriber
+from srtm.supervisor import cluster
+from srtm.topic_file import read_topic_file
+from tests.system.running import topic_file
+
+pytestmark = pytest.mark.slow
+
+MOVES = 20
+
+
+class Numbered:
+    """Each publisher sends 0, 1, 2, ... and waits for no answer before the next; ``came``: what arrived, in order."""
+
+    def __init__(self, client: DistributorClient) -> None:
+        self.sent: dict[str, int] = defaultdict(int)
+        self.at: dict[str, str] = {}
+        self.moves = 0
+        self.came: dict[str, list[int]] = defaultdict(list)
+        self.changed = trio.Event()
+        self.over = False
+        self._client = client
+
+    async def publish(self, publisher_id: str) -> None:
+        async with (
+            Publisher("roads", publisher_id, distributor=self._client) as publisher,
+            trio.open_nursery() as nursery,
+        ):
+            while not self.over:
+                nursery.start_soon(publisher.publish, f"{publisher_id} {self.sent[publisher_id]}".encode())
+                self.sent[publisher_id] += 1
+                if publisher.address is not None:
+                    self.moves += self.at.get(publisher_id, publisher.address) != publisher.address
+                    self.at[publisher_id] = publisher.address
+                self._tell()
+                await trio.sleep(0.004)
+
+    async def take_all(self, subscriber: Subscriber) -> None:
+        async for delivery in subscriber:
+            publisher_id, number = delivery.body.decode().split()
+            self.came[publisher_id].append(int(number))
+            await delivery.finish()
+            self._tell()
+
+    async def until_at(self, home: dict[str, str]) -> None:
+        while self.at != home:
+            await self.changed.wait()
+
+    async def until_all_came(self) -> None:
+        while {name: len(numbers) for name, numbers in self.came.items()} != self.sent:
+            await self.changed.wait()
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+async def test_twenty_moves_under_load_lose_and_double_nothing_and_keep_each_publishers_order(tmp_path: Path) -> None:
+    """Concentrated, the topic is on one broker; spread over all, on two: each change moves half of the publishers."""
+    documents = [
+        read_topic_file(
+            topic_file(tmp_path, "roads", publishers=6, rate_each=250, rate=3000, more=f'placement = "{one}"')
+        )
+        for one in ("lb", "srtm")
+    ]
+    with trio.fail_after(55):
+        async with (
+            cluster(brokers=2, mcap=3000, data=tmp_path / "data") as running,
+            DistributorClient(running.distributor) as client,
+        ):
+            await client.create_or_change_topic("roads", documents[1])
+            ids: list[str] = (await client.publishers("roads"))["ids"]
+            addresses = {broker.name: broker.tcp_address for broker in running.brokers}
+            numbered = Numbered(client)
+            async with Subscriber("roads", "all", distributor=client) as subscriber, trio.open_nursery() as nursery:
+                nursery.start_soon(numbered.take_all, subscriber)
+                async with trio.open_nursery() as publishing:
+                    for one in ids:
+                        publishing.start_soon(numbered.publish, one)
+                    for number in range(MOVES):
+                        await client.create_or_change_topic("roads", documents[number % 2])
+                        found = await client.publishers("roads")
+                        home = {
+                            name: addresses[broker] for name, broker in zip(found["ids"], found["brokers"], strict=True)
+                        }
+                        await numbered.until_at(home)
+                    numbered.over = True
+                await numbered.until_all_came()
+                nursery.cancel_scope.cancel()
+    assert numbered.moves >= MOVES
+    assert {name: numbers for name, numbers in numbered.came.items() if numbers != list(range(len(numbers)))} == {}
