@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 
 from srtm.http_client import checked_token
@@ -19,6 +20,8 @@ class DistributorConfig:
     rejoin_grace_s: float = 10.0  # `srtm up` restarts a crashed broker at once: no reason to move its publishers
     inactive_producer_s: float = 300.0  # nsqlookupd's --inactive-producer-timeout
     longest_wait_s: float = 30.0  # of a long poll
+    # not a setting: tells one that is known under two addresses from two
+    instance: str = field(default_factory=lambda: secrets.token_hex(8))
     max_body_bytes: int = 256 << 20  # a million publishers as JSON are about 60 MB
 
     def __post_init__(self) -> None:

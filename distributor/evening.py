@@ -68,6 +68,7 @@ class _Table:
         there = np.flatnonzero(placement != NOWHERE)
         self.load = np.bincount(placement[there], weights=rates[there], minlength=self.brokers).astype(np.float64)
         self.members = _lists(placement[there], there, self.brokers)
+        self.seat = _seats(self.members, len(placement))  # of each publisher in the list of its broker's members
         self.turn = [0] * self.brokers  # where the next look at a broker's members begins
         self.cells = _Cells(placement, rates, groups, quotas / max(float(quotas.sum()), _ROUNDING))
 
@@ -144,30 +145,51 @@ class _Table:
 
     def _put(self, publisher: int, here: int, there: int) -> None:
         rate = float(self.rates[publisher])
-        self.members[here].remove(publisher)
+        self._leave(publisher, here)
         self.load[here] -= rate
         self.cells.add(publisher, here, -rate)
         self.placement[publisher] = there
         if there != NOWHERE:
+            self.seat[publisher] = len(self.members[there])
             self.members[there].append(publisher)
             self.load[there] += rate
             self.cells.add(publisher, there, rate)
+
+    def _leave(self, publisher: int, broker: int) -> None:
+        """The last of the members takes the seat: a broker may have 100,000 of them."""
+        last = self.members[broker].pop()
+        if last != publisher:
+            seat = int(self.seat[publisher])
+            self.members[broker][seat] = last
+            self.seat[last] = seat
 
     # Groups
 
     def mend_groups(self, slack: float) -> None:
         """Members of groups that crowd a broker go where their group is thin and there is room."""
-        for group, here in self.cells.crowded(slack * self.largest):
+        most = slack * self.largest + _ROUNDING
+        for group, brokers in self.cells.crowded(slack * self.largest):
+            excess = self.cells.excess(group)
             members = self.cells.members(group)
-            members = members[self.placement[members] == here]
-            for publisher in members[np.argsort(self.rates[members], kind="stable")].tolist():
-                if self.cells.excess(group)[here] <= slack * self.largest + _ROUNDING:
-                    break
-                fits = self.load + self.rates[publisher] <= self.room
-                fits[here] = False
-                if fits.any():
-                    there = int(np.argmin(np.where(fits, self.cells.excess(group), np.inf)))
-                    self._put(publisher, here, there)
+            members = members[np.argsort(self.rates[members], kind="stable")]
+            places = self.placement[members]
+            for here in brokers:
+                self._thin_out(here, members[places == here], excess, most)
+
+    def _thin_out(self, here: int, members: Ints, excess: Floats, most: float) -> None:
+        """``members`` of one group, while that has more than ``most`` above its proportion ``here``. ``excess`` of the
+        group, one a broker, is kept up to date."""
+        for publisher in members.tolist():
+            if excess[here] <= most:
+                return
+            rate = float(self.rates[publisher])
+            fits = self.load + rate <= self.room
+            fits[here] = False
+            if fits.any():
+                there = int(np.argmin(np.where(fits, excess, np.inf)))
+                self._put(publisher, here, there)
+                excess[here] -= rate
+                excess[there] += rate
 
     # Capacity
 
@@ -194,7 +216,7 @@ class _Cells:
         self._whole = np.bincount(self.group[there], weights=rates[there], minlength=count).astype(np.float64)
         self._keys, at = np.unique(self.group[there] * self._brokers + placement[there], return_inverse=True)
         self._values = np.bincount(at, weights=rates[there], minlength=len(self._keys)).astype(np.float64)
-        self._new: dict[int, float] = {}  # cells that were empty at first
+        self._new: dict[int, dict[int, float]] = {}  # {group: {broker: msg/s}}, cells that were empty at first
         self._by_group = np.argsort(self.group, kind="stable")
         self._starts = np.searchsorted(self.group[self._by_group], np.arange(count + 1))
         self._rates = rates
@@ -207,14 +229,18 @@ class _Cells:
     def of(self, groups: Ints, broker: int) -> Floats:
         keys = groups * self._brokers + broker
         if not len(self._keys):
-            return np.array([self._new.get(key, 0.0) for key in keys.tolist()], dtype=np.float64)
+            return np.array([self._added(group, broker) for group in groups.tolist()], dtype=np.float64)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         known = self._keys[at] == keys
         values: Floats = np.where(known, self._values[at], 0.0)
         if self._new:
             for unknown in np.flatnonzero(~known).tolist():
-                values[unknown] = self._new.get(int(keys[unknown]), 0.0)
+                values[unknown] = self._added(int(groups[unknown]), broker)
         return values
+
+    def _added(self, group: int, broker: int) -> float:
+        added = self._new.get(group)
+        return 0.0 if added is None else added.get(broker, 0.0)
 
     def add(self, publisher: int, broker: int, rate: float) -> None:
         group = int(self.group[publisher])
@@ -225,20 +251,24 @@ class _Cells:
         if at < len(self._keys) and self._keys[at] == key:
             self._values[at] += rate
         else:
-            self._new[key] = self._new.get(key, 0.0) + rate
+            added = self._new.setdefault(group, {})
+            added[broker] = added.get(broker, 0.0) + rate
 
     def excess(self, group: int) -> Floats:
         """Of one group on every broker: its load less its proportion."""
-        keys = np.arange(self._brokers)
-        load = np.array([self.of(np.array([group]), broker)[0] for broker in keys.tolist()])
-        result: Floats = load - self._whole[group] * self.part
+        result: Floats = -self._whole[group] * self.part
+        first, last = np.searchsorted(self._keys, [group * self._brokers, (group + 1) * self._brokers])
+        result[self._keys[first:last] - group * self._brokers] += self._values[first:last]
+        for broker, rate in self._new.get(group, {}).items():
+            result[broker] += rate
         return result
 
-    def crowded(self, most: float) -> list[tuple[int, int]]:
-        """(group, broker) wherever more than ``most`` above its proportion is sent."""
+    def crowded(self, most: float) -> list[tuple[int, list[int]]]:
+        """(group, brokers) wherever more than ``most`` above its proportion is sent."""
         groups, brokers = np.divmod(self._keys, self._brokers)
         found = self._values - self._whole[groups] * self.part[brokers] > most + _ROUNDING
-        return list(zip(groups[found].tolist(), brokers[found].tolist(), strict=True))
+        names, starts = np.unique(groups[found], return_index=True)
+        return list(zip(names.tolist(), [one.tolist() for one in np.split(brokers[found], starts[1:])], strict=False))
 
     def may_change(self, movers: Ints, here: int, there: int, rates: Floats, slack: float) -> Bools:
         """Whether each of ``movers``' groups stays within ``slack`` largest rates of its proportion, or comes closer,
@@ -279,3 +309,10 @@ def _lists(placement: Ints, publishers: Ints, brokers: int) -> list[list[int]]:
     order = np.argsort(placement, kind="stable")
     ends = np.cumsum(np.bincount(placement, minlength=brokers))[:-1]
     return [one.tolist() for one in np.split(publishers[order], ends)]
+
+
+def _seats(members: list[list[int]], publishers: int) -> Ints:
+    seats = np.zeros(publishers, dtype=np.int64)
+    for one in members:
+        seats[one] = np.arange(len(one))
+    return seats

@@ -3,6 +3,8 @@ until it syncs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import trio
 
 
@@ -14,13 +16,27 @@ class Liveness:
         self._started_s = trio.current_time()
         self._last_s: dict[str, float] = {}
         self._heard_until_s: dict[str, float] = {}
+        self._first_heard = trio.Event()  # set, and made anew, when a broker is heard for the first time
 
     def hear(self, broker: str, wait_s: float) -> None:
+        if broker not in self._last_s:
+            self._first_heard.set()
+            self._first_heard = trio.Event()
         self._last_s[broker] = trio.current_time()
         self._heard_until_s[broker] = trio.current_time() + wait_s + self._timeout_s
 
     def is_heard(self, broker: str) -> bool:
         return trio.current_time() <= self._heard_until_s.get(broker, float("-inf"))
+
+    def all_heard(self, expected: Collection[str]) -> bool:
+        """Whether each of those was heard since the start, or has had its time."""
+        return trio.current_time() >= self._started_s + self._timeout_s or set(expected) <= self._last_s.keys()
+
+    async def wait_all_heard(self, expected: Callable[[], Collection[str]]) -> None:
+        """Until ``all_heard``; whom to expect may change meanwhile."""
+        with trio.move_on_at(self._started_s + self._timeout_s):
+            while not self.all_heard(expected()):
+                await self._first_heard.wait()
 
     def silent_s(self, broker: str) -> float:
         """Seconds since the last sync, or since the start if there was none."""

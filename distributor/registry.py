@@ -75,6 +75,7 @@ class Registry:
         self.version, self.brokers = stored.version, dict(stored.brokers)
         self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
         self.draining = set(stored.draining)
+        self.liveness = Liveness(self.config.liveness_s)
         self._desired_version = dict.fromkeys(stored.brokers, stored.version)
 
     # Reading
@@ -106,6 +107,17 @@ class Registry:
         """Brokers that may be given publishers."""
         return {name for name in self.live() - self.draining if self.brokers[name].accepting}
 
+    def is_settled(self) -> bool:
+        """Whether it is known which brokers live: right after a start nobody was heard, and a plan made then would put
+        a topic onto none."""
+        return self.liveness.all_heard(self._expected())
+
+    async def wait_settled(self) -> None:
+        await self.liveness.wait_all_heard(self._expected)
+
+    def _expected(self) -> set[str]:
+        return {name for name, broker in self.brokers.items() if not broker.dead}
+
     def desired_version(self, broker: str) -> int:
         return self._desired_version.get(broker, self.version)
 
@@ -130,6 +142,7 @@ class Registry:
 
     async def submit(self, spec: TopicSpec, *, create_only: bool = False) -> Topic:
         """Create or change a topic. The same spec again changes nothing. Raises Conflict, BadInput."""
+        await self.wait_settled()
         async with self._placing:
             old = self.topics.get(spec.name)
             if old is None or old.removed:
@@ -148,6 +161,7 @@ class Registry:
 
         Publishers that the topic has already move as little as its principles allow, unless those are others now.
         """
+        await self.wait_settled()
         old, offered = self.topics.get(spec.name), self.offered(spec)
         if old is None or old.removed or not same_principles(old.spec, spec):
             return await trio.to_thread.run_sync(placing.place_anew, spec, offered)
@@ -157,6 +171,7 @@ class Registry:
     async def change_publishers(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
         """``change`` adds and removes publishers, or changes their rates; few of those that stay move. Raises
         NotFound, and what ``change`` raises."""
+        await self.wait_settled()
         async with self._placing:
             old = self.topic(name)
             spec = change(old.spec)
@@ -183,6 +198,7 @@ class Registry:
         """Take a broker out of service: its publishers go to the others now, its tokens once it has no use for them.
         Again changes nothing. Raises NotFound, Conflict (it is not heard from; the others lack capacity, which
         ``force`` puts up with)."""
+        await self.wait_settled()
         async with self._placing:
             self.broker(name)
             if name in self.draining:
@@ -215,6 +231,7 @@ class Registry:
 
     async def forget(self, name: str) -> None:
         """Drop a broker that is proven dead, or has nothing. Raises NotFound, Conflict."""
+        await self.wait_settled()
         broker = self.broker(name)
         if not broker.dead and any(has_part(topic, name) for topic in self.topics.values()):
             rule = "has publishers or tokens and is not proven dead: stop it and POST its incarnation to .../dead first"
@@ -314,6 +331,9 @@ class Registry:
             self._attention = trio.Event()
 
     async def _look_after(self) -> None:
+        if not self.is_settled():
+            await self._advance()
+            return
         now_s = trio.current_time()
         for name in [name for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
             await self._bury(name)

@@ -19,8 +19,9 @@ from srtm.errors import NotLeader, Unavailable
 
 
 def role_view(registry: Registry) -> Json:
-    """``leader``: its URL, where another one leads and is known."""
-    return {"role": "leader" if registry.leads else "standby", "leader": registry.leader_url}
+    """``leader``: its URL, where another one leads and is known. ``instance``: the same under all of its addresses."""
+    role = "leader" if registry.leads else "standby"
+    return {"role": role, "leader": registry.leader_url, "instance": registry.config.instance}
 
 
 def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:

@@ -96,6 +96,12 @@ class _Pairs:
     times: Ints
 
 
+def _how_many(firings: int, span_ns: int) -> str:
+    if firings < 2:
+        return "a single firing" if firings else "no message"
+    return f"{firings} firings within {span_ns / 1e6:g} ms"
+
+
 def find_groups(arrivals: Arrivals, declared: Mapping[str, str], window_ns: int = WINDOW_NS) -> Found:
     """``declared``: {publisher: group, "" for none}; others are taken as declared to be in none. Raises BadInput for
     a window below 1 ns or a trace in which nobody fires twice."""
@@ -104,7 +110,8 @@ def find_groups(arrivals: Arrivals, declared: Mapping[str, str], window_ns: int 
     publisher, at_ns = _firings(arrivals, window_ns)
     span_ns = int(at_ns[-1] - at_ns[0]) if len(at_ns) else 0
     if span_ns <= window_ns:
-        raise BadInput("trace", f"{len(at_ns)} firings", "must be longer than the window")
+        rule = f"must have firings more than the window, {window_ns / 1e6:g} ms, apart: record for longer"
+        raise BadInput("trace", _how_many(len(at_ns), span_ns), rule)
     fired = np.bincount(publisher, minlength=len(arrivals.names))
     pairs = _count_pairs(publisher, at_ns, window_ns, len(arrivals.names))
     density = 2 * window_ns / span_ns

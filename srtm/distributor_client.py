@@ -45,6 +45,7 @@ class _Health(msgspec.Struct):
     """Of an answer of ``/healthz``, what matters here."""
 
     role: str = ""
+    instance: str = ""  # of one distributor, the same under all of its addresses
 
 
 def distributor_urls(given: str | Sequence[str] | None) -> list[str]:
@@ -215,21 +216,25 @@ class DistributorClient:
         return answer
 
     async def _await_another_leader(self, url: str, found: Callable[[], None]) -> None:
+        """Another one than that of ``url``, which may be listed under a second address."""
         await trio.sleep(_SILENCE_S)
         others = [other for other in self.urls if other != url]
         while others:
             for other in others:
-                if await self._leads(other):
+                leader = await self._leader_at(other)
+                if leader is not None and leader != await self._leader_at(url):
                     found()
                     return
             await trio.sleep(_LONGEST_PAUSE_S)
 
-    async def _leads(self, url: str) -> bool:
+    async def _leader_at(self, url: str) -> str | None:
+        """Which instance leads there; None: nobody does, or answers."""
         try:
             answer = await self._http.get(url + "/healthz", timeout=_HEALTH_TIMEOUT_S)
-            return msgspec.json.decode(answer.content, type=_Health).role == "leader"
+            health = msgspec.json.decode(answer.content, type=_Health)
         except (httpx.TransportError, *UNREADABLE):
-            return False
+            return None
+        return health.instance if health.role == "leader" else None
 
     async def _request(
         self, method: str, path: str, content: bytes | None, query: dict[str, str], url: str

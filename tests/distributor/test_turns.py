@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from distributor.config import DistributorConfig
+from distributor.election import ASK_S, SESSION_TIMEOUT_S
 from distributor.store import Store
 from distributor.turns import Turns
 from srtm.log import Log
@@ -59,6 +60,19 @@ async def test_it_stands_by_until_the_lock_is_free_then_leads(rig, nursery):
     rig.lock.is_free = True
     await rig.comes_to("leader")
     assert (await rig.ask("PUT", "/v1/topics/cars", json=TOPIC)).status_code == 200
+
+
+async def test_once_the_lock_is_free_it_leads_by_its_next_question(rig, nursery, no_threads, autojump_clock):
+    rig.lock.is_free = False
+    nursery.start_soon(rig.turns.run)
+    await trio.sleep(ASK_S * 10.5)
+    standby = (await rig.ask("GET", "/healthz")).json()
+    assert standby["role"] == "standby"
+    rig.lock.is_free = True
+    await trio.sleep(ASK_S)
+    health = (await rig.ask("GET", "/healthz")).json()
+    assert (health["role"], health["instance"]) == ("leader", standby["instance"])
+    assert SESSION_TIMEOUT_S + ASK_S < 3  # what a leader that hangs costs, before its book is read
 
 
 async def test_a_term_that_follows_another_begins_with_what_is_stored(rig, nursery):

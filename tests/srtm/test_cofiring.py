@@ -124,10 +124,18 @@ def test_a_dense_trace_is_looked_at_as_far_as_pairs_allow(monkeypatch):
     assert len(found.observed) == 2
 
 
-@pytest.mark.parametrize(("firings", "window"), [({"a": np.array([])}, MS), ({"a": np.array([1.0])}, MS)])
-def test_a_trace_without_two_firings_is_refused(firings, window):
-    with pytest.raises(BadInput, match="must be longer than the window"):
-        find_groups(trace(firings), {}, window)
+@pytest.mark.parametrize(
+    ("firings", "shown"),
+    [
+        ({"a": np.array([])}, "'no message'"),
+        ({"a": np.array([1.0])}, "'a single firing'"),
+        ({"a": np.array([1.0]), "b": np.array([1.0])}, "'2 firings within [0-9.]+ ms'"),
+    ],
+)
+def test_a_trace_in_which_nothing_can_be_told_apart_is_refused(firings, shown):
+    rule = "must have firings more than the window, 1 ms, apart: record for longer"
+    with pytest.raises(BadInput, match=f"^trace: {shown}: {rule}$"):
+        find_groups(trace(firings), {}, MS)
 
 
 def test_a_window_of_nothing_is_refused():

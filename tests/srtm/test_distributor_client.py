@@ -31,7 +31,9 @@ class Hosts:
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == "/healthz":
-            return httpx.Response(200, json=self.health[request.url.host])
+            if (health := self.health[request.url.host]) is None:
+                raise httpx.ReadTimeout("it is stopped")
+            return httpx.Response(200, json=health)
         self.asked.append(request.url.host)
         answer = self.answers[request.url.host]
         if isinstance(answer, float):
@@ -100,15 +102,16 @@ async def test_a_call_waits_for_the_next_leader_while_a_takeover_is_under_way(
     assert len(hosts.asked) < 50
 
 
+@pytest.mark.parametrize("health", [None, {"role": "standby", "instance": "1"}, {"role": "leader", "instance": "1"}])
 async def test_one_that_does_not_answer_is_left_as_soon_as_another_one_leads(
-    autojump_clock: trio.testing.MockClock,
+    health: object, autojump_clock: trio.testing.MockClock
 ) -> None:
     hosts = Hosts(a=9.0, b=[])
-    hosts.health["b"] = {"role": "standby"}
+    hosts.health = {"a": health, "b": {"role": "standby", "instance": "2"}}
 
     async def take_over() -> None:
         await trio.sleep(4)
-        hosts.health["b"] = {"role": "leader"}
+        hosts.health["b"] = {"role": "leader", "instance": "2"}
 
     async with hosts.client() as client, trio.open_nursery() as nursery:
         nursery.start_soon(take_over)
@@ -123,6 +126,14 @@ async def test_a_leader_that_takes_long_is_waited_for_while_nobody_else_leads(
 ) -> None:
     hosts = Hosts(a=9.0, b=["not asked"])
     hosts.health["b"] = health
+    async with hosts.client() as client:
+        assert await client.topics() == []
+    assert hosts.asked == ["a"]
+
+
+async def test_a_leader_under_two_addresses_is_one_and_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    hosts = Hosts(a=9.0, b=["not asked"])
+    hosts.health = {host: {"role": "leader", "instance": "1"} for host in "ab"}
     async with hosts.client() as client:
         assert await client.topics() == []
     assert hosts.asked == ["a"]
