@@ -30,10 +30,13 @@ from broker.admin_context import AdminContext
 from broker.auth import AuthServers, parse_auth_address
 from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.data_path import locked
+from broker.distributors import Distributors
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
 from broker.left import topics_left
 from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
+from broker.measured import Recorder
+from broker.measurement import Measurements
 from broker.requests import Requests
 from broker.statsd import Lines, key_prefix, push
 from broker.sync import Synchronizer, SyncState, load_state
@@ -208,6 +211,7 @@ class Broker:
         self._lookups = self._make_lookups()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         self._requests = Requests(engine, admin_handler(self._admin_context()), log)
+        self._measurements = self._make_measurements()
         self._synchronizer: Synchronizer | None = None
 
     def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
@@ -241,6 +245,7 @@ class Broker:
             nursery.start_soon(self._drain_to_the_end, nursery.cancel_scope)
             if self._synchronizer is not None:
                 nursery.start_soon(self._synchronizer.run)
+                nursery.start_soon(self._measurements.run)
             served = {name: address for name, address in bound._asdict().items() if address}
             self._log.info("listening", **served, version=__version__, data=self._directory)
             task_status.started(bound)
@@ -313,21 +318,40 @@ class Broker:
             tcp_address=format_address(self._broadcast_address, self._ports.tcp),
             http_address=format_address(self._broadcast_address, self._ports.http),
             mcap=self._config.mcap,
-            lab_service_time_ns=self._config.engine.lab_service_time_ns,
+            lab_service_time_ns=self._settings.lab_service_time_ns,
         )
-        connect = partial(HttpClient, token=self._config.token)
-        clients = [connect(url) for url in self._config.distributors]
         return Synchronizer(
             self._config.name,
             about,
             self._engine,
             self._holder,
-            clients,
+            self._distributors(),
             self._directory,
             self._log,
             self._drain,
-            connect,
+            self._measurements.want,
         )
+
+    def _make_measurements(self) -> Measurements:
+        return Measurements(
+            self._config.name,
+            self._incarnation,
+            self._settings.lab_service_time_ns,
+            lambda: self._holder.applied,
+            self._record,
+            self._distributors,
+            self._log,
+        )
+
+    def _record(self, topic: str, target_ns: int) -> Recorder:
+        from srtm._native import Measurement
+
+        return Measurement(self._engine, topic, target_ns)
+
+    def _distributors(self) -> Distributors:
+        """With connections of their own, for one task."""
+        connect = partial(HttpClient, token=self._config.token)
+        return Distributors([connect(url) for url in self._config.distributors], connect, self._log)
 
     async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:
         await self._drain.run(self._note_drain)

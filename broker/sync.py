@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from broker import snapshot
 from broker.data_path import read_json, replace_file
+from broker.distributors import LONGEST_PAUSE_S, Disowned, Distributor, Distributors, refused
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
 from broker.reports import topic_reports
 from srtm.backoff import Backoff
-from srtm.control import DeadNotice, DesiredTopic, Problem, Stranger, SyncAnswer, SyncRequest
-from srtm.errors import BadInput, NotLeader, PeerError, SrtmError, Unavailable
+from srtm.control import DeadNotice, DesiredTopic, MeasurementRequest, Stranger, SyncAnswer, SyncRequest
+from srtm.errors import NotLeader, PeerError, SrtmError, Unavailable
 from srtm.log import Log
 from srtm.refusals import refusal
 from srtm.unreadable import UNREADABLE
@@ -38,10 +39,6 @@ _MOST_STRANGERS = 100_000  # as many as the engine tells of one topic
 # A broker that drains refuses publishers only after this time: those that can be told to move are gone by then.
 _MOVES_FIRST_S = 2.0
 STATE_FILE = "srtm.state.json"
-
-
-class Disowned(PeerError):
-    """The distributor takes another process for the broker of this name."""
 
 
 class SyncState(msgspec.Struct, frozen=True):
@@ -62,18 +59,9 @@ def save_state(directory: Path, state: SyncState) -> None:
     replace_file(directory / STATE_FILE, msgspec.json.encode(state))
 
 
-class Distributor(Protocol):
-    """One distributor's HTTP (``srtm.http_client.HttpClient``)."""
-
-    base_url: str
-
-    async def request(self, method: str, target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]: ...
-
-    async def aclose(self) -> None: ...
-
-
 class Synchronizer:
-    """``about``: what of every request stays the same. ``run`` it once; the other methods may be called any time."""
+    """``about``: what of every request stays the same. ``measure`` is told after every answer what is to be measured.
+    ``run`` it once; the other methods may be called any time."""
 
     def __init__(
         self,
@@ -81,20 +69,19 @@ class Synchronizer:
         about: SyncRequest,
         engine: Engine,
         holder: LeaseHolder,
-        distributors: Sequence[Distributor],
+        distributors: Distributors,
         directory: Path,
         log: Log,
         drain: Drain,
-        connect: Callable[[str], Distributor],
+        measure: Callable[[Sequence[MeasurementRequest]], None],
     ) -> None:
         self._name = name
         self._target = f"/v1/brokers/{name}/sync"
         self._about = about
         self._engine = engine
         self._holder = holder
-        self._distributors = list(distributors)  # the first one is asked first
-        self._connect = connect  # to a leader that is not among them
-        self._extra: Distributor | None = None  # that leader
+        self._distributors = distributors
+        self._measure = measure
         self._directory = directory
         self._log = log
         self._drain = drain
@@ -123,10 +110,7 @@ class Synchronizer:
             with self._running:
                 await self._run()
         finally:
-            # Closing takes no time; a checkpoint in the first must not skip the rest.
-            with trio.CancelScope(shield=True):
-                for distributor in self._distributors:
-                    await distributor.aclose()
+            await self._distributors.aclose()
             self._ended.set()
 
     async def leave(self) -> None:
@@ -154,7 +138,7 @@ class Synchronizer:
             raise refusal(distributor.base_url, status, body)
 
     async def _run(self) -> None:
-        backoff = Backoff(first_s=0.1, longest_s=PERIOD_S)
+        backoff = Backoff(first_s=0.1, longest_s=LONGEST_PAUSE_S)
         failures = 0
         while True:
             try:
@@ -163,7 +147,7 @@ class Synchronizer:
                 self._report_trouble(error)
                 if isinstance(error, Disowned):
                     self._give_up()
-                await self._choose_next(error.leader if isinstance(error, NotLeader) else None)
+                await self._distributors.choose_next(error.leader if isinstance(error, NotLeader) else None)
                 self._urgent = True
                 failures += 1
                 if failures % len(self._distributors) == 0:  # all of them were tried
@@ -172,32 +156,6 @@ class Synchronizer:
                 failures = 0
                 backoff.reset()
                 self._report_trouble(None)
-
-    async def _choose_next(self, leader: str | None) -> None:
-        """Who is asked first from now on: ``leader`` (a URL), or whoever was not asked for longest."""
-        self._distributors.append(self._distributors.pop(0))
-        if leader is None:
-            return
-        known = next((one for one in self._distributors if one.base_url == leader), None)
-        if known is None:
-            known = await self._connect_to(leader)
-        if known is not None:
-            self._distributors.remove(known)
-            self._distributors.insert(0, known)
-
-    async def _connect_to(self, leader: str) -> Distributor | None:
-        """Only the latest leader that is none of the configured ones is kept. None: it has no URL."""
-        try:
-            connected = self._connect(leader)
-        except BadInput as error:
-            self._log.warning("the leader cannot be asked", reason=error)
-            return None
-        if self._extra is not None:
-            self._distributors.remove(self._extra)
-            await self._extra.aclose()
-        self._extra = connected
-        self._distributors.append(connected)
-        return connected
 
     async def _sync(self) -> None:
         urgent, self._urgent = self._urgent, False  # raised again meanwhile: another sync follows
@@ -235,7 +193,7 @@ class Synchronizer:
             strangers=strangers,
             wait_s=wait_s,
         )
-        distributor = self._distributors[0]
+        distributor = self._distributors.first
         status, body = await distributor.request(
             "POST", self._target, msgspec.json.encode(request), timeout_s=wait_s + _ANSWER_GRACE_S
         )
@@ -245,7 +203,7 @@ class Synchronizer:
         self._holder.check(answer)
         self.is_settled = answer.unchanged
         if answer.draining:
-            where = f"ask the distributor ({self._distributors[0].base_url}) where to publish"
+            where = f"ask the distributor ({self._distributors.first.base_url}) where to publish"
             self._drain.begin(f"broker {self._name} is draining: {where}", refuse_after_s=_MOVES_FIRST_S)
         news = not answer.unchanged or self.last_sync_s is None  # the first answer is news even if there is no topic
         if news:
@@ -255,6 +213,7 @@ class Synchronizer:
             self._engine.set_accepting(True, "")
         for move in answer.moves:
             self._engine.move_publisher(move.topic, move.publisher_id, move.address, move.version)
+        self._measure(answer.measurements)
         self.last_sync_s = trio.current_time()
         if news:
             self._log.info("desired state in force", version=answer.version, topics=len(answer.topics))
@@ -264,6 +223,7 @@ class Synchronizer:
         """Its tokens may be in force elsewhere. Publishers are refused, so that they ask where they belong."""
         self._holder.give_up()
         self._engine.set_accepting(False, f"the distributor knows another broker {self._name}")
+        self._measure([])
         self.last_sync_s = None
 
     async def _remember(self, answer: SyncAnswer) -> None:
@@ -279,7 +239,7 @@ class Synchronizer:
         if trouble and trouble != self._trouble:
             self._log.warning("no sync; shares stay as they are", reason=trouble)
         if self._trouble and not trouble:
-            self._log.info("in sync again", distributor=self._distributors[0].base_url)
+            self._log.info("in sync again", distributor=self._distributors.first.base_url)
         self._trouble = trouble
 
 
@@ -291,22 +251,9 @@ def state_after(answer: SyncAnswer) -> SyncState:
 def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:
     """Raises NotLeader (a standby), Unavailable (out of order for now), Disowned, PeerError (it refuses us, or makes no
     sense)."""
-    if status == 200:
-        try:
-            return msgspec.json.decode(body, type=SyncAnswer)
-        except UNREADABLE as error:
-            raise PeerError(f"{url}: sync answer: {error}") from None
-    problem = _problem(status, body)
-    text = f"{url}: sync answered {status}: {problem.detail}"
-    if status == 503 and problem.title == NotLeader.title:
-        raise NotLeader(problem.leader)
-    if status >= 500:
-        raise Unavailable(text)
-    raise Disowned(text) if (status, problem.field) == (409, "incarnation") else PeerError(text)
-
-
-def _problem(status: int, body: bytes) -> Problem:
+    if status != 200:
+        raise refused(url, "sync", status, body)
     try:
-        return msgspec.json.decode(body, type=Problem)
-    except UNREADABLE:
-        return Problem(title="", status=status, detail=body[:200].decode(errors="replace"))
+        return msgspec.json.decode(body, type=SyncAnswer)
+    except UNREADABLE as error:
+        raise PeerError(f"{url}: sync answer: {error}") from None

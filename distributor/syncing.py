@@ -16,7 +16,16 @@ from distributor.registry import Registry
 from distributor.state import Broker, Topic
 from distributor.transitions import News
 from distributor.whereabouts import Whereabouts, is_news, is_worth
-from srtm.control import DrainProgress, Move, Stranger, SyncAnswer, SyncRequest, TopicReport, check_broker_name
+from srtm.control import (
+    DrainProgress,
+    Move,
+    Stranger,
+    SyncAnswer,
+    SyncRequest,
+    Throttling,
+    TopicReport,
+    check_broker_name,
+)
 from srtm.errors import BadInput
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
@@ -28,12 +37,14 @@ _FOR_SUBSCRIBERS_S = 1.0  # so long they have to connect to a broker that is new
 
 class Syncing:
     """``reports``: {broker: {topic: its latest report}}; ``drains``: {broker: how far it has got, if it drains};
-    ``lab_service_ns``: {broker: its service time in the laboratory, 0 elsewhere}."""
+    ``lab_service_ns``: {broker: its service time in the laboratory, 0 elsewhere}; ``throttling``: {broker: what others
+    take of its processors}."""
 
     def __init__(self, registry: Registry) -> None:
         self.reports: dict[str, dict[str, TopicReport]] = {}
         self.drains: dict[str, DrainProgress | None] = {}  # as said last
         self.lab_service_ns: dict[str, int] = {}
+        self.throttling: dict[str, Throttling | None] = {}
         self._registry = registry
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
@@ -60,6 +71,7 @@ class Syncing:
         before, self.reports[name] = self.reports.get(name, {}), reports
         self.drains[name] = request.drain
         self.lab_service_ns[name] = request.lab_service_time_ns
+        self.throttling[name] = request.throttling
         self._note_strangers(name, request.strangers)
         self._wake_for_subscribers(before, reports)
         await self._account_for_strays(name, request.have_version, reports)
@@ -72,6 +84,7 @@ class Syncing:
         self.reports.pop(name, None)
         self.drains.pop(name, None)
         self.lab_service_ns.pop(name, None)
+        self.throttling.pop(name, None)
         self._strangers.pop(name, None)
         self._latest.pop(name, None)
         self._whereabouts.forget(name)

@@ -9,7 +9,7 @@ address) and ``RuntimeError`` (engine stopped).
 from collections.abc import Sequence
 from typing import final
 
-__all__ = ["Bucket", "Engine", "Flood", "LoadGen", "__version__"]
+__all__ = ["Bucket", "Engine", "Flood", "LoadGen", "Measurement", "__version__"]
 __version__: str
 
 @final
@@ -112,6 +112,32 @@ class Engine:
     def histogram(self, topic: str, kind: str, window: str) -> bytes | None:
         """HDR V2 (deflate, base64) of ``access|processing|consumer_wait|total`` over ``since_start|last_60s``, values
         in ns."""
+
+@final
+class Measurement:
+    """What arrives at a limited topic from its making on: how much, how late. Times in ns; latency is access +
+    processing + network (half the smallest round trips of the publisher's connections and of the subscribers', as far
+    as the kernel knows them), without the wait for a subscriber. Threads: any. RuntimeError: the engine has stopped."""
+
+    def __new__(cls, engine: Engine, topic: str, target_ns: int) -> Measurement:
+        """``target_ns``: over it a message is late; also the length of an interval. ValueError: not above 0, or the
+        topic has no limit."""
+    def advance(self) -> None:
+        """Take in what was sent since the last time. Costs by what is new."""
+    def intervals(self, end: bool) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Numbers of the intervals that are over and all sent, since the last time (0: it began then; those without a
+        message are left out), messages that arrived in each, those of them that were late, sums of their latencies.
+        ``end``: the present one is over, too."""
+    def percentiles(self, percentile: float) -> tuple[int, int, int, int]:
+        """Messages since it began, and their percentile of access, of processing and of latency."""
+    def recent(self, percentile: float) -> tuple[int, int, int]:
+        """Messages since this was asked last, those of them that were late, their percentile of latency."""
+    def gaps(self) -> tuple[int, int]:
+        """Messages that the trace dropped before they were sent; those that nobody had taken 2 s after they were let
+        go."""
+    def recording(self) -> tuple[list[str], list[int], int, list[int], list[int], list[int]]:
+        """What was measured and is still in the trace, in order of decision: publishers, index into these, arrival of
+        the first (wall clock), each arrival less the one before, due less arrival, sent less due (without the wait)."""
 
 @final
 class Flood:

@@ -265,9 +265,9 @@ class TopicHistory(Control, frozen=True):
 
 
 class HistoryReport(Control, frozen=True):
-    """Made by ``broker.histories``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``: about once a
-    second, at once when something has changed, four times a second while it goes on changing. What is not taken in time
-    is not sent again."""
+    """Made by ``broker.histories``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``: about once
+    a second, at once when something has changed, four times a second while it goes on changing. What is not taken in
+    time is not sent again."""
 
     incarnation: str
     topics: list[TopicHistory] = []
@@ -293,9 +293,9 @@ class TopicHistories(Control, frozen=True):
 
 
 class HistoryAnswer(Control, frozen=True):
-    """Made by ``distributor.histories``, read by the adaptor: the answer of ``GET /v1/history?since=N&wait_s=S``. Topics
-    without a report after ``since`` are left out; a ``since`` that this distributor never gave counts as 0, which gives
-    all that is kept (the last 10 s). Held back for up to ``wait_s`` while there is nothing to tell."""
+    """Made by ``distributor.histories``, read by the adaptor: the answer of ``GET /v1/history?since=N&wait_s=S``.
+    Topics without a report after ``since`` are left out; a ``since`` that this distributor never gave counts as 0,
+    which gives all that is kept (the last 10 s). Held back for up to ``wait_s`` while there is nothing to tell."""
 
     version: int  # the next ``since``
     topics: list[TopicHistories] = []

@@ -13,6 +13,7 @@ from rich.console import Console
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.commands.plans import promise, show_plan
 from srtm.commands.running import run_trio
+from srtm.conditions import conditions, remarks
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput
 from srtm.topic_file import read_topic_file, topic_name
@@ -143,6 +144,9 @@ def _show_status(result: dict[str, list[Json]], console: Console) -> None:
         for one in result["brokers"]
     ]
     console.print(table("Brokers", columns, rows, left=3))
+    for one in result["brokers"]:
+        for remark in remarks(*conditions(one)):
+            console.print(f"{one['name']}: {remark}", soft_wrap=True)
     _show_topics(result["topics"], console)
 
 
@@ -184,6 +188,9 @@ def _show_topic(view: Json, console: Console) -> None:
         "processing p99 ms",
     ]
     console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
+    for place in view["brokers"]:
+        for remark in remarks(*conditions(place)):
+            console.print(f"{place['broker']}: {remark}", soft_wrap=True)
 
 
 def _show_submitted(view: Json, console: Console) -> None:

@@ -6,6 +6,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker import sync
+from broker.distributors import Distributors
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
 from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
@@ -82,9 +83,12 @@ class Rig:
         self.drain = Drain("b1", self.engine, log)
         self.elsewhere = []  # distributors that it was not given, and connected to
 
-        self.sync = Synchronizer(
-            "b1", about, self.engine, self.holder, distributors, directory, log, self.drain, self.connect
-        )
+        self.measurements = []  # as told last
+        known = Distributors(distributors, self.connect, log)
+        self.sync = Synchronizer("b1", about, self.engine, self.holder, known, directory, log, self.drain, self.measure)
+
+    def measure(self, requests):
+        self.measurements = list(requests)
 
     def connect(self, url):
         if not url.startswith("http://"):

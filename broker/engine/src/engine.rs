@@ -36,6 +36,7 @@ use crate::shared_disk::Disk;
 use crate::stream::Step;
 use crate::timer::{Armed, Timer, Timers};
 use crate::topic::Topic;
+use crate::ways::Ways;
 use crate::wire;
 
 new_key_type! {
@@ -96,6 +97,7 @@ pub struct Engine {
     pub sharing: Sharing,
     pub packet_fallbacks: u64, // reads that took the kernel's stamp although packets count
     pub packets_lost: u64,     // the ring had no room for them
+    pub(crate) ways: Ways,
     pub(crate) sampler: u64,
     pub(crate) http: http::Service,
 }
@@ -162,6 +164,7 @@ impl Engine {
             sharing: Sharing::default(),
             packet_fallbacks: 0,
             packets_lost: 0,
+            ways: Ways::default(),
             sampler: 0x2545_f491_4f6c_dd1d,
             http: http::Service::default(),
         }
@@ -318,7 +321,7 @@ impl Engine {
             conn.marks.pop_front();
             let Some(topic) = self.topics.get_mut(mark.topic) else { continue };
             if let Some(limiter) = &mut topic.limiter {
-                limiter.trace.sent(mark.trace, now);
+                limiter.trace.sent(mark.trace, now, mark.consumer_wait);
             }
             let sample = Sample { access: mark.due - mark.arrival, consumer_wait: mark.consumer_wait, total: now - mark.arrival };
             match &mut alike {

@@ -41,7 +41,7 @@ pub struct Latency {
     slots: VecDeque<Slot>, // ascending numbers; those without a sample are missing
 }
 
-fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
+pub(crate) fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
     // safe: one to five digits are allowed, and both callers give a constant
     Histogram::new(digits).expect("valid number of digits")
 }
@@ -49,7 +49,7 @@ fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
 /// Longer waits count as this, so that one message that nobody wanted does not make the histogram grow.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value: u64, count: C) {
+pub(crate) fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value: u64, count: C) {
     // safe: an auto-resizing histogram takes every value
     histogram.record_n(value.min(LONGEST_NS), count).expect("auto-resizing");
 }

@@ -34,6 +34,7 @@ pub mod latency;
 pub mod lease;
 pub mod leisure;
 pub mod limits;
+pub mod measure;
 pub mod message;
 pub mod packet;
 pub mod parking;
@@ -53,6 +54,7 @@ pub mod topic;
 pub mod topology;
 pub mod trace;
 pub mod upgrade;
+pub mod ways;
 pub mod wire;
 
 #[cfg(test)]

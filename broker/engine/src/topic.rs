@@ -148,7 +148,7 @@ impl Limiter {
         message.times.arrival = arrival;
         message.times.due = arrival;
         let version = self.limit.version;
-        message.times.trace = self.trace.push(Entry { publisher, arrival, due: arrival, released: 0, sent: 0, version });
+        message.times.trace = self.trace.push(Entry { publisher, wait_us: 0, arrival, due: arrival, released: 0, sent: 0, version });
         let bytes = message.body_len() as u64;
         let trace = message.times.trace;
         let decided = match self.backlog.arrive(1, arrival, message) {

@@ -8,6 +8,7 @@ use crate::message::NO_TRACE;
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     pub publisher: u32, // index into `publishers`
+    pub wait_us: u32,   // of sent - due, what no subscriber was ready for it
     pub arrival: Nanos,
     pub due: Nanos,      // while it waits: as things stood when it came
     pub released: Nanos, // let go by the bucket; 0: not yet
@@ -75,9 +76,10 @@ impl Trace {
     }
 
     /// Only the first delivery counts.
-    pub fn sent(&mut self, sequence: u64, sent: Nanos) {
+    pub fn sent(&mut self, sequence: u64, sent: Nanos, consumer_wait: Nanos) {
         if let Some(entry) = self.at(sequence).filter(|entry| entry.sent == 0) {
             entry.sent = sent;
+            entry.wait_us = u32::try_from(consumer_wait / 1_000).unwrap_or(u32::MAX);
         }
     }
 
@@ -88,7 +90,12 @@ impl Trace {
 
     /// Names by index, and the range of sequence numbers that is there.
     pub fn contents(&self) -> (Vec<String>, std::ops::Range<u64>) {
-        (self.publishers.iter().map(|name| name.to_string()).collect(), self.first..self.next())
+        (self.publishers.iter().map(|name| name.to_string()).collect(), self.range())
+    }
+
+    /// The range of sequence numbers that is there.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.first..self.next()
     }
 
     /// What is still there of a range.
@@ -134,11 +141,11 @@ mod tests {
     #[test]
     fn the_oldest_entries_go_and_late_news_of_them_is_dropped() {
         let mut trace = Trace::new(2, 0);
-        let entry = Entry { publisher: 0, arrival: 1, due: 1, released: 0, sent: 0, version: 0 };
+        let entry = Entry { publisher: 0, wait_us: 0, arrival: 1, due: 1, released: 0, sent: 0, version: 0 };
         let sequences: Vec<u64> = (0..3).map(|_| trace.push(entry)).collect();
-        trace.sent(sequences[0], 9);
-        trace.sent(sequences[2], 7);
-        trace.sent(sequences[2], 8);
+        trace.sent(sequences[0], 9, 0);
+        trace.sent(sequences[2], 7, 0);
+        trace.sent(sequences[2], 8, 0);
         let mut columns = Columns::new(Vec::new());
         columns.extend(&trace.entries(0..3));
         assert_eq!(columns.sent_ns, [0i64.to_le_bytes(), 7i64.to_le_bytes()].concat());

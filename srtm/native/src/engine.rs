@@ -32,6 +32,10 @@ type Request<'py> = (u64, String, String, Vec<(String, String)>, Bound<'py, PyBy
 pub struct Engine(Handle);
 
 impl Engine {
+    pub fn handle(&self) -> &Handle {
+        &self.0
+    }
+
     fn call<T: Send + 'static>(
         &self,
         py: Python<'_>,

@@ -7,6 +7,7 @@ mod engine;
 mod errors;
 mod flood;
 mod loadgen;
+mod measurement;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
@@ -18,6 +19,8 @@ mod _native {
     use super::flood::Flood;
     #[pymodule_export]
     use super::loadgen::LoadGen;
+    #[pymodule_export]
+    use super::measurement::Measurement;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

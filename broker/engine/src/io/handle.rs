@@ -1,6 +1,7 @@
 //! An engine from outside its thread: start and stop, commands that run between two turns, events. No lock of this file is on the message path.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -21,6 +22,7 @@ use crate::io::listener::{self, Ports};
 use crate::io::reactor::{self, Reactor};
 use crate::io::socket;
 use crate::io::wake::Wake;
+use crate::measure::{Measurement, Recording};
 use crate::snapshot::Snapshot;
 use crate::stream::tls::server_config;
 use crate::trace::{Columns, Trace};
@@ -249,6 +251,47 @@ impl Handle {
             columns.extend(&entries.unwrap_or_default());
         }
         Ok(Some(columns))
+    }
+
+    /// A measurement of what arrives at a limited topic from now on; `None`: no such topic, or it has no limit.
+    pub fn measure(&self, topic: String, target: Nanos) -> Result<Option<Measurement>, NotRunning> {
+        self.call(move |engine, now| {
+            engine.ask_ways(&topic);
+            engine.trace(&topic).map(|trace| Measurement::new(trace.range().end, target, now))
+        })
+    }
+
+    /// Take what was sent since the last time into a measurement, in pieces. Nothing changes while the topic has no limit.
+    pub fn advance(&self, topic: &str, measurement: &mut Measurement) -> Result<(), NotRunning> {
+        let name = topic.to_owned();
+        measurement.network = self.call(move |engine, _| {
+            engine.ask_ways(&name);
+            engine.network(&name)
+        })?;
+        loop {
+            let (name, from) = (topic.to_owned(), measurement.cursor());
+            let part = self.call(move |engine, now| {
+                let trace = engine.trace(&name)?;
+                Some((trace.range().start.max(from), trace.entries(from..from + ENTRIES_A_TURN), now))
+            })?;
+            let Some((first, entries, now)) = part else { return Ok(()) };
+            if !measurement.take(first, &entries, now) || entries.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What was sent within a range of a topic's trace, the publishers' names, and what to add to an instant for wall clock.
+    pub fn recording(&self, topic: &str, range: Range<u64>) -> Result<(Recording, Vec<String>, i64), NotRunning> {
+        let mut recording = Recording::default();
+        for start in range.clone().step_by(ENTRIES_A_TURN as usize) {
+            let (name, part) = (topic.to_owned(), start..(start + ENTRIES_A_TURN).min(range.end));
+            let entries = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.entries(part)))?;
+            recording.extend(&entries.unwrap_or_default());
+        }
+        let name = topic.to_owned();
+        let (names, offset) = self.call(move |engine, _| (engine.trace(&name).map(|trace| trace.contents().0), engine.wall_offset))?;
+        Ok((recording, names.unwrap_or_default(), offset))
     }
 
     pub fn drain_events(&self) -> Vec<Event> {

@@ -187,6 +187,7 @@ impl Reactor {
             self.write_all(now);
             self.give_handshakes()?;
             self.read_at_leisure(now);
+            self.measure_ways();
             self.close_all();
             self.publish_events();
             now = clock::monotonic();
@@ -497,6 +498,14 @@ impl Reactor {
         let (fd, reads, writes) = (socket.fd.as_raw_fd(), socket.reads, socket.writes);
         if self.epoll.set_interest(fd, key.data().as_ffi(), reads, writes).is_err() {
             self.engine.handle_broken(key);
+        }
+    }
+
+    fn measure_ways(&mut self) {
+        for key in self.engine.poll_ways() {
+            if let Some(round_trip) = self.sockets.get(key).and_then(|socket| socket::min_round_trip(socket.fd.as_raw_fd())) {
+                self.engine.handle_round_trip(key, round_trip);
+            }
         }
     }
 

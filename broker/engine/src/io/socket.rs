@@ -144,6 +144,19 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
+/// Where `tcpi_min_rtt` stands in the kernel's `struct tcp_info`, in 32-bit words; its value is in us, all ones: unknown.
+const MIN_RTT: usize = 37;
+
+/// The smallest round trip that the kernel has lately seen on a connection. `None`: it does not know, or this is no TCP socket.
+pub fn min_round_trip(fd: RawFd) -> Option<Nanos> {
+    let mut info = [0u32; MIN_RTT + 1];
+    let mut len = mem::size_of_val(&info) as libc::socklen_t;
+    // SAFETY: `info` and `len` outlive the call, and `len` is the size of `info`; the kernel writes no more.
+    check(unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut len) }).ok()?;
+    let known = len as usize == mem::size_of_val(&info) && info[MIN_RTT] != u32::MAX;
+    known.then(|| Nanos::from(info[MIN_RTT]) * 1_000)
+}
+
 /// End our side of the stream; what was sent before still arrives.
 pub fn shut_down_sending(fd: RawFd) -> io::Result<()> {
     // SAFETY: plain numbers.

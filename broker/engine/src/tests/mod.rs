@@ -16,6 +16,7 @@ mod laboratory;
 mod layers;
 mod leases;
 mod limits;
+mod measure;
 mod parking;
 mod random_operations;
 mod reference;

@@ -1,0 +1,117 @@
+"""What a broker says of a measurement: reports made from what the engine counted. No clock, no network.
+
+A promise to a topic that was there is looked at once a second: of the messages of that second, at most the fraction
+that its percentile allows may have been late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
+
+NS_PER_S = 1_000_000_000
+
+
+class Recorder(Protocol):
+    """Counts one topic's messages (``srtm._native.Measurement``)."""
+
+    def advance(self) -> None: ...
+
+    def intervals(self, end: bool) -> tuple[list[int], list[int], list[int], list[int]]: ...
+
+    def percentiles(self, percentile: float) -> tuple[int, int, int, int]: ...
+
+    def recent(self, percentile: float) -> tuple[int, int, int]: ...
+
+    def gaps(self) -> tuple[int, int]: ...
+
+    def recording(self) -> tuple[list[str], list[int], int, list[int], list[int], list[int]]: ...
+
+
+Record = Callable[[str, int], Recorder]
+"""Topic and target in ns to a recorder of what arrives from now on. Raises ValueError: the topic has no limit here."""
+
+
+class Others:
+    """The promises to other topics, as they were kept in the last whole second. ``worst_ns``: the largest of their
+    percentiles in it."""
+
+    def __init__(self, record: Record, began_ns: int) -> None:
+        self.kept = True
+        self.worst_ns = 0
+        self._record = record
+        self._recorders: dict[Promise, Recorder] = {}
+        self._next_ns = began_ns + NS_PER_S
+
+    def look(self, promises: Sequence[Promise], now_ns: int) -> None:
+        """A topic that is not here, or not limited, has had no promise broken."""
+        self._recorders = {promise: recorder for promise, recorder in self._recorders.items() if promise in promises}
+        for promise in promises:
+            if promise not in self._recorders:
+                try:
+                    self._recorders[promise] = self._record(promise.topic, promise.target_ns)
+                except ValueError:
+                    continue
+        if now_ns >= self._next_ns:
+            self._next_ns = max(self._next_ns + NS_PER_S, now_ns + NS_PER_S // 2)
+            seconds = [_second(promise, recorder) for promise, recorder in self._recorders.items()]
+            self.kept = all(kept for kept, _ in seconds)
+            self.worst_ns = max((worst_ns for _, worst_ns in seconds), default=0)
+
+
+def _second(promise: Promise, recorder: Recorder) -> tuple[bool, int]:
+    """Whether it was kept since the last time, and its percentile."""
+    recorder.advance()
+    recorder.intervals(True)  # nobody asks for them: not to be kept
+    count, late, worst_ns = recorder.recent(promise.percentile)
+    return late <= count * (1 - promise.percentile / 100), worst_ns
+
+
+def report(
+    request: MeasurementRequest,
+    recorder: Recorder,
+    others: Others,
+    incarnation: str,
+    sequence: int,
+    lab_service_time_ns: int,
+    *,
+    final: bool,
+    last: bool,
+) -> MeasurementReport:
+    """What was counted since the report before. ``last``: no other follows, so that the present interval is told,
+    too."""
+    interval, count, late, latency_ns = recorder.intervals(last)
+    measured, access_ns, processing_ns, total_ns = recorder.percentiles(request.percentile)
+    lost, unsent = recorder.gaps()
+    return MeasurementReport(
+        incarnation=incarnation,
+        sequence=sequence,
+        interval=interval,
+        count=count,
+        late=late,
+        latency_ns=latency_ns,
+        measured=measured,
+        lost=lost,
+        unsent=unsent,
+        access_ns=access_ns,
+        processing_ns=processing_ns,
+        total_ns=total_ns,
+        others_kept=others.kept,
+        others_worst_ns=others.worst_ns,
+        final=final,
+        lab_service_time_ns=lab_service_time_ns,
+    )
+
+
+def measured_trace(recorder: Recorder) -> MeasuredTrace:
+    publishers, publisher, first_ns, gap_ns, access_ns, processing_ns = recorder.recording()
+    return MeasuredTrace(
+        publishers=publishers,
+        publisher=publisher,
+        first_ns=first_ns,
+        gap_ns=gap_ns,
+        access_ns=access_ns,
+        processing_ns=processing_ns,
+    )

@@ -1,0 +1,146 @@
+"""A measurement on a real broker with real traffic, asked for by a scripted distributor: its counts are what was
+sent."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from srtm.control import (
+    DesiredTopic,
+    MeasuredTrace,
+    MeasurementAnswer,
+    MeasurementReport,
+    MeasurementRequest,
+    Share,
+    SyncAnswer,
+    SyncRequest,
+)
+from srtm.http_api import Request, Response, json_response
+from tests.support.http_server import HttpServer
+from tests.system.test_broker_process import WAIT_S, Process, Subscriber, broker
+
+pytestmark = pytest.mark.slow
+
+MS = 1_000_000
+TARGET_NS = 50 * MS
+LAB_NS = 20_000
+LIMITED = DesiredTopic(
+    topic="t", share=Share(version=1, rate=100.0, burst=10.0, full=True), publishers=["p0", "p1"], channels=["c"]
+)
+REQUEST = MeasurementRequest(
+    id="t:1",
+    topic="t",
+    percentile=99.0,
+    target_ns=TARGET_NS,
+    share_version=1,
+    at_most_ns=60_000 * MS,
+    report_ns=50 * MS,
+)
+
+
+class ScriptedDistributor:
+    """Wants the topic limited and, once ``measures``, measured; once ``traces``, its trace."""
+
+    def __init__(self) -> None:
+        self.measures = False
+        self.traces = False
+        self.syncs: list[SyncRequest] = []
+        self.reports: list[MeasurementReport] = []
+        self._news = trio.Event()
+
+    async def answer(self, request: Request) -> Response:
+        body = await request.read_body(1 << 30)
+        self._news.set()
+        self._news = trio.Event()
+        if request.segments[-1] == "sync":
+            asked = msgspec.json.decode(body, type=SyncRequest)
+            self.syncs.append(asked)
+            answer = SyncAnswer(version=1, topics=[LIMITED], measurements=[REQUEST] if self.measures else [])
+            return json_response(msgspec.structs.replace(answer, unchanged=asked.have_version == 1))
+        assert request.segments == ["v1", "brokers", "b1", "measurements", "t:1"]
+        report = msgspec.json.decode(body, type=MeasurementReport)
+        self.reports.append(report)
+        return json_response(MeasurementAnswer(go_on=report.trace is None, trace_wanted=self.traces))
+
+    async def until(self, wanted: int) -> None:
+        """That many messages were reported."""
+        while sum(sum(report.count) for report in self.reports) < wanted:
+            await self._news.wait()
+
+    async def in_force(self) -> None:
+        while not (self.syncs and self.syncs[-1].applied == {"t": 1}):
+            await self._news.wait()
+
+    async def reported(self) -> None:
+        while not self.reports:
+            await self._news.wait()
+
+    async def traced(self) -> MeasuredTrace:
+        while (trace := self.reports[-1].trace) is None:
+            await self._news.wait()
+        return trace
+
+
+@asynccontextmanager
+async def scripted() -> AsyncIterator[tuple[ScriptedDistributor, str]]:
+    distributor = ScriptedDistributor()
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(HttpServer(distributor.answer).serve, listeners)
+        yield distributor, f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
+def publish(running: Process, publisher_id: str, count: int) -> None:
+    """One MPUB, answered."""
+    with socket.create_connection(("127.0.0.1", running.tcp), timeout=WAIT_S) as connection:
+        stream = connection.makefile("rb")
+        about = msgspec.json.encode({"client_id": publisher_id})
+        connection.sendall(b"  V2IDENTIFY\n" + len(about).to_bytes(4, "big") + about)
+        bodies = b"".join((4).to_bytes(4, "big") + b"body" for _ in range(count))
+        body = count.to_bytes(4, "big") + bodies
+        connection.sendall(b"MPUB t\n" + len(body).to_bytes(4, "big") + body)
+        for _ in range(2):
+            size = int.from_bytes(stream.read(4), "big")
+            assert stream.read(size) == b"\x00\x00\x00\x00OK"
+        stream.close()
+
+
+async def test_counts_and_trace_are_of_what_was_sent(tmp_path: Path) -> None:
+    with trio.fail_after(50):
+        async with scripted() as (distributor, url):
+            flags = ("--distributor", url, "--mcap", "1000", "--lab-service-time", "20")
+            with broker(tmp_path, *flags) as running:
+                await distributor.in_force()
+                assert distributor.syncs[-1].lab_service_time_ns == LAB_NS
+                subscriber = Subscriber(running.tcp, "t", "c")
+                distributor.measures = True
+                await distributor.reported()  # it has begun
+                publish(running, "p0", 30)
+                publish(running, "p1", 2)
+                for _ in range(32):
+                    await trio.to_thread.run_sync(subscriber.body)
+                await distributor.until(32)
+                distributor.traces = True
+                trace = await distributor.traced()
+                subscriber.close()
+    assert [report.sequence for report in distributor.reports] == list(range(1, len(distributor.reports) + 1))
+    last = distributor.reports[-1]
+    assert (sum(sum(report.count) for report in distributor.reports), last.measured, last.unsent) == (32, 32, 0)
+    assert (last.lost, last.lab_service_time_ns, last.others_kept) == (0, LAB_NS, True)
+    # Ten tokens were there; then one comes every 10 ms.
+    assert [trace.publishers[index] for index in trace.publisher] == ["p0"] * 30 + ["p1"] * 2
+    assert trace.access_ns[:30] == [0] * 10 + [10 * MS * number for number in range(1, 21)]
+    assert min(trace.processing_ns) >= LAB_NS
+    delays = [access + processing for access, processing in zip(trace.access_ns, trace.processing_ns, strict=True)]
+    late = sum(sum(report.late) for report in distributor.reports)
+    assert late >= sum(delay > TARGET_NS for delay in delays) >= 16 + 2  # the network comes on top
+    assert sum(sum(report.latency_ns) for report in distributor.reports) >= sum(delays)
+    assert last.access_ns >= max(trace.access_ns)  # the 99th percentile of 32 is the largest
