@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 
 from distributor import explaining, lookups, views
 from distributor.bodies import documented, json_answer, read_body
+from distributor.capacity_routes import capacity_routes
 from distributor.config import DistributorConfig
 from distributor.metrics import exposition
 from distributor.registry import Registry
@@ -41,7 +42,14 @@ _NSQ_JSON = "application/json; charset=utf-8"
 def make_app(registry: Registry, syncing: Syncing, admit: _Admit | None = None) -> FastAPI:
     """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served."""
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
-    for add_routes in (_topic_routes, _publisher_routes, _broker_routes, _lookup_routes, _service_routes):
+    for add_routes in (
+        _topic_routes,
+        _publisher_routes,
+        _broker_routes,
+        capacity_routes,
+        _lookup_routes,
+        _service_routes,
+    ):
         add_routes(app, registry, syncing)
     app.add_exception_handler(SrtmError, _refused)
     app.add_exception_handler(HTTPException, _not_served)

@@ -14,11 +14,12 @@ import numpy as np
 from distributor.allocation import BrokerCapacity, Demand, Plan, place_more, plan
 from distributor.leases import MICRO, Amount
 from distributor.state import Broker, Placement, Topic
+from srtm.capacity import Capacity, Class, class_of, effective_mcap
 from srtm.errors import BadInput
 from srtm.fitted_split import Traffic, fitted_bucket
 from srtm.sizing import smallest_burst
 from srtm.splitting import split_bucket
-from srtm.topic import TopicSpec
+from srtm.topic import Slo, TopicSpec
 
 # Of the topic's rate, for a broker that has undeclared publishers only: the floor of design section 6.
 STARVED_WEIGHT = 0.02
@@ -29,21 +30,32 @@ Astray = Mapping[str, Mapping[str, float]]  # as in ``state.Topic``
 
 
 def capacities(
-    brokers: Iterable[Broker], usable: Collection[str], topics: Iterable[Topic], topic: str
+    brokers: Iterable[Broker],
+    usable: Collection[str],
+    topics: Iterable[Topic],
+    spec: TopicSpec,
+    measured: Mapping[str, Sequence[Capacity]],
 ) -> list[BrokerCapacity]:
-    """All brokers as allocation sees them when it places ``topic``; those that are not ``usable`` now have no room for
-    anything new."""
-    allocated: dict[str, float] = {}
-    for other in topics:
-        if other.name != topic and not other.removed:
-            for name, rate in other.placement.assigned.items():
-                allocated[name] = allocated.get(name, 0.0) + rate
-    return [
-        BrokerCapacity(name=broker.name, mcap=broker.mcap, allocated=allocated.get(broker.name, 0.0))
-        if broker.name in usable
-        else BrokerCapacity(name=broker.name, mcap=1.0, allocated=1.0)
-        for broker in brokers
-    ]
+    """All brokers as allocation sees them when it places the topic of ``spec``; those that are not ``usable`` now have
+    no room for anything new. Of a broker's ``measured`` capacities that counts which suits the hardest of the promises
+    and classes that it would have."""
+    others = [topic for topic in topics if topic.name != spec.name and not topic.removed]
+    asked = (spec.slo, class_of(spec.publishers))
+    found = []
+    for broker in brokers:
+        if broker.name not in usable:
+            found.append(BrokerCapacity(name=broker.name, mcap=1.0, allocated=1.0))
+            continue
+        mcap = effective_mcap(broker.mcap, measured.get(broker.name, ()), [asked, *promised(others, broker.name)])
+        allocated = sum(topic.placement.assigned.get(broker.name, 0.0) for topic in others)
+        found.append(BrokerCapacity(name=broker.name, mcap=mcap, allocated=allocated))
+    return found
+
+
+def promised(topics: Iterable[Topic], broker: str) -> list[tuple[Slo, Class]]:
+    """What the topics that have publishers on ``broker`` were promised, and how they send."""
+    here = [topic.spec for topic in topics if topic.placement.assigned.get(broker, 0.0) > 0]
+    return [(spec.slo, class_of(spec.publishers)) for spec in here]
 
 
 def demand(spec: TopicSpec, burst: float) -> Demand:

@@ -18,6 +18,7 @@ from distributor import store
 from distributor.leases import MICRO, NOTHING, Amount, Holding, Leases
 from distributor.state import Broker, Decision, Placement, Topic
 from distributor.store import Edition, Replace, Store
+from srtm.capacity import Capacity, parse_capacity
 from srtm.publishers import join
 from srtm.topic import TopicSpec, parse_topic_json
 
@@ -41,6 +42,7 @@ class Stored:
     brokers: dict[str, Broker]
     topics: dict[str, Topic]
     decisions: dict[str, list[Decision]]
+    capacities: dict[str, tuple[Capacity, ...]]  # {broker: each of another promise or class}
 
 
 def changes(
@@ -51,13 +53,15 @@ def changes(
     log: Mapping[str, Decision],
     forgotten: str = "",
     draining: Mapping[str, bool] | None = None,
+    capacities: Mapping[str, Sequence[Capacity]] | None = None,
 ) -> list[Replace]:
     """What to store so that ``topics`` and ``brokers`` replace their namesakes. Columns that did not change are not
-    written again. ``draining``: {broker: whether, from now on}."""
+    written again. ``draining``: {broker: whether, from now on}; ``capacities``: {broker: all of it now}."""
     result = [Replace(store.settings, {"name": _VERSION}, [{"name": _VERSION, "value": version}])]
     result += [Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in brokers]
     result += [Replace(store.brokers, {"name": forgotten})] if forgotten else []
     result += [_drain_change(name, on) for name, on in (draining or {}).items()]
+    result += [_capacities_change(name, figures) for name, figures in (capacities or {}).items()]
     for topic in topics:
         result += _topic_changes(before.get(topic.name), topic)
     for name, one in log.items():
@@ -69,6 +73,11 @@ def changes(
 def _drain_change(broker: str, on: bool) -> Replace:
     name = _DRAINING + broker
     return Replace(store.settings, {"name": name}, [{"name": name, "value": 1}] if on else [])
+
+
+def _capacities_change(broker: str, figures: Sequence[Capacity]) -> Replace:
+    row = {"broker": broker, "figures": _text([one.to_json() for one in figures])}
+    return Replace(store.capacities, {"broker": broker}, [row] if figures else [])
 
 
 def _topic_changes(old: Topic | None, new: Topic) -> Iterator[Replace]:
@@ -195,6 +204,7 @@ class _Found:
     publishers: list[Row]
     shares: list[Row]
     decisions: list[Row]
+    capacities: list[Row]
 
 
 def _read(connection: Connection, *, known: Stored | None) -> _Found:
@@ -211,6 +221,7 @@ def _read(connection: Connection, *, known: Stored | None) -> _Found:
         publishers=store.rows(connection, store.publishers, topics=rows.keys() - kept.keys() if kept else None),
         shares=store.rows(connection, store.shares),
         decisions=store.rows(connection, store.decisions),
+        capacities=store.rows(connection, store.capacities),
     )
 
 
@@ -229,7 +240,12 @@ def _stored(found: _Found) -> Stored:
         brokers={row["name"]: Broker(**row) for row in found.brokers},
         topics={topic.name: topic for topic in topics},
         decisions={name: [_decision(row) for row in rows] for name, rows in _by_topic(found.decisions).items()},
+        capacities={row["broker"]: _figures(row) for row in found.capacities},
     )
+
+
+def _figures(row: Row) -> tuple[Capacity, ...]:
+    return tuple(parse_capacity(one) for one in msgspec.json.decode(row["figures"]))
 
 
 def _is_as_placed(topic: Topic, rows: Mapping[str, Row]) -> bool:

@@ -30,6 +30,7 @@ from distributor.records import NO_PUBLISHERS, Stored
 from distributor.state import Broker, Decision, Placement, Topic
 from distributor.store import Store
 from distributor.transitions import News, has_part, heard, same_demand, same_principles
+from srtm.capacity import Capacity
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
 from srtm.log import Log
 from srtm.splitting import to_micro
@@ -47,6 +48,7 @@ class Registry:
         self.brokers: dict[str, Broker] = {}
         self.topics: dict[str, Topic] = {}  # removed ones too
         self.decisions: dict[str, list[Decision]] = {}  # oldest first
+        self.capacities: dict[str, tuple[Capacity, ...]] = {}  # {broker: each of another promise or class}
         self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
         self.liveness = Liveness(config.liveness_s)
         self.version = 0
@@ -74,6 +76,7 @@ class Registry:
         """``stored`` instead of everything that was here."""
         self.version, self.brokers = stored.version, dict(stored.brokers)
         self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
+        self.capacities = dict(stored.capacities)
         self.draining = set(stored.draining)
         self.liveness = Liveness(self.config.liveness_s)
         self._desired_version = dict.fromkeys(stored.brokers, stored.version)
@@ -132,7 +135,7 @@ class Registry:
         there are."""
         book = self.topics if topics is None else topics
         brokers = [broker for name, broker in self.brokers.items() if name != without]
-        return placing.capacities(brokers, self.takes_more(), book.values(), spec.name)
+        return placing.capacities(brokers, self.takes_more(), book.values(), spec, self.capacities)
 
     def stir(self, broker: str) -> None:
         """A move for ``broker`` may have become due."""
@@ -228,6 +231,21 @@ class Registry:
             await self._commit(
                 [replace(topic, leases=leases)], decision="\n".join([what, *placing.share_lines(target)])
             )
+
+    async def note_capacity(self, name: str, figure: Capacity) -> None:
+        """What ``name`` carries of one promise and class, instead of what was known of that. Raises NotFound."""
+        async with self._writing:
+            self.broker(name)
+            others = [one for one in self.capacities.get(name, ()) if one.key != figure.key]
+            await self._commit([], capacities={name: (*others, figure)})
+        self._attention.set()
+
+    async def forget_capacities(self, name: str) -> None:
+        """Only what its operator states counts then. Raises NotFound."""
+        async with self._writing:
+            self.broker(name)
+            await self._commit([], capacities={name: ()})
+        self._attention.set()
 
     async def forget(self, name: str) -> None:
         """Drop a broker that is proven dead, or has nothing. Raises NotFound, Conflict."""
@@ -497,16 +515,21 @@ class Registry:
         decision: str = "",
         forgotten: str = "",
         draining: Mapping[str, bool] | None = None,
+        capacities: Mapping[str, tuple[Capacity, ...]] | None = None,
     ) -> None:
         """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
         1``."""
         version = self.version + 1
         changes = {**(draining or {}), **({forgotten: False} if forgotten else {})}
+        figures = {**(capacities or {}), **({forgotten: ()} if forgotten else {})}
         log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
-        await self._store.apply(records.changes(self.topics, topics, brokers, version, log, forgotten, changes))
+        await self._store.apply(
+            records.changes(self.topics, topics, brokers, version, log, forgotten, changes, figures)
+        )
         self.version = version
         self.brokers.update({broker.name: broker for broker in brokers})
         self.brokers.pop(forgotten, None)
+        self.capacities = {name: kept for name, kept in {**self.capacities, **figures}.items() if kept}
         self.draining = {name for name in self.draining | changes.keys() if changes.get(name, True)}
         self._desired_version.pop(forgotten, None)  # what changes from now on is not counted for it
         for name, entry in log.items():

@@ -75,6 +75,15 @@ brokers = Table(
     Column("dead", Boolean, nullable=False),  # proof of death of this incarnation
 )
 
+capacities = Table(
+    "capacities",
+    metadata,
+    Column("broker", String, primary_key=True),
+    Column(
+        "figures", Text, nullable=False
+    ),  # JSON list: what was measured of it, or stated, each for its promise and class
+)
+
 topics = Table(
     "topics",
     metadata,

@@ -11,9 +11,11 @@ import msgspec
 
 from distributor.explanation import Json, reason
 from distributor.leases import MICRO
+from distributor.placing import promised
 from distributor.registry import Registry
 from distributor.state import Decision, Topic
 from distributor.syncing import Syncing
+from srtm.capacity import effective_mcap
 from srtm.control import Assignment, TopicReport
 from srtm.errors import NotLeader, Unavailable
 
@@ -135,15 +137,20 @@ def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:
     """Raises NotFound."""
     broker = registry.broker(name)
     allocated = sum(topic.placement.assigned.get(name, 0.0) for topic in registry.managed())
+    figures = registry.capacities.get(name, ())
+    mcap = effective_mcap(broker.mcap, figures, promised(registry.managed(), name))
     return {
         "name": name,
         "incarnation": broker.incarnation,
         "srtm_version": broker.srtm_version,
         "tcp_address": broker.tcp_address,
         "http_address": broker.http_address,
-        "mcap": broker.mcap,
+        "mcap": mcap,  # for the hardest of the promises that it has
+        "mcap_stated": broker.mcap,
+        "capacities": [one.to_json() for one in figures],
+        "lab_service_time_ns": syncing.lab_service_ns.get(name, 0),  # 0: not in the laboratory
         "allocated": allocated,
-        "rcap": max(0.0, broker.mcap - allocated) if broker.mcap else None,  # null: not stated, no known limit
+        "rcap": max(0.0, mcap - allocated) if mcap else None,  # null: not stated, no known limit
         "alive": registry.is_alive(name) if registry.leads else None,  # null: only the leader knows
         "dead": broker.dead,
         "accepting": broker.accepting,

@@ -139,6 +139,14 @@ class DistributorClient:
         """Raises NotFound."""
         return await self._call("GET", f"/v1/brokers/{_part(name)}", Json)
 
+    async def capacity(self, name: str) -> Json:
+        """What is known of a broker's capacity, and what is left of it. Raises NotFound."""
+        return await self._call("GET", f"/v1/brokers/{_part(name)}/capacity", Json)
+
+    async def note_capacity(self, name: str, document: Mapping[str, object]) -> Json:
+        """Instead of what was known for that promise and class. Raises NotFound, BadInput."""
+        return await self._call("PUT", f"/v1/brokers/{_part(name)}/capacity", Json, body=document)
+
     async def drain_broker(self, name: str, *, force: bool = False) -> Json:
         """Raises NotFound, Conflict (the others cannot carry its load: nothing has changed)."""
         return await self._call("POST", f"/v1/brokers/{_part(name)}/drain", Json, query={"force": str(force).lower()})

@@ -11,10 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
 from hypothesis import settings
 
 from tests.support import postgres
@@ -43,3 +44,14 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 's.sqlite3'}"
     return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work for threads is done at once instead: a simulated clock would jump on while a thread is busy."""
+
+    async def at_once(work: Callable[..., object], *arguments: object, **_: object) -> object:
+        await trio.lowlevel.checkpoint()
+        return work(*arguments)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)

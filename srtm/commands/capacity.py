@@ -1,0 +1,150 @@
+"""``srtm capacity ...``: what brokers carry within a promise, measured, stated and shown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.commands.running import run_trio
+from srtm.distributor_client import DistributorClient, Json
+from srtm.errors import BadInput, Unavailable
+from srtm.unreadable import UNREADABLE
+
+if TYPE_CHECKING:
+    from bench.capacity import CapacityOptions, Found, Step
+
+app = typer.Typer(no_args_is_help=True, help="What brokers carry within a promise.", rich_markup_mode=None)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A broker of the cluster.")]
+
+
+@app.command()
+def bench(
+    name: NameArgument,
+    slo: Annotated[str, typer.Option(metavar="pP:MSms", help="The promise.")] = "p99:1ms",
+    process: Annotated[str, typer.Option(metavar="[poisson|periodic]")] = "poisson",
+    batch: Annotated[int, typer.Option(min=1, help="Messages sent at once.")] = 1,
+    publishers: Annotated[int, typer.Option(min=1, max=20_000, help="That share the rate.")] = 100,
+    seconds: Annotated[float, typer.Option(min=1.0, max=600.0, help="Measured at each rate.")] = 4.0,
+    most: Annotated[float, typer.Option(help="The highest rate to try, msg/s.")] = 200_000.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the traffic.")] = 1,
+    from_file: Annotated[
+        Path | None,
+        typer.Option("--from-file", metavar="FILE", help="Measure nothing: note the capacity in this JSON file."),
+    ] = None,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Find the largest rate that a broker carries within a promise, and have the distributor place by it.
+
+    The broker may be idle or live: rates rise until its promise breaks, or until another topic comes near its own.
+    """
+    from bench.capacity import CapacityOptions
+    from srtm.capacity import Class, parse_capacity, parse_slo
+
+    if from_file is not None:
+        capacity = parse_capacity(_document(from_file))
+        view = run_trio(partial(_note, name, capacity.to_json(), distributor, token))
+        show("capacity bench", view, json_file, partial(_show, view))
+        return
+    if process not in ("poisson", "periodic"):
+        raise BadInput("process", process, "must be poisson or periodic")
+    if not 1 <= most <= 1e9:  # false for NaN too
+        raise BadInput("most", most, "must be from 1 to 1e9 msg/s")
+    traffic = Class(process="periodic" if process == "periodic" else "poisson", batch=batch, publishers=publishers)
+    options = CapacityOptions(
+        slo=parse_slo(slo), traffic=traffic, seconds=seconds, first=min(1_000.0, most), most=most, seed=seed
+    )
+    found, view = run_trio(partial(_bench, name, options, distributor, token, json_file))
+    steps = [asdict(one) for one in found.steps]
+    show("capacity bench", {**view, "steps": steps}, json_file, partial(_show, view))
+
+
+async def _bench(
+    name: str, options: CapacityOptions, urls: list[str] | None, token: str | None, json_file: str | None
+) -> tuple[Found, Json]:
+    from bench.capacity import measure_capacity
+
+    console = Console(highlight=False, stderr=json_file == "-")
+    async with DistributorClient(urls, token=token) as client:
+        found = await measure_capacity(client, name, options, partial(_tell, console))
+        if found.capacity is None:
+            last = found.steps[-1]
+            raise Unavailable(f"no capacity found for {name}: {last.rate:,.6g} msg/s: {last.verdict} ({last.why})")
+        return found, await client.note_capacity(name, found.capacity.to_json())
+
+
+async def _note(name: str, document: Json, urls: list[str] | None, token: str | None) -> Json:
+    async with DistributorClient(urls, token=token) as client:
+        return await client.note_capacity(name, document)
+
+
+@app.command("show")
+def show_capacity(
+    name: NameArgument, distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None
+) -> None:
+    """What is known of a broker's capacity, and what is left of it."""
+
+    async def ask() -> Json:
+        async with DistributorClient(distributor, token=token) as client:
+            return await client.capacity(name)
+
+    view = run_trio(ask)
+    show("capacity show", view, json_file, partial(_show, view))
+
+
+def _document(file: Path) -> Any:
+    """A capacity, or what ``--json`` of this command has written, whose newest capacity it is then."""
+    try:
+        document = msgspec.json.decode(file.read_bytes())
+    except OSError as error:
+        raise BadInput("from-file", str(file), f"must be a file that can be read ({error.strerror})") from error
+    except UNREADABLE as error:
+        raise BadInput("from-file", str(file), f"must be JSON: {error}") from error
+    try:
+        return document["result"]["capacities"][-1]
+    except (KeyError, IndexError, TypeError):
+        return document
+
+
+def _tell(console: Console, step: Step) -> None:
+    console.print(f"{step.rate:>12,.0f} msg/s: {step.verdict}: {step.why}", soft_wrap=True)
+
+
+def _show(view: Json, console: Console) -> None:
+    left = "no limit is known" if view["rcap"] is None else f"{view['rcap']:,.6g} msg/s are left"
+    stated = f", {view['mcap_stated']:,.6g} stated" if view["mcap_stated"] else ""
+    console.print(
+        f"{view['name']}: {view['mcap']:,.6g} msg/s for what it has{stated}; "
+        f"{view['allocated']:,.6g} allocated, {left}",
+        soft_wrap=True,
+    )
+    columns = ["promise", "process", "measured", "source", "limited by", "disturbed", "machine", "batch", "publishers"]
+    columns += ["beside msg/s", "mcap msg/s"]
+    rows = [_row(one) for one in view["capacities"]]
+    if rows:
+        console.print(table("", columns, rows, left=7))
+
+
+def _row(one: Json) -> list[object]:
+    machine = one["machine"]
+    return [
+        f"p{one['slo']['percentile']:g} <= {one['slo']['latency_ms']:g} ms",
+        one["process"],
+        one["measured"] or None,
+        one["source"],
+        one["limited_by"],
+        "; ".join(one["disturbed"]) or None,
+        None if machine is None else f"{machine['cores']} cores, {machine['cpu']}, {machine['kernel']}",
+        one["batch"],
+        one["publishers"],
+        one["beside"],
+        one["mcap"],
+    ]
