@@ -66,7 +66,9 @@ class _ServiceRoutes:
         self._context = context
 
     async def metrics(self, _request: Request) -> Response:
-        text = metrics_text(snapshot.take(self._context.engine), self._context.name, __version__)
+        text = metrics_text(
+            snapshot.take(self._context.engine), self._context.name, __version__, self._context.throttling()
+        )
         return Response(body=text, content_type=CONTENT_TYPE)
 
     async def healthz(self, _request: Request) -> Response:

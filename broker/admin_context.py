@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
+from srtm.control import Throttling
 from srtm.log import Threshold
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class AdminContext:
     note_change: Callable[[], None]  # something in the metadata file has changed, perhaps without an event
     health: Callable[[], str]  # "OK", or "NOK - why"
     drain: Drain
+    throttling: Callable[[], Throttling]  # of this process's processors
     threshold: Threshold  # of the log
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use
     use_lookups: Callable[[Sequence[str]], None]  # these from now on; raises BadInput

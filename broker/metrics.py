@@ -11,6 +11,8 @@ from broker.snapshot import Bucket, Channel, Latencies, Snapshot, Topic
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from srtm.control import Throttling
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _QUANTILES = {"0.5": "p50_ns", "0.95": "p95_ns", "0.99": "p99_ns", "0.999": "p999_ns", "1": "max_ns"}
 _TOPIC_COUNTERS = {
@@ -35,12 +37,13 @@ _CHANNEL_GAUGES = ("depth", "in_flight_count", "deferred_count", "client_count")
 _CHANNEL_COUNTERS = ("message_count", "requeue_count", "timeout_count")
 
 
-def metrics_text(snapshot: Snapshot, name: str, version: str) -> bytes:
+def metrics_text(snapshot: Snapshot, name: str, version: str, throttling: Throttling) -> bytes:
     from prometheus_client import CollectorRegistry, generate_latest
 
     class Collector:
         def collect(self) -> Iterator[Metric]:
             yield from metrics(snapshot, name, version)
+            yield from _throttling_metrics(throttling)
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector())
@@ -80,6 +83,26 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
         [(topic.topic_name, channel) for topic in snapshot.topics for channel in topic.channels]
     )
     yield from _latency_metrics(snapshot.topics)
+
+
+def _throttling_metrics(throttling: Throttling) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    if throttling.quota_cores is not None:
+        yield GaugeMetricFamily("srtm_broker_cpu_quota_cores", "CPU quota of the control group", throttling.quota_cores)
+    yield GaugeMetricFamily(
+        "srtm_broker_cpu_throttled_share",
+        "Of the quota's periods in the last seconds, those in which it was used up",
+        throttling.throttled_share,
+    )
+    yield CounterMetricFamily(
+        "srtm_broker_cpu_throttled_seconds", "Held back by the quota since start", throttling.throttled_s
+    )
+    yield GaugeMetricFamily(
+        "srtm_broker_cpu_steal_share",
+        "Of all processors' time in the last seconds, what the host gave to others",
+        throttling.steal_share,
+    )
 
 
 def _limit_metrics(snapshot: Snapshot) -> Iterator[Metric]:

@@ -37,6 +37,7 @@ from broker.left import topics_left
 from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
 from broker.measured import Recorder
 from broker.measurement import Measurements
+from broker.processors import Processors
 from broker.requests import Requests
 from broker.statsd import Lines, key_prefix, push
 from broker.sync import Synchronizer, SyncState, load_state
@@ -209,6 +210,7 @@ class Broker:
         self._authorizations = trio.CapacityLimiter(_AUTHORIZATIONS_AT_ONCE)
         self._holder = LeaseHolder(engine)
         self._lookups = self._make_lookups()
+        self._processors = Processors()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         self._requests = Requests(engine, admin_handler(self._admin_context()), log)
         self._measurements = self._make_measurements()
@@ -274,6 +276,7 @@ class Broker:
             health=lambda: self._health,
             config=self._config,
             drain=self._drain,
+            throttling=self._processors.throttling,
             threshold=self._log.threshold,
             lookup_addresses=lambda: self._lookups.addresses,
             use_lookups=self._use_lookups,
@@ -330,6 +333,7 @@ class Broker:
             self._log,
             self._drain,
             self._measurements.want,
+            self._processors.throttling,
         )
 
     def _make_measurements(self) -> Measurements:

@@ -23,7 +23,15 @@ from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
 from broker.reports import topic_reports
 from srtm.backoff import Backoff
-from srtm.control import DeadNotice, DesiredTopic, MeasurementRequest, Stranger, SyncAnswer, SyncRequest
+from srtm.control import (
+    DeadNotice,
+    DesiredTopic,
+    MeasurementRequest,
+    Stranger,
+    SyncAnswer,
+    SyncRequest,
+    Throttling,
+)
 from srtm.errors import NotLeader, PeerError, SrtmError, Unavailable
 from srtm.log import Log
 from srtm.refusals import refusal
@@ -74,6 +82,7 @@ class Synchronizer:
         log: Log,
         drain: Drain,
         measure: Callable[[Sequence[MeasurementRequest]], None],
+        throttling: Callable[[], Throttling],
     ) -> None:
         self._name = name
         self._target = f"/v1/brokers/{name}/sync"
@@ -82,6 +91,7 @@ class Synchronizer:
         self._holder = holder
         self._distributors = distributors
         self._measure = measure
+        self._throttling = throttling
         self._directory = directory
         self._log = log
         self._drain = drain
@@ -191,6 +201,7 @@ class Synchronizer:
             applied=applied,
             topics=topic_reports(snapshot.take(self._engine), applied),
             strangers=strangers,
+            throttling=self._throttling(),
             wait_s=wait_s,
         )
         distributor = self._distributors.first

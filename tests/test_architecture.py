@@ -68,6 +68,7 @@ PURE = (
     "distributor/whereabouts.py",
     "broker/reports.py",
     "broker/measured.py",
+    "broker/throttling.py",
     "broker/snapshot.py",
     "broker/events.py",
     "bench/workload.py",

@@ -15,6 +15,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
 from broker.requests import request
 from srtm.address import parse_peer
+from srtm.control import Throttling
 from srtm.http_api import respond
 from srtm.log import Log, Threshold
 from tests.support.fake_engine import FakeEngine
@@ -43,6 +44,9 @@ class Admin:
                 "is_managed": self.managed.__contains__,
                 "note_change": self.note_change,
                 "health": lambda: self.health,
+                "throttling": lambda: Throttling(
+                    quota_cores=1.5, throttled_share=0.25, throttled_s=7.0, steal_share=0.5
+                ),
                 "drain": Drain("b1", self.engine, Log("b1", lambda _line: None)),
                 "config": BrokerConfig(name="b1", max_memory_bytes=99),
                 "threshold": self.threshold,
@@ -216,6 +220,17 @@ async def test_throttling_shows_in_stats_and_metrics_by_topic(admin):
     assert "bucket: 2 msg/s, fill: 0.5 of 5 wait: 2 of 7 delayed: 4 rejected: 3" in text
     metrics = (await admin.ask("GET", "/metrics")).body.decode()
     for line in ('srtm_topic_delayed_total{topic="tight"} 4.0', 'srtm_bucket_backlog{topic="tight"} 2.0'):
+        assert line in metrics
+
+
+async def test_metrics_tell_what_others_take_of_the_processors(admin):
+    metrics = (await admin.ask("GET", "/metrics")).body.decode()
+    for line in (
+        "srtm_broker_cpu_quota_cores 1.5",
+        "srtm_broker_cpu_throttled_share 0.25",
+        "srtm_broker_cpu_throttled_seconds_total 7.0",
+        "srtm_broker_cpu_steal_share 0.5",
+    ):
         assert line in metrics
 
 

@@ -10,7 +10,7 @@ from broker.distributors import Distributors
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder
 from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
-from srtm.control import DeadNotice, DesiredTopic, Move, Problem, Share, SyncAnswer, SyncRequest
+from srtm.control import DeadNotice, DesiredTopic, Move, Problem, Share, SyncAnswer, SyncRequest, Throttling
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
@@ -85,7 +85,18 @@ class Rig:
 
         self.measurements = []  # as told last
         known = Distributors(distributors, self.connect, log)
-        self.sync = Synchronizer("b1", about, self.engine, self.holder, known, directory, log, self.drain, self.measure)
+        self.sync = Synchronizer(
+            "b1",
+            about,
+            self.engine,
+            self.holder,
+            known,
+            directory,
+            log,
+            self.drain,
+            self.measure,
+            lambda: Throttling(quota_cores=1.5),
+        )
 
     def measure(self, requests):
         self.measurements = list(requests)
@@ -122,6 +133,7 @@ async def test_the_first_sync_is_at_once_and_its_answer_is_acknowledged_at_once(
     await settle()
     first, acknowledgement, waiting = (asked for _, asked in rig.requests)
     assert (first.have_version, first.applied, first.wait_s, first.mcap) == (0, {}, 0.0, 5.0)
+    assert first.throttling == Throttling(quota_cores=1.5)
     assert (acknowledgement.have_version, acknowledgement.applied, acknowledgement.wait_s) == (1, {"t": 3}, 0.0)
     assert waiting.wait_s == PERIOD_S
     assert rig.distributors[0].targets == {("POST", "/v1/brokers/b1/sync")}

@@ -1,0 +1,57 @@
+"""Reads what the system says of the processors (``broker.throttling`` understands it)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path, PurePosixPath
+
+from broker.throttling import (
+    Quota,
+    Reading,
+    ThrottlingWindow,
+    cores_of_max,
+    cores_of_v1,
+    group_directories,
+    quota,
+    ticks,
+)
+from srtm.control import Throttling
+
+
+class Processors:
+    """``proc`` and ``groups``: where the kernel shows itself. A file that is not there is one that says nothing."""
+
+    def __init__(self, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> None:
+        self._proc = proc
+        self._groups = groups
+        self._window = ThrottlingWindow()
+        self._latest: Throttling | None = None
+        self._read_ns = 0
+
+    def throttling(self) -> Throttling:
+        """As it was within the last second: any number of callers cost one reading."""
+        now_ns = time.monotonic_ns()
+        if self._latest is None or now_ns - self._read_ns >= 1_000_000_000:
+            self._latest, self._read_ns = self._window.note(self._read(), now_ns), now_ns
+        return self._latest
+
+    def _read(self) -> Reading:
+        places = group_directories(_text(self._proc / "self/cgroup"))
+        quotas = (self._quota(place, is_v2) for place, is_v2 in places)
+        steal, whole = ticks(_text(self._proc / "stat"))
+        return Reading(tuple(one for one in quotas if one is not None), steal, whole)
+
+    def _quota(self, place: PurePosixPath, is_v2: bool) -> Quota | None:
+        folder = self._groups / place
+        if is_v2:
+            cores = cores_of_max(_text(folder / "cpu.max"))
+        else:
+            cores = cores_of_v1(_text(folder / "cpu.cfs_quota_us"), _text(folder / "cpu.cfs_period_us"))
+        return quota(_text(folder / "cpu.stat"), cores)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
