@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
+from srtm.duration import read_duration_ns
 from srtm.errors import BadInput, SrtmError
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -96,8 +97,6 @@ def parse_size(field: str, text: str) -> int:
 
 def parse_duration_ms(field: str, text: str) -> int:
     """``2s``, ``250ms``, ``1m``: as nsqd writes them; parts of a millisecond count as one. Raises BadInput."""
-    from broker.nsqd_options import read_duration_ns  # its table takes a while to build, and few give a duration
-
     try:
         return -(-read_duration_ns(text) // 10**6)
     except ValueError as error:

@@ -1,10 +1,11 @@
 """Holds this broker's shares: takes the distributor's word, puts it into the engine, says what is in force.
-Synchronous; no clock, no network.
+Synchronous; no network, and time comes in.
 
 The law that it keeps (design sections 3 and 6): a version never goes back; a bucket is full only if the share says so
 (the topic's first grant ever) and none was here; everything else starts empty. A new incarnation holds what it
-remembers at (0, 0) until it has synced: proof of death may have moved its tokens, so messages wait meanwhile. Only the
-rule "keep" is known here.
+remembers at (0, 0) until it has synced: proof of death may have moved its tokens, so messages wait meanwhile. A timed
+lease is counted from when the sync was *sent* whose answer named (or confirmed) the share, by the clock that goes on
+while the host is suspended; its end is the engine's to keep (``Engine.set_bucket``), which may be awake before this is.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from srtm._native import Engine
 
 MICRO = 1_000_000
+_LONGEST_LEASE_S = 86_400.0
 _NOTHING = Share(version=0, rate=0.0, burst=0.0)
 
 
@@ -33,6 +35,7 @@ class LeaseHolder:
         self._engine = engine
         self._desired: dict[str, DesiredTopic] = {}  # as in force in the engine; until the first sync at share (0, 0)
         self.version = 0
+        self._asked_ns = 0  # CLOCK_BOOTTIME: when the sync was sent that was answered last
 
     @property
     def applied(self) -> dict[str, int]:
@@ -44,6 +47,11 @@ class LeaseHolder:
     def holds_nothing(self) -> bool:
         """No share in force here ever lets a message go."""
         return all(topic.share.rate == 0 for topic in self._desired.values())
+
+    @property
+    def shortest_lease_s(self) -> float | None:
+        """None: every share here is kept."""
+        return min((topic.share.lease_s for topic in self._desired.values() if topic.share.lease_s), default=None)
 
     def is_managed(self, topic: str) -> bool:
         return topic in self._desired
@@ -69,18 +77,20 @@ class LeaseHolder:
         self.version = 0
 
     def check(self, answer: SyncAnswer) -> None:
-        """Raises PeerError for an answer that must not be applied: older than what is in force, or of a lease rule not
-        known here."""
+        """Raises PeerError for an answer that must not be applied: older than what is in force, or with a lease that
+        makes no sense."""
         if answer.version < self.version:
             raise PeerError(f"desired state {answer.version} is older than {self.version}, which is in force")
-        timed = next((topic.topic for topic in answer.topics if topic.share.lease_s is not None), None)
-        if timed is not None:
-            raise PeerError(f"topic {timed!r} has a timed lease; this broker knows only the rule 'keep'")
+        for topic in answer.topics:
+            lease_s = topic.share.lease_s
+            if lease_s is not None and not 0 < lease_s < _LONGEST_LEASE_S:
+                raise PeerError(f"topic {topic.topic!r}: lease_s {lease_s} must be more than 0 and at most a day")
 
-    def apply(self, answer: SyncAnswer) -> None:
+    def apply(self, answer: SyncAnswer, asked_ns: int) -> None:
         """Put ``answer``, once checked, in force; afterwards ``applied`` names it. A share older than the one in force
-        is passed over."""
+        is passed over. ``asked_ns`` (CLOCK_BOOTTIME): when the sync was sent; leases count from then."""
         self.check(answer)
+        self._asked_ns = asked_ns
         if not answer.unchanged or self.version == 0:  # "unchanged" since 0: there is no managed topic
             named = {topic.topic for topic in answer.topics}
             for name in [name for name in self._desired if name not in named]:
@@ -92,7 +102,25 @@ class LeaseHolder:
             for name in answer.purged:
                 if name not in named:
                     self._engine.delete_topic(name)
+        self._renew_leases(answer)
         self.version = answer.version
+
+    def _renew_leases(self, answer: SyncAnswer) -> None:
+        """Of the shares that the distributor, too, takes for those in force here."""
+        confirmed = {topic.topic: topic.share.version for topic in answer.topics}
+        renewals = [
+            (name, topic.share.version, expires_ns)
+            for name, topic in self._desired.items()
+            if (answer.unchanged or confirmed.get(name) == topic.share.version)
+            and (expires_ns := self._expires_ns(topic.share)) is not None
+        ]
+        if renewals:
+            self._engine.renew_leases(renewals)
+
+    def _expires_ns(self, share: Share) -> int | None:
+        if share.lease_s is None or share.rate == 0:
+            return None
+        return self._asked_ns + round(share.lease_s * 1e9)
 
     def renew(self, topic: str) -> None:
         """The engine has dropped a managed topic (an ephemeral one whose last channel went): it must not come back
@@ -137,6 +165,7 @@ class LeaseHolder:
             topic.max_backlog_bytes,
             topic.share.version,
             full,
+            self._expires_ns(topic.share),
         )
         if not taken:
             raise PeerError(f"topic {topic.topic!r}: share {topic.share.version} is older than the one in force")

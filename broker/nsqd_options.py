@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.config import BrokerConfig, EngineConfig, StatsdConfig
+from srtm.duration import read_duration_ns
 from srtm.errors import BadInput
 from srtm.log import LEVELS
 
@@ -25,8 +26,6 @@ _MAX_INT64 = (1 << 63) - 1
 _MAX_UINT32 = (1 << 32) - 1
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")
-_UNITS_NS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": _MS, "s": _S, "m": 60 * _S, "h": 3600 * _S}
-_DURATION = re.compile(r"[0-9]*\.?[0-9]*[a-zµμ]+")
 _TLS_VERSIONS = {"tls1.0": 769, "tls1.1": 770, "tls1.2": 771, "tls1.3": 772}
 _TLS_REQUIRED = ("false", "tcp-https", "true")
 
@@ -54,25 +53,6 @@ def _read_whole(text: str) -> int:
     if re.fullmatch(r"[+-]?[0-9]{1,19}", text, re.ASCII) is None:
         raise ValueError("must be a whole number")
     return int(text)
-
-
-def read_duration_ns(text: str) -> int:
-    """Go's notation: ``250ms``, ``1h30m``, ``1.5s``; a plain ``0``. Raises ValueError."""
-    bare = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    parts = _DURATION.findall(bare)
-    if bare == "0":
-        return 0
-    if not parts or "".join(parts) != bare:
-        raise ValueError("must be a duration with units, such as 250ms, 2s or 1h30m")
-    total_ns = sum(_part_ns(part) for part in parts)
-    return -round(total_ns) if text.startswith("-") else round(total_ns)
-
-
-def _part_ns(part: str) -> float:
-    number = part.rstrip("abcdefghijklmnopqrstuvwxyzµμ")
-    if number in ("", ".") or part[len(number) :] not in _UNITS_NS:
-        raise ValueError(f"must be a duration with the units {', '.join(list(_UNITS_NS)[:3])}, ms, s, m, h")
-    return float(number) * _UNITS_NS[part[len(number) :]]
 
 
 def _read_percentiles(text: str) -> tuple[float, ...]:

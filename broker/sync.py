@@ -2,13 +2,14 @@
 section 11).
 
 Every second, held open by the distributor so that a change comes at once; at once too when something here cannot wait
-(a stranger, a starved topic, an acknowledgement). Whatever goes wrong, the shares in force stay as they are (lease rule
-"keep") and the next distributor is asked: the leader, where a
-standby says which one that is. What must outlive the process is on disk before it is in force.
+(a stranger, a starved topic, an acknowledgement). Whatever goes wrong, the shares in force stay as they are (a timed
+lease ends by itself, the engine sees to that) and the next distributor is asked: the leader, where a standby says which
+one that is. What must outlive the process is on disk before it is in force.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 PERIOD_S = 1.0
 _ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and nothing here depends on a quick answer
+_ANSWER_GRACE_PART = 0.25  # of the shortest lease: what does depend on one must have time to ask another distributor
 # Strangers that wait to be told: ids are whatever clients send, and the distributor may be away for long.
 _MOST_STRANGERS = 100_000  # as many as the engine tells of one topic
 # A broker that drains refuses publishers only after this time: those that can be told to move are gone by then.
@@ -98,6 +100,7 @@ class Synchronizer:
         self._running = trio.CancelScope()
         self._ended = trio.Event()
         self.is_settled = False  # the last answer had no news: what is in force here is acknowledged
+        self._asked_ns = 0  # CLOCK_BOOTTIME: when the latest sync was sent
         self._strangers: dict[Stranger, None] = {}  # not yet reported, in order
         self._urgent = True
         self._waiting = trio.CancelScope()  # around whatever may be cut short by `wake`
@@ -192,6 +195,7 @@ class Synchronizer:
 
     async def _ask(self, strangers: list[Stranger], wait_s: float) -> SyncAnswer:
         applied = self._holder.applied
+        self._asked_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         request = msgspec.structs.replace(
             self._about,
             # Before the reports are taken: what they say of waiting messages is then the last word.
@@ -206,9 +210,13 @@ class Synchronizer:
         )
         distributor = self._distributors.first
         status, body = await distributor.request(
-            "POST", self._target, msgspec.json.encode(request), timeout_s=wait_s + _ANSWER_GRACE_S
+            "POST", self._target, msgspec.json.encode(request), timeout_s=wait_s + self._grace_s()
         )
         return read_answer(distributor.base_url, status, body)
+
+    def _grace_s(self) -> float:
+        lease_s = self._holder.shortest_lease_s
+        return _ANSWER_GRACE_S if lease_s is None else min(_ANSWER_GRACE_S, lease_s * _ANSWER_GRACE_PART)
 
     async def _take(self, answer: SyncAnswer) -> None:
         self._holder.check(answer)
@@ -219,7 +227,7 @@ class Synchronizer:
         news = not answer.unchanged or self.last_sync_s is None  # the first answer is news even if there is no topic
         if news:
             await self._remember(answer)
-        self._holder.apply(answer)
+        self._holder.apply(answer, self._asked_ns)
         if self.last_sync_s is None and not self._drain.refuses:
             self._engine.set_accepting(True, "")
         for move in answer.moves:

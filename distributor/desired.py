@@ -41,6 +41,7 @@ def share(holding: Holding) -> Share:
         rate=holding.share.rate / MICRO,
         burst=holding.share.burst / MICRO,
         full=holding.full,
+        lease_s=None if holding.lease_ms is None else holding.lease_ms / 1000,
     )
 
 

@@ -1,8 +1,9 @@
-"""The rule "keep": how the shares of one topic change so that they never add up to more than its envelope. Pure.
+"""How the shares of one topic change so that they never add up to more than its envelope. Pure.
 
-A share is a lease that a broker keeps until it hears otherwise, however long that takes. So what counts is not the
-share that was issued last but its *bound*: the largest that may still be in force there, component by component (rate
-and burst), over all shares issued since the last one that the broker acknowledged. The law (design sections 3 and 6):
+A share is a lease. Under the rule "keep" a broker has it until it hears otherwise, however long that takes; a timed one
+ends by itself, if it is not renewed. In both cases what counts is not the share that was issued last but its *bound*:
+the largest that may still be in force there, component by component (rate and burst), over all shares issued since the
+last one that the broker acknowledged. The law (design sections 3 and 6):
 
     the sum of all bounds <= (r, b), in both components, at all times
 
@@ -11,16 +12,21 @@ have. As acknowledgements come the bounds fall; what is free then goes to those 
 acknowledged all they were issued (so that a bucket that is created full is never topped up unseen). When an envelope
 itself is lowered the old sum stays an upper bound until the acknowledgements are in, and nothing grows.
 
-Tokens are never minted: the shares of the first grant that a topic name ever gets start full, all others empty. Proof
-of death (``freed``, ``reissued`` for a new incarnation) is the only other way for a bound to fall.
+Tokens are never minted: the shares of the first grant that a topic name ever gets start full, all others empty. There
+are two other ways for a bound to fall: proof of death (``freed``, ``reissued`` for a new incarnation), and silence for
+longer than the longest lease that may be in force there (``lapsed``). A broker counts a lease from when it *sent* the
+sync that was answered, the distributor its silence from when that sync *came*, so only durations are compared; the
+margin is for clocks that do not run equally fast.
 
 Everything is in micro-units (1e-6 msg/s, 1e-6 message), whole numbers; every method returns a new value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+
+from srtm.lease import MARGIN_MS
 
 MICRO = 1_000_000
 _WORTH_ISSUING = 64  # a partial growth of less than 1/64 of what is wanted is not worth a version
@@ -64,10 +70,16 @@ class Holding:
     bound: Amount
     applied: int = 0  # version acknowledged last
     full: bool = False  # a bucket that does not exist yet starts full
+    lease_ms: int | None = None  # of the share issued last; None: "keep"
+    longest_ms: int | None = None  # the longest that may be in force
 
     @property
     def settled(self) -> bool:
         return self.applied == self.version
+
+    def is_over(self, silent_ms: float) -> bool:
+        """Nothing is in force any more where nobody has been heard for that long."""
+        return self.longest_ms is not None and silent_ms > self.longest_ms + MARGIN_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +89,7 @@ class Leases:
     envelope: Amount
     granted: bool = False  # a grant was made under this topic name before
     target: Mapping[str, Amount] = field(default_factory=dict)  # sums to at most the envelope
+    lease_ms: int | None = None  # of shares issued from now on; None: "keep"
     holdings: Mapping[str, Holding] = field(default_factory=dict)
 
     def outstanding(self) -> Amount:
@@ -87,28 +100,39 @@ class Leases:
         """Aim at ``target``; nothing is issued before ``advanced``."""
         return replace(self, envelope=envelope, target=dict(target))
 
+    def lasting(self, lease_ms: int | None) -> Leases:
+        """Shares shall last that long from now on; those that are out are issued anew by ``advanced``."""
+        return replace(self, lease_ms=lease_ms)
+
+    def lapsed(self, silent_ms: Callable[[str], float]) -> list[str]:
+        """Brokers whose share has ended unheard; what they had may go to others (``freed``)."""
+        out = {broker: held for broker, held in self.holdings.items() if held.bound != NOTHING}
+        return [broker for broker, held in out.items() if held.is_over(silent_ms(broker))]
+
     def acknowledged(self, broker: str, version: int) -> Leases:
         """``broker`` has the share of ``version`` in force. Only the latest counts: an older one leaves the bound as
         it is."""
         holding = self.holdings.get(broker)
         if holding is None or version != holding.version or holding.settled:
             return self
-        return self._with({broker: replace(holding, applied=version, bound=holding.share, full=False)})
+        applied = replace(holding, applied=version, bound=holding.share, longest_ms=holding.lease_ms, full=False)
+        return self._with({broker: applied})
 
     def reissued(self, broker: str, version: int) -> Leases:
         """A new incarnation of ``broker``: what the old one had is gone with it, and it gets its share back, empty."""
         share = self._share(broker)
-        return self._with({broker: Holding(version, share, share)})
+        again = Holding(version, share, share, lease_ms=self.lease_ms, longest_ms=self.lease_ms)
+        return self._with({broker: again})
 
     def doubted(self, broker: str, version: int) -> Leases:
         """``broker`` has a share that is not on record: the store is older than what was told. So nobody's bound is
         known: all are issued nothing, and nothing grows before each of them has acknowledged that."""
-        unknown = Holding(version, NOTHING, self.envelope)
+        unknown = Holding(version, NOTHING, self.envelope, lease_ms=self.lease_ms, longest_ms=None)
         return replace(self, granted=True, holdings=dict.fromkeys([*self.target, *self.holdings, broker], unknown))
 
     def freed(self, broker: str) -> Leases:
-        """``broker`` is proven dead and will not come back soon, or dropped its bucket: what it had may go to
-        others."""
+        """``broker`` is proven dead and will not come back soon, or dropped its bucket, or its lease is over: what it
+        had may go to others."""
         if broker not in self.holdings:
             return self
         return replace(self, holdings={name: held for name, held in self.holdings.items() if name != broker})
@@ -133,8 +157,11 @@ class Leases:
         for broker, holding in self.holdings.items():
             least = holding.share.least(self.target.get(broker, NOTHING))
             least = least if least.usable else NOTHING
-            if least != holding.share:
-                issued[broker] = replace(holding, version=version, share=least)
+            if least != holding.share or (least != NOTHING and holding.lease_ms != self.lease_ms):
+                longest_ms = _longer(holding.longest_ms, self.lease_ms)
+                issued[broker] = replace(
+                    holding, version=version, share=least, lease_ms=self.lease_ms, longest_ms=longest_ms
+                )
         return self._with(issued)
 
     def _grown(self, live: Collection[str], version: int) -> Leases:
@@ -150,7 +177,7 @@ class Leases:
             share = self._share(broker) + more
             if more != NOTHING and share.usable:
                 applied = self.holdings[broker].applied if broker in self.holdings else 0
-                issued[broker] = Holding(version, share, share, applied, full=not self.granted)
+                issued[broker] = Holding(version, share, share, applied, not self.granted, self.lease_ms, self.lease_ms)
         return replace(self._with(issued), granted=True) if issued else self
 
     def _wanted(self) -> dict[str, Amount]:
@@ -166,6 +193,10 @@ class Leases:
 
     def _with(self, changed: Mapping[str, Holding]) -> Leases:
         return replace(self, holdings={**self.holdings, **changed}) if changed else self
+
+
+def _longer(lease_ms: int | None, other_ms: int | None) -> int | None:
+    return None if lease_ms is None or other_ms is None else max(lease_ms, other_ms)
 
 
 def _total(amounts: Iterable[Amount]) -> Amount:

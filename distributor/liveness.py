@@ -17,11 +17,14 @@ class Liveness:
         self._last_s: dict[str, float] = {}
         self._heard_until_s: dict[str, float] = {}
         self._first_heard = trio.Event()  # set, and made anew, when a broker is heard for the first time
+        self._since_s: dict[str, float] = {}  # when the present time without a silence began
 
     def hear(self, broker: str, wait_s: float) -> None:
         if broker not in self._last_s:
             self._first_heard.set()
             self._first_heard = trio.Event()
+        if not self.is_heard(broker):
+            self._since_s[broker] = trio.current_time()
         self._last_s[broker] = trio.current_time()
         self._heard_until_s[broker] = trio.current_time() + wait_s + self._timeout_s
 
@@ -37,6 +40,10 @@ class Liveness:
         with trio.move_on_at(self._started_s + self._timeout_s):
             while not self.all_heard(expected()):
                 await self._first_heard.wait()
+
+    def steady_s(self, broker: str) -> float:
+        """For how many seconds it has been heard without a silence; 0: it is not."""
+        return trio.current_time() - self._since_s[broker] if self.is_heard(broker) else 0.0
 
     def silent_s(self, broker: str) -> float:
         """Seconds since the last sync, or since the start if there was none."""

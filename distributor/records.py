@@ -157,6 +157,8 @@ def _share_row(topic: str, broker: str, target: Amount, held: Holding | None) ->
         "bound_burst": held.bound.burst,
         "applied": held.applied,
         "starts_full": held.full,
+        "lease_ms": held.lease_ms,
+        "longest_ms": held.longest_ms,
     }
 
 
@@ -273,7 +275,7 @@ def _topic(
         version=row["version"],
         placement=placement,
         assignment_version=row["assignment_version"],
-        leases=_leases(row, shares),
+        leases=_leases(row, shares, spec.lease_ms),
         reasons=tuple(msgspec.json.decode(row["reasons"])),
         channels=tuple(msgspec.json.decode(row["channels"])),
         removed=row["removed"],
@@ -291,11 +293,12 @@ def _placed(row: Row, chunks: Sequence[Row]) -> tuple[TopicSpec, Placement]:
     return spec, Placement(publishers=spec.publishers, brokers=brokers, at=np.array(at, dtype=np.int64))
 
 
-def _leases(row: Row, shares: Sequence[Row]) -> Leases:
+def _leases(row: Row, shares: Sequence[Row], lease_ms: int | None) -> Leases:
     targets = {one["broker"]: Amount(one["target_rate"], one["target_burst"]) for one in shares}
     return Leases(
         envelope=Amount(row["envelope_rate"], row["envelope_burst"]),
         granted=row["granted"],
+        lease_ms=lease_ms,
         target={broker: target for broker, target in targets.items() if target != NOTHING},
         holdings={one["broker"]: _holding(one) for one in shares if one["version"]},
     )
@@ -308,6 +311,8 @@ def _holding(row: Row) -> Holding:
         bound=Amount(row["bound_rate"], row["bound_burst"]),
         applied=row["applied"],
         full=row["starts_full"],
+        lease_ms=row["lease_ms"],
+        longest_ms=row["longest_ms"],
     )
 
 

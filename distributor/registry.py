@@ -32,6 +32,7 @@ from distributor.store import Store
 from distributor.transitions import News, has_part, heard, same_demand, same_principles
 from srtm.capacity import Capacity
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
+from srtm.lease import MARGIN_MS
 from srtm.log import Log
 from srtm.splitting import to_micro
 from srtm.topic import TopicSpec
@@ -283,6 +284,7 @@ class Registry:
             if changed or broker != old or store_is_older:
                 back = {broker.name: False} if reborn and broker.name in self.draining else {}
                 await self._commit(changed, [broker], draining=back)
+            self.liveness.hear(broker.name, 0.0)  # before anybody may look whether its leases are over
         if broker != old:
             self._grace_ends.pop(broker.name, None)
             self._attention.set()
@@ -356,6 +358,7 @@ class Registry:
         for name in [name for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
             await self._bury(name)
             self._grace_ends.pop(name, None)
+        await self._free_what_lapsed()
         for name in self.draining & self.brokers.keys():  # what was begun before a restart, or failed
             async with self._placing:
                 await self._move_publishers_off(name)
@@ -363,6 +366,23 @@ class Registry:
         for topic in self.managed():
             if topic.placement.missing > 0:
                 await self._place_rest(topic.name)
+
+    async def _free_what_lapsed(self) -> None:
+        """What a silent broker had under a timed lease goes to others, with its publishers, once that lease is over. As
+        long as nobody else is heard either, it is this distributor that is cut off, and nothing is gained by a move."""
+        async with self._placing:
+            for topic in list(self.topics.values()):
+                for name in topic.leases.lapsed(self._silent_ms):
+                    if self._others_are_heard(name):
+                        what = f"{name} was not heard from for longer than its lease of {topic.spec.lease}"
+                        await self._bury_in(self.topics[topic.name], name, what)
+
+    def _others_are_heard(self, name: str) -> bool:
+        others = self.live() - {name}
+        return any(self.liveness.steady_s(other) * 1000 >= MARGIN_MS for other in others)
+
+    def _silent_ms(self, name: str) -> float:
+        return self.liveness.silent_s(name) * 1000
 
     async def _advance(self) -> None:
         async with self._writing:
@@ -418,16 +438,16 @@ class Registry:
         """``name`` is dead for good: its publishers go to others and its tokens are free."""
         async with self._placing:
             for topic in [topic for topic in self.topics.values() if has_part(topic, name)]:
-                await self._bury_in(topic, name)
+                await self._bury_in(topic, name, f"{name} died")
             if forget:
                 async with self._writing:
                     await self._commit([], forgotten=name)
 
-    async def _bury_in(self, topic: Topic, name: str) -> None:
+    async def _bury_in(self, topic: Topic, name: str, what: str) -> None:
         if topic.removed:
             async with self._writing:
                 now = self.topics[topic.name]
-                if self._is_gone(name):
+                if self._is_gone(name, now):
                     await self._commit([replace(now, leases=now.leases.freed(name))])
             return
         offered = self.offered(topic.spec, without=name)
@@ -435,7 +455,6 @@ class Registry:
         if name in placement.brokers:
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, placement.held(without={name}))
             placement, reasons = await trio.to_thread.run_sync(work)
-        what = f"{name} died"
         await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, dead=name)
 
     # How it is done
@@ -456,9 +475,10 @@ class Registry:
             )
             raise Conflict("incarnation", new.incarnation, rule)
 
-    def _is_gone(self, name: str) -> bool:
-        """Proven dead, and no incarnation has come since. To be asked under ``_writing``."""
-        return name not in self.brokers or self.brokers[name].dead
+    def _is_gone(self, name: str, topic: Topic) -> bool:
+        """Proven dead, and no incarnation has come since, or its lease is over. To be asked under ``_writing``."""
+        proven = name not in self.brokers or self.brokers[name].dead
+        return proven or name in topic.leases.lapsed(self._silent_ms)
 
     async def _replace_topic(
         self,
@@ -480,7 +500,7 @@ class Registry:
         envelope = Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst"))
         async with self._writing:
             old, version = self.topics.get(spec.name), self.version + 1
-            if old and dead and not self._is_gone(dead):
+            if old and dead and not self._is_gone(dead, old):
                 return old  # it came back while this was planned
             leases = old.leases if old else Leases(envelope)
             leases = leases.freed(dead) if dead else leases
@@ -499,7 +519,7 @@ class Registry:
                 version=old.version if old and same_spec else version,
                 placement=placement,
                 assignment_version=version,
-                leases=leases.retargeted(envelope, target).advanced(self.live(), version),
+                leases=leases.lasting(spec.lease_ms).retargeted(envelope, target).advanced(self.live(), version),
                 reasons=tuple(reasons),
                 channels=old.channels if old and not old.removed else (),
                 astray=astray,

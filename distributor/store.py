@@ -37,11 +37,11 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from distributor.database import Database, check_server
+from distributor.migrations import SCHEMA_VERSION, migrate
 from srtm.errors import NotLeader, Unavailable
 
 _T = TypeVar("_T")
 
-SCHEMA_VERSION = 1
 _LEADER = "leader"
 _MOST_NAMED = 1000  # in one statement; both databases have a limit on parameters
 _PREPARING = 0x5352_544D_0001  # advisory lock of PostgreSQL
@@ -123,6 +123,8 @@ shares = Table(
     Column("bound_burst", BigInteger, nullable=False),
     Column("applied", BigInteger, nullable=False),
     Column("starts_full", Boolean, nullable=False),
+    Column("lease_ms", BigInteger),  # of the share issued last; null: "keep"
+    Column("longest_ms", BigInteger),  # the longest that may be in force
 )
 
 decisions = Table(
@@ -244,7 +246,8 @@ def _prepare(connection: Connection) -> None:
     if found is None:
         connection.execute(settings.insert().values(name="schema", value=SCHEMA_VERSION))
     elif found != SCHEMA_VERSION:
-        raise Unavailable(f"the store has schema {found}, this version of srtm reads {SCHEMA_VERSION}")
+        migrate(connection, found)
+        connection.execute(settings.update().where(settings.c.name == "schema").values(value=SCHEMA_VERSION))
     if connection.execute(select(leadership)).first() is None:
         connection.execute(leadership.insert().values(name=_LEADER, term=0, url=""))
 

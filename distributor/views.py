@@ -69,6 +69,7 @@ def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json
         "applied_version": holding.applied,
         "lab_service_time_ns": syncing.lab_service_ns.get(name, 0),
         "throttling": msgspec.to_builtins(syncing.throttling.get(name)),
+        "renewed_s_ago": registry.liveness.last_s_ago(name) if registry.leads else None,  # null: only the leader knows
         "report": msgspec.to_builtins(report),
     }
 
@@ -156,7 +157,6 @@ def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:
         "accepting": broker.accepting,
         "draining": name in registry.draining,
         "drain": msgspec.to_builtins(syncing.drains.get(name)),
-        "lab_service_time_ns": syncing.lab_service_ns.get(name, 0),
         "throttling": msgspec.to_builtins(syncing.throttling.get(name)),
         "last_sync_s_ago": registry.liveness.last_s_ago(name),
         "reports": msgspec.to_builtins(list(syncing.reports.get(name, {}).values())),

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from srtm.errors import BadInput
+from srtm.lease import KEEP, lease_ms
 from srtm.publisher_blocks import read_block, read_change
 from srtm.publishers import Publishers, PublisherSpec, join
 from srtm.schema import Schema, parsed
@@ -48,10 +49,15 @@ class TopicSpec:
     publishers: Publishers
     on_excess: Literal["delay", "reject"] = "delay"
     mode: Literal["static"] = "static"
-    lease: Literal["keep"] = "keep"
+    lease: str = KEEP  # or a length, "15s"
     placement: Strategy = "srtm"
     split: Split = "fitted"
     seed: int = 1  # of the random order in which lb, conc and maxmin take publishers
+
+    @property
+    def lease_ms(self) -> int | None:
+        """How long a share lasts that is not renewed; None: for good."""
+        return lease_ms(self.lease)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -83,6 +89,11 @@ def _topic_name(value: str) -> str:
     return value
 
 
+def _lease(value: str) -> str:
+    lease_ms(value)
+    return value
+
+
 def _percentile(value: float) -> float:
     if value not in PERCENTILES:
         raise ValueError(f"must be one of {', '.join(f'{known:g}' for known in PERCENTILES)}")
@@ -111,7 +122,7 @@ class _Topic(Schema):
     burst: Annotated[Burst, PlainValidator(_burst)]
     on_excess: Literal["delay", "reject"] = "delay"
     mode: Literal["static"] = "static"
-    lease: Literal["keep"] = "keep"
+    lease: Annotated[str, AfterValidator(_lease)] = KEEP
     placement: Strategy = "srtm"
     split: Split = "fitted"
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 1

@@ -32,6 +32,8 @@ PURE = (
     "srtm/firing.py",
     "srtm/sizing.py",
     "srtm/topic.py",
+    "srtm/duration.py",
+    "srtm/lease.py",
     "srtm/wire.py",
     "srtm/control.py",
     "srtm/errors.py",

@@ -151,7 +151,17 @@ def _show_status(result: dict[str, list[Json]], console: Console) -> None:
 
 
 def _show_topics(views: list[Json], console: Console) -> None:
-    columns = ["topic", "state", "brokers", "rate msg/s", "burst", "publishers", "promise", "worst access p99 ms"]
+    columns = [
+        "topic",
+        "state",
+        "brokers",
+        "rate msg/s",
+        "burst",
+        "lease",
+        "publishers",
+        "promise",
+        "worst access p99 ms",
+    ]
     rows = [
         [
             view["name"],
@@ -159,6 +169,7 @@ def _show_topics(views: list[Json], console: Console) -> None:
             ", ".join(place["broker"] for place in view["brokers"]),
             view["rate"],
             view["burst"],
+            view["lease"],
             view["publishers"],
             promise(view),
             max((p99 for place in view["brokers"] if (p99 := _p99_ms(place, "access")) is not None), default=None),
@@ -183,6 +194,7 @@ def _show_topic(view: Json, console: Console) -> None:
         "msg/s",
         "r_l",
         "b_l",
+        "renewed s ago",
         "received",
         "access p99 ms",
         "processing p99 ms",
@@ -206,6 +218,7 @@ def _place_row(place: Json) -> list[Any]:
         place["rate_assigned"],
         place["rate"],
         place["burst"],
+        place["renewed_s_ago"],
         (place.get("report") or {}).get("received"),
         _p99_ms(place, "access"),
         _p99_ms(place, "processing"),

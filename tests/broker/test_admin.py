@@ -255,11 +255,11 @@ async def test_a_bucket_is_put_shown_changed_and_removed(admin):
     assert status == 200
     assert (shown["rate"], shown["burst"], shown["on_excess"], shown["managed"]) == (0.5, 2.5, "reject", False)
     assert (shown["max_backlog"], shown["max_backlog_bytes"], shown["version"]) == (1_000_000, 1 << 30, 0)
-    assert admin.engine.calls[-1] == ("set_bucket", "t", 500_000, 2_500_000, 0, True)
+    assert admin.engine.calls[-1] == ("set_bucket", "t", 500_000, 2_500_000, 0, True, None)
     status, shown = await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1, "max_backlog": 0})
     assert (status, shown["max_backlog"], shown["fill"]) == (200, 0, 1.0)
     assert (shown["timestamp_bias_max_seconds"], shown["merged_read_share"]) == (0.0, 0.0)
-    assert admin.engine.calls[-1][-1] is False  # only a bucket that was not there starts full
+    assert admin.engine.calls[-1][-2] is False  # only a bucket that was not there starts full
     assert (await admin.json("GET", "/v1/topics/t/bucket"))[1] == shown
     assert set(shown["latency"]) == {"access", "processing", "consumer_wait", "total"}
     assert set(shown["latency"]["access"]["last_60s"]) == {"count", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"}

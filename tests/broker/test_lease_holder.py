@@ -7,6 +7,9 @@ from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import PeerError
 from tests.support.fake_engine import FakeEngine
 
+ASKED_NS = 1_000_000_000_000
+LEASE_NS = 15_000_000_000
+
 
 def desired(name="t", version=1, rate=10.0, burst=5.0, full=False, **changes):
     share = Share(version=version, rate=rate, burst=burst, full=full, lease_s=changes.pop("lease_s", None))
@@ -32,102 +35,136 @@ def holder(engine):
 
 
 def test_a_first_grant_makes_a_full_bucket_and_is_acknowledged(holder, engine):
-    holder.apply(answer(7, desired(version=3, rate=0.5, full=True, publishers=["p"], assignment_version=4)))
-    assert bucket_calls(engine) == [("set_bucket", "t", 500_000, 5_000_000, 3, True)]
+    holder.apply(answer(7, desired(version=3, rate=0.5, full=True, publishers=["p"], assignment_version=4)), ASKED_NS)
+    assert bucket_calls(engine) == [("set_bucket", "t", 500_000, 5_000_000, 3, True, None)]
     assert ("set_publishers", "t", ["p"], 4) in engine.calls
     assert holder.applied == {"t": 3}
     assert holder.version == 7
 
 
 def test_a_share_that_is_not_a_first_grant_starts_empty(holder, engine):
-    holder.apply(answer(1, desired(full=False)))
+    holder.apply(answer(1, desired(full=False)), ASKED_NS)
     assert engine.topics["t"].bucket["fill"] == 0.0
 
 
 def test_a_bucket_set_by_hand_is_taken_over_without_refilling_it(holder, engine):
     engine.set_bucket("t", 1, 9_000_000, False, 1, 1, 0, False)
-    holder.apply(answer(1, desired(full=True)))
-    assert bucket_calls(engine)[-1][-1] is False
+    holder.apply(answer(1, desired(full=True)), ASKED_NS)
+    assert bucket_calls(engine)[-1][-2] is False
 
 
 def test_no_share_here_is_a_bucket_of_nothing_not_an_unlimited_topic(holder, engine):
-    holder.apply(answer(1, desired(version=2, rate=0.0, burst=0.0)))
-    assert bucket_calls(engine) == [("set_bucket", "t", 0, 0, 2, False)]
+    holder.apply(answer(1, desired(version=2, rate=0.0, burst=0.0)), ASKED_NS)
+    assert bucket_calls(engine) == [("set_bucket", "t", 0, 0, 2, False, None)]
     assert holder.applied == {"t": 2}
 
 
 def test_an_older_share_is_passed_over(holder, engine):
-    holder.apply(answer(1, desired(version=5)))
-    holder.apply(answer(2, desired(version=4, rate=99.0)))
+    holder.apply(answer(1, desired(version=5)), ASKED_NS)
+    holder.apply(answer(2, desired(version=4, rate=99.0)), ASKED_NS)
     assert holder.applied == {"t": 5}
     assert len(bucket_calls(engine)) == 1
 
 
 def test_an_older_desired_state_is_refused_and_changes_nothing(holder, engine):
-    holder.apply(answer(9, desired()))
+    holder.apply(answer(9, desired()), ASKED_NS)
     before = list(engine.calls)
     with pytest.raises(PeerError, match="older"):
-        holder.apply(answer(8))
+        holder.apply(answer(8), ASKED_NS)
     assert engine.calls == before
     assert holder.is_managed("t")
 
 
-def test_a_timed_lease_is_refused_before_anything_is_applied(holder, engine):
-    with pytest.raises(PeerError, match="timed lease"):
-        holder.apply(answer(1, desired("a"), desired("b", lease_s=15.0)))
+def test_a_timed_share_ends_its_lease_after_the_sync_was_sent(holder, engine):
+    holder.apply(answer(1, desired("kept"), desired("timed", version=3, lease_s=15.0)), ASKED_NS)
+    assert [call[-1] for call in bucket_calls(engine)] == [None, ASKED_NS + LEASE_NS]
+    assert holder.shortest_lease_s == 15.0
+
+
+def test_every_answer_that_confirms_a_timed_share_renews_it(holder, engine):
+    holder.apply(answer(1, desired("kept"), desired("timed", version=3, lease_s=15.0)), ASKED_NS)
+    for confirming in (SyncAnswer(version=1, unchanged=True), answer(2, desired("timed", version=3, lease_s=15.0))):
+        holder.apply(confirming, ASKED_NS + 7)
+        assert engine.calls[-1] == ("renew_leases", [("timed", 3, ASKED_NS + 7 + LEASE_NS)])
+
+
+def test_an_answer_that_names_an_older_share_does_not_renew_the_one_in_force(holder, engine):
+    holder.apply(answer(1, desired(version=5, lease_s=15.0)), ASKED_NS)
+    before = list(engine.calls)
+    holder.apply(answer(2, desired(version=4, lease_s=15.0)), ASKED_NS + 7)
+    assert engine.calls == before
+
+
+def test_no_share_here_has_no_end(holder, engine):
+    holder.apply(answer(1, desired(rate=0.0, burst=0.0, lease_s=15.0)), ASKED_NS)
+    assert bucket_calls(engine)[-1][-1] is None
+    assert not any(call[0] == "renew_leases" for call in engine.calls)
+
+
+def test_a_topic_that_the_engine_dropped_comes_back_with_the_end_that_its_share_had(holder, engine):
+    holder.apply(answer(1, desired(lease_s=15.0)), ASKED_NS)
+    engine.delete_topic("t")
+    holder.renew("t")
+    assert bucket_calls(engine)[-1][-1] == ASKED_NS + LEASE_NS
+
+
+@pytest.mark.parametrize("lease_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_lease_that_makes_no_sense_is_refused_before_anything_is_applied(holder, engine, lease_s):
+    with pytest.raises(PeerError, match="'b': lease_s"):
+        holder.apply(answer(1, desired("a"), desired("b", lease_s=lease_s)), ASKED_NS)
     assert engine.calls == []
 
 
 def test_the_same_state_again_touches_nothing(holder, engine):
-    holder.apply(answer(1, desired(channels=["c"])))
+    holder.apply(answer(1, desired(channels=["c"])), ASKED_NS)
     before = list(engine.calls)
-    holder.apply(answer(2, desired(channels=["c"])))
+    holder.apply(answer(2, desired(channels=["c"])), ASKED_NS)
     assert engine.calls == before
     assert holder.version == 2
 
 
 def test_new_publishers_alone_leave_the_bucket_alone(holder, engine):
-    holder.apply(answer(1, desired(publishers=["a"], assignment_version=1)))
-    holder.apply(answer(2, desired(publishers=["a", "b"], assignment_version=2)))
+    holder.apply(answer(1, desired(publishers=["a"], assignment_version=1)), ASKED_NS)
+    holder.apply(answer(2, desired(publishers=["a", "b"], assignment_version=2)), ASKED_NS)
     assert len(bucket_calls(engine)) == 1
     assert engine.topics["t"].publishers == ["a", "b"]
 
 
 def test_a_change_of_what_happens_on_excess_goes_through_under_the_same_share_version(holder, engine):
-    holder.apply(answer(1, desired()))
-    holder.apply(answer(2, desired(on_excess="reject")))
+    holder.apply(answer(1, desired()), ASKED_NS)
+    holder.apply(answer(2, desired(on_excess="reject")), ASKED_NS)
     assert engine.topics["t"].bucket["reject"] is True
 
 
 def test_a_purged_topic_is_deleted_with_its_queues_and_one_only_removed_is_not(holder, engine):
-    holder.apply(answer(1, desired("kept"), desired("purged")))
-    holder.apply(SyncAnswer(version=2, purged=["purged"]))
+    holder.apply(answer(1, desired("kept"), desired("purged")), ASKED_NS)
+    holder.apply(SyncAnswer(version=2, purged=["purged"]), ASKED_NS)
     assert set(engine.topics) == {"kept"}
     assert holder.applied == {}
 
 
 def test_a_purge_does_not_hit_a_topic_that_came_again_under_the_name(holder, engine):
-    holder.apply(answer(1, desired("t")))
-    holder.apply(SyncAnswer(version=2, topics=[desired("t", version=2)], purged=["t"]))
+    holder.apply(answer(1, desired("t")), ASKED_NS)
+    holder.apply(SyncAnswer(version=2, topics=[desired("t", version=2)], purged=["t"]), ASKED_NS)
     assert set(engine.topics) == {"t"}
 
 
 def test_a_topic_no_longer_named_loses_its_limit_and_its_acknowledgement(holder, engine):
-    holder.apply(answer(1, desired("a"), desired("b")))
-    holder.apply(answer(2, desired("b")))
+    holder.apply(answer(1, desired("a"), desired("b")), ASKED_NS)
+    holder.apply(answer(2, desired("b")), ASKED_NS)
     assert ("clear_bucket", "a") in engine.calls
     assert holder.applied == {"b": 1}
     assert not holder.is_managed("a")
 
 
 def test_unchanged_keeps_everything(holder):
-    holder.apply(answer(3, desired()))
-    holder.apply(SyncAnswer(version=3, unchanged=True))
+    holder.apply(answer(3, desired()), ASKED_NS)
+    holder.apply(SyncAnswer(version=3, unchanged=True), ASKED_NS)
     assert holder.applied == {"t": 1}
 
 
 def test_the_bucket_is_there_before_the_channels_and_ephemeral_channels_are_not_made(holder, engine):
-    holder.apply(answer(1, desired(channels=["c", "tail#ephemeral"])))
+    holder.apply(answer(1, desired(channels=["c", "tail#ephemeral"])), ASKED_NS)
     kinds = [call[0] for call in engine.calls]
     assert kinds.index("set_bucket") < kinds.index("create_channel")
     assert engine.topics["t"].channels == {"c": False}
@@ -135,7 +172,7 @@ def test_the_bucket_is_there_before_the_channels_and_ephemeral_channels_are_not_
 
 def test_a_new_incarnation_holds_what_it_remembers_without_tokens_and_acknowledges_nothing(holder, engine):
     holder.hold([desired(version=8, rate=100.0, on_excess="reject", channels=["c"])])
-    assert bucket_calls(engine) == [("set_bucket", "t", 0, 0, 0, False)]
+    assert bucket_calls(engine) == [("set_bucket", "t", 0, 0, 0, False, None)]
     assert engine.topics["t"].bucket["reject"] is True
     assert engine.topics["t"].publishers is None  # nobody is a stranger before the assignment is known
     assert holder.applied == {}
@@ -144,19 +181,19 @@ def test_a_new_incarnation_holds_what_it_remembers_without_tokens_and_acknowledg
 
 def test_the_share_given_back_after_a_restart_starts_empty_even_if_called_a_first_grant(holder, engine):
     holder.hold([desired(version=8)])
-    holder.apply(answer(1, desired(version=8, full=True)))
-    assert bucket_calls(engine)[-1] == ("set_bucket", "t", 10_000_000, 5_000_000, 8, False)
+    holder.apply(answer(1, desired(version=8, full=True)), ASKED_NS)
+    assert bucket_calls(engine)[-1] == ("set_bucket", "t", 10_000_000, 5_000_000, 8, False, None)
     assert holder.applied == {"t": 8}
 
 
 def test_held_topics_that_the_distributor_no_longer_names_flow_again(holder, engine):
     holder.hold([desired()])
-    holder.apply(SyncAnswer(version=0, unchanged=True))
+    holder.apply(SyncAnswer(version=0, unchanged=True), ASKED_NS)
     assert ("clear_bucket", "t") in engine.calls
 
 
 def test_a_managed_topic_that_the_engine_dropped_comes_back_limited_and_empty(holder, engine):
-    holder.apply(answer(1, desired(full=True)))
+    holder.apply(answer(1, desired(full=True)), ASKED_NS)
     engine.delete_topic("t")
     holder.renew("t")
     assert engine.topics["t"].bucket["fill"] == 0.0
@@ -167,6 +204,6 @@ def test_a_managed_topic_that_the_engine_dropped_comes_back_limited_and_empty(ho
 def test_a_share_that_the_engine_refuses_is_an_error_not_an_acknowledgement(holder, engine):
     engine.set_bucket("t", 1, 1_000_000, False, 1, 1, 99, False)
     with pytest.raises(PeerError, match="older"):
-        holder.apply(answer(1, desired(version=1)))
+        holder.apply(answer(1, desired(version=1)), ASKED_NS)
     assert holder.applied == {}
     assert holder.version == 0

@@ -11,7 +11,7 @@ import pytest
 from broker import nsqd
 from broker.config import BrokerConfig
 from broker.nsqd_flags import broker_config, parse_file, parse_flags, usage
-from broker.nsqd_options import BY_KEY, TABLE, from_config, read_duration_ns
+from broker.nsqd_options import BY_KEY, TABLE, from_config
 from broker.service import engine_settings
 from broker.sync import SyncState
 from srtm.errors import BadInput
@@ -70,23 +70,6 @@ def test_lists_are_repeated_and_percentiles_also_take_commas() -> None:
     shares = ["--e2e-processing-latency-percentile=0.5,1.0", "--e2e-processing-latency-percentile=0.99"]
     assert broker_config({}, {}, "h").node_id is not None
     assert sorted(parse_flags(shares).options["e2e_processing_latency_percentiles"]) == [0.5, 0.99, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("text", "ns"),
-    [
-        ("0", 0), ("250ms", 250_000_000), ("1h0m0s", 3_600_000_000_000), ("1.5s", 1_500_000_000), ("10us", 10_000),
-        ("10µs", 10_000), ("3ns", 3), ("-2s", -2_000_000_000), ("+2m", 120_000_000_000), (".5s", 500_000_000),
-    ],
-)  # fmt: skip
-def test_durations_are_gos(text: str, ns: int) -> None:
-    assert read_duration_ns(text) == ns
-
-
-@pytest.mark.parametrize("text", ["", "5", "5 s", "s", ".s", "1d", "1s2", "1.2.3s", "--1s", "0x1s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be a duration"):
-        read_duration_ns(text)
 
 
 @pytest.mark.parametrize(

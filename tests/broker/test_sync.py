@@ -397,9 +397,9 @@ async def test_what_is_limited_is_on_disk_before_it_is_in_force(tmp_path, nurser
     saved_before_applied = []
     apply = rig.holder.apply
 
-    def spying_apply(answer):
+    def spying_apply(answer, asked_ns):
         saved_before_applied.append(load_state(tmp_path))
-        apply(answer)
+        apply(answer, asked_ns)
 
     monkeypatch.setattr(rig.holder, "apply", spying_apply)
     nursery.start_soon(rig.sync.run)

@@ -1,5 +1,8 @@
 """The store: all or nothing, one process, nothing lost."""
 
+import sqlite3
+from contextlib import closing
+
 import psycopg
 import pytest
 import trio
@@ -88,6 +91,25 @@ async def test_a_store_that_cannot_be_opened_is_named(tmp_path):
     (tmp_path / "text").write_text("not a database, but some text that is long enough to be read as a header" * 9)
     with pytest.raises(Unavailable, match="not a database"):
         await Store.open(f"sqlite:///{tmp_path / 'text'}")
+
+
+async def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in_it(tmp_path):
+    path = tmp_path / "old.sqlite3"
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript("""
+            CREATE TABLE settings (name VARCHAR PRIMARY KEY, value BIGINT);
+            INSERT INTO settings VALUES ('schema', 1);
+            CREATE TABLE shares (topic VARCHAR, broker VARCHAR, target_rate BIGINT NOT NULL,
+                target_burst BIGINT NOT NULL, version BIGINT NOT NULL, rate BIGINT NOT NULL, burst BIGINT NOT NULL,
+                bound_rate BIGINT NOT NULL, bound_burst BIGINT NOT NULL, applied BIGINT NOT NULL,
+                starts_full BOOLEAN NOT NULL, PRIMARY KEY (topic, broker));
+            INSERT INTO shares VALUES ('t', 'a', 1, 2, 3, 4, 5, 6, 7, 8, 0);
+        """)
+    for _ in range(2):
+        opened = await Store.open(f"sqlite:///{path}")
+        (share,) = await opened.rows(store.shares)
+        assert (share["bound_burst"], share["lease_ms"], share["longest_ms"]) == (7, None, None)
+        await opened.aclose()
 
 
 async def test_a_store_of_another_schema_is_refused(store_url):

@@ -28,6 +28,7 @@ VIEW = {
     "version": 3,
     "rate": 100.0,
     "burst": 5.0,
+    "lease": "15s",
     "slo": {"percentile": 99.0, "latency_ms": 1.0},
     "publishers": 7,
     "publishers_rate": 90.0,
@@ -44,6 +45,7 @@ VIEW = {
             "burst": 5.0,
             "share_version": 1,
             "applied_version": 1,
+            "renewed_s_ago": 0.5,
             "report": REPORT,
         }
     ],

@@ -177,7 +177,7 @@ class FakeEngine:
         full: bool,
         expires_ns: int | None = None,
     ) -> bool:
-        self.calls.append(("set_bucket", topic, rate_micro, burst_micro, version, full))
+        self.calls.append(("set_bucket", topic, rate_micro, burst_micro, version, full, expires_ns))
         target = self.create_topic(topic)
         self.calls.pop()
         if target.bucket is not None and version < target.bucket["version"]:

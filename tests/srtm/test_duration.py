@@ -1,0 +1,22 @@
+"""Durations as operators write them."""
+
+import pytest
+
+from srtm.duration import read_duration_ns
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("0", 0), ("250ms", 250_000_000), ("1h0m0s", 3_600_000_000_000), ("1.5s", 1_500_000_000), ("10us", 10_000),
+        ("10µs", 10_000), ("3ns", 3), ("-2s", -2_000_000_000), ("+2m", 120_000_000_000), (".5s", 500_000_000),
+    ],
+)  # fmt: skip
+def test_durations_are_gos(text: str, ns: int) -> None:
+    assert read_duration_ns(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 s", "s", ".s", "1d", "1s2", "1.2.3s", "--1s", "0x1s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a duration"):
+        read_duration_ns(text)
