@@ -5,11 +5,11 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 BIN := .venv/bin
-RUST := $(shell find broker/engine bench/loadgen srtm/native -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
+RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/native -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach interop soak fuzz clean
+.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach figures interop soak fuzz clean
 
 build: .venv/built
 
@@ -64,6 +64,10 @@ bench-nsqd: build floor $(PEERS)
 
 bench-reach: build
 	$(BIN)/srtm bench reach --document
+
+# The paper's figures, simulated; QUICK=1: a coarse version.
+figures: build
+	$(BIN)/srtm bench figures --document --resume $(if $(QUICK),--quick)
 
 # Client suites and nsqadmin against our broker under nsqd's name, and against nsqd.
 interop: build $(PEERS)

@@ -15,6 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PERFORMANCE = ROOT / "docs" / "performance.md"
 ADAPTATION = ROOT / "docs" / "adaptation.md"
 PLACEMENT = ROOT / "docs" / "placement.md"
+EVALUATION = ROOT / "docs" / "evaluation.md"
+IMAGES = ROOT / "docs" / "img"
+MEASURED = ROOT / "docs" / "measured"
 README = ROOT / "README.md"
 
 

@@ -1,4 +1,4 @@
-"""The Rust extension: broker engine, exact token bucket, load generator. All of the boundary is on this page.
+"""The Rust extension: broker engine, exact token bucket, load generator, simulated broker. The whole boundary is here.
 
 Configuration goes down once, as keyword arguments or JSON; snapshots and events are pulled up as JSON bytes. Rust
 never calls Python. Calls
@@ -9,7 +9,9 @@ address) and ``RuntimeError`` (engine stopped).
 from collections.abc import Sequence
 from typing import final
 
-__all__ = ["Bucket", "Engine", "Flood", "LoadGen", "Measurement", "__version__"]
+from typing_extensions import Buffer
+
+__all__ = ["Bucket", "Engine", "Flood", "LoadGen", "Measurement", "Station", "__version__"]
 __version__: str
 
 @final
@@ -168,3 +170,17 @@ class LoadGen:
         """End early; what was measured so far is the result."""
     def result(self) -> bytes:
         """JSON of the finished run, histograms as HDR V2 base64. RuntimeError before the end."""
+
+@final
+class Station:
+    """A simulated broker: the engine's bucket (full at 0) and, behind it, servers. See ``bench.simulator``."""
+
+    NEVER_NS: int  # access delay of what no token ever comes for
+    def __new__(
+        cls, rate_micro: int, burst_micro: int, service_ns: Sequence[int], servers: int = 1, seed: int = 1
+    ) -> Station:
+        """``service_ns``: times that a message takes of a server, each as likely as the others. ValueError where
+        there is none, one below 0, or no server."""
+    def run(self, arrival_ns: Buffer) -> tuple[bytes, bytes]:
+        """Access and processing delay, ns, of each arrival (int64, in order, none before those of the last call), as
+        int64. Releases the GIL."""

@@ -74,6 +74,9 @@ PURE = (
     "broker/snapshot.py",
     "broker/events.py",
     "bench/workload.py",
+    "bench/traffic.py",
+    "bench/simulator.py",
+    "bench/experiments/layouts.py",
 )
 IMPURE_MODULES = {
     "trio",

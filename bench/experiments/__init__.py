@@ -1,1 +1,1 @@
-"""Experiments: one module for each figure or table of their own."""
+"""One module for each figure or table that the project answers for; ``srtm bench figures`` runs the simulated ones."""

@@ -8,6 +8,7 @@ mod errors;
 mod flood;
 mod loadgen;
 mod measurement;
+mod station;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
@@ -21,6 +22,8 @@ mod _native {
     use super::loadgen::LoadGen;
     #[pymodule_export]
     use super::measurement::Measurement;
+    #[pymodule_export]
+    use super::station::Station;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -1,0 +1,117 @@
+"""Fig. 7a-d: concentration. LB (all six brokers) against Conc (the fewest that keep the SLO, equal loads)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from functools import partial
+
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.layouts import BROKERS, MACHINE, PAPER, SLO_NS, Result, by_rate, envelope, fewest, mcap, ms, run
+from bench.traffic import Fleet
+from bench.verdict import Check
+
+PARTS = {"7a": ("poisson", 1), "7b": ("poisson", 10), "7c": ("periodic", 1), "7d": ("periodic", 10)}
+PUBLISHERS = (1_000, 2_000, 4_000, 6_000, 8_000, 10_000)
+
+
+def figure(effort: Effort) -> Figure:
+    rows = [
+        _row(part, Fleet(count=count, process=process, batch=batch), strategy, effort)
+        for part, (process, batch) in PARTS.items()
+        for count in PUBLISHERS
+        for strategy in ("lb", "conc")
+    ]
+    return Figure(
+        rows=rows,
+        panels=[_panel(part, [row for row in rows if row["part"] == part]) for part in PARTS],
+        checks=checks(rows),
+        conditions=f"buckets in the rows; {MACHINE}",
+    )
+
+
+def _row(part: str, fleet: Fleet, strategy: str, effort: Effort) -> Row:
+    effort.step(f"Fig. {part}, {fleet.count:,} publishers, {strategy}")
+    found = [_result(fleet, strategy, effort.seconds, seed) for seed in effort.seeds()]
+    p99 = [ms(one.pooled.p99_ns) for one in found]
+    return {
+        "part": part,
+        "process": fleet.process,
+        "batch": fleet.batch,
+        "publishers": fleet.count,
+        "strategy": strategy,
+        "brokers": statistics.mode(one.k for one in found),
+        "p99_ms": statistics.fmean(p99),
+        "p99_deviation_ms": statistics.pstdev(p99),
+        "worst_p99_ms": statistics.fmean(ms(one.worst.p99_ns) for one in found),
+        "access_p99_ms": statistics.fmean(ms(one.pooled.access_p99_ns) for one in found),
+        "residual": BROKERS * mcap(PAPER, fleet.process, fleet.batch) - fleet.load,
+        "bucket": envelope(fleet).text,
+    }
+
+
+def _result(fleet: Fleet, strategy: str, seconds: float, seed: int) -> Result:
+    if strategy == "lb":
+        return run(fleet, strategy, BROKERS, seconds, seed)
+    least = by_rate(fleet.load, [mcap(PAPER, fleet.process, fleet.batch)] * BROKERS)
+    return fewest(partial(_on, fleet, strategy, seconds, seed), least)
+
+
+def _on(fleet: Fleet, strategy: str, seconds: float, seed: int, k: int) -> Result:
+    return run(fleet, strategy, k, seconds, seed)
+
+
+def checks(rows: Sequence[Row]) -> list[Check]:
+    found = []
+    for part in PARTS:
+        lb, conc = ([row for row in rows if (row["part"], row["strategy"]) == (part, one)] for one in ("lb", "conc"))
+        slo_ms = ms(SLO_NS)
+        kept = sum(row["p99_ms"] <= slo_ms for row in conc)
+        missed = sum(row["p99_ms"] > slo_ms for row in lb)
+        found += [
+            Check(f"{part}: points where Conc keeps 1 ms", f"{kept}", f"{len(conc)}", kept == len(conc)),
+            Check(f"{part}: points where LB does not", f"{missed}", f"{len(lb)}", missed == len(lb)),
+        ]
+        falls = lb[-1]["p99_ms"] < lb[0]["p99_ms"]
+        ends = f"{lb[0]['p99_ms']:.3g} to {lb[-1]['p99_ms']:.3g} ms"
+        found.append(Check(f"{part}: LB from 1,000 to 10,000 publishers", ends, "falling", falls))
+    return found
+
+
+def _panel(part: str, rows: Sequence[Row]) -> Panel:
+    process, batch = PARTS[part]
+    return Panel(
+        title=f"Fig. {part}: {process}, batch {batch}",
+        x_label="publishers",
+        series=[
+            Series(
+                label=label,
+                x=[row["publishers"] for row in mine],
+                y=[row["p99_ms"] for row in mine],
+                spread=[row["p99_deviation_ms"] for row in mine],
+                notes=[str(row["brokers"]) for row in mine],
+            )
+            for label, one in (("LB", "lb"), ("Conc", "conc"))
+            if (mine := [row for row in rows if row["strategy"] == one])
+        ],
+    )
+
+
+EXPERIMENT = Experiment(
+    name="fig07",
+    title="Concentration: LB against Conc",
+    claim="Conc always keeps the SLO, LB never; LB's penalty falls with the rate and rises with the batch.",
+    columns={
+        "figure": "part",
+        "publishers": "publishers",
+        "placement": "strategy",
+        "brokers": "brokers",
+        "p99, ms": "p99_ms",
+        "deviation, ms": "p99_deviation_ms",
+        "worst broker's p99, ms": "worst_p99_ms",
+        "access p99, ms": "access_p99_ms",
+        "capacity left, msg/s": "residual",
+        "bucket": "bucket",
+    },
+    run=figure,
+)

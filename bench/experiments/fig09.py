@@ -1,0 +1,146 @@
+"""Fig. 9a, 9b, 10: correlation. Max-Min (blind) against SRTM (every group spread) over group sizes; 1,000 publishers of
+10 msg/s in batches of 10, members of a group at the same instants. Fig. 10: Max-Min on as many brokers as SRTM."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from functools import partial
+
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.layouts import BROKERS, MACHINE, PAPER, SLO_NS, Result, envelope, fewest, mcap, ms, run
+from bench.traffic import Fleet
+from bench.verdict import Check
+
+PROCESSES = {"9a": "poisson", "9b": "periodic"}
+GROUP_SIZES = (1, 5, 10, 15, 20, 25, 30)
+
+
+def figure(effort: Effort) -> Figure:
+    rows: list[Row] = []
+    for part, process in PROCESSES.items():
+        for size in GROUP_SIZES:
+            fleet = Fleet(count=1_000, process=process, batch=10, group_size=size)
+            rows += rows_of(part, fleet, size, effort)
+    return Figure(
+        rows=rows,
+        panels=[_panel(part, rows) for part in PROCESSES],
+        checks=checks(rows),
+        conditions=f"buckets in the rows; {MACHINE}",
+    )
+
+
+def rows_of(part: str, fleet: Fleet, x: float, effort: Effort) -> list[Row]:
+    """SRTM and Max-Min, each on the fewest brokers that do, or on the best; and Max-Min on as many as SRTM."""
+    effort.step(f"Fig. {part}, {x:g}")
+    seeds = list(effort.seeds())
+    srtm = [fewest(partial(_on, fleet, "srtm", effort.seconds, seed), 1) for seed in seeds]
+    blind = [fewest(partial(_on, fleet, "maxmin", effort.seconds, seed), 1) for seed in seeds]
+    forced = [_on(fleet, "maxmin", effort.seconds, seed, one.k) for seed, one in zip(seeds, srtm, strict=True)]
+    named = {"srtm": srtm, "maxmin": blind, "maxmin, as many": forced}
+    return [_row(part, fleet, x, name, found) for name, found in named.items()]
+
+
+def _on(fleet: Fleet, strategy: str, seconds: float, seed: int, k: int) -> Result:
+    return run(fleet, strategy, k, seconds, seed)
+
+
+def _row(part: str, fleet: Fleet, x: float, strategy: str, found: Sequence[Result]) -> Row:
+    p99 = [ms(one.worst.p99_ns) for one in found]
+    return {
+        "part": part,
+        "process": fleet.process,
+        "x": x,
+        "strategy": strategy,
+        "brokers": statistics.mode(one.k for one in found),
+        "worst_p99_ms": statistics.fmean(p99),
+        "p99_deviation_ms": statistics.pstdev(p99),
+        "p99_ms": statistics.fmean(ms(one.pooled.p99_ns) for one in found),
+        "access_p99_ms": statistics.fmean(ms(one.worst.access_p99_ns) for one in found),
+        "kept": sum(one <= ms(SLO_NS) for one in p99),
+        "runs": len(p99),
+        "residual": BROKERS * mcap(PAPER, fleet.process, fleet.batch) - fleet.load,
+        "bucket": envelope(fleet).text,
+    }
+
+
+def of(rows: Sequence[Row], part: str, strategy: str) -> list[Row]:
+    return [row for row in rows if (row["part"], row["strategy"]) == (part, strategy)]
+
+
+def checks(rows: Sequence[Row]) -> list[Check]:
+    found = []
+    for part in PROCESSES:
+        srtm, blind, forced = (of(rows, part, one) for one in ("srtm", "maxmin", "maxmin, as many"))
+        kept = sum(row["worst_p99_ms"] <= ms(SLO_NS) for row in srtm)
+        found.append(
+            Check(f"{part}: group sizes for which SRTM keeps 1 ms", f"{kept}", f"{len(srtm)}", kept == len(srtm))
+        )
+        grows = [row["brokers"] for row in srtm]
+        found.append(
+            Check(
+                f"{part}: brokers of SRTM",
+                ", ".join(map(str, grows)),
+                "never fewer for larger groups",
+                grows == sorted(grows),
+            )
+        )
+        worse = all(b["worst_p99_ms"] >= s["worst_p99_ms"] for s, b in zip(srtm[1:], blind[1:], strict=True))
+        text = (
+            f"{blind[-1]['worst_p99_ms']:.3g} against {srtm[-1]['worst_p99_ms']:.3g} ms for groups of {GROUP_SIZES[-1]}"
+        )
+        found.append(Check(f"{part}: Max-Min against SRTM", text, "never better", worse))
+        last = forced[-1]["worst_p99_ms"], blind[-1]["worst_p99_ms"]
+        found.append(
+            Check(
+                f"10 ({part}): Max-Min on as many brokers as SRTM",
+                f"{last[0]:.3g} against {last[1]:.3g} ms",
+                "no better",
+                last[0] >= last[1],
+            )
+        )
+    return found
+
+
+def _panel(part: str, rows: Sequence[Row]) -> Panel:
+    return Panel(
+        title=f"Fig. {part} and 10: {PROCESSES[part]}",
+        x_label="publishers in a group",
+        y_label="worst broker's p99 (ms, log scale)",
+        series=series(rows, part),
+    )
+
+
+def series(rows: Sequence[Row], part: str) -> list[Series]:
+    labels = {"maxmin": "Max-Min", "srtm": "SRTM", "maxmin, as many": "Max-Min, brokers of SRTM"}
+    return [
+        Series(
+            label=label,
+            x=[row["x"] for row in mine],
+            y=[row["worst_p99_ms"] for row in mine],
+            spread=[row["p99_deviation_ms"] for row in mine],
+            notes=[str(row["brokers"]) for row in mine],
+        )
+        for one, label in labels.items()
+        if (mine := of(rows, part, one))
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="fig09",
+    title="Correlation: Max-Min against SRTM",
+    claim="SRTM keeps the SLO up to groups of 30; Max-Min is forced onto fewer brokers, and is worse still on as many.",
+    columns={
+        "figure": "part",
+        "group": "x",
+        "placement": "strategy",
+        "brokers": "brokers",
+        "worst broker's p99, ms": "worst_p99_ms",
+        "deviation, ms": "p99_deviation_ms",
+        "access p99, ms": "access_p99_ms",
+        "runs that keep 1 ms": "kept",
+        "capacity left, msg/s": "residual",
+        "bucket": "bucket",
+    },
+    run=figure,
+)

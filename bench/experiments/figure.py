@@ -1,0 +1,67 @@
+"""What an experiment gives: rows for JSON and CSV, panels for a picture, and a verdict on what the paper claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.verdict import Check
+
+Row = dict[str, Any]  # flat: text, numbers, None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One line. ``spread``: standard deviations; ``notes``: a word beside each point (the number of brokers)."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    spread: Sequence[float] = ()
+    notes: Sequence[str] = ()
+    marks_only: bool = False  # values that somebody else printed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    title: str
+    x_label: str
+    y_label: str = "p99 latency (ms, log scale)"
+    series: Sequence[Series]
+    slo_ms: float | None = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """``conditions``: what holds for all rows (bucket, machine, seconds), as the caption says it."""
+
+    rows: Sequence[Row]
+    panels: Sequence[Panel]
+    checks: Sequence[Check]
+    conditions: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much of an experiment is run. ``seconds``: of traffic in one simulated run."""
+
+    seconds: float = 60.0
+    repetitions: int = 10
+    seed: int = 1
+    step: Callable[[str], None] = field(default=lambda _: None)  # told before each run
+
+    def seeds(self) -> Iterator[int]:
+        """One a repetition."""
+        return (self.seed * 1_000 + number for number in range(self.repetitions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}."""
+
+    name: str
+    title: str
+    claim: str
+    columns: dict[str, str]
+    run: Callable[[Effort], Figure]

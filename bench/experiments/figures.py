@@ -1,0 +1,138 @@
+"""``srtm bench figures``: the paper's figures in the simulator, each with its data, its picture and its verdict.
+
+A finished experiment is written at once, so long work can be taken up again where it ended.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from bench.document import EVALUATION, IMAGES, MEASURED, markdown_table, write_block
+from bench.experiments import eq01, fig06, fig07, fig08, fig09, fig11
+from bench.experiments.figure import Effort, Experiment, Figure, Row
+from bench.panels import draw
+from bench.provenance import provenance
+from bench.results import Results, commit, write_results
+from bench.verdict import Verdict
+from srtm.errors import BadInput
+
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (fig06, fig07, fig08, fig09, fig11, eq01)
+}
+QUICK = Effort(seconds=15.0, repetitions=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FiguresOptions:
+    names: Sequence[str]
+    effort: Effort
+    directory: Path
+    resume: bool = False
+    document: bool = False  # write into docs/ as well
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """All, or those named. Raises BadInput."""
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise BadInput("figure", name, f"must be one of {', '.join(EXPERIMENTS)}")
+    return list(dict.fromkeys(names)) or list(EXPERIMENTS)
+
+
+def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdict]:
+    """Raises BadInput for a directory that cannot be written."""
+    try:
+        options.directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            "directory", str(options.directory), f"must be one that can be made ({error.strerror})"
+        ) from error
+    return [_one(EXPERIMENTS[name], options, show) for name in options.names]
+
+
+def _one(experiment: Experiment, options: FiguresOptions, show: Callable[[str], None]) -> Verdict:
+    data = options.directory / f"{experiment.name}.json"
+    settings = {
+        "seconds": options.effort.seconds,
+        "repetitions": options.effort.repetitions,
+        "simulated": True,
+        "conditions": "",
+    }
+    if options.resume and (kept := _kept(data, settings, options.effort.seed)) is not None:
+        show(f"{kept.line} (kept)")
+        return kept
+    started = time.time()
+    figure = experiment.run(replace(options.effort, step=lambda text: show(f"{experiment.name}: {text}")))
+    rows = [dict(row) for row in figure.rows]
+    settings["conditions"] = figure.conditions
+    verdict = Verdict(experiment.name, experiment.claim, list(figure.checks), rows, settings)
+    results = Results.of_verdicts(
+        f"bench {experiment.name}", [verdict], seed=options.effort.seed, started=started, settings=settings
+    )
+    write_results(str(data), results)
+    (options.directory / f"{experiment.name}.csv").write_text(as_csv(rows))
+    caption = f"simulated; {figure.conditions}"
+    draw(options.directory / f"{experiment.name}.png", figure.panels, caption)
+    if options.document:
+        write_results(str(MEASURED / f"{experiment.name}.json"), results)
+        draw(IMAGES / f"{experiment.name}.png", figure.panels, caption)
+        write_block(EVALUATION, experiment.name, section(experiment, figure, options.effort, started))
+    show(verdict.line)
+    return verdict
+
+
+def _kept(data: Path, settings: dict[str, object], seed: int) -> Verdict | None:
+    """What an earlier run of the same sources and settings found; None: it has to be run."""
+    try:
+        results = msgspec.json.decode(data.read_bytes(), type=Results)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise BadInput("resume", str(data), f"must be a result of this command ({error})") from error
+    same = {**results.settings, "conditions": ""} == settings and results.seed == seed and results.commit == commit()
+    if not same or not isinstance(results.result, list):
+        return None
+    return msgspec.convert({**results.result[0], "claim": "", "settings": results.settings}, Verdict)
+
+
+def section(experiment: Experiment, figure: Figure, effort: Effort, started: float) -> str:
+    """What the document shows of it."""
+    table = markdown_table(list(experiment.columns), [_cells(row, experiment) for row in figure.rows])
+    checks = markdown_table(
+        ["checked", "found", "must be", ""],
+        [[one.what, one.measured, one.bound, "yes" if one.kept else "**no**"] for one in figure.checks],
+    )
+    how = f"Simulated, {effort.repetitions} runs of {effort.seconds:g} s a point; {figure.conditions}."
+    picture = f"![{experiment.title}](img/{experiment.name}.png)"
+    claim = f"Claim: {experiment.claim}"
+    return "\n\n".join(
+        [claim, picture, how, checks, f"<details><summary>rows</summary>\n\n{table}\n\n</details>", provenance(started)]
+    )
+
+
+def _cells(row: Row, experiment: Experiment) -> list[str]:
+    return [_cell(row.get(key)) for key in experiment.columns.values()]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    fields = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

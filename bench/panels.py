@@ -1,0 +1,70 @@
+"""Pictures of experiments: panels of lines side by side, in the house look (``bench.plot``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from bench.experiments.figure import Panel, Series
+from bench.plot import COLOURS, FAINT, INK, figure
+
+_WIDTH_IN, _HEIGHT_IN = 5.2, 3.9
+_ACROSS = 2
+_MARKERS = "osD^v"
+_LEAST_MS = 1e-3  # what a log axis shows of nothing
+
+
+def draw(path: Path, panels: Sequence[Panel], caption: str) -> None:
+    """All panels in one PNG, two in a row; ``caption`` below them."""
+    across = min(_ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    with figure(path, _WIDTH_IN * across, _HEIGHT_IN * down + 0.3) as drawing:
+        axes = drawing.subplots(down, across, squeeze=False).ravel()
+        for place, panel in zip(axes, panels, strict=False):
+            _draw_panel(place, panel)
+        for place in axes[len(panels) :]:
+            place.set_axis_off()
+        drawing.supxlabel(caption, fontsize=8, color=FAINT)
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    axes.set_yscale("log")
+    for number, series in enumerate(panel.series):
+        _draw_series(axes, series, number)
+    if panel.slo_ms is not None:
+        axes.axhline(panel.slo_ms, color=INK, linewidth=1.0, linestyle=":", label=f"SLO {panel.slo_ms:g} ms")
+    axes.yaxis.set_major_locator(LogLocator(10))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.set_title(panel.title)
+    axes.legend(fontsize=8)
+
+
+def _draw_series(axes: Axes, series: Series, number: int) -> None:
+    y = [max(_LEAST_MS, value) for value in series.y]
+    if series.marks_only:
+        axes.plot(series.x, y, "x", color=INK, markersize=7, markeredgewidth=1.6, label=series.label, zorder=4)
+        return
+    colour, marker = COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)]
+    if series.spread:
+        below = [min(spread, value - _LEAST_MS) for spread, value in zip(series.spread, y, strict=True)]
+        axes.errorbar(
+            series.x,
+            y,
+            [below, list(series.spread)],
+            fmt=f"-{marker}",
+            color=colour,
+            markersize=4,
+            capsize=2,
+            label=series.label,
+        )
+    else:
+        axes.plot(series.x, y, f"-{marker}", color=colour, markersize=4, label=series.label)
+    for x, height, note in zip(series.x, y, series.notes, strict=False):
+        above = 5 if number % 2 == 0 else -12
+        axes.annotate(note, (x, height), (3, above), textcoords="offset points", fontsize=8, color=colour)

@@ -1,0 +1,167 @@
+"""Brokers in numbers: arrivals -> assignment -> sub-token buckets -> servers -> latency. No clock, no sockets.
+
+The bucket is the engine's own, exact to the nanosecond (``srtm._native.Station``). Behind it ``Machine.servers``
+servers take messages first come, first served, the topic's and those of the load that was there before. What a
+message takes of a server depends on how many it came with (each firing wakes a connection once) and on how many
+publishers are connected; both are measured on a real broker by ``srtm bench calibrate``.
+
+Delays are in ns. A run begins with full buckets and idle servers, and its first part, ``WARM_UP`` of it, is not
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.traffic import SECOND_NS, Fleet
+from srtm._native import Station
+
+Ints = npt.NDArray[np.int64]
+Share = tuple[int, int]  # (r_l, b_l) in micro-messages
+
+WARM_UP = 0.1
+_NO_LIMIT: Share = (2**62, 2**62)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a broker is made of. ``spread``: times that a message takes of a server, as parts of the mean, each as
+    likely as the others."""
+
+    servers: int = 1
+    message_ns: float
+    firing_ns: float = 0.0  # once for all messages that a publisher sends at once
+    connection_ns: float = 0.0  # of each message, for every publisher connected
+    path_ns: int = 0  # what a message takes besides, without keeping a server busy
+    spread: tuple[float, ...] = (1.0,)
+
+    def mean_ns(self, batch: int, publishers: int) -> float:
+        """What a message takes of a server."""
+        return self.message_ns + self.firing_ns / batch + self.connection_ns * publishers
+
+    def capacity(self, batch: int, publishers: int) -> float:
+        """msg/s that keep all servers busy."""
+        return self.servers * SECOND_NS / self.mean_ns(batch, publishers)
+
+    def service_ns(self, mean_ns: float) -> list[int]:
+        """Times whose mean is this."""
+        return [round(mean_ns * part) for part in self.spread]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delays:
+    """Of each message of the topic on one broker, in order of arrival; ``NEVER_NS`` of access: no token ever comes."""
+
+    access_ns: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    processing_ns: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def total_ns(self) -> Ints:
+        return np.where(self.access_ns == Station.NEVER_NS, Station.NEVER_NS, self.access_ns + self.processing_ns)
+
+
+def simulate(
+    fleet: Fleet,
+    placement: Ints,
+    shares: Sequence[Share],
+    machine: Machine,
+    *,
+    seconds: float,
+    seed: int,
+    before: Sequence[Fleet | None] = (),
+) -> list[Delays]:
+    """One entry a broker, of which there are ``len(shares)``. ``before``: the load that each broker has already."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for broker, arrival_ns in enumerate(fleet.arrivals(placement, len(shares), seconds, rng)):
+        others = before[broker] if broker < len(before) else None
+        here = int(np.count_nonzero(placement == broker))
+        delays = _broker(fleet, here, arrival_ns, shares[broker], machine, others, seconds, rng)
+        counted = slice(int(np.searchsorted(arrival_ns, round(WARM_UP * seconds * SECOND_NS))), None)
+        found.append(Delays(access_ns=delays.access_ns[counted], processing_ns=delays.processing_ns[counted]))
+    return found
+
+
+def _broker(
+    fleet: Fleet,
+    publishers: int,
+    arrival_ns: Ints,
+    share: Share,
+    machine: Machine,
+    others: Fleet | None,
+    seconds: float,
+    rng: np.random.Generator,
+) -> Delays:
+    seed = int(rng.integers(1, 2**62))
+    if others is None or not others.count:
+        times = machine.service_ns(machine.mean_ns(fleet.batch, publishers))
+        access_ns, processing_ns = _run(Station(*share, times, machine.servers, seed), arrival_ns)
+        return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.path_ns)
+    access_ns, _ = _run(Station(*share, [0], 1, seed), arrival_ns)
+    passed = access_ns != Station.NEVER_NS
+    due_ns = arrival_ns[passed] + access_ns[passed]
+    theirs = others.arrivals(np.zeros(others.count, dtype=np.int64), 1, seconds, rng)[0]
+    together = np.concatenate([due_ns, theirs])
+    order = np.argsort(together, kind="stable")
+    times = machine.service_ns(_mixed(machine, [(fleet, publishers), (others, others.count)]))
+    _, served_ns = _run(Station(*_NO_LIMIT, times, machine.servers, seed), together[order])
+    processing_ns = np.zeros(len(arrival_ns), dtype=np.int64)
+    took_ns = np.empty_like(served_ns)
+    took_ns[order] = served_ns
+    processing_ns[passed] = took_ns[: len(due_ns)]
+    return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.path_ns)
+
+
+def _mixed(machine: Machine, parts: Sequence[tuple[Fleet, int]]) -> float:
+    """What a message takes in the mean where ``(fleet, how many of its publishers)`` share the servers."""
+    publishers = sum(count for _, count in parts)
+    loads = [count * fleet.rate for fleet, count in parts]
+    means = [machine.mean_ns(fleet.batch, publishers) for fleet, _ in parts]
+    return float(np.average(means, weights=loads))
+
+
+def _run(station: Station, arrival_ns: Ints) -> tuple[Ints, Ints]:
+    access, processing = station.run(np.ascontiguousarray(arrival_ns).data)
+    return np.frombuffer(access, dtype=np.int64), np.frombuffer(processing, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tail:
+    """Percentiles of one run, ns: the smallest delay that so many messages do not exceed."""
+
+    count: int
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    access_p99_ns: int
+    processing_p99_ns: int
+    access_mean_ns: float
+
+    @classmethod
+    def of(cls, parts: Sequence[Delays]) -> Tail:
+        """Over all messages of ``parts`` together."""
+        access_ns = np.concatenate([part.access_ns for part in parts])
+        processing_ns = np.concatenate([part.processing_ns for part in parts])
+        total_ns = np.concatenate([part.total_ns for part in parts])
+        if not len(total_ns):
+            return cls(count=0, p50_ns=0, p95_ns=0, p99_ns=0, access_p99_ns=0, processing_p99_ns=0, access_mean_ns=0.0)
+        p50, p95, p99 = (int(at) for at in np.percentile(total_ns, [50, 95, 99], method="inverted_cdf"))
+        return cls(
+            count=len(total_ns),
+            p50_ns=p50,
+            p95_ns=p95,
+            p99_ns=p99,
+            access_p99_ns=int(np.percentile(access_ns, 99, method="inverted_cdf")),
+            processing_p99_ns=int(np.percentile(processing_ns, 99, method="inverted_cdf")),
+            access_mean_ns=float(access_ns.mean()),
+        )
+
+
+def worst(parts: Sequence[Delays]) -> Tail:
+    """The broker with the largest p99: a promise is judged broker by broker (design, section 5)."""
+    tails = [Tail.of([part]) for part in parts if len(part.access_ns)]
+    return max(tails, key=lambda tail: tail.p99_ns, default=Tail.of([Delays()]))

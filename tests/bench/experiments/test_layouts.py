@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench.experiments.layouts import PAPER, Result, by_rate, drawn, envelope, fewest, mcap, placed, split
+from bench.simulator import Delays, Tail
+from bench.traffic import Fleet
+from srtm.splitting import MICRO
+
+GROUPED = Fleet(count=120, batch=10, group_size=12)
+
+
+def heads(placement: np.ndarray, k: int) -> list[int]:  # type: ignore[type-arg]
+    return np.bincount(placement, minlength=k).tolist()
+
+
+@pytest.mark.parametrize("strategy", ["lb", "conc", "maxmin", "srtm"])
+def test_on_idle_brokers_every_strategy_gives_equal_parts(strategy: str) -> None:
+    assert heads(placed(GROUPED, strategy, 4, seed=3), 4) == [30, 30, 30, 30]
+
+
+def test_only_srtm_spreads_every_group() -> None:
+    def largest(strategy: str) -> int:
+        placement = placed(GROUPED, strategy, 4, seed=3)
+        return max(max(heads(placement[GROUPED.groups == group], 4)) for group in range(10))
+
+    assert largest("srtm") == 3
+    assert largest("maxmin") > 3
+
+
+def test_beside_existing_load_conc_levels_totals_and_maxmin_the_parts_of_the_topic() -> None:
+    before = [0.0, 300.0, 600.0]
+    assert heads(placed(GROUPED, "conc", 3, 1, before), 3) == [70, 40, 10]
+    assert heads(placed(GROUPED, "maxmin", 3, 1, before), 3) == [40, 40, 40]
+
+
+def test_no_broker_is_filled_above_its_capacity_while_another_has_room() -> None:
+    assert heads(placed(GROUPED, "maxmin", 3, 1, [0.0, 300.0, 600.0], most=700.0), 3) == [70, 40, 10]
+    assert sum(heads(placed(GROUPED, "maxmin", 2, 1, [600.0, 600.0], most=700.0), 2)) == 120
+
+
+def test_shares_sum_to_the_bucket_and_follow_the_rates() -> None:
+    bucket = envelope(GROUPED)
+    placement = np.array([0] * 90 + [2] * 30)
+    shares = split(GROUPED, placement, 3, bucket)
+    assert shares[1] == (0, 0)
+    assert [sum(column) for column in zip(*shares, strict=True)] == [bucket.rate_micro, bucket.burst_micro]
+    assert shares[0][0] == 3 * shares[2][0]
+
+
+def test_the_bucket_is_that_of_section_6() -> None:
+    bucket = envelope(Fleet(count=1_000))
+    assert bucket.rate_micro == 11_000 * MICRO
+    assert 23 * MICRO <= bucket.burst_micro <= 27 * MICRO  # 25 by Eq. (1)
+
+
+def test_periodic_publishers_are_measured_with_the_phases_that_they_were_profiled_with() -> None:
+    periodic = Fleet(count=10, process="periodic")
+    assert drawn(periodic, 7) == replace(periodic, phase_seed=7)
+    assert drawn(GROUPED, 7) == GROUPED
+
+
+def result(k: int, p99_ns: int) -> Result:
+    delays = Delays(access_ns=np.array([p99_ns]), processing_ns=np.array([0]))
+    return Result(k=k, parts=[delays], pooled=Tail.of([delays]), worst=Tail.of([delays]))
+
+
+def test_the_fewest_brokers_that_keep_the_slo_are_taken_and_else_the_best() -> None:
+    by_k = {1: 3_000_000, 2: 900_000, 3: 100_000}
+    assert fewest(lambda k: result(k, by_k[k]), 1, 3).k == 2
+    assert fewest(lambda k: result(k, by_k[k] * 100), 1, 3).k == 3
+
+
+def test_brokers_are_counted_by_the_room_that_they_have() -> None:
+    assert by_rate(80.0, [50.0, 20.0, 10.0, 5.0]) == 3
+    assert by_rate(80.1, [50.0, 20.0, 10.0, 5.0]) == 4
+    assert by_rate(1_000.0, [50.0, 20.0]) == 2
+
+
+def test_the_papers_brokers_are_as_its_text_has_them() -> None:
+    assert PAPER.capacity(batch=1, publishers=6_000) < 60_000  # Fig. 6b, k = 1
+    assert 60_000 < mcap(PAPER, "poisson", 10, seconds=10.0) < 65_000  # Fig. 8: 80,000 msg/s take brokers 1 to 3
