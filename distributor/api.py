@@ -25,6 +25,7 @@ from distributor.capacity_routes import capacity_routes
 from distributor.config import DistributorConfig
 from distributor.metrics import exposition
 from distributor.registry import Registry
+from distributor.share_routes import add_share_routes
 from distributor.state import Topic
 from distributor.syncing import Syncing
 from srtm import __version__
@@ -44,6 +45,7 @@ def make_app(registry: Registry, syncing: Syncing, admit: _Admit | None = None) 
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
     for add_routes in (
         _topic_routes,
+        add_share_routes,
         _publisher_routes,
         _broker_routes,
         capacity_routes,

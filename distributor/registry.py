@@ -21,7 +21,7 @@ from typing import Self
 import numpy as np
 import trio
 
-from distributor import desired, placing, records
+from distributor import adapting, desired, placing, records
 from distributor.allocation import BrokerCapacity
 from distributor.config import DistributorConfig
 from distributor.leases import Amount, Leases
@@ -31,7 +31,8 @@ from distributor.state import Broker, Decision, Placement, Topic
 from distributor.store import Store
 from distributor.transitions import News, has_part, heard, same_demand, same_principles
 from srtm.capacity import Capacity
-from srtm.errors import BadInput, Conflict, NotFound, Unavailable
+from srtm.control import ProposalResult, ProposalResults, ShareProposal
+from srtm.errors import BadInput, Conflict, NotFound, SrtmError, Unavailable
 from srtm.lease import MARGIN_MS
 from srtm.log import Log
 from srtm.splitting import to_micro
@@ -50,6 +51,7 @@ class Registry:
         self.topics: dict[str, Topic] = {}  # removed ones too
         self.decisions: dict[str, list[Decision]] = {}  # oldest first
         self.capacities: dict[str, tuple[Capacity, ...]] = {}  # {broker: each of another promise or class}
+        self.share_changes: dict[str, tuple[adapting.ShareChange, ...]] = {}  # of each topic, by the adaptor, lately
         self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
         self.liveness = Liveness(config.liveness_s)
         self.version = 0
@@ -182,6 +184,47 @@ class Registry:
             if spec == old.spec:
                 return old
             return await self._replace_topic(spec, *await self.dry_run(spec), "publishers changed")
+
+    async def set_options(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
+        """``change`` the mode, the split or the adaptation; shares move only where the new mode or split says so at
+        once. Raises NotFound, and what ``change`` raises."""
+        async with self._placing, self._writing:
+            old, version = self.topic(name), self.version + 1
+            spec = change(old.spec)
+            if spec == old.spec:
+                return old
+            leases = old.leases
+            if adapting.splits_anew(old.spec, spec):
+                envelope = leases.envelope
+                target = placing.shares(spec, envelope, old.placement, old.extra)
+                leases = leases.retargeted(envelope, target).advanced(self.live(), version)
+            new = replace(old, spec=spec, version=version, leases=leases)
+            await self._commit([new], decision=adapting.options_line(old.spec, spec))
+            return new
+
+    async def adapt(self, proposals: Sequence[ShareProposal]) -> ProposalResults:
+        """Aim at the shares that the adaptor proposes: what is stale or makes no sense is refused, the rest taken."""
+        async with self._writing:
+            version, live = self.version + 1, self.live()
+            results: list[ProposalResult] = []
+            changed: dict[str, Topic] = {}
+            log: dict[str, adapting.ShareChange] = {}
+            for proposal in proposals:
+                try:
+                    topic = changed.get(proposal.topic) or self.topic(proposal.topic)
+                    target = adapting.checked_target(topic, proposal)
+                except SrtmError as error:
+                    results.append(ProposalResult(topic=proposal.topic, taken=False, problem=str(error)))
+                    continue
+                results.append(ProposalResult(topic=proposal.topic, taken=True))
+                leases = topic.leases.retargeted(topic.leases.envelope, target).advanced(live, version)
+                changed[topic.name] = replace(topic, leases=leases)
+                log[topic.name] = adapting.change_of(proposal, target, self._wall_ns())
+            if changed:
+                await self._commit(list(changed.values()))
+                for name, change in log.items():
+                    self.share_changes[name] = adapting.with_change(self.share_changes, name, change)
+        return ProposalResults(results=results)
 
     async def remove(self, name: str, *, purge: bool) -> None:
         """Take the placement and the limit away; with ``purge`` the queued messages too. Raises NotFound."""
@@ -327,6 +370,7 @@ class Registry:
                 return
             envelope, extra = topic.leases.envelope, [one for one in topic.extra if one not in astray]
             target = placing.shares(topic.spec, envelope, topic.placement, extra, placing.besides(astray))
+            target = adapting.kept(topic, target)
             leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
             what = f"{broker}: {sum(homes.values()):,.6g} msg/s of publishers that belong elsewhere count there"
             what = what if homes else f"{broker}: those who moved away have gone"
@@ -507,6 +551,8 @@ class Registry:
             astray = placing.on_their_way(old, placement, envelope, {dead, leaving}) if old else {}
             extra = placing.extra_kept(old, placement, envelope, without=dead, astray=astray) if old else ()
             target = placing.shares(spec, envelope, placement, extra, placing.besides(astray))
+            if old and adapting.is_same_place(old, spec, envelope, placement):
+                target = adapting.kept(old, target)
             oversized = placing.oversized_batches(spec, placement, target)
             if oversized and asked_for and spec.on_excess == "reject":
                 raise oversized[0]

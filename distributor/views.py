@@ -3,6 +3,7 @@ is changed here."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import zlib
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
         "slo": {"percentile": spec.slo.percentile, "latency_ms": spec.slo.latency_ms},
         "on_excess": spec.on_excess,
         "mode": spec.mode,
+        "adaptation": dataclasses.asdict(spec.adaptation),
         "lease": spec.lease,
         "placement": spec.placement,
         "split": spec.split,

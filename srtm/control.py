@@ -280,8 +280,28 @@ class BrokerHistory(Control, frozen=True):
     history: TopicHistory
 
 
+class BrokerTraits(Control, frozen=True):
+    """What is known of a broker's part in a topic, besides what it reports."""
+
+    capacity: float | None = None  # msg/s of this topic that it can process; None: not known
+    batch: int = 1  # the largest that one of its publishers sends at once, messages
+    dispersion: float = 1.0  # of its traffic, as declared: 1 for Poisson
+
+
+class TopicTraits(Control, frozen=True):
+    """Made by ``distributor.adapting``: how a topic is to be adapted (``srtm.adaptation``), and what its policy must
+    know."""
+
+    percentile: float = 99.0
+    window_s: float = 10.0
+    interval_s: float = 1.0
+    floor: float = 0.02
+    dead_band: float = 0.1
+    brokers: dict[str, BrokerTraits] = {}
+
+
 class TopicHistories(Control, frozen=True):
-    """One topic whose histories have grown. ``shares``: {broker: what it was given}, also where nothing was heard."""
+    """One topic whose histories have grown. ``shares``: {broker: what it is to have}, also where nothing was heard."""
 
     topic: str
     mode: str
@@ -290,6 +310,7 @@ class TopicHistories(Control, frozen=True):
     version: int  # the highest of its shares' versions: a proposal names it
     shares: dict[str, Share] = {}
     reports: list[BrokerHistory] = []  # in the order in which they came
+    traits: TopicTraits = TopicTraits()
 
 
 class HistoryAnswer(Control, frozen=True):
@@ -299,6 +320,43 @@ class HistoryAnswer(Control, frozen=True):
 
     version: int  # the next ``since``
     topics: list[TopicHistories] = []
+
+
+class ProposedShare(Control, frozen=True):
+    """(r_l, b_l): msg/s and messages."""
+
+    rate: float
+    burst: float
+
+
+class ShareProposal(Control, frozen=True):
+    """Made by the adaptor: other shares for one topic, of each broker that has one."""
+
+    topic: str
+    mode: str  # under which they were made
+    version: int  # TopicHistories.version that they rest on
+    shares: dict[str, ProposedShare]
+    reason: str = ""
+
+
+class ShareProposals(Control, frozen=True):
+    """The body of ``PUT /v1/shares``, read by ``distributor.adapting``."""
+
+    proposals: list[ShareProposal]
+
+
+class ProposalResult(Control, frozen=True):
+    """What became of one proposal."""
+
+    topic: str
+    taken: bool
+    problem: str = ""  # why it was not
+
+
+class ProposalResults(Control, frozen=True):
+    """The answer of ``PUT /v1/shares``, read by the adaptor; in the order of the proposals."""
+
+    results: list[ProposalResult]
 
 
 class DeadNotice(Control, frozen=True):

@@ -6,12 +6,13 @@ that of design section 11; of the choices there, those that exist so far are tak
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
 
+from srtm.adaptation import Adaptation, Mode
 from srtm.errors import BadInput
 from srtm.lease import KEEP, lease_ms
 from srtm.publisher_blocks import read_block, read_change
@@ -19,9 +20,19 @@ from srtm.publishers import Publishers, PublisherSpec, join
 from srtm.schema import Schema, parsed
 from srtm.splitting import LARGEST, from_micro, to_micro
 from srtm.topic_file import read_topic_file
+from srtm.topic_options import AdaptationTable, checked, read_options, table_of
 from srtm.wire import NAME_RULE, is_name
 
-__all__ = ["PublisherSpec", "Publishers", "Slo", "TopicSpec", "parse_change", "parse_topic_json", "parse_topic_toml"]
+__all__ = [
+    "PublisherSpec",
+    "Publishers",
+    "Slo",
+    "TopicSpec",
+    "parse_change",
+    "parse_options",
+    "parse_topic_json",
+    "parse_topic_toml",
+]
 
 PERCENTILES = (50, 90, 95, 99, 99.9)
 
@@ -48,7 +59,8 @@ class TopicSpec:
     slo: Slo
     publishers: Publishers
     on_excess: Literal["delay", "reject"] = "delay"
-    mode: Literal["static"] = "static"
+    mode: Mode = "static"
+    adaptation: Adaptation = field(default_factory=Adaptation)
     lease: str = KEEP  # or a length, "15s"
     placement: Strategy = "srtm"
     split: Split = "fitted"
@@ -74,6 +86,7 @@ class TopicSpec:
             "burst": self.burst,
             "on_excess": self.on_excess,
             "mode": self.mode,
+            "adaptation": table_of(self.adaptation),
             "lease": self.lease,
             "placement": self.placement,
             "split": self.split,
@@ -121,7 +134,8 @@ class _Topic(Schema):
     rate: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
     burst: Annotated[Burst, PlainValidator(_burst)]
     on_excess: Literal["delay", "reject"] = "delay"
-    mode: Literal["static"] = "static"
+    mode: Mode = "static"
+    adaptation: AdaptationTable = Field(default_factory=AdaptationTable)
     lease: Annotated[str, AfterValidator(_lease)] = KEEP
     placement: Strategy = "srtm"
     split: Split = "fitted"
@@ -140,9 +154,10 @@ def parse_topic_json(document: object) -> TopicSpec:
     topic = parsed(_Topic, document)
     rate = from_micro(to_micro(topic.rate, "rate"))
     burst: Burst = "auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst"))
-    choices = {field: getattr(topic, field) for field in ("on_excess", "mode", "lease", "placement", "split", "seed")}
+    choices = {one: getattr(topic, one) for one in ("on_excess", "mode", "lease", "placement", "split", "seed")}
     publishers = join([read_block(block, index) for index, block in enumerate(topic.publishers)])
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
+    choices["adaptation"] = checked(topic.adaptation, Adaptation())
     return _checked(TopicSpec(name=topic.name, rate=rate, burst=burst, slo=slo, publishers=publishers, **choices))
 
 
@@ -153,6 +168,13 @@ def parse_change(spec: TopicSpec, body: object) -> TopicSpec:
     """
     add, remove = read_change(body)
     return _checked(replace(spec, publishers=spec.publishers.changed(add, remove)))
+
+
+def parse_options(spec: TopicSpec, body: object) -> TopicSpec:
+    """``spec`` with another mode, split or adaptation: ``{"mode", "split", "adaptation": {...}}``, what is missing
+    stays. Raises BadInput."""
+    said, table = read_options(body)
+    return replace(spec, **said, adaptation=checked(table, spec.adaptation))
 
 
 def _checked(spec: TopicSpec) -> TopicSpec:

@@ -38,6 +38,7 @@ PURE = (
     "srtm/control.py",
     "srtm/errors.py",
     "srtm/conditions.py",
+    "distributor/adapting.py",
     "distributor/allocation.py",
     "distributor/leases.py",
     "distributor/spreading.py",

@@ -40,7 +40,7 @@ BAD_TOPICS: dict[str, tuple[dict[str, Any], str, str]] = {  # what is changed, t
         "rate: 100.0: must be at least the publishers' rates, which sum to 200 msg/s",
     ),
     "a bad topic name": ({"name": "a b"}, "name", "name: 'a b': must be 1 to 64 of the characters"),
-    "a mode that does not exist": ({"mode": "magic"}, "mode", "mode: 'magic': must be 'static'"),
+    "a mode that does not exist": ({"mode": "magic"}, "mode", "mode: 'magic': must be 'static', 'prop"),
     "a burst under a message": ({"burst": 0.5}, "burst", "burst: 0.5: must be a number of messages from 1"),
     "an unknown key": ({"brust": 5}, "brust", "brust: 5: no such key; did you mean 'burst'?"),
 }

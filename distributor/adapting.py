@@ -1,0 +1,125 @@
+"""Shares that the adaptor proposes: what of a proposal may become a topic's target, and what it is told about topics.
+Pure.
+
+A proposal never changes who has a share, and never more than the split: it must name the brokers that the topic's
+target names, and sum to no more than the envelope. How the shares get there is ``leases``' business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from distributor.leases import MICRO, Amount
+from distributor.state import Broker, Placement, Topic
+from srtm.control import BrokerTraits, ShareProposal, TopicTraits
+from srtm.errors import BadInput, Conflict
+from srtm.topic import TopicSpec
+
+ADAPTED = ("proportional", "fitted", "central")  # modes under which somebody outside the brokers proposes shares
+_CHANGES_KEPT = 20  # a topic
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareChange:
+    """For people: what was changed, when and why."""
+
+    wall_ns: int
+    mode: str
+    reason: str
+    shares: Mapping[str, Amount]
+
+
+def shares_version(topic: Topic) -> int:
+    """What a proposal must name: it grows with the spec, the placement, and with every share that is issued."""
+    return max(topic.version, topic.assignment_version, *(held.version for held in topic.leases.holdings.values()), 0)
+
+
+def checked_target(topic: Topic, proposal: ShareProposal) -> dict[str, Amount]:
+    """The target that ``proposal`` asks for. Raises Conflict where the topic is not what it was made for, BadInput
+    where it makes no sense."""
+    if topic.spec.mode != proposal.mode or proposal.mode not in ADAPTED:
+        raise Conflict("mode", proposal.mode, f"the topic's mode is {topic.spec.mode}")
+    least = max(topic.version, topic.assignment_version)
+    if not least <= proposal.version <= shares_version(topic):
+        raise Conflict("version", proposal.version, f"the topic has changed; its shares are {shares_version(topic)}")
+    if proposal.shares.keys() != topic.leases.target.keys():
+        has = ", ".join(sorted(topic.leases.target))
+        raise Conflict("shares", sorted(proposal.shares), f"must name the brokers that have a share: {has}")
+    target = {name: _amount(name, one.rate, one.burst) for name, one in proposal.shares.items()}
+    total = sum(target.values(), start=Amount(0, 0))
+    if not total <= topic.leases.envelope:
+        envelope = topic.leases.envelope
+        rule = f"must sum to at most {envelope.rate / MICRO:g} msg/s and {envelope.burst / MICRO:g} messages"
+        raise BadInput("shares", f"{total.rate / MICRO:g} msg/s, {total.burst / MICRO:g} messages", rule)
+    return target
+
+
+def _amount(broker: str, rate: float, burst: float) -> Amount:
+    """Raises BadInput."""
+    rule = "must be a rate above 0 and a burst of at least one message"
+    if not (0 < rate < float("inf") and 1 <= burst < float("inf")):  # false for NaN too
+        raise BadInput(f"shares.{broker}", [rate, burst], rule)
+    amount = Amount(round(rate * MICRO), round(burst * MICRO))
+    if not amount.usable:
+        raise BadInput(f"shares.{broker}", [rate, burst], rule)
+    return amount
+
+
+def change_of(proposal: ShareProposal, target: Mapping[str, Amount], wall_ns: int) -> ShareChange:
+    return ShareChange(wall_ns=wall_ns, mode=proposal.mode, reason=proposal.reason, shares=target)
+
+
+def splits_anew(old: TopicSpec, new: TopicSpec) -> bool:
+    """Whether the shares are to be those of the declared split, at once: under ``static`` nobody else sees to them."""
+    return new.mode == "static" and (old.mode, old.split) != (new.mode, new.split)
+
+
+def options_line(old: TopicSpec, new: TopicSpec) -> str:
+    """For the decision log: what was changed."""
+    said = {"mode": (old.mode, new.mode), "split": (old.split, new.split)}
+    said |= {
+        field: (value, getattr(new.adaptation, field)) for field, value in dataclasses.asdict(old.adaptation).items()
+    }
+    changes = [f"{field} {now} instead of {was}" for field, (was, now) in said.items() if was != now]
+    return "options: " + ", ".join(changes)
+
+
+def is_same_place(old: Topic, spec: TopicSpec, envelope: Amount, placement: Placement) -> bool:
+    """Whether a change of the spec has nothing to do with who sends where, or how much there is to split."""
+    return spec.mode == old.spec.mode and placement is old.placement and envelope == old.leases.envelope
+
+
+def kept(topic: Topic, target: Mapping[str, Amount]) -> dict[str, Amount]:
+    """Shares that were adapted stay as they are, rather than become ``target``, which knows only what was declared;
+    unless other brokers are to have a share."""
+    adapted = topic.spec.mode in ADAPTED and target.keys() == topic.leases.target.keys()
+    return dict(topic.leases.target if adapted else target)
+
+
+def with_change(log: Mapping[str, tuple[ShareChange, ...]], name: str, change: ShareChange) -> tuple[ShareChange, ...]:
+    """Of topic ``name``, newest last."""
+    return (*log.get(name, ()), change)[-_CHANGES_KEPT:]
+
+
+def traits(topic: Topic, brokers: Mapping[str, Broker]) -> TopicTraits:
+    """What a policy must know of ``topic``."""
+    settings = topic.spec.adaptation
+    return TopicTraits(
+        percentile=topic.spec.slo.percentile,
+        window_s=settings.window_s,
+        interval_s=settings.interval_s,
+        floor=settings.floor,
+        dead_band=settings.dead_band,
+        brokers={name: _broker_traits(topic, brokers.get(name)) for name in topic.leases.target},
+    )
+
+
+def _broker_traits(topic: Topic, broker: Broker | None) -> BrokerTraits:
+    traffic = topic.placement.traffic.get(broker.name) if broker is not None else None
+    return BrokerTraits(
+        capacity=broker.mcap if broker is not None and broker.mcap > 0 else None,
+        batch=traffic.batch if traffic is not None else 1,
+        dispersion=traffic.dispersion if traffic is not None else 1.0,
+    )
