@@ -13,10 +13,10 @@ from bench import own_network
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
 from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT
-from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.experiments.figure import Effort
 from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures
 from bench.experiments.figures import chosen as experiments
+from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.hostile import HostileOptions, hostile
 from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
