@@ -118,13 +118,12 @@ impl Channel {
         self.deferred.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Move what is due to the tail of the queue; true if anything moved.
-    pub fn undefer(&mut self, now: Nanos) -> bool {
+    /// Move what is due to the tail of the queue, `most` messages at most; true if anything moved.
+    pub fn undefer(&mut self, most: usize, now: Nanos) -> bool {
         let before = self.queue.len();
-        while self.next_deferred().is_some_and(|due| due <= now) {
-            if let Some((_, message)) = self.deferred.pop_first() {
-                self.queue.push_back(message);
-            }
+        for _ in 0..most {
+            let Some(entry) = self.deferred.first_entry().filter(|entry| entry.key().0 <= now) else { break };
+            self.queue.push_back(entry.remove());
         }
         self.queue.len() > before
     }

@@ -12,6 +12,7 @@ use crate::limits::UNFINISHED_NS;
 use crate::message::{Charge, Message};
 use crate::parking::Waiting;
 use crate::share::Share;
+use crate::slices::Progress;
 use crate::stream::{Broken, Layers, Step};
 use crate::timer::Armed;
 use crate::topology::Nearness;
@@ -100,7 +101,7 @@ pub struct Connection {
     pub(crate) input_charge: Option<Charge>, // for `input`
     pub unfinished_since: Option<Nanos>,     // the command that `input` begins with, where no heartbeat watches
     pub(crate) share: Share,
-    pub sliced: u32,                 // messages published of the MPUB that `input` begins with
+    pub sliced: Progress,            // of the MPUB that `input` begins with
     pub layers: Option<Box<Layers>>, // TLS, compression: between the socket and everything here
     output: Vec<u8>,
     output_at: usize,   // bytes of `output` that have been written
@@ -133,7 +134,7 @@ impl Connection {
             input_charge: None,
             unfinished_since: None,
             share: Share::default(),
-            sliced: 0,
+            sliced: Progress::default(),
             layers: None,
             output: Vec::new(),
             output_at: 0,

@@ -9,8 +9,17 @@ use crate::channel::{Channel, InFlight};
 use crate::connection::Mark;
 use crate::engine::{ChannelKey, ConnKey, Engine, TopicKey};
 use crate::message::Message;
+use crate::share::message_units;
 use crate::timer::{Timer, Timers};
 use crate::topology;
+
+/// Units of deliveries in a turn, where others wait; once they are used, every channel still gets `LEAST_UNITS`.
+const TURN_UNITS: u32 = 2_048;
+
+/// What one channel gets of them.
+const CHANNEL_UNITS: u32 = 512;
+
+const LEAST_UNITS: u32 = 16;
 
 impl Engine {
     /// The bucket lets a message go.
@@ -90,15 +99,40 @@ impl Engine {
         }
     }
 
-    /// Give a channel's queue to its ready consumers in turn, until one or the other is empty.
-    pub(crate) fn deliver(&mut self, key: ChannelKey, now: Nanos) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
+    /// Deliver from every channel that has something new, as much as a turn has room for. Who got less than a whole share is first in the next.
+    pub(crate) fn deliver_all(&mut self, now: Nanos) {
+        let (mut left, mut sated) = (TURN_UNITS, Vec::new());
+        let mut marked = std::mem::take(&mut self.delivering);
+        std::mem::swap(&mut marked, &mut self.dirty_channels);
+        for key in marked.drain(..) {
+            let share = left.clamp(LEAST_UNITS, CHANNEL_UNITS);
+            let (units, more) = self.deliver(key, share, now);
+            left = left.saturating_sub(units);
+            match more {
+                false => {}
+                true if share == CHANNEL_UNITS => sated.push(key),
+                true => self.dirty_channels.push(key),
+            }
+        }
+        self.dirty_channels.append(&mut sated);
+        self.delivering = marked;
+    }
+
+    /// Give a channel's queue to its ready consumers in turn, until one or the other is empty; where the turn is shared, until that has come to `share`
+    /// units. Gives the units, and whether there is more: the channel is still marked then.
+    fn deliver(&mut self, key: ChannelKey, share: u32, now: Nanos) -> (u32, bool) {
+        let Some(channel) = self.channels.get_mut(key) else { return (0, false) };
         channel.dirty = false;
         // A topic that is held may have to be told yet that this channel is paused.
         if channel.paused || self.topics.get(channel.topic).is_none_or(|topic| topic.held) {
-            return;
+            return (0, false);
         }
+        let mut units = 0;
         while !channel.ready.is_empty() && channel.queue.ready(now) {
+            if units >= share && self.work.is_shared() {
+                channel.dirty = true;
+                return (units, true);
+            }
             let aware = self.config.topology_aware;
             let next = if aware { topology::pop_nearest(&mut channel.ready, &self.conns) } else { channel.ready.pop_front() };
             let Some(consumer) = next else { break };
@@ -116,6 +150,8 @@ impl Engine {
             if let Entry::Vacant(in_flight) = channel.in_flight.entry(message.id)
                 && (sample_rate == 0 || draw_percent(&mut self.sampler) <= sample_rate)
             {
+                self.work.note_topic(channel.topic);
+                units += message_units(message.body_len());
                 message.attempts = message.attempts.saturating_add(1);
                 let deadline = now + timeout_ns;
                 sub.in_flight += 1;
@@ -139,6 +175,7 @@ impl Engine {
                 channel.ready.push_back(consumer);
             }
         }
+        (units, false)
     }
 
     /// A consumer that may have got credit or room joins its channel's ring.

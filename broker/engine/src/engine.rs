@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::connection::{Connection, LINGER_NS, Phase};
 use crate::error::WireError;
 use crate::event::Event;
+use crate::expiry::Overdue;
 use crate::handshake::Handshakes;
 use crate::http;
 use crate::http::answer::Exchange;
@@ -51,6 +52,10 @@ const STEP_BACK_NS: i64 = 1_000_000;
 /// Messages an answer from which on the answers of a turn go before its deliveries.
 const BULK: usize = 32;
 
+/// From here on an unfinished command gets room for all of it as soon as one in `PROMISED` of its bytes is there.
+const LARGE_INPUT: usize = 128 << 10;
+const PROMISED: usize = 8;
+
 #[derive(Debug)]
 pub struct Engine {
     pub config: Config,
@@ -65,6 +70,7 @@ pub struct Engine {
     pub(crate) server: Option<Box<Server>>, // of the laboratory alone
     pub(crate) pumping: Vec<TopicKey>,      // more of what waits in them is on disk
     pub(crate) timers: Timers,
+    pub(crate) overdue: Vec<Overdue>, // go on in the next turn
     pub(crate) events: Vec<Event>,
     pub meter: Meter,         // messages
     pub(crate) inputs: Meter, // layers, and requests that Python has
@@ -75,6 +81,7 @@ pub struct Engine {
     pub(crate) scratch: Vec<u8>,
     pub(crate) dirty_conns: Vec<ConnKey>,
     pub(crate) dirty_channels: Vec<ChannelKey>,
+    pub(crate) delivering: Vec<ChannelKey>, // empty between turns: room for the list of one
     closed: Vec<ConnKey>,
     pub(crate) patterns: Patterns,
     pub(crate) resumed: Vec<ConnKey>,   // were parked, or had more to decode than one turn takes
@@ -134,6 +141,7 @@ impl Engine {
             relieve_at: 0,
             pumping: Vec::new(),
             timers: Timers::default(),
+            overdue: Vec::new(),
             events: Vec::new(),
             meter: Meter::default(),
             inputs: Meter::default(),
@@ -143,6 +151,7 @@ impl Engine {
             scratch: Vec::new(),
             dirty_conns: Vec::new(),
             dirty_channels: Vec::new(),
+            delivering: Vec::new(),
             closed: Vec::new(),
             patterns: Patterns::default(),
             resumed: Vec::new(),
@@ -249,6 +258,7 @@ impl Engine {
         conn.input_charge = None;
         let unfinished_since = conn.unfinished_since.take();
         let stamps = stamps.behind(input.len());
+        make_room(&mut input, bytes.len());
         input.extend_from_slice(bytes);
         let used = self.run_commands(key, &input, stamps, now);
         if used < input.len() {
@@ -265,7 +275,7 @@ impl Engine {
         if conn.layers.as_ref().is_some_and(|layers| !layers.has_begun()) {
             return self.begin_layers(key, &input, stamps.at(usize::MAX)); // the last command was the IDENTIFY that asked for them
         }
-        conn.input_charge = Some(self.limits.unfinished.charge(input.capacity() as u64));
+        conn.input_charge = Some(self.limits.unfinished.charge(input.len() as u64)); // room that nothing was written to takes no memory
         match &mut conn.waiting {
             Some(waiting) => {
                 for (end, stamp) in stamps.rest(used, used + input.len()) {
@@ -392,14 +402,12 @@ impl Engine {
         self.pump_on(now);
         self.write_overflow();
         let answered = self.dirty_conns.len();
-        while let Some(key) = self.dirty_channels.pop() {
-            self.deliver(key, now);
-        }
+        self.deliver_all(now);
         self.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
         self.tend_disk(now);
         self.relieve_memory();
         self.tell_limits(now);
-        self.work.end_turn();
+        self.work.end_turn(now);
     }
 
     /// When the next turn is due without news from outside: at once if a write, a close or a timer left something to deliver or to answer.
@@ -408,6 +416,7 @@ impl Engine {
             && self.undecoded.is_empty()
             && self.handshakes.is_idle()
             && self.pumping.is_empty()
+            && self.overdue.is_empty()
             && self.turn.replies.is_empty()
             && self.work.is_idle()
             && self.resumed.is_empty();
@@ -473,6 +482,17 @@ impl Engine {
         } else {
             self.mark_channel(sub.channel);
         }
+    }
+}
+
+/// Room for `more` bytes of an unfinished command; once a good part of a large one is there, for all of it, or it would be copied again and again.
+fn make_room(input: &mut Vec<u8>, more: usize) {
+    let len = input.len() + more;
+    if len > input.capacity()
+        && len > LARGE_INPUT
+        && let Some(whole) = wire::announced_len(input).filter(|whole| (len..=PROMISED * len).contains(whole))
+    {
+        input.reserve_exact(whole - input.len());
     }
 }
 

@@ -8,8 +8,24 @@ use crate::limits::UNFINISHED_NS;
 use crate::timer::Timer;
 use crate::wire;
 
+/// Messages of one consumer, or of one channel, that come back in a turn because their time is over: thousands may be due at the same instant.
+const DUE_IN_A_TURN: usize = 128;
+
+/// Whose messages are due, more of them than a turn takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Overdue {
+    InFlight(ConnKey),
+    Deferred(ChannelKey),
+}
+
 impl Engine {
     pub(crate) fn handle_timeouts(&mut self, now: Nanos) {
+        for overdue in std::mem::take(&mut self.overdue) {
+            match overdue {
+                Overdue::InFlight(key) => self.expire(key, now),
+                Overdue::Deferred(key) => self.undefer(key, now),
+            }
+        }
         while let Some((at, timer)) = self.timers.pop(now) {
             match timer {
                 Timer::Release(key) => {
@@ -51,12 +67,19 @@ impl Engine {
 
     fn handle_deferred(&mut self, key: ChannelKey, at: Nanos, now: Nanos) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if !channel.armed.fire(at) {
-            return;
+        if channel.armed.fire(at) {
+            self.undefer(key, now);
         }
-        let moved = channel.undefer(now);
-        if let Some(due) = channel.next_deferred() {
-            self.timers.arm(&mut channel.armed, due, Timer::Deferred(key));
+    }
+
+    /// Deferred messages that are due go to the queue, so many in a turn.
+    fn undefer(&mut self, key: ChannelKey, now: Nanos) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        let moved = channel.undefer(DUE_IN_A_TURN, now);
+        match channel.next_deferred() {
+            Some(due) if due <= now => self.overdue.push(Overdue::Deferred(key)),
+            Some(due) => self.timers.arm(&mut channel.armed, due, Timer::Deferred(key)),
+            None => {}
         }
         if moved {
             self.mark_channel(key);
@@ -65,12 +88,18 @@ impl Engine {
 
     fn handle_message_timeouts(&mut self, key: ConnKey, at: Nanos, now: Nanos) {
         let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) else { return };
-        if !sub.armed.fire(at) {
-            return;
+        if sub.armed.fire(at) {
+            self.expire(key, now);
         }
+    }
+
+    /// What a consumer has had for too long goes back to the queue, so much in a turn.
+    fn expire(&mut self, key: ConnKey, now: Nanos) {
+        let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) else { return };
         let channel_key = sub.channel;
         let Some(channel) = self.channels.get_mut(channel_key) else { return };
-        while let Some(&(deadline, id)) = sub.deadlines.front().filter(|(deadline, _)| *deadline <= now) {
+        for _ in 0..DUE_IN_A_TURN {
+            let Some(&(deadline, id)) = sub.deadlines.front().filter(|(deadline, _)| *deadline <= now) else { break };
             sub.deadlines.pop_front();
             let live = channel.in_flight.get(&id).is_some_and(|entry| entry.owner == key && entry.deadline == deadline);
             if let Some(entry) = live.then(|| channel.in_flight.remove(&id)).flatten() {
@@ -79,8 +108,10 @@ impl Engine {
                 channel.queue.push_back(entry.message);
             }
         }
-        if let Some(&(deadline, _)) = sub.deadlines.front() {
-            self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(key));
+        match sub.deadlines.front() {
+            Some((deadline, _)) if *deadline <= now => self.overdue.push(Overdue::InFlight(key)),
+            Some((deadline, _)) => self.timers.arm(&mut sub.armed, *deadline, Timer::MessageTimeout(key)),
+            None => {}
         }
         self.list_if_ready(key);
         self.mark_channel(channel_key);

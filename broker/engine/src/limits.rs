@@ -12,6 +12,7 @@ use crate::error::WireError;
 use crate::event::Event;
 use crate::http::answer::{Exchange, write_refusal};
 use crate::message::Meter;
+use crate::share::ACCEPT_UNITS;
 use crate::wire;
 
 /// A limit that is met for long is told again after this time, with how often it was met since.
@@ -172,8 +173,9 @@ impl Engine {
         self.limits.room = room;
     }
 
-    /// Whether a connection from `remote` (`HOST:PORT`) may come in.
+    /// Whether a connection from `remote` (`HOST:PORT`), which was just accepted, may come in.
     pub fn admit(&mut self, remote: &str) -> Result<(), Unwanted> {
+        self.work.units += ACCEPT_UNITS;
         let most = self.limits.most(&self.config);
         if self.conns.len() >= most {
             self.limits.note(Limit::Connections, remote);

@@ -12,7 +12,7 @@ use crate::id::MessageId;
 use crate::identify;
 use crate::limits::Limit;
 use crate::publish::{Outcome, Verb};
-use crate::share::REFUSAL_UNITS;
+use crate::share::{IDENTIFY_UNITS, LEAST_UNITS, REFUSAL_UNITS, UNIT_BYTES, message_units};
 use crate::slices::Sliced;
 use crate::timer::Timer;
 use crate::topology::Nearness;
@@ -57,7 +57,7 @@ impl Engine {
                 state: conn.state,
                 heartbeats: conn.identity.heartbeat_ms.is_some(),
                 needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
-                checked: conn.sliced > 0,
+                checked: conn.sliced.messages > 0,
                 config: &self.config,
             };
             match wire::parse(&bytes[at..], context) {
@@ -74,10 +74,15 @@ impl Engine {
                             }
                         }
                     }
+                    let units = units_of(&command);
+                    if units > LEAST_UNITS && !self.work.may_run(units, bound) {
+                        self.postpone(key);
+                        return at;
+                    }
                     let publishes = self.turn.publishes.len();
                     if let Command::Mpub { topic, bodies } = command {
                         match self.run_slice(key, topic, bodies, stamps.at(at + len), bound) {
-                            Ok(Sliced::Not) if self.work.may_run(bodies.count, bound) => {}
+                            Ok(Sliced::Not) if self.work.may_run(bodies.count + (bodies.bytes() / UNIT_BYTES) as u32, bound) => {}
                             Ok(Sliced::Not | Sliced::More) => {
                                 self.postpone(key);
                                 return at;
@@ -201,6 +206,7 @@ impl Engine {
     }
 
     pub(crate) fn identify(&mut self, key: ConnKey, body: &[u8], now: Nanos) -> Result<(), WireError> {
+        self.work.units += IDENTIFY_UNITS;
         let identity = identify::parse(body, &self.config)?;
         let answer = identity.answer(&self.config);
         let features = identity.features;
@@ -334,6 +340,15 @@ impl Engine {
         }
         drop_stale_deadlines(sub, channel);
         Ok((sub.channel, entry))
+    }
+}
+
+/// What a command costs that may be dear whoever sends it. (MPUBs are cut.)
+fn units_of(command: &Command<'_>) -> u32 {
+    match command {
+        Command::Pub { body, .. } | Command::Dpub { body, .. } => message_units(body.len()),
+        Command::Identify(_) => IDENTIFY_UNITS,
+        _ => 1,
     }
 }
 

@@ -6,6 +6,8 @@ use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::{self, WireError};
 use crate::event::Event;
 use crate::message::{Message, Meter};
+use crate::queue::Queue;
+use crate::share::message_units;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
@@ -121,6 +123,9 @@ impl Turn {
     }
 }
 
+/// What it costs to write a message to a file, as often as to copy it in memory.
+const DISK_COPY: u32 = 4;
+
 /// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
 const MAX_STRANGERS: usize = 100_000;
 
@@ -226,16 +231,26 @@ impl Engine {
     ) {
         let first = self.turn.messages.len();
         let wall_ns = self.wall_time(stamp);
-        let mut bytes = 0;
+        let (mut bytes, mut units) = (0, 0);
         for body in bodies {
             let id = self.ids.next(wall_ns);
             bytes += body.len() as u64;
+            units += message_units(body.len());
             let message = Message::new(&mut self.scratch, &self.meter, id, wall_ns, body, stamp, defer_ms);
             self.turn.messages.push(Some(message));
         }
         let count = (self.turn.messages.len() - first) as u32;
-        self.work.units += count;
+        self.work.note_topic(topic);
+        self.work.units = self.work.units.saturating_add(units.saturating_mul(self.counted_copies(topic)));
         self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided });
+    }
+
+    /// How often what is published to a topic counts: once a channel where others wait for the copies, and more if they go to disk.
+    pub(crate) fn counted_copies(&self, topic: TopicKey) -> u32 {
+        let Some(topic) = self.topics.get(topic).filter(|_| self.work.is_shared()) else { return 1 };
+        let to_disk = |queue: &Queue| if queue.backend_len() > 0 { DISK_COPY } else { 1 };
+        let channels = topic.channels.iter().filter_map(|key| self.channels.get(*key));
+        channels.map(|channel| to_disk(&channel.queue)).sum::<u32>().max(to_disk(&topic.queue))
     }
 
     /// Decide all publishes so far in order of arrival; those that came together stay in order of reading.

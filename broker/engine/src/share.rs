@@ -1,21 +1,22 @@
 //! How much of a turn one connection gets: what it sends beyond its share waits for the next turn, so that a flood holds the others up for a fraction of
 //! a millisecond, not for as long as a read of a hundred thousand commands takes.
 //!
-//! Work is counted in units of very roughly 100 ns: a command is one, each message of a publish one more, a refused command four, a new topic or channel many.
+//! Work is counted in units of very roughly 100 ns: a command is one, each message of a publish one more (a large one more than that, and as often as it is
+//! copied), a refused command four, a new topic or channel, an IDENTIFY or a new connection many.
 //! A connection whose share is used up is parked like one that waits for an answer (`parking.rs`): what it sent is kept with the instants at which it
 //! came, and beyond some of that the reactor leaves its bytes in the kernel.
 
 use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::{ConnKey, Engine, TopicKey};
 
-/// Units that one connection may take in a turn.
-const CONNECTION_UNITS: u32 = 512;
-
-/// Units of a turn; once they are used, every connection still gets `LEAST_UNITS`.
+/// Units of a turn, of which one connection may take half; once they are used, every connection still gets `LEAST_UNITS`.
 const TURN_UNITS: u32 = 1_024;
 
+/// The same while messages of more than one topic are on their way.
+const SHARED_TURN_UNITS: u32 = 512;
+
 /// Enough for what a client that is no flood sends at once.
-const LEAST_UNITS: u32 = 16;
+pub(crate) const LEAST_UNITS: u32 = 16;
 
 /// Where more than so many connections wait from earlier turns, others that bring much go behind them.
 const SHORT_LINE: usize = 3;
@@ -32,6 +33,23 @@ pub(crate) const REQUEST_UNITS: u32 = 8;
 
 /// What a new topic or channel costs, here and in Python, which hears of it.
 pub(crate) const CREATION_UNITS: u32 = 64;
+
+/// What an IDENTIFY costs: JSON both ways, a record of the client, and an answer that nobody shares with it.
+pub(crate) const IDENTIFY_UNITS: u32 = 96;
+
+/// What a new connection costs, for the most part in the kernel.
+pub(crate) const ACCEPT_UNITS: u32 = 96;
+
+/// Bytes that take about as long to copy as a unit of work.
+pub(crate) const UNIT_BYTES: usize = 256;
+
+/// How long messages of two topics in turn say that some wait for others' work.
+const SHARED_NS: Nanos = 1_000_000_000;
+
+/// What a message with a body of `len` bytes costs wherever it is copied to.
+pub(crate) fn message_units(len: usize) -> u32 {
+    1 + (len / UNIT_BYTES) as u32
+}
 
 /// What a connection has had of a turn.
 #[derive(Debug, Default, Clone, Copy)]
@@ -52,15 +70,28 @@ pub(crate) struct Work {
     oversize: bool,     // one command beyond its connection's share has run
     postponed: Vec<ConnKey>, // have commands left for the next turn
     pub postponements: u64,
+    topic: Option<TopicKey>, // whose message was collected or delivered last
+    since: Nanos,            // the turn's begin, as near as the end of the last one
+    shared_until: Nanos,
 }
 
 impl Work {
     /// The value of `units` at which a connection has had its share.
     pub fn bound(&self, share: Share) -> u32 {
         let had = if share.turn == self.turn { share.units } else { 0 };
-        let of_turn = if self.goes_behind() { 0 } else { TURN_UNITS };
-        let left = CONNECTION_UNITS.saturating_sub(had).min(of_turn.saturating_sub(self.units - self.before));
+        let of_turn = if self.goes_behind() { 0 } else { self.turn_units() };
+        let left = self.connection_units().saturating_sub(had).min(of_turn.saturating_sub(self.units - self.before));
         self.units + left.max(LEAST_UNITS.saturating_sub(had))
+    }
+
+    /// What a turn has for those that came with it, and once more for those that waited.
+    fn turn_units(&self) -> u32 {
+        if self.is_shared() { SHARED_TURN_UNITS } else { TURN_UNITS }
+    }
+
+    /// What one connection may have of it.
+    pub fn connection_units(&self) -> u32 {
+        self.turn_units() / 2
     }
 
     /// Book what was done since `units` was `before`.
@@ -85,9 +116,23 @@ impl Work {
         self.postponed.is_empty()
     }
 
-    pub fn end_turn(&mut self) {
+    /// A message of this topic is collected or delivered.
+    pub fn note_topic(&mut self, topic: TopicKey) {
+        if self.topic.replace(topic).is_some_and(|before| before != topic) {
+            self.shared_until = self.since + SHARED_NS;
+        }
+    }
+
+    /// Whether messages of more than one topic are on their way: then copies for many channels, and deliveries, are shared out too. Where there is one
+    /// flow alone, larger portions cost nobody anything, and it less.
+    pub fn is_shared(&self) -> bool {
+        self.since < self.shared_until
+    }
+
+    pub fn end_turn(&mut self, now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
         (self.units, self.before, self.in_line, self.decoded, self.oversize) = (0, 0, false, 0, false);
+        self.since = now;
     }
 }
 
@@ -109,13 +154,23 @@ impl Engine {
         (self.work.before, self.work.in_line, self.work.oversize) = (self.work.units, true, false);
         for key in waiting.by_ref() {
             self.resume(key, now);
-            if self.work.units - self.work.before >= TURN_UNITS {
-                break;
+            if self.work.units - self.work.before + IDENTIFY_UNITS > self.work.turn_units() {
+                break; // who comes next may need as much
             }
         }
         let again = std::mem::take(&mut self.work.postponed);
         self.work.postponed.extend(waiting);
         self.work.postponed.extend(again);
+    }
+
+    /// Whether those that came with this turn have had all of it: who can wait should.
+    pub fn has_a_full_turn(&self) -> bool {
+        self.work.units >= self.work.turn_units()
+    }
+
+    /// Whether what one connection sends should come in small portions: others wait for each read.
+    pub fn reads_little(&self) -> bool {
+        self.work.is_shared()
     }
 
     /// Whether enough was read for a turn: what is still unread waits for the next.

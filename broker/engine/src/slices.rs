@@ -8,16 +8,18 @@ use crate::engine::{ConnKey, Engine, Reply};
 use crate::error::WireError;
 use crate::message::Meter;
 use crate::publish::Verb;
+use crate::share::{UNIT_BYTES, message_units};
 use crate::wire::Bodies;
-
-/// Bytes that take about as long to copy as a unit of work.
-const UNIT_BYTES: usize = 256;
-
-/// What is larger, in units, is cut.
-const SLICE_UNITS: usize = 512;
 
 /// However little a turn has left, a slice has as much.
 const LEAST_UNITS: usize = 32;
+
+/// How far the MPUB that a connection's input begins with is published.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Progress {
+    pub messages: u32,
+    bytes: usize, // of them, with the size before each
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sliced {
@@ -39,26 +41,27 @@ impl Engine {
         stamp: Nanos,
         bound: u32,
     ) -> Result<Sliced, WireError> {
-        let done = self.conns.get(key).map_or(0, |conn| conn.sliced);
+        let Progress { messages: done, bytes: at } = self.conns.get(key).map_or(Progress::default(), |conn| conn.sliced);
         let limited = self.has_limit(topic);
+        let copies = self.topic_names.get(topic).map_or(1, |topic| self.counted_copies(*topic)) as usize;
+        let most = self.work.connection_units() as usize;
         if done == 0 {
-            if limited || bodies.count as usize + bodies.bytes() / UNIT_BYTES <= SLICE_UNITS {
+            if limited || copies * (bodies.count as usize + bodies.bytes() / UNIT_BYTES) <= most {
                 return Ok(Sliced::Not);
             }
             self.check_room_for(topic, bodies)?;
         }
         self.check_accepting(Verb::Mpub)?;
-        let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_UNITS, SLICE_UNITS);
-        let rest = bodies.skip(done as usize);
-        let len = if limited { usize::MAX } else { slice_len(rest.clone(), left) };
+        let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_UNITS, most);
+        let rest = bodies.behind(done, at);
+        let len = if limited { usize::MAX } else { slice_len(rest, left / copies) };
         let collected = self.collect_from(key, Verb::Mpub, topic, rest.take(len), 0, stamp);
         let index = collected.map_err(|why| Verb::Mpub.refused(&why))?;
         let publish = &self.turn.publishes[index];
-        self.work.units += (publish.bytes as usize / UNIT_BYTES) as u32;
-        let so_far = done + publish.count;
-        let last = so_far >= bodies.count;
+        let so_far = Progress { messages: done + publish.count, bytes: at + publish.bytes as usize + 4 * publish.count as usize };
+        let last = so_far.messages >= bodies.count;
         if let Some(conn) = self.conns.get_mut(key) {
-            conn.sliced = if last { 0 } else { so_far };
+            conn.sliced = if last { Progress::default() } else { so_far };
         }
         self.reply(key, if last { Reply::Publish(index) } else { Reply::Slice(index) });
         Ok(if last { Sliced::Last } else { Sliced::More })
@@ -81,7 +84,7 @@ impl Engine {
 fn slice_len<'a>(bodies: impl Iterator<Item = &'a [u8]>, units: usize) -> usize {
     let mut sum = 0;
     let fitting = bodies.take_while(|body| {
-        sum += 1 + body.len() / UNIT_BYTES;
+        sum += message_units(body.len()) as usize;
         sum <= units
     });
     fitting.count().max(1)

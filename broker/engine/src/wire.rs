@@ -90,6 +90,11 @@ impl<'a> Bodies<'a> {
         self.rest.len()
     }
 
+    /// Those behind the first `count`, which take so many `bytes`.
+    pub(crate) fn behind(self, count: u32, bytes: usize) -> Self {
+        Self { count: self.count.saturating_sub(count), rest: self.rest.get(bytes..).unwrap_or_default() }
+    }
+
     /// `rest` is known to hold `count` messages, and nothing else.
     pub(crate) fn checked(count: u32, rest: &'a [u8]) -> Self {
         Self { count, rest }
@@ -105,6 +110,13 @@ impl<'a> Iterator for Bodies<'a> {
         self.rest = rest;
         Some(body)
     }
+}
+
+/// How long the command is that `input` begins with, as far as that can be told: its line, and the body that its size announces.
+pub fn announced_len(input: &[u8]) -> Option<usize> {
+    let line = input[..input.len().min(MAX_LINE)].iter().position(|&c| c == b'\n')? + 1;
+    let size = input.get(line..)?.first_chunk::<4>()?;
+    Some(line + 4 + u32::from_be_bytes(*size) as usize)
 }
 
 type Parsed<'a> = Result<Option<(Command<'a>, usize)>, ParseError>;

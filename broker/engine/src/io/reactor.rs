@@ -45,11 +45,11 @@ const MAX_HOLDS: usize = 16;
 /// What one read may bring. A longer command takes several reads.
 const READ_BUFFER: usize = 256 << 10;
 
-/// What a read may bring once the reads of a turn have brought `TURN_BYTES`, and of a connection that floods.
+/// What a read may bring once the reads of a turn have brought `TURN_BYTES`, of a connection that floods, and where others wait.
 const SMALL_READ: usize = 32 << 10;
 const TURN_BYTES: usize = 512 << 10;
 
-/// Connections accepted in one turn, so that a storm of them does not stop the flow: one takes some ten microseconds, and as long to close.
+/// Connections of one port accepted in one turn, where it has nothing else to do: one takes some ten microseconds, and as long to close.
 const ACCEPTS: usize = 16;
 
 /// How long accepting rests after the process ran out of descriptors or memory.
@@ -248,7 +248,8 @@ impl Reactor {
         socket.unread.reported(&self.waits);
         let since = socket.unread.since;
         let floods = self.engine.is_flooded_by(key);
-        let room = if self.read_bytes < TURN_BYTES && !floods { READ_BUFFER } else { SMALL_READ };
+        let little = floods || self.read_bytes >= TURN_BYTES || self.engine.reads_little();
+        let room = if little { SMALL_READ } else { READ_BUFFER };
         match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..room]) {
             Received::Bytes(len, stamp) => {
                 self.read_bytes += len;
@@ -355,7 +356,10 @@ impl Reactor {
         if room == 0 {
             return self.rest(index, "the descriptors that are left are kept for files", now);
         }
-        for _ in 0..room.min(ACCEPTS) {
+        for taken in 0..room.min(ACCEPTS) {
+            if taken > 0 && self.engine.has_a_full_turn() {
+                return; // level-triggered: they are told of again
+            }
             match port.listener.accept() {
                 Ok(Some((mut fd, peer))) => {
                     let remote = peer.map_or_else(|| "@".to_owned(), |peer| peer.to_string()); // as Go shows who has no address

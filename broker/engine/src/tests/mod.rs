@@ -20,6 +20,7 @@ mod measure;
 mod parking;
 mod random_operations;
 mod reference;
+mod shares;
 mod topology;
 
 pub(crate) use crate::harness::{memory_store, pair};

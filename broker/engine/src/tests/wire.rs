@@ -46,6 +46,14 @@ fn a_stream_gives_its_commands_whole_and_byte_by_byte() {
 }
 
 #[test]
+fn a_command_tells_how_long_it_will_be_once_its_size_is_there() {
+    let command = b"MPUB t\n\0\0\x10\0\0\0\0\x02";
+    assert!((0..11).all(|len| announced_len(&command[..len]).is_none()));
+    assert_eq!((announced_len(&command[..11]), announced_len(command)), (Some(11 + 4_096), Some(11 + 4_096)));
+    assert_eq!(announced_len(&[b'x'; 20_000]), None, "no line is that long");
+}
+
+#[test]
 fn bad_commands_are_refused_with_nsqds_texts() {
     let config = Config::default();
     let long = vec![b'x'; 17_000];

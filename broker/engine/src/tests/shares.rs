@@ -1,0 +1,180 @@
+//! What comes at once is spread over turns: connections, IDENTIFYs, large messages, copies for many channels, deliveries, and what is due.
+
+use super::pair::*;
+use crate::engine::ConnKey;
+
+fn count(pair: &mut Pair, topic: &str, field: &str) -> u64 {
+    let topics = pair.snapshot()["topics"].as_array().cloned().expect("a list");
+    topics.iter().find(|view| view["topic_name"] == topic).and_then(|view| view[field].as_u64()).expect("a count")
+}
+
+/// A pair in which messages of two topics are on their way, and a publisher to one of them.
+fn shared() -> (Pair, ConnKey) {
+    let mut pair = Pair::new();
+    let calm = pair.connect();
+    for topic in ["calm", "other", "calm"] {
+        assert_eq!(pair.ask(calm, pub_(topic, "x")), [ok()]);
+    }
+    (pair, calm)
+}
+
+#[test]
+fn a_crowd_that_introduces_itself_at_once_is_answered_over_many_turns_and_the_others_go_on() {
+    let mut pair = Pair::new();
+    let crowd: Vec<_> = (0..200).map(|_| pair.connect()).collect();
+    for &key in &crowd {
+        pair.send(key, identify("{}"));
+    }
+    let calm = pair.connect();
+    assert_eq!(pair.ask(calm, pub_("t", "calm")), [ok()], "in the first turn");
+    let mut turns = 1;
+    let mut answered: usize = crowd.iter().map(|&key| pair.take(key).len()).sum();
+    while answered < crowd.len() {
+        pair.turn();
+        let more: usize = crowd.iter().map(|&key| pair.take(key).len()).sum();
+        assert!((1..=20).contains(&more), "{more} in a turn");
+        answered += more;
+        turns += 1;
+    }
+    assert!(turns >= 10, "{turns} turns");
+}
+
+#[test]
+fn connections_that_come_in_use_up_the_turn() {
+    let mut pair = Pair::new();
+    let accepted = (0..100).take_while(|_| !pair.engine.has_a_full_turn() && pair.engine.admit("192.0.2.1:1").is_ok()).count();
+    assert!((5..=20).contains(&accepted), "{accepted}");
+    pair.turn();
+    assert!(!pair.engine.has_a_full_turn());
+}
+
+#[test]
+fn of_many_large_messages_one_is_taken_in_a_turn_beside_those_that_have_waited() {
+    let mut pair = Pair::new();
+    let large = pub_("h", &"x".repeat(500_000));
+    let publishers: Vec<_> = (0..8).map(|_| pair.connect()).collect();
+    publishers.iter().for_each(|&key| pair.send(key, &large));
+    let mut answered = 0;
+    while answered < publishers.len() {
+        pair.turn();
+        let more: usize = publishers.iter().map(|&key| pair.take(key).len()).sum();
+        assert!((1..=2).contains(&more), "{more} in a turn");
+        answered += more;
+    }
+}
+
+#[test]
+fn a_batch_for_many_channels_is_cut_smaller_where_others_wait_and_is_one_where_nobody_does() {
+    for alone in [true, false] {
+        let (mut pair, calm) = if alone { (Pair::new(), ConnKey::default()) } else { shared() };
+        for channel in 0..20 {
+            pair.engine.create_topic("h");
+            let now = pair.now;
+            pair.engine.create_channel("h", &format!("c{channel}"), now);
+        }
+        pair.turn();
+        let hostile = pair.connect();
+        pair.send(hostile, mpub("h", &["x"; 200]));
+        pair.turn();
+        if alone {
+            assert_eq!((count(&mut pair, "h", "message_count"), pair.take(hostile)), (200, vec![ok()]));
+            continue;
+        }
+        let mut seen = count(&mut pair, "h", "message_count");
+        assert!((1..=20).contains(&seen), "{seen} in the first turn");
+        while pair.take(hostile).is_empty() {
+            assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+            let now = count(&mut pair, "h", "message_count");
+            assert!(now - seen <= 40, "{now} after {seen}");
+            seen = now;
+        }
+        assert_eq!(count(&mut pair, "h", "message_count"), 200);
+    }
+}
+
+#[test]
+fn a_backlog_is_delivered_in_portions_where_others_wait_and_they_are_served_between_them() {
+    let (mut pair, calm) = shared();
+    let (consumer, greedy) = (pair.subscribe("calm", "c", 100), pair.connect());
+    let before = pair.messages(consumer).len();
+    assert_eq!(pair.ask(greedy, mpub("h", &["x"; 100])), [ok()]);
+    for _ in 0..20 {
+        pair.send(greedy, mpub("h", &["x"; 100]));
+        pair.advance(0);
+    }
+    let hungry = pair.subscribe("h", "c", 2_500);
+    pair.send(calm, pub_("calm", "next"));
+    let mut got = pair.messages(hungry).len();
+    assert!((1..=600).contains(&got), "{got} at once");
+    pair.turn();
+    assert_eq!((before, pair.bodies(consumer)), (2, vec!["next".to_owned()]), "in the next turn");
+    while got < 2_100 {
+        let more = pair.messages(hungry).len();
+        assert!((1..=600).contains(&more), "{more} in a turn");
+        got += more;
+        pair.turn();
+    }
+    assert_eq!(got, 2_100);
+}
+
+#[test]
+fn all_channels_with_a_backlog_come_to_their_turn() {
+    let (mut pair, _) = shared();
+    let channels: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
+    pair.engine.create_topic("h");
+    for channel in &channels {
+        let now = pair.now;
+        pair.engine.create_channel("h", channel, now);
+    }
+    let publisher = pair.connect();
+    for _ in 0..10 {
+        pair.send(publisher, mpub("h", &["x"; 100]));
+        pair.advance(0);
+    }
+    let consumers: Vec<_> = channels.iter().map(|channel| pair.subscribe("h", channel, 0)).collect();
+    for &key in &consumers {
+        pair.send(key, "RDY 2500\n");
+    }
+    let mut got = vec![0; consumers.len()];
+    let mut turns = 0;
+    while got.iter().sum::<usize>() < 12_000 {
+        pair.turn();
+        turns += 1;
+        for (sum, &key) in got.iter_mut().zip(&consumers) {
+            *sum += pair.messages(key).len();
+        }
+        let (least, most) = (got.iter().min(), got.iter().max());
+        assert!(turns < 4 || least.zip(most).is_some_and(|(least, most)| 8 * least >= *most), "turn {turns}: {got:?}");
+    }
+    assert!(turns >= 6, "{turns} turns");
+}
+
+#[test]
+fn what_is_due_at_the_same_instant_comes_back_over_several_turns() {
+    for late in ["in flight", "deferred"] {
+        let mut pair = Pair::new();
+        let (silent, publisher) = (pair.subscribe("t", "c", 2_500), pair.connect());
+        pair.send(publisher, mpub("t", &["x"; 1_000]));
+        pair.advance(0);
+        let ids = pair.messages(silent).into_iter().map(|message| message.id);
+        if late == "deferred" {
+            let lines: String = ids.map(|id| format!("REQ {id} 60000\n")).collect();
+            pair.send(silent, lines);
+            pair.advance(0);
+        }
+        pair.send(silent, "RDY 0\n");
+        pair.advance(50 * S);
+        pair.send(silent, "NOP\n");
+        pair.advance(9 * S);
+        pair.stall(2 * S);
+        let depth = |pair: &mut Pair| pair.channel()["depth"].as_u64().expect("a count");
+        pair.turn();
+        let first = depth(&mut pair);
+        assert!((1..1_000).contains(&first), "{late}: {first} in the first turn");
+        assert_eq!(pair.ask(publisher, pub_("other", "x")).first(), Some(&ok()), "{late}: the others go on");
+        pair.advance(0);
+        let topics = pair.snapshot()["topics"].as_array().cloned().expect("a list");
+        let t = topics.iter().find(|view| view["topic_name"] == "t").expect("it is there");
+        assert_eq!(t["channels"][0]["depth"], 1_000, "{late}");
+    }
+}
