@@ -139,14 +139,32 @@ class _Others:
         self._client = client
         self._broker = broker
         self._promised = promised
-        self._before = before
+        self._before = self._now = before
+        self._steal = 0.0  # largest share of all processors
         self._began_s = trio.current_time()
         self._near_before = near_their_promise(before, promised)
+
+    async def _look(self) -> Json:
+        self._now = await self._client.broker(self._broker)
+        if self._now["throttling"] is not None:
+            self._steal = max(self._steal, self._now["throttling"]["steal_share"])
+        return self._now
+
+    @property
+    def elapsed_s(self) -> float:
+        return max(trio.current_time() - self._began_s, 1.0)
+
+    def taken(self) -> tuple[str, ...] | None:
+        """What the broker says others took of its processors since the beginning; None: it cannot tell."""
+        before, now = self._before["throttling"], self._now["throttling"]
+        if before is None or now is None:
+            return None
+        return _disturbances(now["throttled_s"] - before["throttled_s"], self.elapsed_s, self._steal)
 
     async def watch(self, endangered: Callable[[str], None]) -> None:
         """Until cancelled, or one is in danger that was not before."""
         while True:
-            near = near_their_promise(await self._client.broker(self._broker), self._promised)
+            near = near_their_promise(await self._look(), self._promised)
             new = [how for topic, how in near.items() if topic not in self._near_before]
             if new:
                 endangered("; ".join(new))
@@ -155,10 +173,8 @@ class _Others:
 
     async def rate(self) -> float:
         """Msg/s of all of them since the beginning."""
-        elapsed_s = max(trio.current_time() - self._began_s, 1.0)
-        now = _received(await self._client.broker(self._broker), self._promised)
-        then = _received(self._before, self._promised)
-        return sum(max(0, count - then.get(topic, 0)) for topic, count in now.items()) / elapsed_s
+        now, then = _received(await self._look(), self._promised), _received(self._before, self._promised)
+        return sum(max(0, count - then.get(topic, 0)) for topic, count in now.items()) / self.elapsed_s
 
 
 def _received(broker: Json, promised: dict[str, Slo]) -> dict[str, int]:
@@ -203,7 +219,9 @@ async def measure_capacity(
     if not climb.kept:
         return Found(capacity=None, steps=steps)
     beside = await others.rate()
-    machine = machine_of(before["tcp_address"])
+    machine, taken = machine_of(before["tcp_address"]), others.taken()
+    if taken is None:
+        taken = disturbed(steps, options.seconds + WARMUP_S, Host.here().cores) if machine else ()
     capacity = Capacity(
         mcap=round(climb.kept + beside, 3),
         slo=options.slo,
@@ -214,7 +232,7 @@ async def measure_capacity(
         beside=round(beside, 3),
         limited_by=limited_by,
         lab_service_time_ns=before["lab_service_time_ns"],
-        disturbed=disturbed(steps, options.seconds + WARMUP_S, Host.here().cores) if machine else (),
+        disturbed=taken,
     )
     return Found(capacity=capacity, steps=steps)
 
@@ -287,16 +305,17 @@ def cpu_model(proc: Path = PROC) -> str:
 
 
 def disturbed(steps: Sequence[Step], seconds: float, cores: int) -> tuple[str, ...]:
-    """What others took of the processors while the steps ran, each ``seconds`` long."""
+    """What others took of this machine's processors while the steps ran, each ``seconds`` long."""
     lasted_s = len(steps) * seconds
-    throttled_s, steal = sum(one.throttled_s for one in steps), sum(one.steal_s for one in steps) / (lasted_s * cores)
+    throttled_s, steal_s = sum(one.throttled_s for one in steps), sum(one.steal_s for one in steps)
+    return _disturbances(throttled_s, lasted_s, steal_s / (lasted_s * cores))
+
+
+def _disturbances(throttled_s: float, lasted_s: float, steal: float) -> tuple[str, ...]:
+    """``steal``: share of all processors."""
     found = []
-    if throttled_s:
+    if throttled_s > 0:
         found.append(f"throttled by a CPU quota: {throttled_s:.2g} s of {lasted_s:.0f} s")
     if steal > _STEAL_TOLD:
         found.append(f"steal {steal:.1%}")
     return tuple(found)
-
-
-def step_row(step: Step) -> dict[str, object]:
-    return {"name": f"{step.rate:,.0f} msg/s", **step.__dict__}

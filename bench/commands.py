@@ -17,13 +17,15 @@ from bench.experiments.figure import Effort
 from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures
 from bench.experiments.figures import chosen as experiments
 from bench.experiments.gdrl import GdrlOptions, gdrl, reached
+from bench.experiments.placement import WORKLOADS, PlacementOptions, placement
+from bench.experiments.placement import chosen as workloads
 from bench.hostile import HostileOptions, hostile
 from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
 from bench.nsqd import chosen as rows
 from bench.reach import MEASURES, ReachOptions, chosen, reach
 from bench.splits import SplitsOptions, no_worse, splits
-from srtm.commands.output import JsonOption
+from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio
 
 app = typer.Typer(
@@ -112,6 +114,36 @@ def bench_gdrl(
     sizes = tuple(size for size in GdrlOptions.sizes if size <= largest)
     options = GdrlOptions(sizes, runs, seed, json_file, ADAPTATION if document else None)
     return 0 if reached(gdrl(options, partial(_console(json_file).print, soft_wrap=True))) else 1
+
+
+@app.command("placement")
+def bench_placement(
+    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(WORKLOADS)}]...")] = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Measured part of each run.")] = PlacementOptions.seconds,
+    quick: Annotated[bool, typer.Option("--quick", help="2 s runs of 200 publishers: a smoke test.")] = False,
+    seed: SeedOption = PlacementOptions.seed,
+    png: Annotated[Path | None, typer.Option(help="Where the pictures go (also ...-latencies.png).")] = None,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """lb, conc, maxmin and srtm for the four workloads of the paper, on six real brokers: all, or those named.
+
+    Ten minutes. Status 0 if all runs count, nothing was lost, and SRTM's DRL penalty is nowhere above that of lb.
+    """
+    options = PlacementOptions(
+        workloads=workloads(names or ()),
+        seconds=2.0 if quick else seconds,
+        seed=seed,
+        publishers=200 if quick else PlacementOptions.publishers,
+        json_file=json_file,
+        png=png,
+        document=PLACEMENT if document else None,
+    )
+    refuse_unwritable("png", None if png is None else str(png))
+    missing = run_trio(partial(placement, options, partial(_console(json_file).print, soft_wrap=True)))
+    for reason in missing:
+        _console(json_file).print(f"failed: {reason}", soft_wrap=True)
+    return 1 if missing else 0
 
 
 @app.command("arrival")

@@ -32,6 +32,7 @@ class Client:
     def __init__(self, reports: Callable[[int], list[dict]] = lambda _: [], **state: object) -> None:
         self._reports = reports
         self._state = {"alive": True, "accepting": True, "draining": False, "lab_service_time_ns": 0, **state}
+        self._state.setdefault("throttling", None)
         self.looks = 0
 
     async def broker(self, _name: str) -> dict:
@@ -127,6 +128,20 @@ async def test_a_topic_that_was_late_before_does_not_end_it(autojump_clock, no_t
     found = await climb(Client(lambda _: [report(p99_ms=9.0)]), 3_000.0)
     assert found.capacity is not None
     assert found.capacity.limited_by == "broker"
+
+
+async def test_what_the_broker_says_of_its_processors_is_noted(autojump_clock, no_threads):
+    class Throttled(Client):
+        async def broker(self, name: str) -> dict:
+            view = await super().broker(name)
+            told = {"quota_cores": 1.0, "throttled_share": 0.1, "throttled_s": 5.0 + self.looks, "steal_share": 0.25}
+            return {**view, "throttling": told}
+
+    found = await climb(Throttled(), 1e9)
+    assert found.capacity is not None
+    quota, steal = found.capacity.disturbed
+    assert quota.startswith("throttled by a CPU quota: ")
+    assert steal == "steal 25.0%"
 
 
 @pytest.mark.parametrize("state", [{"alive": False}, {"accepting": False}, {"draining": True}])
