@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from srtm import __version__
-from srtm.commands import benches, capacity, drain, groups, services, sizes, topics, traffic
+from srtm.commands import benches, capacity, drain, groups, penalty, services, sizes, topics, traffic
 
 app = typer.Typer(
     name="srtm",
@@ -25,6 +25,7 @@ app.command("distributor")(services.distributor)
 app.command("up")(services.up)
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
+topics.app.command("penalty")(penalty.penalty)
 app.add_typer(topics.app, name="topic")
 app.add_typer(capacity.app, name="capacity")
 app.command("drain")(drain.drain)
