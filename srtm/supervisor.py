@@ -1,5 +1,5 @@
-"""A whole cluster as supervised processes on this host: one distributor with SQLite, any number of brokers, all on
-loopback.
+"""A whole cluster as supervised processes on this host: one distributor with SQLite, an adaptor, any number of
+brokers, all on loopback.
 
 What holds while the block of ``cluster`` runs: a process that ends is started again on the same port with the same
 data, its death is told to the distributor (proof of death, design section 6), and ``DIR/cluster.json`` says what runs.
@@ -103,6 +103,7 @@ class Cluster:
         self._distributor = Child(
             "distributor", ["distributor", "--http-address", distributor_address, "--store", store], data, tell
         )
+        self._adaptor = Child("adaptor", ["adaptor", "--distributor", self.distributor], data, tell)
         self._brokers = [Child(place.name, self._broker_arguments(place, options), data, tell) for place in places]
 
     @property
@@ -129,7 +130,7 @@ class Cluster:
             await self.wait_change()
 
     def children(self) -> list[Child]:
-        return [self._distributor, *self._brokers]
+        return [self._distributor, *self._brokers, self._adaptor]
 
     def note_change(self) -> None:
         try:

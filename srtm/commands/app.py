@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("broker", help="Run a broker: alone (a small nsqd), or as a member of a cluster.")(services.broker)
 app.command("nsqd", help="Run a bare broker with nsqd's own flags, in nsqd's place.")(services.nsqd)
 app.command("distributor")(services.distributor)
+app.command("adaptor")(services.adaptor)
 app.command("up")(services.up)
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
