@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from distributor.fitting_events import Scaler
+from distributor.fitting_setup import Method
+from srtm.errors import BadInput
 from srtm.http_client import checked_token
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistributorConfig:
-    """Everything that ``srtm distributor`` takes, parsed. Making one with a bad token raises BadInput."""
+    """Everything that ``srtm distributor`` takes, parsed. Making one with a bad token, or a scaler
+    without what it needs, raises BadInput."""
 
     http_address: str = "127.0.0.1:4190"  # loopback: nothing is exposed by accident; port 0: any free one
     store: str = field(default="sqlite:///srtm.sqlite3", repr=False)  # a URL of PostgreSQL may have a password in it
@@ -19,6 +24,10 @@ class DistributorConfig:
     liveness_s: float = 5.0  # a broker syncs every second; after five missed ones it gets no new publishers
     rejoin_grace_s: float = 10.0  # `srtm up` restarts a crashed broker at once: no reason to move its publishers
     inactive_producer_s: float = 300.0  # nsqlookupd's --inactive-producer-timeout
+    fitting: Method = "off"  # of topics whose submission says nothing of it
+    scaler: Scaler = Scaler.NONE  # nothing is started that the operator has not asked for
+    scaler_command: str = ""  # of the operator's shell
+    scaler_data: Path = Path("scaled")  # of the brokers that "process" starts
     longest_wait_s: float = 30.0  # of a long poll
     # not a setting: tells one that is known under two addresses from two
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -26,3 +35,6 @@ class DistributorConfig:
 
     def __post_init__(self) -> None:
         checked_token(self.token)
+        if (self.scaler is Scaler.COMMAND) != bool(self.scaler_command):
+            rule = 'must be given with scaler "command", and only then'
+            raise BadInput("scaler_command", self.scaler_command, rule)
