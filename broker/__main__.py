@@ -15,6 +15,8 @@ import msgspec
 from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
 from srtm.duration import read_duration_ns
 from srtm.errors import BadInput, SrtmError
+from srtm.tokens import Tokens, read_token
+from srtm.trust import ca_file
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -72,9 +74,19 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         broadcast_address=given.broadcast_address,
         max_memory_bytes=parse_size("max_memory", given.max_memory),
         trace_entries=parse_size("trace_entries", given.trace_entries),
-        token=given.token or os.environ.get("SRTM_TOKEN") or None,
+        token=_token(given),
+        tokens=Tokens.read("tokens", given.tokens) if given.tokens else None,
+        ca_file=ca_file(given.ca_file),
         engine=msgspec.structs.replace(engine, **limits),
     )
+
+
+def _token(given: argparse.Namespace) -> str | None:
+    if given.token_file is not None and given.token is not None:
+        raise BadInput("token_file", given.token_file, "must not be given together with --token")
+    if given.token_file is not None:
+        return read_token("token_file", given.token_file)
+    return given.token or os.environ.get("SRTM_TOKEN") or None
 
 
 def _number(field: str, text: str) -> float:
@@ -186,10 +198,23 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="carry messages before all ordinary work of the machine (SCHED_FIFO), needs CAP_SYS_NICE",
     )
+    _add_trust(parser)
+    return parser
+
+
+def _add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", help="bearer token of the cluster's HTTP; default: $SRTM_TOKEN (a flag shows in the process list)"
     )
-    return parser
+    parser.add_argument("--token-file", metavar="FILE", help="a file with that token")
+    parser.add_argument(
+        "--tokens", metavar="FILE", help="tokens (SCOPE NAME TOKEN a line): operators' are taken by the HTTP here too"
+    )
+    parser.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        help="certificates (PEM) to trust of https:// distributors; default: $SRTM_CA_FILE, else the system's",
+    )
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:

@@ -13,14 +13,13 @@ from broker.metrics import CONTENT_TYPE, metrics_text
 from broker.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.option_routes import add_option_routes
 from srtm import __version__
-from srtm.errors import BadInput, NotFound
+from srtm.errors import BadInput, Forbidden, NotFound, Unauthorized
 from srtm.http_api import (
     Handler,
     NoSuchMethod,
     Request,
     Response,
     Router,
-    Unauthorized,
     json_response,
 )
 
@@ -28,7 +27,7 @@ _OURS = ("/v1/", "/metrics", "/healthz")
 
 
 def admin_handler(context: AdminContext) -> Handler:
-    router = Router(token=context.token)
+    router = Router(tokens=context.tokens)
     add_nsqd_routes(router, context)
     add_option_routes(router, context)
     add_bucket_routes(router, context)
@@ -48,6 +47,8 @@ def admin_handler(context: AdminContext) -> Handler:
             return await _nsq_refusal(request, 405, "METHOD_NOT_ALLOWED", (("Allow", error.allow),))
         except Unauthorized:
             return await _nsq_refusal(request, 401, "UNAUTHORIZED")
+        except Forbidden:
+            return await _nsq_refusal(request, 403, "FORBIDDEN")
         except BadInput:
             return await _nsq_refusal(request, 400, "INVALID_REQUEST")
 

@@ -10,6 +10,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
 from srtm.control import Throttling
 from srtm.log import Threshold
+from srtm.tokens import Tokens
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -27,7 +28,7 @@ class AdminContext:
     broadcast_address: str
     tcp_port: int
     http_port: int
-    token: str | None
+    tokens: Tokens | None  # None: everybody may
     is_managed: Callable[[str], bool]  # the distributor decides over this topic's limit
     note_change: Callable[[], None]  # something in the metadata file has changed, perhaps without an event
     health: Callable[[], str]  # "OK", or "NOK - why"

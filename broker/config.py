@@ -13,8 +13,9 @@ from broker.auth import METHODS, parse_auth_address
 from srtm.address import is_socket_path, listen_address, parse_address, parse_peer
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
-from srtm.http_client import checked_token, parse_http_url
+from srtm.http_client import parse_http_url
 from srtm.log import LEVELS
+from srtm.tokens import Tokens, checked_token
 
 ARRIVAL_CLOCKS = ("kernel", "packet")
 LONGEST_LAB_SERVICE_NS = 10**9
@@ -147,7 +148,9 @@ class BrokerConfig:
     unused: Mapping[str, object] = field(default_factory=dict)  # nsqd's options that have no effect here, as given
     max_memory_bytes: int = 1 << 30
     trace_entries: int = 1_000_000
-    token: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)  # shown to the distributor, asked for by the HTTP here
+    tokens: Tokens | None = field(default=None, repr=False)  # besides: of operators, for what the HTTP here can do
+    ca_file: str | None = None  # whose certificates distributors may have; None: the system's
     engine: EngineConfig = field(default_factory=EngineConfig)
 
     def __post_init__(self) -> None:
@@ -170,8 +173,9 @@ class BrokerConfig:
         if self.auth_http_request_method not in METHODS:
             raise BadInput("auth_http_request_method", self.auth_http_request_method, "must be get or post")
         for url in self.distributors:
-            parse_http_url("distributor", url)
-        checked_token(self.token)
+            parse_http_url("distributor", url, "https" if url.startswith("https:") else "http")
+        if self.token is not None:
+            checked_token("token", self.token)
         if not (math.isfinite(self.mcap) and self.mcap >= 0):
             raise BadInput("mcap", self.mcap, "must be a rate in msg/s, 0 (not stated) or more")
         if self.engine.arrival_clock not in ARRIVAL_CLOCKS:

@@ -73,9 +73,14 @@ class Distributors:
                     await trio.sleep(backoff.next_s())
 
     async def choose_next(self, leader: str | None) -> None:
-        """Who is asked first from now on: ``leader`` (a URL), or whoever was not asked for longest."""
-        self._known.append(self._known.pop(0))
+        """Who is asked first from now on: ``leader`` (a URL), or whoever was not asked for longest. The token goes to
+        nobody in clear of whom was told over TLS."""
+        asked = self._known.pop(0)
+        self._known.append(asked)
         if leader is None:
+            return
+        if asked.base_url.startswith("https:") and not leader.startswith("https:"):
+            self._log.warning("the leader cannot be asked", reason=f"{asked.base_url} names {leader}, without TLS")
             return
         known = next((one for one in self._known if one.base_url == leader), None)
         if known is None:

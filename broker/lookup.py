@@ -275,26 +275,26 @@ class _Channels(msgspec.Struct, frozen=True):
 
 
 async def known_channels(
-    topic: str, urls: Iterable[str], token: str | None, timeout_s: float, log: Log, take: Callable[[str], object]
+    topic: str, clients: Iterable[HttpClient], timeout_s: float, log: Log, take: Callable[[str], object]
 ) -> None:
-    """Give to ``take`` the lasting channels of ``topic`` that nsqlookupds and distributors at ``urls`` know, as each
-    answers. Who fails, or has not answered when this is cancelled, is only logged."""
+    """Give to ``take`` the lasting channels of ``topic`` that nsqlookupds and distributors know, as each answers. Who
+    fails, or has not answered when this is cancelled, is only logged."""
 
-    async def ask(url: str) -> None:
+    async def ask(client: HttpClient) -> None:
         reason = "no answer in time"
         try:
-            for channel in await fetch_channels(HttpClient(url, token=token), topic, timeout_s):
+            for channel in await fetch_channels(client, topic, timeout_s):
                 take(channel)
             reason = ""
         except SrtmError as error:
             reason = str(error)
         finally:
             if reason:
-                log.warning("channels of a new topic not learned", topic=topic, url=url, reason=reason)
+                log.warning("channels of a new topic not learned", topic=topic, url=client.base_url, reason=reason)
 
     async with trio.open_nursery() as nursery:
-        for url in urls:
-            nursery.start_soon(ask, url)
+        for client in clients:
+            nursery.start_soon(ask, client)
 
 
 async def fetch_channels(client: HttpClient, topic: str, timeout_s: float) -> Sequence[str]:

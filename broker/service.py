@@ -48,6 +48,8 @@ from srtm.control import SyncRequest
 from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
 from srtm.http_client import HttpClient
 from srtm.log import Log, Threshold
+from srtm.tokens import Tokens
+from srtm.trust import trusting
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -114,6 +116,14 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         accepting=False,
         not_accepting_reason=refusal(config, state),
     )
+
+
+def tokens_of(config: BrokerConfig) -> Tokens | None:
+    """Who may use the HTTP here. None: everybody."""
+    own = None if config.token is None else Tokens.of_one(config.token)
+    if own is None or config.tokens is None:
+        return own or config.tokens
+    return own.joined(config.tokens)
 
 
 def optional_address(field: str, address: str) -> str:
@@ -270,7 +280,7 @@ class Broker:
             broadcast_address=self._broadcast_address,
             tcp_port=self._ports.tcp,
             http_port=self._ports.http,
-            token=self._config.token,
+            tokens=tokens_of(self._config),
             is_managed=self._holder.is_managed,
             note_change=self._note_change,
             health=lambda: self._health,
@@ -354,8 +364,13 @@ class Broker:
 
     def _distributors(self) -> Distributors:
         """With connections of their own, for one task."""
-        connect = partial(HttpClient, token=self._config.token)
-        return Distributors([connect(url) for url in self._config.distributors], connect, self._log)
+        clients = [self._connect(url) for url in self._config.distributors]
+        return Distributors(clients, self._connect, self._log)
+
+    def _connect(self, url: str) -> HttpClient:
+        """To a distributor. Raises BadInput."""
+        tls = trusting(self._config.ca_file) if url.startswith("https:") else None
+        return HttpClient(url, token=self._config.token, tls=tls)
 
     async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:
         await self._drain.run(self._note_drain)
@@ -446,9 +461,10 @@ class Broker:
         self._engine.release_topic(topic)
 
     async def _learn_channels(self, topic: str) -> None:
-        urls = [*self._config.distributors, *self._lookups.http_urls]
+        known = [self._connect(url) for url in self._config.distributors]
+        known += [HttpClient(url) for url in self._lookups.http_urls]
         create = partial(self._engine.create_channel, topic)
-        await known_channels(topic, urls, self._config.token, CHANNEL_QUERY_TIMEOUT_S, self._log, create)
+        await known_channels(topic, known, CHANNEL_QUERY_TIMEOUT_S, self._log, create)
 
     async def _keep_metadata(self) -> None:
         """The list of topics on disk, a moment after every change; a disk that refuses shows in /ping until it takes

@@ -8,89 +8,71 @@ not be copied about.
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 import trio
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 
 from distributor import explaining, lookups, views
+from distributor.access import Access
 from distributor.bodies import documented, json_answer, read_body
 from distributor.capacity_routes import capacity_routes
 from distributor.config import DistributorConfig
-from distributor.fitting_routes import add_fitting_routes, asked
-from distributor.fitting_setup import Method
-from distributor.fittings import Fittings
 from distributor.metrics import exposition
+from distributor.refusing import Admit, add_refusals, asked_before
 from distributor.registry import Registry
 from distributor.share_routes import add_share_routes
 from distributor.state import Topic
 from distributor.syncing import Syncing
 from srtm import __version__
-from srtm.control import DeadNotice, Problem, SyncRequest
-from srtm.errors import BadInput, InternalError, NotLeader, SrtmError, Unavailable
+from srtm.control import DeadNotice, SyncRequest
+from srtm.errors import BadInput
 from srtm.topic import TopicSpec, parse_change, parse_topic_json
 
 _T = TypeVar("_T")
-_Admit = Callable[[Request], Awaitable[None]]
-_OPEN_PATHS = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}  # asked by programs that have no token
 _NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON = "application/json; charset=utf-8"
 
 
-def make_app(
-    registry: Registry, syncing: Syncing, admit: _Admit | None = None, fittings: Fittings | None = None
-) -> FastAPI:
-    """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served. ``fittings``: None on
-    a standby."""
+def make_app(registry: Registry, syncing: Syncing, admit: Admit | None = None) -> FastAPI:
+    """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served."""
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
-    for add_routes in (add_share_routes, _broker_routes, capacity_routes, _lookup_routes, _service_routes):
+    for add_routes in (
+        _topic_routes,
+        add_share_routes,
+        _publisher_routes,
+        _broker_routes,
+        capacity_routes,
+        _lookup_routes,
+        _service_routes,
+    ):
         add_routes(app, registry, syncing)
-    for add_routes_of_topics in (_topic_routes, _publisher_routes):
-        add_routes_of_topics(app, registry, syncing, fittings)
-    add_fitting_routes(app, registry, fittings)
-    app.add_exception_handler(SrtmError, _refused)
-    app.add_exception_handler(HTTPException, _not_served)
-    app.add_exception_handler(RequestValidationError, _bad_query)
-    app.add_exception_handler(Exception, _failed)
+    add_refusals(app)
     if admit is not None:
-        app.middleware("http")(partial(_ask_whether_to_serve, admit))
-    if registry.config.token is not None:  # added last: asked first
-        app.middleware("http")(partial(_ask_for_token, registry.config.token))
+        app.middleware("http")(asked_before(admit))
+    if registry.config.tokens is not None:  # added last: asked first
+        app.middleware("http")(asked_before(Access(registry.config.tokens, app.routes).check))
     return app
 
 
 # Topics
 
 
-def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
+def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     config = registry.config
     shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
     @app.post("/v1/topics", status_code=201, openapi_extra=shape)
-    async def create_topic(request: Request, fitting: Method | None = None, rounds_s: float | None = None) -> Response:
-        """Create a topic; 409 if one of this name exists. `fitting`: instead of the distributor's."""
-        options = asked(fitting, rounds_s)
+    async def create_topic(request: Request) -> Response:
+        """Create a topic; 409 if one of this name exists."""
         topic = await registry.submit(await _spec(request, config), create_only=True)
-        if fittings is not None:
-            fittings.submitted(topic, None, options)
         return json_answer(await _explained(topic, registry, syncing), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=shape)
-    async def create_or_change_topic(
-        name: str, request: Request, fitting: Method | None = None, rounds_s: float | None = None
-    ) -> Response:
-        """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
-        `fitting`."""
-        options, before = asked(fitting, rounds_s), registry.topics.get(name)
+    async def create_or_change_topic(name: str, request: Request) -> Response:
+        """Create or change a topic. The same document again changes nothing."""
         topic = await registry.submit(await _spec(request, config, name))
-        if fittings is not None:
-            fittings.submitted(topic, before, options)
         return json_answer(await _explained(topic, registry, syncing))
 
     @app.get("/v1/topics")
@@ -107,8 +89,6 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
     async def remove_topic(name: str, purge: bool = False) -> Response:
         """Remove placement and buckets; queued messages stay unless `purge`."""
         await registry.remove(name, purge=purge)
-        if fittings is not None:
-            fittings.cancel(name)
         return Response(status_code=204)
 
     @app.get("/v1/topics/{name}/decisions")
@@ -147,7 +127,7 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 # Publishers
 
 
-def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     config = registry.config
     shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
 
@@ -155,10 +135,7 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittin
     async def change_publishers(name: str, request: Request) -> Response:
         """Add and remove publishers of a running topic; the others stay where they are."""
         change = await read_body(request, config, object)
-        before = registry.topics.get(name)
         topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change))
-        if fittings is not None:
-            fittings.submitted(topic, before, None)
         return json_answer(views.topic_view(topic, registry, syncing))
 
     @app.get("/v1/topics/{name}/publishers")
@@ -168,11 +145,8 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittin
 
     @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
     async def assignment(name: str, publisher_id: str) -> Response:
-        """Where this publisher connects. 503 if there is no broker, or its turn to be let in has not come."""
-        topic = registry.topic(name)
-        if fittings is not None:
-            fittings.check_let_in(topic, publisher_id)
-        return json_answer(views.assignment(topic, publisher_id, registry))
+        """Where this publisher connects. 503 if there is no broker."""
+        return json_answer(views.assignment(registry.topic(name), publisher_id, registry))
 
 
 # Brokers
@@ -271,72 +245,3 @@ def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
         """For Prometheus."""
         content, media_type = exposition(registry, syncing)
         return Response(content, media_type=media_type)
-
-
-# Refusals
-
-
-def _problem(problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    content = msgspec.json.encode(problem, enc_hook=str)
-    return Response(content, problem.status, headers, "application/problem+json")
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, SrtmError)
-    headers = {}
-    if isinstance(error, Unavailable) and error.retry_after_s is not None:
-        headers["Retry-After"] = f"{error.retry_after_s:.0f}"
-    field, value, rule = (getattr(error, name, None) for name in ("field", "value", "rule"))
-    problem = Problem(
-        title=error.title,
-        status=error.http_status,
-        detail=str(error),
-        field=field,
-        value=_shown(value),
-        rule=rule,
-        leader=error.leader if isinstance(error, NotLeader) else None,
-    )
-    return _problem(problem, headers)
-
-
-def _shown(value: object) -> object:
-    """A value small enough to send back, and one that JSON knows."""
-    plain = value is None or isinstance(value, bool | int | float)
-    return value if plain else str(value)[:200]
-
-
-async def _not_served(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    problem = Problem(title=error.detail.lower(), status=error.status_code, detail=f"{error.detail}: see /openapi.json")
-    return _problem(problem, dict(error.headers or {}))
-
-
-async def _bad_query(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"][1:])
-    return await _refused(_, BadInput(field, first["input"], first["msg"]))
-
-
-async def _failed(_: Request, error: Exception) -> Response:
-    """The server logs the error; whoever asked is told that it is not theirs."""
-    return await _refused(_, InternalError(f"the distributor failed here ({type(error).__name__}); its log says more"))
-
-
-async def _ask_whether_to_serve(
-    admit: _Admit, request: Request, go_on: Callable[[Request], Awaitable[Response]]
-) -> Response:
-    try:
-        await admit(request)
-    except SrtmError as error:
-        return await _refused(request, error)
-    return await go_on(request)
-
-
-async def _ask_for_token(token: str, request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    right = scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())
-    if right or request.url.path in _OPEN_PATHS:
-        return await go_on(request)
-    problem = Problem(title="unauthorized", status=401, detail="this route needs the cluster's bearer token")
-    return _problem(problem, {"WWW-Authenticate": "Bearer"})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -20,17 +21,19 @@ from hypercorn.config import Config
 from hypercorn.trio import serve as serve_asgi
 from starlette.types import ASGIApp
 
+from distributor.api import make_app
 from distributor.config import DistributorConfig
 from distributor.election import Election
-from distributor.leading import leading
 from distributor.lock_session import LockSession
 from distributor.registry import Registry
 from distributor.store import Store
+from distributor.syncing import Syncing
 from distributor.turns import Turns
 from srtm.address import format_address, parse_address
 from srtm.errors import BadInput, Unavailable
 from srtm.log import Log
 from srtm.nursery import background_nursery
+from srtm.tokens import read_text
 
 _GRACE_S = 1.0  # long polls of brokers last that long
 
@@ -49,13 +52,14 @@ async def serve(
     Raises BadInput (an address or store URL that is none), Unavailable (port in use; the store cannot be opened, or
     another distributor has it as SQLite).
     """
+    _check_certificate(config)
     with bound(config.http_address) as listener:
         address = format_address(*listener.getsockname()[:2])
         store = await Store.open(config.store)
         try:
             async with background_nursery() as nursery:
                 app = await _decide(store, config, address, nursery)
-                await _serve_http(app, listener, lambda: _ready(address, task_status))
+                await _serve_http(app, listener, config, lambda: _ready(address, config, task_status))
         finally:
             await store.aclose()
 
@@ -63,16 +67,14 @@ async def serve(
 async def _decide(store: Store, config: DistributorConfig, address: str, nursery: trio.Nursery) -> ASGIApp:
     """What HTTP reaches, once it is known who leads; what belongs to it runs in ``nursery``."""
     if store.database.is_shared:
-        url, log = f"http://{told_address(config, address)}", Log("distributor")
+        url, log = f"{_scheme(config)}://{told_address(config, address)}", Log("distributor")
         turns = Turns(store, config, Election(partial(LockSession, store.database)), url, log)
         nursery.start_soon(turns.run)
         await turns.decided.wait()
         return turns.front
     registry = await Registry.load(store, config)
-    app, fittings = leading(registry, f"http://{told_address(config, address)}")
     nursery.start_soon(registry.run)
-    nursery.start_soon(fittings.run)
-    return app
+    return make_app(registry, Syncing(registry))
 
 
 def told_address(config: DistributorConfig, address: str) -> str:
@@ -85,17 +87,39 @@ def told_address(config: DistributorConfig, address: str) -> str:
     return format_address(host, port)
 
 
-def _ready(address: str, task_status: trio.TaskStatus[BoundAddresses]) -> None:
-    Log("distributor").info("ready", http=address)
+def _scheme(config: DistributorConfig) -> str:
+    return "http" if config.tls_cert is None else "https"
+
+
+def _ready(address: str, config: DistributorConfig, task_status: trio.TaskStatus[BoundAddresses]) -> None:
+    Log("distributor").info("ready", **{_scheme(config): address})
     task_status.started(BoundAddresses(address))
 
 
-async def _serve_http(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+def _check_certificate(config: DistributorConfig) -> None:
+    """Raises BadInput: where the server would only fail."""
+    if config.tls_cert is None:
+        return
+    for option, name in (("tls_cert", config.tls_cert), ("tls_key", config.tls_key)):
+        read_text(option, name or "")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            config.tls_cert, config.tls_key, password=lambda: ""
+        )
+    except (ssl.SSLError, ValueError) as error:
+        why = getattr(error, "reason", None) or str(error)
+        rule = f"must be a certificate in PEM that fits its key, without a passphrase ({why})"
+        raise BadInput("tls_cert", config.tls_cert, rule) from None
+
+
+async def _serve_http(
+    app: ASGIApp, listener: socket.socket, settings: DistributorConfig, ready: Callable[[], None]
+) -> None:
     """Until cancelled."""
     stop = trio.Event()
     async with background_nursery() as nursery:
         try:
-            await nursery.start(_run_hypercorn, app, listener, stop)
+            await nursery.start(_run_hypercorn, app, listener, settings, stop)
             ready()
             await trio.sleep_forever()
         finally:
@@ -103,11 +127,18 @@ async def _serve_http(app: ASGIApp, listener: socket.socket, ready: Callable[[],
 
 
 async def _run_hypercorn(
-    app: ASGIApp, listener: socket.socket, stop: trio.Event, *, task_status: trio.TaskStatus[list[str]]
+    app: ASGIApp,
+    listener: socket.socket,
+    settings: DistributorConfig,
+    stop: trio.Event,
+    *,
+    task_status: trio.TaskStatus[list[str]],
 ) -> None:
     """Until ``stop``, and then no longer than the grace: shielded, so that requests under way may end."""
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]  # bound before, where a port in use is our error to report
+    config.certfile, config.keyfile = settings.tls_cert, settings.tls_key
+    config.alpn_protocols = ["http/1.1"]
     config.graceful_timeout = _GRACE_S
     config.loglevel = "WARNING"
     with trio.CancelScope(shield=True):

@@ -9,9 +9,8 @@ among the URLs. While a takeover is under way, the call waits for the next leade
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
@@ -21,19 +20,13 @@ import msgspec
 import trio
 
 from srtm.backoff import Backoff
-from srtm.control import (
-    Assignment,
-    DeadNotice,
-    HistoryAnswer,
-    Lookup,
-    ProposalResults,
-    ShareProposal,
-    ShareProposals,
-)
+from srtm.control import Assignment, DeadNotice, Lookup
 from srtm.errors import BadInput, NotLeader, PeerError, SrtmError, Unavailable
-from srtm.http_client import checked_token
 from srtm.nursery import background_nursery
 from srtm.refusals import refusal
+from srtm.tokens import checked_token
+from srtm.trust import CA_VARIABLE, no_answer, trouble, trusting
+from srtm.trust import ca_file as trusted_file
 from srtm.unreadable import UNREADABLE
 
 DEFAULT_URL = "http://127.0.0.1:4190"
@@ -76,25 +69,30 @@ def _checked_url(url: str) -> str:
 
 
 class DistributorClient:
-    """Use as an async context manager. Every call raises Unavailable where no distributor answers within ``timeout_s``
-    (NotLeader: where none has come to lead within that time), and PeerError for an answer that makes no sense."""
+    """Use as an async context manager. ``token``, ``ca_file``: else $SRTM_TOKEN, $SRTM_CA_FILE.
+
+    Every call raises Unavailable where no distributor answers within ``timeout_s`` (NotLeader: where none has come to
+    lead within that time), BadInput where the token may not do this, and PeerError for an answer that makes no sense.
+    """
 
     def __init__(
         self,
         urls: str | Sequence[str] | None = None,
         *,
         token: str | None = None,
+        ca_file: str | None = None,
         timeout_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.urls = distributor_urls(urls)
         self._timeout_s = timeout_s
-        token = checked_token(token or os.environ.get(TOKEN_VARIABLE) or None)
+        token = token or os.environ.get(TOKEN_VARIABLE) or None
+        secure = any(url.startswith("https:") for url in self.urls)
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers={"Authorization": f"Bearer {checked_token('token', token)}"} if token else {},
             timeout=timeout_s,
             trust_env=False,  # the control plane is never behind a web proxy
-            verify=_tls_context() if any(url.startswith("https:") for url in self.urls) else False,
+            verify=trusting(trusted_file(ca_file)) if secure else False,
             transport=transport,
         )
 
@@ -121,19 +119,6 @@ class DistributorClient:
     async def topic(self, name: str) -> Json:
         """One ``TopicView``. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{_part(name)}", Json)
-
-    async def set_options(self, name: str, options: Mapping[str, object]) -> Json:
-        """Mode, split, adaptation: the topic's ``TopicView`` after the change. Raises NotFound, BadInput."""
-        return await self._call("PATCH", f"/v1/topics/{_part(name)}", Json, body=options)
-
-    async def history(self, since: int, wait_s: float) -> HistoryAnswer:
-        """What brokers reported since; held back for up to ``wait_s`` while there is nothing."""
-        query = {"since": str(since), "wait_s": f"{wait_s:g}"}
-        return await self._call("GET", "/v1/history", HistoryAnswer, query=query)
-
-    async def propose_shares(self, proposals: list[ShareProposal]) -> ProposalResults:
-        """What became of each, in order."""
-        return await self._call("PUT", "/v1/shares", ProposalResults, body=ShareProposals(proposals=proposals))
 
     async def remove_topic(self, name: str, *, purge: bool = False) -> None:
         """Raises NotFound."""
@@ -312,7 +297,9 @@ async def lookup(http: httpx.AsyncClient, urls: Sequence[str], topic: str) -> Lo
 
 
 def unreachable(url: str, error: httpx.TransportError) -> str:
-    return f"{url} cannot be reached: {str(error) or type(error).__name__}"
+    unanswered = isinstance(error, httpx.RemoteProtocolError)
+    remedy = f": name its CA with --ca-file or ${CA_VARIABLE}"
+    return f"{url} {no_answer(url) if unanswered else trouble(url, error, remedy)}"
 
 
 def _retry_after_s(answer: httpx.Response) -> float | None:
@@ -331,9 +318,3 @@ def _decoded(answer: httpx.Response, kind: type[_T]) -> _T:
 
 def _part(name: str) -> str:
     return quote(name, safe="")
-
-
-@cache
-def _tls_context() -> ssl.SSLContext:
-    """One for the process: reading the system's certificates takes 20 ms, and there may be a thousand clients."""
-    return ssl.create_default_context()

@@ -7,6 +7,8 @@ command line maps them to the exit status in ``exit_status`` and prints ``str(er
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class SrtmError(Exception):
     """What every error of ours is. Raised only as one of the classes below."""
@@ -29,6 +31,27 @@ class BadInput(SrtmError):
         self.field = field
         self.value = value
         self.rule = rule
+
+
+class Unauthorized(BadInput):
+    """The bearer token is missing, or not known here."""
+
+    title = "unauthorized"
+    http_status = 401
+
+    def __init__(self) -> None:
+        super().__init__("Authorization", "(not shown)", "must be 'Bearer TOKEN' with a token of this service")
+
+
+class Forbidden(BadInput):
+    """The bearer token is known here, and may not do this."""
+
+    title = "forbidden"
+    http_status = 403
+
+    def __init__(self, name: str, scope: str, needed: Collection[str]) -> None:
+        rule = f"the token of {name!r} has the scope {scope}; this needs {' or '.join(needed)}"
+        super().__init__("Authorization", "(not shown)", rule)
 
 
 class NotFound(SrtmError):

@@ -6,7 +6,6 @@ A handler that raises one of ``srtm.errors`` is answered with problem+json.
 
 from __future__ import annotations
 
-import hmac
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,6 +16,7 @@ import msgspec
 
 from srtm.errors import BadInput, InternalError, NotFound, SrtmError, Unavailable
 from srtm.log import Log
+from srtm.tokens import Tokens
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -106,12 +106,6 @@ def problem(error: SrtmError, headers: tuple[tuple[str, str], ...] = ()) -> Resp
     return Response(error.http_status, msgspec.json.encode(body, enc_hook=repr), "application/problem+json", headers)
 
 
-def bearer_token_matches(request: Request, token: str) -> bool:
-    """In constant time."""
-    given = request.header("authorization") or ""
-    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
-
-
 class NoSuchMethod(BadInput):
     """The path exists, the method does not."""
 
@@ -123,16 +117,6 @@ class NoSuchMethod(BadInput):
         self.allow = ", ".join(allowed)
 
 
-class Unauthorized(BadInput):
-    """The bearer token is missing or wrong."""
-
-    title = "unauthorized"
-    http_status = 401
-
-    def __init__(self) -> None:
-        super().__init__("Authorization", "(not shown)", "must be 'Bearer TOKEN' with the token of this service")
-
-
 Handler = Callable[[Request], Awaitable[Response]]
 # Takes the request, then one str for each {name} of the pattern, by keyword.
 RouteHandler = Callable[..., Awaitable[Response]]
@@ -140,11 +124,11 @@ RouteHandler = Callable[..., Awaitable[Response]]
 
 class Router:
     """Methods and path patterns (``/v1/topics/{name}/bucket``) to handlers. Raises NotFound, NoSuchMethod,
-    Unauthorized: the caller's flavour of error answers them."""
+    Unauthorized, Forbidden: the caller's flavour of error answers them."""
 
-    def __init__(self, *, token: str | None = None, open_paths: frozenset[str] = frozenset({"/healthz"})) -> None:
+    def __init__(self, *, tokens: Tokens | None = None, open_paths: frozenset[str] = frozenset({"/healthz"})) -> None:
         self._routes: list[tuple[list[str], dict[str, RouteHandler]]] = []
-        self._token = token
+        self._tokens = tokens
         self._open_paths = open_paths
 
     def add(self, method: str, pattern: str, handler: RouteHandler) -> None:
@@ -156,12 +140,8 @@ class Router:
         methods[method] = handler
 
     async def __call__(self, request: Request) -> Response:
-        if (
-            self._token is not None
-            and request.path not in self._open_paths
-            and not bearer_token_matches(request, self._token)
-        ):
-            raise Unauthorized
+        if self._tokens is not None and request.path not in self._open_paths:
+            self._tokens.check(request.header("authorization"), ())
         segments = request.segments
         for parts, methods in self._routes:
             names = _match(parts, segments)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
@@ -13,6 +12,8 @@ import trio
 
 from srtm.address import format_address, resolvable
 from srtm.errors import BadInput, PeerError, Unavailable
+from srtm.tokens import checked_token
+from srtm.trust import no_answer, trouble
 
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
 
@@ -36,8 +37,8 @@ class HttpClient:
         self._host, self._port = parse_http_url("url", base_url, "https" if tls else "http")
         self._tls = tls
         self._headers = [("Host", format_address(self._host, self._port)), *headers]
-        if checked_token(token) is not None:
-            self._headers.append(("Authorization", f"Bearer {token}"))
+        if token is not None:
+            self._headers.append(("Authorization", f"Bearer {checked_token('token', token)}"))
         self._connect = connect or self._connect_tcp
         self._connect_timeout_s = connect_timeout_s
         self._answer_limit_bytes = answer_limit_bytes
@@ -60,10 +61,11 @@ class HttpClient:
         except trio.TooSlowError:
             raise Unavailable(f"{self.base_url}: no answer within {timeout_s:g} s") from None
         except h11.RemoteProtocolError as error:
-            raise PeerError(f"{self.base_url}: {error}") from error
+            if self._answer_begun:
+                raise PeerError(f"{self.base_url}: {error}") from error
+            raise PeerError(f"{self.base_url} {no_answer(self.base_url)}") from error
         except (OSError, trio.BrokenResourceError) as error:
-            reason = str(error) or str(error.__cause__ or "connection lost")
-            raise Unavailable(f"{self.base_url}: {reason}") from error
+            raise Unavailable(f"{self.base_url} {trouble(self.base_url, error)}") from error
         finally:
             if not finished:
                 await self._abandon()
@@ -134,13 +136,6 @@ class HttpClient:
         stream, self._stream = self._stream, None
         if stream is not None:
             await trio.aclose_forcefully(stream)
-
-
-def checked_token(token: str | None) -> str | None:
-    """A bearer token as it can stand in a header; None for none. Raises BadInput."""
-    if token is not None and re.fullmatch(r"[!-~]+", token) is None:
-        raise BadInput("token", "(not shown)", "must be ASCII letters, digits and punctuation, without a space")
-    return token
 
 
 def parse_http_url(field: str, url: str, scheme: str = "http") -> tuple[str, int]:

@@ -22,7 +22,10 @@ def refusal(url: str, status: int, content: bytes, retry_after_s: float | None =
         case 409:
             return Conflict(field, value, rule)
         case 401:
-            return BadInput("token", "(not shown)", f"{url} asks for a token: --token or $SRTM_TOKEN")
+            rule = f"{url} asks for a token that it knows: --token-file, --token or $SRTM_TOKEN"
+            return BadInput("token", "(not shown)", rule)
+        case 403:
+            return BadInput("token", "(not shown)", f"{url}: {rule}")
         case 503 if problem.title == NotLeader.title:
             return NotLeader(problem.leader)
         case 429 | 503:

@@ -1,5 +1,5 @@
-"""A whole cluster as supervised processes on this host: one distributor with SQLite, an adaptor, any number of
-brokers, all on loopback.
+"""A whole cluster as supervised processes on this host: one distributor with SQLite, any number of brokers, all on
+loopback.
 
 What holds while the block of ``cluster`` runs: a process that ends is started again on the same port with the same
 data, its death is told to the distributor (proof of death, design section 6), and ``DIR/cluster.json`` says what runs.
@@ -26,6 +26,7 @@ from srtm.cluster import FILE_NAME, BrokerPlace, ClusterFile, pick_addresses, re
 from srtm.control import DeadNotice
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
+from srtm.issuing import Issued, issue
 from srtm.lifeline import PARENT_VARIABLE
 from srtm.nursery import background_nursery
 
@@ -91,8 +92,10 @@ class Cluster:
         places: Sequence[BrokerPlace],
         options: Sequence[str],
         tell: Callable[[str], object],
+        issued: Issued | None,
     ) -> None:
         self.data = data
+        self._issued = issued
         self.tell = tell
         self.is_ready = False
         self.distributor = f"http://{distributor_address}"
@@ -100,10 +103,10 @@ class Cluster:
         self._changed = trio.Event()
         self._running = True
         store = f"sqlite:///{data.resolve() / 'store.sqlite3'}"
-        self._distributor = Child(
-            "distributor", ["distributor", "--http-address", distributor_address, "--store", store], data, tell
-        )
-        self._adaptor = Child("adaptor", ["adaptor", "--distributor", self.distributor], data, tell)
+        arguments = ["distributor", "--http-address", distributor_address, "--store", store]
+        if issued is not None:
+            arguments += ["--tokens", str(issued.list_file)]
+        self._distributor = Child("distributor", arguments, data, tell)
         self._brokers = [Child(place.name, self._broker_arguments(place, options), data, tell) for place in places]
 
     @property
@@ -116,6 +119,12 @@ class Cluster:
     @property
     def distributor_pid(self) -> int | None:
         return self._distributor.pid
+
+    def client(self, timeout_s: float) -> DistributorClient:
+        """An operator's. Raises BadInput."""
+        return DistributorClient(
+            self.distributor, token=self._issued.operator if self._issued else None, timeout_s=timeout_s
+        )
 
     async def wait_change(self) -> None:
         """Until a process started or ended."""
@@ -130,7 +139,7 @@ class Cluster:
             await self.wait_change()
 
     def children(self) -> list[Child]:
-        return [self._distributor, *self._brokers, self._adaptor]
+        return [self._distributor, *self._brokers]
 
     def note_change(self) -> None:
         try:
@@ -170,8 +179,14 @@ class Cluster:
             *("--http-address", place.http_address),
             *("--data-path", str(_directory(self.data / place.name))),
             *("--distributor", self.distributor),
+            *self._token_arguments(),
             *options,
         ]
+
+    def _token_arguments(self) -> list[str]:
+        if self._issued is None:
+            return []
+        return ["--token-file", str(self._issued.files["broker"]), "--tokens", str(self._issued.list_file)]
 
 
 @asynccontextmanager
@@ -182,19 +197,21 @@ async def cluster(
     data: Path,
     http_address: str | None = None,
     broker_options: Sequence[str] = (),
+    tokens: bool = False,
     ready_timeout_s: float = READY_TIMEOUT_S,
     tell: Callable[[str], object] = lambda _line: None,
 ) -> AsyncIterator[Cluster]:
     """A running cluster whose brokers have all synced once. ``mcap``: msg/s a broker; ``http_address``: the
-    distributor's, None: a free port (kept); ``tell`` takes a line for a person whenever a process ended and is started
-    again.
+    distributor's, None: a free port (kept); ``tokens``: services ask for them (``srtm.issuing``); ``tell`` takes a line
+    for a person whenever a process ended and is started again.
 
     Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not come up; its last
     words are in the message).
     """
     _check(brokers, mcap, http_address)
     with _locked(data):
-        running = _plan(data, brokers, mcap, http_address, broker_options, tell)
+        issued = issue(data) if tokens else None
+        running = _plan(data, brokers, mcap, http_address, broker_options, tell, issued)
         try:
             async with background_nursery() as nursery:
                 for child in running.children():
@@ -249,6 +266,7 @@ def _plan(
     http_address: str | None,
     options: Sequence[str],
     tell: Callable[[str], object],
+    issued: Issued | None,
 ) -> Cluster:
     last = read_cluster(data)
     kept = {} if last is None else _kept_addresses(last)
@@ -259,7 +277,7 @@ def _plan(
         BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
         for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)
     ]
-    return Cluster(data, distributor, places, ["--mcap", str(mcap), *options], tell)
+    return Cluster(data, distributor, places, ["--mcap", str(mcap), *options], tell, issued)
 
 
 def _kept_addresses(last: ClusterFile) -> dict[int, str]:
@@ -296,7 +314,7 @@ async def _tell_death(running: Cluster, child: Child) -> None:
     except (OSError, UnicodeDecodeError):  # it never came so far as to have one, so the distributor never heard of it
         return
     notice = DeadNotice(incarnation=incarnation, reason=f"its supervisor saw it end: {child.ended}")
-    async with DistributorClient(running.distributor, timeout_s=1.0) as client:
+    async with running.client(timeout_s=1.0) as client:
         try:
             await client.broker_is_dead(child.name, notice)
         except SrtmError as error:
@@ -306,7 +324,7 @@ async def _tell_death(running: Cluster, child: Child) -> None:
 async def _wait_ready(running: Cluster, timeout_s: float) -> None:
     waiting = [child.name for child in running.children()]
     with trio.move_on_after(timeout_s) as scope:
-        async with DistributorClient(running.distributor, timeout_s=timeout_s) as client:
+        async with running.client(timeout_s) as client:
             while waiting := await _not_ready(running, client):
                 _refuse_crash(running)
                 await trio.sleep(_POLL_S)

@@ -13,11 +13,10 @@ import typer
 from rich.console import Console
 
 from srtm.cluster import ClusterFile, read_cluster
-from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
+from srtm.commands.output import JsonOption, TokenOption, show
 from srtm.commands.running import run_service
-from srtm.distributor_client import DistributorClient
-from srtm.log import Log
 from srtm.supervisor import cluster
+from srtm.tokens import Tokens
 
 
 def broker(context: typer.Context) -> int:
@@ -44,25 +43,32 @@ def distributor(
         str | None, typer.Option(metavar="HOST", help="What others are told to connect to while this one leads.")
     ] = None,
     token: TokenOption = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Who may do what: SCOPE NAME TOKEN a line, instead of one token.")
+    ] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): then it is HTTPS.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key (PEM).")] = None,
 ) -> int:
     """Run the distributor: the registry of brokers and topics, placement, shares."""
     from distributor.config import DistributorConfig
     from distributor.service import serve
 
-    config = DistributorConfig(http_address=http_address, store=store, broadcast_address=broadcast_address, token=token)
+    config = DistributorConfig(
+        http_address=http_address,
+        store=store,
+        broadcast_address=broadcast_address,
+        tokens=_tokens(token, tokens),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
     return run_service(partial(serve, config))
 
 
-def adaptor(distributor: DistributorOption = None, token: TokenOption = None) -> int:
-    """Run the adaptor: it keeps shares right while traffic moves, for topics whose mode asks for that."""
-    return run_service(partial(_adapt, distributor, token))
-
-
-async def _adapt(urls: list[str] | None, token: str | None) -> None:
-    from adaptor.service import Adaptor
-
-    async with DistributorClient(urls, token=token) as client:
-        await Adaptor(client, Log("adaptor")).run()
+def _tokens(token: str | None, file: str | None) -> Tokens | None:
+    """Raises BadInput."""
+    if file is not None:
+        return Tokens.read("tokens", file)
+    return None if token is None else Tokens.of_one(token)
 
 
 def up(
@@ -70,14 +76,18 @@ def up(
     mcap: Annotated[float, typer.Option(metavar="RATE", help="msg/s that each broker may be given.")],
     data: Annotated[Path, typer.Option(metavar="DIR", help="Everything that is kept: store, ports, logs.")],
     http_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Of the distributor.")] = "127.0.0.1:4190",
+    tokens: Annotated[
+        bool,
+        typer.Option("--tokens", help="Ask for tokens: made once, in DIR/operator.token, broker.token, client.token."),
+    ] = False,
     json_file: JsonOption = None,
 ) -> int:
-    """Run a whole cluster here, until Ctrl-C: distributor, adaptor and brokers, restarted when they crash."""
-    return run_service(partial(_up, brokers, mcap, data, http_address, json_file))
+    """Run a whole cluster on this machine, until Ctrl-C: one distributor and its brokers, restarted when they crash."""
+    return run_service(partial(_up, brokers, mcap, data, http_address, tokens, json_file))
 
 
-async def _up(brokers: int, mcap: float, data: Path, http_address: str, json_file: str | None) -> None:
-    async with cluster(brokers=brokers, mcap=mcap, data=data, http_address=http_address, tell=_tell):
+async def _up(brokers: int, mcap: float, data: Path, http_address: str, tokens: bool, json_file: str | None) -> None:
+    async with cluster(brokers=brokers, mcap=mcap, data=data, http_address=http_address, tokens=tokens, tell=_tell):
         state = read_cluster(data)
         assert state is not None
         show("up", msgspec.to_builtins(state), json_file, partial(_announce, state))

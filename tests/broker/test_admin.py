@@ -18,6 +18,7 @@ from srtm.address import parse_peer
 from srtm.control import Throttling
 from srtm.http_api import respond
 from srtm.log import Log, Threshold
+from srtm.tokens import Tokens
 from tests.support.fake_engine import FakeEngine
 
 
@@ -40,7 +41,7 @@ class Admin:
                 "broadcast_address": "127.0.0.1",
                 "tcp_port": 4150,
                 "http_port": 4151,
-                "token": None,
+                "tokens": None,
                 "is_managed": self.managed.__contains__,
                 "note_change": self.note_change,
                 "health": lambda: self.health,
@@ -150,7 +151,7 @@ async def test_nsqds_routes_refuse_in_nsqds_words(admin):
 
 
 async def test_a_token_is_asked_for_in_both_kinds_of_routes():
-    admin = Admin(token="s3cret")
+    admin = Admin(tokens=Tokens.of_one("s3cret"))
     assert (await admin.ask("GET", "/healthz")).status == 200
     assert await admin.code("POST", "/topic/create?topic=t") == (401, "UNAUTHORIZED")
     assert (await admin.json("GET", "/v1/topics/t/bucket"))[0] == 401
@@ -511,6 +512,6 @@ async def test_a_member_of_a_cluster_is_not_drained_behind_its_distributors_back
 
 
 async def test_draining_asks_for_the_token():
-    admin = Admin(token="s3cret")
+    admin = Admin(tokens=Tokens.of_one("s3cret"))
     assert (await admin.ask("POST", "/v1/drain")).status == 401
     assert (await admin.ask("POST", "/v1/drain", authorization="Bearer s3cret")).status == 202

@@ -11,6 +11,7 @@ from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.http_api import Request, Response, Router, json_response, respond, text_response
 from srtm.http_client import HttpClient, parse_http_url
 from srtm.log import Log, format_line
+from srtm.tokens import Tokens
 from tests.support.http_server import HttpServer
 
 LIMIT = 1000
@@ -93,12 +94,12 @@ async def test_names_in_the_path_are_decoded():
 
 
 async def test_a_token_is_asked_for_everywhere_but_where_it_is_not():
-    assert (await ask("GET", "/healthz", token="s3cret")).status == 200
-    answer = await ask("GET", "/greet/a", token="s3cret")
+    assert (await ask("GET", "/healthz", tokens=Tokens.of_one("s3cret"))).status == 200
+    answer = await ask("GET", "/greet/a", tokens=Tokens.of_one("s3cret"))
     assert answer.status == 401
     assert b"s3cret" not in answer.body
     for given, status in (("Bearer wrong", 401), ("Bearer s3cret", 200)):
-        answer = await ask("GET", "/greet/a", headers=[("authorization", given)], token="s3cret")
+        answer = await ask("GET", "/greet/a", headers=[("authorization", given)], tokens=Tokens.of_one("s3cret"))
         assert answer.status == status
 
 
@@ -158,7 +159,7 @@ async def test_the_client_gives_up_in_time_and_starts_afresh(nursery, autojump_c
 
 
 async def test_the_client_sends_the_token(nursery):
-    client, _ = client_for(nursery, router(token="x"), token="x")
+    client, _ = client_for(nursery, router(tokens=Tokens.of_one("x")), token="x")
     assert (await client.request("GET", "/greet/a", timeout_s=1))[0] == 200
 
 

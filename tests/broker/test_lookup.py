@@ -327,7 +327,7 @@ async def test_one_that_cannot_be_asked_does_not_spoil_the_others():
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()
     taken = []
-    await known_channels("t", [f"http://127.0.0.1:{port}"], None, 1.0, Log("b", lines.append), taken.append)
+    await known_channels("t", [HttpClient(f"http://127.0.0.1:{port}")], 1.0, Log("b", lines.append), taken.append)
     assert taken == []
     assert "channels of a new topic not learned topic=t" in lines[0]
 
@@ -347,7 +347,7 @@ async def test_one_that_stays_silent_does_not_spoil_the_others(nursery):
             taken.append(channel)
             patience.cancel()
 
-        await known_channels("t", urls, None, 60.0, Log("b", lines.append), take)
+        await known_channels("t", [HttpClient(url) for url in urls], 60.0, Log("b", lines.append), take)
     await silent.aclose()
     assert taken == ["c"]
     assert [line for line in lines if urls[0] in line and "no answer in time" in line]

@@ -12,6 +12,7 @@ from distributor.api import make_app
 from srtm.control import DeadNotice, TopicReport
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
+from srtm.tokens import Tokens
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle
 
 TOPIC = {
@@ -200,7 +201,7 @@ async def test_a_broker_that_presents_itself_badly_is_refused(distributor, clien
 
 
 async def test_a_token_is_asked_for_except_by_the_lookup_routes(tmp_path: Path):
-    guarded = await Distributor.open(tmp_path / "s.sqlite3", token="secret")
+    guarded = await Distributor.open(tmp_path / "s.sqlite3", tokens=Tokens.of_one("secret"))
     async with http(guarded) as stranger:
         for path in ("/v1/topics", "/v1/brokers", "/metrics", "/openapi.json", "/nope"):
             assert (await problem(await stranger.get(path), 401))["title"] == "unauthorized"

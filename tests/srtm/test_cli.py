@@ -254,9 +254,21 @@ def test_the_token_goes_along_as_a_bearer(distributor: Distributor) -> None:
     assert distributor.headers[0]["authorization"] == "Bearer secret"
 
 
+def test_the_token_may_be_in_a_file(distributor: Distributor, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    assert main(["topic", "list", "--token-file", str(tmp_path / "token")]) == 0
+    assert distributor.headers[0]["authorization"] == "Bearer secret"
+
+
 BAD_RATE = {"title": "bad input", "status": 400, "detail": "-", "field": "rate", "value": -1, "rule": "must be above 0"}
 STALE = {"title": "conflict", "status": 409, "detail": "-", "field": "version", "value": 2, "rule": "must be 3"}
 NO_TOKEN = {"title": "unauthorized", "status": 401, "detail": "this route needs the cluster's bearer token"}
+OTHER_SCOPE = {
+    "title": "forbidden",
+    "status": 403,
+    "detail": "-",
+    "rule": "the token of 'ann' has the scope client; this needs operator",
+}
 AWAY = {"title": "unavailable", "status": 503, "detail": "the store cannot be reached"}
 
 
@@ -267,8 +279,14 @@ AWAY = {"title": "unavailable", "status": 503, "detail": "the store cannot be re
         (STALE, "srtm: version: 2: must be 3\n", 1),
         (
             NO_TOKEN,
-            "srtm: token: '(not shown)': http://127.0.0.1:4190/v1/topics/roads asks for a token: "
-            "--token or $SRTM_TOKEN\n",
+            "srtm: token: '(not shown)': http://127.0.0.1:4190/v1/topics/roads asks for a token that "
+            "it knows: --token-file, --token or $SRTM_TOKEN\n",
+            2,
+        ),
+        (
+            OTHER_SCOPE,
+            "srtm: token: '(not shown)': http://127.0.0.1:4190/v1/topics/roads: the token of 'ann' has the scope "
+            "client; this needs operator\n",
             2,
         ),
         (AWAY, "srtm: the store cannot be reached\n", 1),
@@ -319,6 +337,26 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
         (["topic", "list", "--distributor", "localhost"], "distributor: 'localhost': must be a URL"),
         (["topic", "list", "--distributor", "http://\x01"], "distributor: 'http://\\x01': must be a URL"),
         (["topic", "list", "--token", "é"], "token: '(not shown)': must be ASCII"),
+        (["topic", "list", "--token-file", "/nowhere"], "token_file: '/nowhere': must be a file that can be read"),
+        (["topic", "list", "--token-file", "/dev/null"], "token_file: '/dev/null': must be a file with one token"),
+        (
+            ["topic", "list", "--distributor", "https://localhost", "--ca-file", "/dev/null"],
+            "ca_file: '/dev/null': must hold certificates in PEM",
+        ),
+        (
+            ["topic", "list", "--distributor", "https://localhost", "--ca-file", "/nowhere"],
+            "ca_file: '/nowhere': must be a file that can be read",
+        ),
+        (["distributor", "--tokens", "/dev/null"], "tokens: 'no line': must have at least one token"),
+        (["distributor", "--tls-cert", "/nowhere"], "tls_key: None: a certificate and its key must be given together"),
+        (
+            ["distributor", "--tls-cert", "/nowhere", "--tls-key", "/dev/null"],
+            "tls_cert: '/nowhere': must be a file that can be read",
+        ),
+        (
+            ["distributor", "--tls-cert", "/dev/null", "--tls-key", "/dev/null"],
+            "tls_cert: '/dev/null': must be a certificate in PEM that fits its key",
+        ),
         (["topic", "list", "--json", "/nowhere/x.json"], "json: '/nowhere/x.json': must be a file that can be written"),
         (
             ["topic", "remove", "roads", "--json", "/nowhere/x"],

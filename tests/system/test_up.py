@@ -21,10 +21,10 @@ PATIENCE_S = 25
 
 
 @contextmanager
-def up(data: Path, address: str, brokers: int = 2) -> Iterator[subprocess.Popen[bytes]]:
+def up(data: Path, address: str, brokers: int = 2, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Runs ``srtm up``; ready when the block begins, gone when it ends."""
     command = [sys.executable, "-m", "srtm", "up", "--brokers", str(brokers), "--mcap", "500"]
-    command += ["--data", str(data), "--http-address", address]
+    command += ["--data", str(data), "--http-address", address, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -133,3 +133,30 @@ def test_a_broker_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) 
     ended = subprocess.run([*command, "--http-address", address], capture_output=True, timeout=PATIENCE_S, check=False)
     assert ended.returncode == 2
     assert ended.stderr.decode().startswith(f"srtm: data: '{tmp_path}/broker-1': must be a directory")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("SRTM_")}
+    command = [sys.executable, "-m", "srtm", *arguments]
+    return subprocess.run(command, capture_output=True, timeout=PATIENCE_S, env=environment, check=False)
+
+
+def test_with_tokens_each_scope_may_do_its_part_and_strangers_nothing(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1, {})
+    url = ["--distributor", f"http://{address}"]
+    with up(tmp_path, address, 1, "--tokens"):
+        files = {
+            scope: ["--token-file", str(tmp_path / f"{scope}.token")] for scope in ("operator", "broker", "client")
+        }
+        assert run("status", *url, *files["operator"]).returncode == 0
+        stranger = run("status", *url)
+        assert (stranger.returncode, stranger.stdout) == (2, b"")
+        assert b"asks for a token that it knows" in stranger.stderr
+        client = run("status", *url, *files["client"])
+        assert (client.returncode, client.stdout) == (2, b"")
+        assert b"the token of 'client' has the scope client; this needs operator" in client.stderr
+        # A broker's own HTTP knows operators too.
+        (broker,) = state_of(tmp_path).brokers
+        drain = run("drain", "--broker", broker.http_address, *files["operator"])
+        assert b"is a member of a cluster" in drain.stderr
+        assert b"needs operator" in run("drain", "--broker", broker.http_address, *files["client"]).stderr

@@ -1,0 +1,88 @@
+"""Refusals as problem+json (``srtm.control.Problem``), whoever makes them: a route, the framework, a question that is
+asked before any route."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from srtm.control import Problem
+from srtm.errors import BadInput, InternalError, NotLeader, SrtmError, Unauthorized, Unavailable
+
+Admit = Callable[[Request], Awaitable[None]]
+_GoOn = Callable[[Request], Awaitable[Response]]
+
+
+def add_refusals(app: FastAPI) -> None:
+    app.add_exception_handler(SrtmError, _refused)
+    app.add_exception_handler(HTTPException, _not_served)
+    app.add_exception_handler(RequestValidationError, _bad_query)
+    app.add_exception_handler(Exception, _failed)
+
+
+def asked_before(admit: Admit) -> Callable[[Request, _GoOn], Awaitable[Response]]:
+    """A middleware. ``admit`` raises an SrtmError for requests that are not to be served."""
+
+    async def ask(request: Request, go_on: _GoOn) -> Response:
+        try:
+            await admit(request)
+        except SrtmError as error:
+            return await _refused(request, error)
+        return await go_on(request)
+
+    return ask
+
+
+def _problem(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    content = msgspec.json.encode(problem, enc_hook=str)
+    return Response(content, problem.status, headers, "application/problem+json")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, SrtmError)
+    field, value, rule = (getattr(error, name, None) for name in ("field", "value", "rule"))
+    problem = Problem(
+        title=error.title,
+        status=error.http_status,
+        detail=str(error),
+        field=field,
+        value=_shown(value),
+        rule=rule,
+        leader=error.leader if isinstance(error, NotLeader) else None,
+    )
+    return _problem(problem, _headers(error))
+
+
+def _headers(error: SrtmError) -> dict[str, str]:
+    if isinstance(error, Unavailable) and error.retry_after_s is not None:
+        return {"Retry-After": f"{math.ceil(error.retry_after_s)}"}
+    return {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
+
+
+def _shown(value: object) -> object:
+    """A value small enough to send back, and one that JSON knows."""
+    plain = value is None or isinstance(value, bool | int | float)
+    return value if plain else str(value)[:200]
+
+
+async def _not_served(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    problem = Problem(title=error.detail.lower(), status=error.status_code, detail=f"{error.detail}: see /openapi.json")
+    return _problem(problem, dict(error.headers or {}))
+
+
+async def _bad_query(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return await _refused(_, BadInput(field, first["input"], first["msg"]))
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    """The server logs the error; whoever asked is told that it is not theirs."""
+    return await _refused(_, InternalError(f"the distributor failed here ({type(error).__name__}); its log says more"))

@@ -1,0 +1,148 @@
+"""Bearer tokens and what they may do. Pure but for reading a file.
+
+A file of tokens has one a line: ``SCOPE NAME TOKEN``. SCOPE is ``operator`` (everything), ``broker`` or ``client``;
+NAME is shown where a token is refused; TOKEN is the token itself, or ``sha256:`` and the 64 hexadecimal digits of its
+SHA-256. What begins with ``#`` is a comment. A name may stand twice, so that a new token can go out before the old one
+is gone. Files are read once, at the start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+from srtm.errors import BadInput, Forbidden, Unauthorized
+
+Scope = Literal["operator", "broker", "client"]
+OPERATOR: Scope = "operator"
+SCOPES: tuple[Scope, ...] = ("operator", "broker", "client")
+
+_HASHED = "sha256:"
+_TOKEN = re.compile(r"[!-~]+")
+_RULE = "must be ASCII letters, digits and punctuation, without a space"
+_LONGEST_FILE_BYTES = 1 << 20
+_HIDDEN = "(not shown)"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whoever has a token."""
+
+    scope: Scope
+    name: str
+
+
+class Tokens:
+    """``digests``: {SHA-256 of a token: its holder}."""
+
+    def __init__(self, digests: dict[bytes, Holder]) -> None:
+        self._digests = digests
+
+    @classmethod
+    def of_one(cls, token: str) -> Self:
+        """One token for everybody and everything. Raises BadInput."""
+        return cls({digest(checked_token("token", token)): Holder(OPERATOR, "the cluster's token")})
+
+    @classmethod
+    def parsed(cls, field: str, text: str) -> Self:
+        """The lines of a file. Raises BadInput, which names the line and never shows a token."""
+        digests: dict[bytes, Holder] = {}
+        for number, line in enumerate(text.splitlines(), start=1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            place = f"{field} line {number}"
+            if len(words) != 3:
+                raise BadInput(place, f"{len(words)} words", "must be SCOPE NAME TOKEN")
+            scope = next((known for known in SCOPES if known == words[0]), None)
+            if scope is None:
+                raise BadInput(place, words[0], f"the scope must be one of {', '.join(SCOPES)}")
+            key = _digest_given(place, words[2])
+            if key in digests:
+                raise BadInput(place, _HIDDEN, f"the token of {digests[key].name!r} is listed before")
+            digests[key] = Holder(scope, words[1])
+        if not digests:
+            raise BadInput(field, "no line", "must have at least one token: SCOPE NAME TOKEN")
+        return cls(digests)
+
+    @classmethod
+    def read(cls, field: str, path: str) -> Self:
+        """Raises BadInput."""
+        return cls.parsed(field, read_text(field, path))
+
+    def joined(self, others: Self) -> Self:
+        return type(self)({**self._digests, **others._digests})
+
+    def check(self, authorization: str | None, scopes: Collection[Scope]) -> None:
+        """``authorization``: the header. Raises Unauthorized (it has no token that is known here), Forbidden (one whose
+        scope is not among ``scopes``)."""
+        holder = self._holder(authorization or "")
+        if holder is None:
+            raise Unauthorized
+        if holder.scope != OPERATOR and holder.scope not in scopes:
+            raise Forbidden(holder.name, holder.scope, [*scopes] or [OPERATOR])
+
+    def _holder(self, authorization: str) -> Holder | None:
+        """All are compared, each in constant time: how long it takes tells nobody how near a guess was."""
+        kind, _, token = authorization.partition(" ")
+        given = digest(token.strip())
+        found = None
+        for known, holder in self._digests.items():
+            if hmac.compare_digest(known, given):
+                found = holder
+        return found if kind.lower() == "bearer" else None
+
+
+def digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def listed(holders: Iterable[tuple[Scope, str, str]]) -> str:
+    """A file's text for (scope, name, token); it holds digests only."""
+    lines = [f"{scope} {name} {_HASHED}{digest(token).hex()}" for scope, name, token in holders]
+    return "\n".join(["# SCOPE NAME TOKEN", *lines, ""])
+
+
+def checked_token(field: str, token: str) -> str:
+    """As it can stand in a header. Raises BadInput."""
+    if _TOKEN.fullmatch(token) is None:
+        raise BadInput(field, _HIDDEN, _RULE)
+    return token
+
+
+def read_token(field: str, path: str) -> str:
+    """The one token in a file, for whoever has to show it. Raises BadInput."""
+    words = read_text(field, path).split()
+    if len(words) != 1:
+        raise BadInput(field, path, f"must be a file with one token and nothing else, not {len(words)} words")
+    return checked_token(field, words[0])
+
+
+def read_text(field: str, path: str) -> str:
+    """Raises BadInput."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LONGEST_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadInput(field, path, f"must be a file that can be read ({why})") from None
+    if len(content) > _LONGEST_FILE_BYTES:
+        raise BadInput(field, path, f"must be at most {_LONGEST_FILE_BYTES} bytes long")
+    try:
+        return content.decode("ascii")
+    except UnicodeDecodeError:
+        raise BadInput(field, path, "must be ASCII text") from None
+
+
+def _digest_given(place: str, word: str) -> bytes:
+    if not word.startswith(_HASHED):
+        return digest(checked_token(place, word))
+    digits = word.removeprefix(_HASHED)
+    if re.fullmatch(r"[0-9a-fA-F]{64}", digits) is None:
+        raise BadInput(place, _HIDDEN, "must be sha256: and 64 hexadecimal digits")
+    return bytes.fromhex(digits)

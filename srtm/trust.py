@@ -1,0 +1,72 @@
+"""TLS to the control plane: whose certificates are trusted, and what a failure is called in front of people."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from functools import cache
+from urllib.parse import urlsplit
+
+from srtm.errors import BadInput
+
+CA_VARIABLE = "SRTM_CA_FILE"
+
+_EXPIRED, _NOT_YET = 10, 9  # X509_V_ERR_* of OpenSSL, which Python does not name
+_UNKNOWN_ISSUER = (18, 19, 20, 21)
+_OTHER_NAME = (62, 64)
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
+
+
+def ca_file(given: str | None = None) -> str | None:
+    """``given``, else $SRTM_CA_FILE; None: the system's certificates."""
+    return given or os.environ.get(CA_VARIABLE) or None
+
+
+@cache
+def trusting(ca_file: str | None) -> ssl.SSLContext:
+    """A client's context. Raises BadInput for a file that holds no certificates. One for the process: reading the
+    system's certificates takes 20 ms, and there may be a thousand clients."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError as error:
+        raise BadInput("ca_file", ca_file, f"must hold certificates in PEM ({error.reason or error})") from None
+    except OSError as error:
+        raise BadInput("ca_file", ca_file, f"must be a file that can be read ({error.strerror})") from None
+
+
+def trouble(url: str, error: BaseException, remedy: str = "") -> str:
+    """Why ``url`` could not be asked, for people: the cause of it, ``remedy``: where its CA is not known."""
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return _distrust(url, cause, remedy)
+        if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
+            return "does not speak TLS: should it be http://?"
+    text = next((str(cause) for cause in _chain(error) if str(cause)), type(error).__name__)
+    return f"cannot be reached: {text}"
+
+
+def no_answer(url: str) -> str:
+    """The connection was closed where an answer should come."""
+    hint = ": should it be https://?" if url.startswith("http:") else ""
+    return f"closed the connection without an answer{hint}"
+
+
+def _distrust(url: str, error: ssl.SSLCertVerificationError, remedy: str) -> str:
+    if error.verify_code == _EXPIRED:
+        return "its certificate has expired"
+    if error.verify_code == _NOT_YET:
+        return "its certificate is not valid yet"
+    if error.verify_code in _UNKNOWN_ISSUER:
+        return f"its certificate is from nobody who is trusted here{remedy}"
+    if error.verify_code in _OTHER_NAME:
+        return f"its certificate is not for {urlsplit(url).hostname}"
+    return f"its certificate is refused: {error.verify_message}"
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in found:
+        found.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return found

@@ -1,0 +1,89 @@
+"""Which token may use which route of the distributor: every route, every scope."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.routing import Route
+
+from distributor.access import scopes
+from distributor.api import make_app
+from srtm.tokens import Tokens
+from tests.support.distributor_in_process import Distributor
+
+TOKENS = "operator ann o\nbroker b1 b\nclient cars c\n"
+OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}
+BROKERS = {("POST", "/v1/brokers/{name}/sync")}
+CLIENTS = {("GET", "/v1/topics/{name}/publishers/{publisher_id:path}")}
+ANYBODYS = {("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")}
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Distributor]:
+    opened = await Distributor.open(tmp_path / "s.sqlite3", tokens=Tokens.parsed("tokens", TOKENS))
+    yield opened
+    await opened.aclose()
+
+
+def routes(distributor: Distributor) -> list[tuple[str, str]]:
+    app = make_app(distributor.registry, distributor.syncing)
+    return [
+        (method, route.path)
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in sorted(route.methods or ())
+    ]
+
+
+def client(distributor: Distributor) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(make_app(distributor.registry, distributor.syncing))
+    return httpx.AsyncClient(transport=transport, base_url="http://d")
+
+
+async def statuses(http: httpx.AsyncClient, method: str, path: str) -> dict[str, int]:
+    """{token: the status that it gets}; "" is nobody's."""
+    found = {}
+    for token in ("", "wrong", "o", "b", "c"):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = await http.request(method, path.replace("{", "").replace("}", ""), headers=headers)
+        if answer.status_code in (401, 403) and method != "HEAD":
+            assert answer.headers["Content-Type"] == "application/problem+json"
+            assert answer.json()["title"] == {401: "unauthorized", 403: "forbidden"}[answer.status_code]
+            assert ("WWW-Authenticate" in answer.headers) == (answer.status_code == 401)
+        found[token] = answer.status_code
+    return found
+
+
+async def test_every_route_asks_for_the_token_that_the_documents_say(guarded: Distributor) -> None:
+    async with client(guarded) as http:
+        for method, path in routes(guarded):
+            got = await statuses(http, method, path)
+            if path in OPEN:
+                assert not {401, 403} & {*got.values()}, (method, path)
+                continue
+            assert (got[""], got["wrong"]) == (401, 401), (method, path)
+            assert got["o"] not in (401, 403), (method, path)
+            refused = {token for token in "bc" if got[token] == 403}
+            also = scopes(method, path)
+            assert refused == {token for token, scope in (("b", "broker"), ("c", "client")) if scope not in also}
+
+
+def test_what_is_not_for_operators_alone_is_named_here() -> None:
+    for method, path in BROKERS:
+        assert scopes(method, path) == ("broker",)
+    for method, path in CLIENTS:
+        assert scopes(method, path) == ("client", "broker")
+    for method, path in ANYBODYS:
+        assert set(scopes(method, path)) == {"operator", "broker", "client"}
+    for path in ("/v1/topics", "/v1/topics/{name}", "/v1/brokers/{name}/dead", "/v1/brokers/{name}/drain"):
+        for method in ("GET", "POST", "PUT", "DELETE", "PATCH"):
+            assert scopes(method, path) == ()
+
+
+async def test_whoever_has_a_token_is_told_what_is_not_there(guarded: Distributor) -> None:
+    async with client(guarded) as http:
+        assert await statuses(http, "GET", "/nope") == {"": 401, "wrong": 401, "o": 404, "b": 404, "c": 404}
+        assert await statuses(http, "PATCH", "/v1/brokers") == {"": 401, "wrong": 401, "o": 405, "b": 405, "c": 405}

@@ -1,0 +1,122 @@
+"""Tokens: what a file of them may say, who is who, and that none is ever shown."""
+
+from __future__ import annotations
+
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srtm.errors import BadInput, Forbidden, Unauthorized
+from srtm.issuing import issue
+from srtm.tokens import SCOPES, Tokens, listed, read_token
+
+FILE = """
+# the fleet
+operator ann  s3cret-of-ann
+broker   b1   s3cret-of-b1
+client   cars s3cret-of-cars
+client   cars s3cret-of-cars-2
+"""
+
+
+@pytest.mark.parametrize(
+    ("token", "scopes", "refusal"),
+    [
+        ("s3cret-of-ann", (), None),
+        ("s3cret-of-ann", ("client",), None),
+        ("s3cret-of-b1", ("broker", "client"), None),
+        ("s3cret-of-cars", ("client",), None),
+        ("s3cret-of-cars-2", ("client",), None),
+        ("s3cret-of-b1", (), Forbidden),
+        ("s3cret-of-b1", ("client",), Forbidden),
+        ("s3cret-of-cars", ("broker",), Forbidden),
+        ("s3cret", ("client",), Unauthorized),
+        ("S3CRET-OF-ANN", (), Unauthorized),
+        ("", ("client",), Unauthorized),
+    ],
+)
+@pytest.mark.parametrize("hashed", [False, True])
+def test_an_operator_may_do_everything_and_others_what_their_scope_says(token, scopes, refusal, hashed) -> None:
+    text = FILE
+    if hashed:
+        lines = [line.split() for line in FILE.splitlines() if line and not line.startswith("#")]
+        text = listed((scope, name, word) for scope, name, word in lines)  # type: ignore[misc]
+        assert "s3cret" not in text
+    tokens = Tokens.parsed("tokens", text)
+    if refusal is None:
+        tokens.check(f"Bearer {token}", scopes)
+        tokens.check(f"bearer {token}", scopes)
+    else:
+        with pytest.raises(refusal) as refused:
+            tokens.check(f"Bearer {token}", scopes)
+        assert not token or token not in str(refused.value)
+
+
+@pytest.mark.parametrize("header", [None, "", "Basic s3cret-of-ann", "s3cret-of-ann", "Bearer", "Bearer \udc80"])
+def test_what_is_no_bearer_is_nobody(header: str | None) -> None:
+    with pytest.raises(Unauthorized):
+        Tokens.parsed("tokens", FILE).check(header, SCOPES)
+
+
+def test_a_refusal_names_the_holder_the_scope_and_what_is_needed() -> None:
+    with pytest.raises(Forbidden, match="the token of 'b1' has the scope broker; this needs operator"):
+        Tokens.parsed("tokens", FILE).check("Bearer s3cret-of-b1", ())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "tokens: 'no line': must have at least one token: SCOPE NAME TOKEN"),
+        ("# nobody", "tokens: 'no line': must have at least one"),
+        ("operator s3cret", "tokens line 1: '2 words': must be SCOPE NAME TOKEN"),
+        ("operator a b s3cret", "tokens line 1: '4 words': must be SCOPE NAME TOKEN"),
+        ("root a s3cret", "tokens line 1: 'root': the scope must be one of operator, broker, client"),
+        ("client a s3cr\x01et", "tokens line 1: '(not shown)': must be ASCII letters"),
+        ("client a sha256:12", "tokens line 1: '(not shown)': must be sha256: and 64 hexadecimal digits"),
+        ("client a s3cret\nbroker b s3cret", "tokens line 2: '(not shown)': the token of 'a' is listed before"),
+    ],
+)
+def test_a_line_that_makes_no_sense_is_refused_by_its_number_and_never_shown(line: str, message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        Tokens.parsed("tokens", line)
+    assert message in str(refused.value)
+    assert "s3cr" not in str(refused.value)
+
+
+@given(st.text())
+def test_any_text_is_a_list_of_tokens_or_bad_input(text: str) -> None:
+    with suppress(BadInput):
+        assert isinstance(Tokens.parsed("tokens", text), Tokens)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "must be a file with one token and nothing else, not 0 words"),
+        (b"operator ann s3cret", "must be a file with one token and nothing else, not 3 words"),
+        ("s3cret\u00e9".encode(), "must be ASCII text"),
+        (b"x" * (1 << 20) + b"x", "must be at most 1048576 bytes long"),
+    ],
+)
+def test_a_file_without_one_token_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "t").write_bytes(content)
+    with pytest.raises(BadInput) as refused:
+        read_token("token_file", str(tmp_path / "t"))
+    assert message in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_issued_tokens_are_kept_are_their_owners_alone_and_fit_the_list(tmp_path: Path) -> None:
+    first, again = issue(tmp_path), issue(tmp_path)
+    assert first.operator == again.operator
+    tokens = Tokens.read("tokens", str(again.list_file))
+    for scope, path in again.files.items():
+        token = read_token("token_file", str(path))
+        tokens.check(f"Bearer {token}", (scope,))
+        assert token not in again.list_file.read_text()
+    for path in (again.list_file, *again.files.values()):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
