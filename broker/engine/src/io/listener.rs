@@ -80,17 +80,12 @@ impl Listener {
         }
     }
 
-    /// The next waiting connection, ready for use, and its peer's address, if it has one; `None`: none waits.
+    /// The next waiting connection, and its peer's address, if it has one; `None`: none waits. (It may block: each `socket::receive` and `socket::send`
+    /// says that it must not, which saves a call here.)
     pub fn accept(&self) -> io::Result<Option<(OwnedFd, Option<SocketAddr>)>> {
         let accepted = match &self.place {
-            Place::Tcp(listener) => listener.accept().and_then(|(stream, address)| {
-                stream.set_nonblocking(true)?;
-                Ok((stream.into(), Some(address)))
-            }),
-            Place::Unix(listener, _) => listener.accept().and_then(|(stream, _)| {
-                stream.set_nonblocking(true)?;
-                Ok((stream.into(), None))
-            }),
+            Place::Tcp(listener) => listener.accept().map(|(stream, address)| (stream.into(), Some(address))),
+            Place::Unix(listener, _) => listener.accept().map(|(stream, _)| (stream.into(), None)),
         };
         match accepted {
             Ok(accepted) => Ok(Some(accepted)),

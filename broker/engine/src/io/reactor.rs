@@ -5,6 +5,7 @@
 //! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer (the watermark of design section 4).
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,6 +53,9 @@ const TURN_BYTES: usize = 512 << 10;
 /// Connections of one port accepted in one turn, where it has nothing else to do: one takes some ten microseconds, and as long to close.
 const ACCEPTS: usize = 16;
 
+/// Connections closed in one turn: one takes some ten microseconds, most of it the kernel's.
+const CLOSES: usize = 32;
+
 /// How long accepting rests after the process ran out of descriptors or memory.
 const ACCEPT_REST_NS: Nanos = 100_000_000;
 
@@ -86,7 +90,8 @@ pub struct Reactor {
     buffer: Vec<u8>,
     read_bytes: usize, // in this turn
     dirty: Vec<ConnKey>,
-    room: Option<usize>, // for connections
+    room: Option<usize>,       // for connections
+    leaving: VecDeque<Socket>, // to be closed
     leisure: Leisure,
     worker: Option<Worker>, // where clients may ask for TLS
 }
@@ -119,6 +124,7 @@ impl Reactor {
         let worker = engine.tls.is_some().then(|| Worker::start(Arc::clone(&shared))).transpose()?;
         let room = socket::room_for_connections();
         engine.set_room(room);
+        socket::grow_descriptor_table(shared.wake.as_raw_fd());
         Ok(Self {
             engine,
             epoll,
@@ -133,6 +139,7 @@ impl Reactor {
             read_bytes: 0,
             dirty: Vec::new(),
             room,
+            leaving: VecDeque::new(),
             leisure: Leisure::default(),
             worker,
         })
@@ -188,7 +195,7 @@ impl Reactor {
             self.give_handshakes()?;
             self.read_at_leisure(now);
             self.measure_ways();
-            self.close_all();
+            self.close_some();
             self.publish_events();
             now = clock::monotonic();
         }
@@ -206,7 +213,8 @@ impl Reactor {
     /// Wait for news from outside, or until something is due.
     fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
         let rests = self.ports.iter().filter_map(|port| port.rests_until);
-        let due = self.engine.poll_timeout().into_iter().chain(rests).chain(self.leisure.deadline()).min();
+        let leaving = (!self.leaving.is_empty()).then_some(now);
+        let due = self.engine.poll_timeout().into_iter().chain(leaving).chain(rests).chain(self.leisure.deadline()).min();
         match due {
             Some(at) if at <= now => return self.wait(Block::No, now),
             Some(at) => self.alarm.no_later_than(at)?,
@@ -218,6 +226,7 @@ impl Reactor {
     /// The end: what is queued goes to disk. The sockets are closed before, so that nobody sends what nobody will read.
     fn save(&mut self) {
         self.sockets.clear();
+        self.leaving.clear();
         if let Err(reason) = self.engine.save() {
             self.shared.note_unsaved();
             self.shared.push_events(vec![Event::DiskFailed { reason }]);
@@ -352,7 +361,7 @@ impl Reactor {
     fn accept(&mut self, index: usize, now: Nanos) {
         let Some(port) = self.ports.get_mut(index) else { return };
         port.waiting.reported(&self.waits);
-        let room = self.room.map_or(ACCEPTS, |room| room.saturating_sub(self.sockets.len()));
+        let room = self.room.map_or(ACCEPTS, |room| room.saturating_sub(self.sockets.len() + self.leaving.len()));
         if room == 0 {
             return self.rest(index, "the descriptors that are left are kept for files", now);
         }
@@ -513,14 +522,15 @@ impl Reactor {
         }
     }
 
-    /// Dropping a socket closes it and takes it out of the epoll set.
-    fn close_all(&mut self) {
+    /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.
+    fn close_some(&mut self) {
         for key in self.engine.poll_closed() {
-            self.sockets.remove(key);
+            self.leaving.extend(self.sockets.remove(key));
             if let Some(packets) = &mut self.packets {
                 packets.forget(key);
             }
         }
+        self.leaving.drain(..CLOSES.min(self.leaving.len()));
     }
 
     fn publish_events(&mut self) {

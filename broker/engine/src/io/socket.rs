@@ -14,6 +14,9 @@ const BACKLOG: libc::c_int = 4_096;
 /// Descriptors that no connection gets: for listeners, files and what Python opens.
 const OWN_DESCRIPTORS: usize = 64;
 
+/// Descriptors for which there is room in the process's table from the start: half a megabyte of the kernel's memory.
+const TABLE: usize = 1 << 16;
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -181,6 +184,19 @@ pub fn raise_descriptor_limit() {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             limit.rlim_cur = limit.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// Make the process's table of descriptors as large as they may become, or `TABLE`: in a process of several threads the kernel stops the one that makes it
+/// grow for ten milliseconds and more, which would be in the middle of accepting a crowd.
+pub fn grow_descriptor_table(any: RawFd) {
+    let highest = room_for_connections().map_or(TABLE, |room| (room + OWN_DESCRIPTORS).min(TABLE)) - 1;
+    // SAFETY: plain numbers; what was opened is owned by nobody else and closed at once. A failure leaves the table as it is.
+    unsafe {
+        let fd = libc::fcntl(any, libc::F_DUPFD_CLOEXEC, highest as libc::c_int);
+        if fd >= 0 {
+            libc::close(fd);
         }
     }
 }

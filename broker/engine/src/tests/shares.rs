@@ -43,7 +43,7 @@ fn a_crowd_that_introduces_itself_at_once_is_answered_over_many_turns_and_the_ot
 fn connections_that_come_in_use_up_the_turn() {
     let mut pair = Pair::new();
     let accepted = (0..100).take_while(|_| !pair.engine.has_a_full_turn() && pair.engine.admit("192.0.2.1:1").is_ok()).count();
-    assert!((5..=20).contains(&accepted), "{accepted}");
+    assert!((2..=20).contains(&accepted), "{accepted}");
     pair.turn();
     assert!(!pair.engine.has_a_full_turn());
 }
