@@ -13,6 +13,8 @@ from bench import own_network
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
 from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT
+from bench.experiments.adaptation import MODES, STEPS, AdaptationOptions, adaptation, fast_enough
+from bench.experiments.adaptation import chosen as chosen_names
 from bench.experiments.figure import Effort
 from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures
 from bench.experiments.figures import chosen as experiments
@@ -97,6 +99,39 @@ def bench_splits(
     options = SplitsOptions(seconds, runs, seed, json_file, PLACEMENT if document else None)
     found = splits(options, partial(_console(json_file).print, soft_wrap=True))
     return 0 if no_worse(found) else 1
+
+
+@app.command("adaptation")
+def bench_adaptation(
+    steps: Annotated[list[str] | None, typer.Option("--step", help=f"{', '.join(STEPS)}; repeatable.")] = None,
+    modes: Annotated[list[str] | None, typer.Option("--mode", help=f"{' | '.join(MODES)}; repeatable.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Of each step under each mode.")] = AdaptationOptions.runs,
+    before_s: Annotated[float, typer.Option(min=6.0, help="Of traffic before the step.")] = AdaptationOptions.before_s,
+    after_s: Annotated[float, typer.Option(min=6.0, help="Watched after it.")] = AdaptationOptions.after_s,
+    long_s: Annotated[
+        float, typer.Option(min=6.0, help="Instead, under proportional (10 s) and static.")
+    ] = AdaptationOptions.long_s,
+    seed: SeedOption = AdaptationOptions.seed,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """How soon a split follows when traffic moves between two real brokers: each step under each mode.
+
+    Status 0 if fitted is as fast as it must be.
+    """
+    options = AdaptationOptions(
+        steps=chosen_names("step", steps or (), tuple(STEPS)),
+        modes=chosen_names("mode", modes or (), MODES),
+        runs=runs,
+        before_s=before_s,
+        after_s=after_s,
+        long_s=long_s,
+        seed=seed,
+        json_file=json_file,
+        document=ADAPTATION if document else None,
+    )
+    found = run_trio(partial(adaptation, options, partial(_console(json_file).print, soft_wrap=True)))
+    return 0 if fast_enough(found) else 1
 
 
 @app.command("gdrl")

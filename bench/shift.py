@@ -7,25 +7,21 @@ whoever shrinks, then whoever grows. Releases are exact to the nanosecond (``srt
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
 import numpy as np
-import numpy.typing as npt
 
 from adaptor.observed import BIN_S, Bin, Envelope, Member, Shares
 from adaptor.policy import Policy
+from bench.aftermath import SECOND_NS, Aftermath, Ints
 from srtm.bucket import TOKEN, UNITS_PER_MICRO
 from srtm.replay import NEVER_NS, Server, due_instants
 from srtm.splitting import MICRO
 
-Ints = npt.NDArray[np.int64]
-SECOND_NS = 10**9
 BIN_NS = round(BIN_S * SECOND_NS)
-TRAILING_NS = SECOND_NS
-_BEFORE_NS = 5 * SECOND_NS
 _STEP_NS = BIN_NS // 10
 
 
@@ -118,59 +114,13 @@ class SimulatedBroker:
             self.work = max(self.work, int(whole.max()) * rate / TOKEN + 1)
 
 
-@dataclass
+@dataclass(frozen=True)
 class ShiftRun:
-    """What came of it; instants in ns."""
+    """What came of it."""
 
-    shift: Shift
-    arrival_ns: list[Ints]  # of each broker
-    due_ns: list[Ints]
-    proposed: list[tuple[float, Shares]] = field(default_factory=list)  # with the time, s
-    in_force: list[Shares] = field(default_factory=list)  # after each change
-
-    def drained_s(self) -> float:
-        """From the shift until as few messages wait, after most did, as did at most in the five seconds before it.
-        Infinite: never."""
-        at_ns, ends_ns = round(self.shift.at_s * SECOND_NS), round(self.shift.ends_s * SECOND_NS)
-        before = self._waiting(at_ns - _BEFORE_NS, at_ns).max()
-        after = self._waiting(at_ns, ends_ns)
-        peak = int(after.argmax())
-        gone = np.flatnonzero(after[peak:] <= before)
-        return (peak + int(gone[0])) * _STEP_NS / SECOND_NS if len(gone) else float("inf")
-
-    def back_s(self) -> float:
-        """From the shift until the p99 access delay of the trailing second is back at or under its largest value of the
-        five seconds before, on all brokers together. Infinite: never."""
-        arrival, delay = self._merged()
-        at_ns = round(self.shift.at_s * SECOND_NS)
-        before = max(_p99(arrival, delay, end) for end in range(at_ns - _BEFORE_NS + TRAILING_NS, at_ns + 1, BIN_NS))
-        for end in range(at_ns + TRAILING_NS, round(self.shift.ends_s * SECOND_NS) + 1, BIN_NS):
-            if _p99(arrival, delay, end) <= before:
-                return (end - at_ns) / SECOND_NS
-        return float("inf")
-
-    def worst_p99_ms(self, from_s: float) -> float:
-        """The worst broker's p99 access delay of what came after ``from_s``."""
-        return max(
-            float(np.percentile((due - arrival)[arrival >= from_s * SECOND_NS], 99, method="inverted_cdf")) / 1e6
-            for arrival, due in zip(self.arrival_ns, self.due_ns, strict=True)
-        )
-
-    def _waiting(self, from_ns: int, to_ns: int) -> Ints:
-        """Messages that wait on all brokers, at instants one step apart."""
-        at_ns = np.arange(from_ns, to_ns, _STEP_NS)
-        return sum(
-            (
-                np.searchsorted(arrival, at_ns, side="right") - np.searchsorted(due, at_ns, side="right")
-                for arrival, due in zip(self.arrival_ns, self.due_ns, strict=True)
-            ),
-            start=np.zeros(len(at_ns), dtype=np.int64),
-        )
-
-    def _merged(self) -> tuple[Ints, Ints]:
-        arrival = np.concatenate(self.arrival_ns)
-        order = np.argsort(arrival, kind="stable")
-        return arrival[order], (np.concatenate(self.due_ns) - arrival)[order]
+    aftermath: Aftermath
+    proposed: list[tuple[float, Shares]]  # with the time, s
+    in_force: list[Shares]  # after each change
 
 
 class Simulation:
@@ -185,7 +135,8 @@ class Simulation:
         self._target = list(start)
         self._due: list[tuple[int, int, Callable[[], None]]] = []  # instant, order, what happens
         self._order = count()
-        self._told = ShiftRun(shift, [], [])
+        self._proposed: list[tuple[float, Shares]] = []
+        self._in_force: list[Shares] = []
 
     def run(self) -> ShiftRun:
         for now_ns in range(_STEP_NS, round(self._shift.ends_s * SECOND_NS) + 1, _STEP_NS):
@@ -196,11 +147,10 @@ class Simulation:
             while self._due and self._due[0][0] <= now_ns:
                 _, _, happen = heappop(self._due)
                 happen()
-        for broker in self._brokers:
-            arrival_ns, due_ns = broker.log()
-            self._told.arrival_ns.append(arrival_ns)
-            self._told.due_ns.append(due_ns)
-        return self._told
+        logs = [broker.log() for broker in self._brokers]
+        at_ns, ends_ns = (round(at_s * SECOND_NS) for at_s in (self._shift.at_s, self._shift.ends_s))
+        aftermath = Aftermath([arrival for arrival, _ in logs], [due for _, due in logs], at_ns, ends_ns)
+        return ShiftRun(aftermath, self._proposed, self._in_force)
 
     def _at(self, now_ns: int, after_s: float, happen: Callable[[], None]) -> None:
         heappush(self._due, (now_ns + round(after_s * SECOND_NS), next(self._order), happen))
@@ -224,7 +174,7 @@ class Simulation:
         shares = self._policy.propose(now_ns / SECOND_NS, self._shift.envelope, members)
         if shares is not None:
             self._target = shares
-            self._told.proposed.append((now_ns / SECOND_NS, shares))
+            self._proposed.append((now_ns / SECOND_NS, shares))
             told_ns = now_ns + round(self._delay.report_s * SECOND_NS)
             self._at(told_ns, self._delay.shrink_s, self._shrink)
             self._at(told_ns, self._delay.grow_s, self._grow)
@@ -238,7 +188,7 @@ class Simulation:
         self._shrink()
         for broker, target in zip(self._brokers, self._target, strict=True):
             broker.set(target)
-        self._told.in_force.append([broker.share for broker in self._brokers])
+        self._in_force.append([broker.share for broker in self._brokers])
 
 
 def simulate(shift: Shift, policy: Policy, start: Shares, seed: int, delay: Delay | None = None) -> ShiftRun:
@@ -259,11 +209,3 @@ def _arrivals(shift: Shift, seed: int) -> list[Ints]:
         instants = np.sort(np.concatenate(firings) * SECOND_NS).astype(np.int64)
         found.append(np.repeat(instants, shift.batch))
     return found
-
-
-def _p99(arrival_ns: Ints, delay_ns: Ints, end_ns: int) -> float:
-    """Of the messages that came in the second before ``end_ns``."""
-    first, last = np.searchsorted(arrival_ns, [end_ns - TRAILING_NS, end_ns])
-    if first == last:
-        return 0.0
-    return float(np.percentile(delay_ns[first:last], 99, method="inverted_cdf"))

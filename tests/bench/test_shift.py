@@ -52,7 +52,7 @@ def test_a_simulated_broker_lets_go_when_the_plain_bucket_does(
 @pytest.mark.parametrize("mode", ["proportional", "fitted"])
 def test_over_every_interval_no_more_than_the_envelope_is_let_go_while_shares_change(mode: Mode) -> None:
     run = simulate(SMALL, Policy(mode, Adaptation(window_s=1.0)), even(SMALL), seed=1)
-    due = np.sort(np.concatenate(run.due_ns))
+    due = np.sort(np.concatenate(run.aftermath.due_ns))
     assert run.in_force
     assert conforms_due(due.tolist(), SMALL.envelope.rate_micro, SMALL.envelope.burst_micro) is None
     for shares in run.in_force:
@@ -65,10 +65,10 @@ def test_fitted_is_back_soon_proportional_later_and_static_never() -> None:
         mode: simulate(SMALL, Policy(mode, Adaptation(window_s=2.0)), even(SMALL), seed=2)
         for mode in ("static", "proportional", "fitted")
     }
-    assert found["fitted"].drained_s() < 2.0
-    assert found["fitted"].back_s() <= 3.0 < found["proportional"].back_s()
-    assert found["static"].back_s() == float("inf")
-    assert found["static"].drained_s() == float("inf")
+    assert found["fitted"].aftermath.drained_s() < 2.0
+    assert found["fitted"].aftermath.back_s() <= 3.0 < found["proportional"].aftermath.back_s()
+    assert found["static"].aftermath.back_s() == float("inf")
+    assert found["static"].aftermath.drained_s() == float("inf")
 
 
 def test_fitted_says_little_before_the_shift_and_nothing_long_after() -> None:

@@ -1,0 +1,81 @@
+"""What a change of traffic did to a topic, from what each broker recorded: how soon the backlog was gone, how soon
+delays were as before. Pure; instants are ns of one clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+SECOND_NS = 10**9
+STEP_NS = 10_000_000  # between the instants at which is looked
+TRAILING_NS = SECOND_NS
+_EVERY_NS = 100_000_000  # trailing percentiles
+BEFORE_NS = 5 * SECOND_NS  # what "before" is
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """Of a change at ``at_ns``, watched until ``ends_ns``. Columns: one for each broker, in order of arrival."""
+
+    arrival_ns: list[Ints]
+    due_ns: list[Ints]
+    at_ns: int
+    ends_ns: int
+
+    def drained_s(self) -> float:
+        """From the change until as few messages wait, after most did, as did at most in the five seconds before it.
+        Infinite: never."""
+        before = self._waiting(self.at_ns - BEFORE_NS, self.at_ns).max()
+        after = self._waiting(self.at_ns, self.ends_ns)
+        peak = int(after.argmax())
+        gone = np.flatnonzero(after[peak:] <= before)
+        return (peak + int(gone[0])) * STEP_NS / SECOND_NS if len(gone) else float("inf")
+
+    def back_s(self) -> float:
+        """From the change until the p99 access delay of the trailing second is back at or under its largest value of
+        the five seconds before, on all brokers together. Infinite: never."""
+        arrival, delay = self._merged()
+        first = self.at_ns - BEFORE_NS + TRAILING_NS
+        before = max(_p99(arrival, delay, end) for end in range(first, self.at_ns + 1, _EVERY_NS))
+        for end in range(self.at_ns + TRAILING_NS, self.ends_ns + 1, _EVERY_NS):
+            if _p99(arrival, delay, end) <= before:
+                return (end - self.at_ns) / SECOND_NS
+        return float("inf")
+
+    def worst_p99_ms(self, from_ns: int) -> float:
+        """The worst broker's p99 access delay of what came after ``from_ns``."""
+        return max(
+            _percentile((due - arrival)[(arrival >= from_ns) & (arrival < self.ends_ns)]) / 1e6
+            for arrival, due in zip(self.arrival_ns, self.due_ns, strict=True)
+        )
+
+    def _waiting(self, from_ns: int, to_ns: int) -> Ints:
+        """Messages that wait on all brokers, at instants one step apart."""
+        at_ns = np.arange(from_ns, to_ns, STEP_NS)
+        return sum(
+            (
+                np.searchsorted(arrival, at_ns, side="right") - np.searchsorted(due, at_ns, side="right")
+                for arrival, due in zip(self.arrival_ns, self.due_ns, strict=True)
+            ),
+            start=np.zeros(len(at_ns), dtype=np.int64),
+        )
+
+    def _merged(self) -> tuple[Ints, Ints]:
+        arrival = np.concatenate(self.arrival_ns)
+        order = np.argsort(arrival, kind="stable")
+        return arrival[order], (np.concatenate(self.due_ns) - arrival)[order]
+
+
+def _p99(arrival_ns: Ints, delay_ns: Ints, end_ns: int) -> float:
+    """Of the messages that came in the second before ``end_ns``."""
+    first, last = np.searchsorted(arrival_ns, [end_ns - TRAILING_NS, end_ns])
+    return _percentile(delay_ns[first:last])
+
+
+def _percentile(delay_ns: Ints) -> float:
+    return float(np.percentile(delay_ns, 99, method="inverted_cdf")) if len(delay_ns) else 0.0

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench.aftermath import SECOND_NS
+from bench.experiments.adaptation import (
+    MODES,
+    STEPS,
+    Step,
+    StepRun,
+    chosen,
+    fast_enough,
+    judged,
+    markdown,
+    topic_document,
+)
+from bench.experiments.adaptation import step_plans as plans_of
+from bench.trace import Trace
+from srtm.errors import BadInput
+from srtm.topic import parse_topic_json
+
+RUN = StepRun(
+    step=STEPS["50-10"].name,
+    mode="fitted",
+    number=0,
+    drained_s=1.2,
+    back_s=2.2,
+    worst_p99_ms=2.0,
+    before_p99_ms=1.8,
+    messages=100,
+)
+
+
+@pytest.mark.parametrize("step", STEPS.values())
+def test_who_stays_leaves_and_comes_makes_the_parts_before_and_after(step: Step) -> None:
+    plans = plans_of("cars", ["127.0.0.1:1", "127.0.0.1:2"], step, 10.0, 20.0, [1, 0])
+    stay, leave, come = (Counter(plan.publishers.target) for plan in (plans.stay, plans.leave, plans.come))
+    assert stay[0] + leave[0] == round(1000 * step.before)
+    assert stay[0] + come[0] == round(1000 * step.after)
+    assert stay.total() + leave.total() == stay.total() + come.total() == 1000
+    ids = [*plans.stay.publishers.ids, *plans.leave.publishers.ids, *plans.come.publishers.ids]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_topic_is_a_valid_one_that_names_none_of_them(mode: str) -> None:
+    spec = parse_topic_json(topic_document("cars", STEPS["90-10"], mode))
+    assert spec.mode == mode.partition(",")[0]
+    assert spec.publishers.ids == ("first", "second")
+    assert spec.publishers.rates.tolist() == [9_000.0, 1_000.0]
+
+
+def test_a_run_is_judged_by_what_the_brokers_recorded() -> None:
+    arrival = np.arange(0, 20 * SECOND_NS, SECOND_NS // 100)
+    due = np.where((arrival >= 10 * SECOND_NS) & (arrival < 11 * SECOND_NS), 11 * SECOND_NS, arrival + 1_000_000)
+    trace = Trace(["a"], np.zeros_like(arrival), arrival, due, due, due)
+    run = judged(STEPS["50-10"], "fitted", 3, [trace], 10 * SECOND_NS, 20 * SECOND_NS)
+    assert run.drained_s == pytest.approx(1.0, abs=0.02)
+    assert run.back_s == pytest.approx(2.0, abs=0.11)
+    assert (run.before_p99_ms, run.worst_p99_ms, run.messages) == (1.0, 1.0, 2000)
+
+
+def test_the_table_has_median_and_worst_and_never() -> None:
+    runs = [RUN, replace(RUN, back_s=2.6), replace(RUN, mode="static", drained_s=float("inf"), back_s=float("inf"))]
+    table = markdown(runs)
+    assert "1.2 (1.2) / 2.4 (2.6); 2 ms" in table
+    assert "never (never) / never (never)" in table
+    assert RUN.row()["back_s"] == 2.2
+    assert runs[2].row()["back_s"] is None
+
+
+def test_it_is_fast_enough_only_within_the_time_that_is_asked_for() -> None:
+    assert fast_enough([RUN])
+    assert not fast_enough([replace(RUN, drained_s=2.1)])
+    assert not fast_enough([replace(RUN, back_s=float("inf"))])
+
+
+def test_an_unknown_step_is_refused_with_those_that_there_are() -> None:
+    assert chosen("step", [], ("a", "b")) == ("a", "b")
+    with pytest.raises(BadInput, match=r"step: 'x': must be one of a, b"):
+        chosen("step", ["x"], ("a", "b"))
