@@ -33,6 +33,13 @@ class Policy:
         length = min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
         self._bins.setdefault(name, deque(maxlen=length)).extend(bins)
 
+    def rate(self, name: str) -> float:
+        """Msg/s that arrive on broker ``name``, as known now."""
+        if self.mode == "fitted":
+            return self._fitted.rate(name)
+        bins = self._bins.get(name, ())
+        return sum(one.arrivals for one in bins) / (BIN_S * max(1, len(bins)))
+
     def propose(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
         """New shares, or None while those there serve. Raises BadInput where there are fewer tokens than members."""
         match self.mode:

@@ -34,6 +34,7 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         consumed=[channel.channel_name for channel in topic.channels if channel.client_count],
         last_60s=topic_latency(topic.latency.last_60s),
         since_start=topic_latency(topic.latency.since_start),
+        recent=topic_latency(topic.latency.recent) if topic.latency.recent else None,
     )
 
 

@@ -119,6 +119,7 @@ class Latencies(Part, frozen=True):
 class LatencyWindows(Part, frozen=True):
     since_start: Latencies
     last_60s: Latencies
+    recent: Latencies | None = None  # the last 5 to 10 s
 
 
 class Topic(Part, frozen=True):

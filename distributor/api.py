@@ -19,6 +19,9 @@ from distributor.access import Access
 from distributor.bodies import documented, json_answer, read_body
 from distributor.capacity_routes import capacity_routes
 from distributor.config import DistributorConfig
+from distributor.fitting_routes import add_fitting_routes, asked
+from distributor.fitting_setup import Method
+from distributor.fittings import Fittings
 from distributor.metrics import exposition
 from distributor.refusing import Admit, add_refusals, asked_before
 from distributor.registry import Registry
@@ -35,19 +38,17 @@ _NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON = "application/json; charset=utf-8"
 
 
-def make_app(registry: Registry, syncing: Syncing, admit: Admit | None = None) -> FastAPI:
-    """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served."""
+def make_app(
+    registry: Registry, syncing: Syncing, admit: Admit | None = None, fittings: Fittings | None = None
+) -> FastAPI:
+    """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served. ``fittings``: None on
+    a standby."""
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
-    for add_routes in (
-        _topic_routes,
-        add_share_routes,
-        _publisher_routes,
-        _broker_routes,
-        capacity_routes,
-        _lookup_routes,
-        _service_routes,
-    ):
+    for add_routes in (add_share_routes, _broker_routes, capacity_routes, _lookup_routes, _service_routes):
         add_routes(app, registry, syncing)
+    for add_routes_of_topics in (_topic_routes, _publisher_routes):
+        add_routes_of_topics(app, registry, syncing, fittings)
+    add_fitting_routes(app, registry, fittings)
     add_refusals(app)
     if admit is not None:
         app.middleware("http")(asked_before(admit))
@@ -59,20 +60,29 @@ def make_app(registry: Registry, syncing: Syncing, admit: Admit | None = None) -
 # Topics
 
 
-def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
     config = registry.config
     shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
     @app.post("/v1/topics", status_code=201, openapi_extra=shape)
-    async def create_topic(request: Request) -> Response:
-        """Create a topic; 409 if one of this name exists."""
+    async def create_topic(request: Request, fitting: Method | None = None, rounds_s: float | None = None) -> Response:
+        """Create a topic; 409 if one of this name exists. `fitting`: instead of the distributor's."""
+        options = asked(fitting, rounds_s)
         topic = await registry.submit(await _spec(request, config), create_only=True)
+        if fittings is not None:
+            fittings.submitted(topic, None, options)
         return json_answer(await _explained(topic, registry, syncing), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=shape)
-    async def create_or_change_topic(name: str, request: Request) -> Response:
-        """Create or change a topic. The same document again changes nothing."""
+    async def create_or_change_topic(
+        name: str, request: Request, fitting: Method | None = None, rounds_s: float | None = None
+    ) -> Response:
+        """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
+        `fitting`."""
+        options, before = asked(fitting, rounds_s), registry.topics.get(name)
         topic = await registry.submit(await _spec(request, config, name))
+        if fittings is not None:
+            fittings.submitted(topic, before, options)
         return json_answer(await _explained(topic, registry, syncing))
 
     @app.get("/v1/topics")
@@ -89,6 +99,8 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     async def remove_topic(name: str, purge: bool = False) -> Response:
         """Remove placement and buckets; queued messages stay unless `purge`."""
         await registry.remove(name, purge=purge)
+        if fittings is not None:
+            fittings.cancel(name)
         return Response(status_code=204)
 
     @app.get("/v1/topics/{name}/decisions")
@@ -127,7 +139,7 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 # Publishers
 
 
-def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
     config = registry.config
     shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
 
@@ -135,7 +147,10 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> Non
     async def change_publishers(name: str, request: Request) -> Response:
         """Add and remove publishers of a running topic; the others stay where they are."""
         change = await read_body(request, config, object)
+        before = registry.topics.get(name)
         topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change))
+        if fittings is not None:
+            fittings.submitted(topic, before, None)
         return json_answer(views.topic_view(topic, registry, syncing))
 
     @app.get("/v1/topics/{name}/publishers")
@@ -145,8 +160,11 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> Non
 
     @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
     async def assignment(name: str, publisher_id: str) -> Response:
-        """Where this publisher connects. 503 if there is no broker."""
-        return json_answer(views.assignment(registry.topic(name), publisher_id, registry))
+        """Where this publisher connects. 503 if there is no broker, or its turn to be let in has not come."""
+        topic = registry.topic(name)
+        if fittings is not None:
+            fittings.check_let_in(topic, publisher_id)
+        return json_answer(views.assignment(topic, publisher_id, registry))
 
 
 # Brokers

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from distributor.fitting_events import Scaler
+from distributor.fitting_setup import Method
 from srtm.errors import BadInput
 from srtm.tokens import Tokens
 
@@ -22,12 +25,19 @@ class DistributorConfig:
     liveness_s: float = 5.0  # a broker syncs every second; after five missed ones it gets no new publishers
     rejoin_grace_s: float = 10.0  # `srtm up` restarts a crashed broker at once: no reason to move its publishers
     inactive_producer_s: float = 300.0  # nsqlookupd's --inactive-producer-timeout
+    fitting: Method = "off"  # of topics whose submission says nothing of it
+    scaler: Scaler = Scaler.NONE  # nothing is started that the operator has not asked for
+    scaler_command: str = ""  # of the operator's shell
+    scaler_data: Path = Path("scaled")  # of the brokers that "process" starts
     longest_wait_s: float = 30.0  # of a long poll
     # not a setting: tells one that is known under two addresses from two
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     max_body_bytes: int = 256 << 20  # a million publishers as JSON are about 60 MB
 
     def __post_init__(self) -> None:
+        if (self.scaler is Scaler.COMMAND) != bool(self.scaler_command):
+            rule = 'must be given with scaler "command", and only then'
+            raise BadInput("scaler_command", self.scaler_command, rule)
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise BadInput(missing, None, "a certificate and its key must be given together")

@@ -132,6 +132,10 @@ class Fitting:
             return self._handle_left(event.broker, now_ns)
         return [] if self._phase is None else self._phase(event, now_ns)
 
+    @property
+    def rounds(self) -> Sequence[RoundRecord]:
+        return self._rounds
+
     # Phases: what the next event means.
 
     def _placing(self, event: Event, now_ns: int) -> list[Action]:

@@ -7,7 +7,7 @@ scaler) and hands in what happens, each event with the time at which it came.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -188,7 +188,11 @@ Action = Place | Measure | Stop | AskScaler | Done
 
 
 class AnyFitting(Protocol):
-    """``start`` once, then ``handle`` every event until a ``Done`` comes out. Times are of any one monotonic clock."""
+    """``start`` once, then ``handle`` every event until a ``Done`` comes out. Times are of any one monotonic clock.
+    ``rounds``: measured so far."""
+
+    @property
+    def rounds(self) -> Sequence[RoundRecord]: ...
 
     def start(self, now_ns: int) -> list[Action]: ...
 

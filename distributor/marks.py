@@ -43,6 +43,10 @@ class FullMarks:
 
     kept: Mapping[tuple[str, Slo, TrafficClass], float] = field(default_factory=lambda: MappingProxyType({}))  # msg/s
 
+    @property
+    def brokers(self) -> list[str]:
+        return list(dict.fromkeys(name for name, *_ in self.kept))
+
     def of(self, slo: Slo, traffic: TrafficClass) -> dict[str, float]:
         """{broker: msg/s that it keeps}, of those that are full."""
         return {name: rate for (name, *what), rate in self.kept.items() if what == [slo, traffic]}

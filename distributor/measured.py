@@ -23,11 +23,11 @@ _LATEST_NS = 1 << 62  # wall clock: the year 2116
 
 
 def request(
-    action: Measure, task: Task, topic: str, share_version: int, others: Sequence[Promise]
+    action: Measure, task: Task, prefix: str, topic: str, share_version: int, others: Sequence[Promise]
 ) -> MeasurementRequest:
-    """What the broker of ``action`` is told."""
+    """What the broker of ``action`` is told. ``prefix``: of the ids of this fitting, and of no other's."""
     return MeasurementRequest(
-        id=f"{topic}:{action.round}",
+        id=f"{prefix}{action.round}",
         topic=topic,
         percentile=task.percentile,
         target_ns=task.target_ns,

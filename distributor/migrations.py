@@ -16,6 +16,7 @@ STEPS: dict[int, tuple[str, ...]] = {  # {schema: statements that make it of the
         "ALTER TABLE shares ADD COLUMN lease_ms BIGINT",
         "ALTER TABLE shares ADD COLUMN longest_ms BIGINT",
     ),
+    3: (),  # fittings, marks: tables of their own
 }
 SCHEMA_VERSION = max(STEPS)
 

@@ -114,6 +114,10 @@ class PaperFitting:
             return self._hear(event, now_ns)
         return []
 
+    @property
+    def rounds(self) -> Sequence[RoundRecord]:
+        return self._rounds
+
     def _iterate(self, now_ns: int) -> list[Action]:
         """Those that wait go to additional brokers."""
         if not len(self._waiting):

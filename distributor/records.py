@@ -16,11 +16,12 @@ from sqlalchemy import Connection
 
 from distributor import store
 from distributor.leases import MICRO, NOTHING, Amount, Holding, Leases
-from distributor.state import Broker, Decision, Placement, Topic
+from distributor.marks import FullMarks, TrafficClass
+from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
 from distributor.store import Edition, Replace, Store
 from srtm.capacity import Capacity, parse_capacity
 from srtm.publishers import join
-from srtm.topic import TopicSpec, parse_topic_json
+from srtm.topic import Slo, TopicSpec, parse_topic_json
 
 DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
 _CHUNK = 10_000  # publishers a row
@@ -43,6 +44,8 @@ class Stored:
     topics: dict[str, Topic]
     decisions: dict[str, list[Decision]]
     capacities: dict[str, tuple[Capacity, ...]]  # {broker: each of another promise or class}
+    fittings: dict[str, FittingRecord]
+    marks: FullMarks
 
 
 def changes(
@@ -68,6 +71,48 @@ def changes(
         result.append(Replace(store.decisions, _decision_key(name, one.number), [_decision_row(name, one)]))
         result.append(Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT)))
     return result
+
+
+def fitting_change(topic: str, record: FittingRecord | None) -> Replace:
+    return Replace(store.fittings, {"topic": topic}, [dataclasses.asdict(record)] if record else [])
+
+
+def mark_changes(old: FullMarks, new: FullMarks) -> list[Replace]:
+    changed = [
+        broker
+        for broker in dict.fromkeys([*old.brokers, *new.brokers])
+        if _mark_rows(new, broker) != _mark_rows(old, broker)
+    ]
+    return [Replace(store.marks, {"broker": broker}, _mark_rows(new, broker)) for broker in changed]
+
+
+def _mark_rows(marks: FullMarks, broker: str) -> list[Row]:
+    return [
+        {
+            "broker": broker,
+            "percentile": slo.percentile,
+            "latency_ms": slo.latency_ms,
+            "process": traffic.process,
+            "batch": traffic.batch,
+            "group_size": traffic.group,
+            "kept": kept,
+        }
+        for (name, slo, traffic), kept in marks.kept.items()
+        if name == broker
+    ]
+
+
+def _marks(rows: Iterable[Row]) -> FullMarks:
+    return FullMarks(
+        {
+            (
+                row["broker"],
+                Slo(percentile=row["percentile"], latency_ms=row["latency_ms"]),
+                TrafficClass(process=row["process"], batch=row["batch"], group=row["group_size"]),
+            ): row["kept"]
+            for row in rows
+        }
+    )
 
 
 def _drain_change(broker: str, on: bool) -> Replace:
@@ -207,6 +252,8 @@ class _Found:
     shares: list[Row]
     decisions: list[Row]
     capacities: list[Row]
+    fittings: list[Row]
+    marks: list[Row]
 
 
 def _read(connection: Connection, *, known: Stored | None) -> _Found:
@@ -224,6 +271,8 @@ def _read(connection: Connection, *, known: Stored | None) -> _Found:
         shares=store.rows(connection, store.shares),
         decisions=store.rows(connection, store.decisions),
         capacities=store.rows(connection, store.capacities),
+        fittings=store.rows(connection, store.fittings),
+        marks=store.rows(connection, store.marks),
     )
 
 
@@ -243,6 +292,8 @@ def _stored(found: _Found) -> Stored:
         topics={topic.name: topic for topic in topics},
         decisions={name: [_decision(row) for row in rows] for name, rows in _by_topic(found.decisions).items()},
         capacities={row["broker"]: _figures(row) for row in found.capacities},
+        fittings={row["topic"]: FittingRecord(**row) for row in found.fittings},
+        marks=_marks(found.marks),
     )
 
 

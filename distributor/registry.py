@@ -26,10 +26,11 @@ from distributor.allocation import BrokerCapacity
 from distributor.config import DistributorConfig
 from distributor.leases import Amount, Leases
 from distributor.liveness import Liveness
+from distributor.marks import FullMarks
 from distributor.records import NO_PUBLISHERS, Stored
-from distributor.state import Broker, Decision, Placement, Topic
-from distributor.store import Store
-from distributor.transitions import News, has_part, heard, same_demand, same_principles
+from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
+from distributor.store import Replace, Store
+from distributor.transitions import News, has_part, heard, lifted, same_demand, same_principles
 from srtm.capacity import Capacity
 from srtm.control import ProposalResult, ProposalResults, ShareProposal
 from srtm.errors import BadInput, Conflict, NotFound, SrtmError, Unavailable
@@ -54,6 +55,9 @@ class Registry:
         self.share_changes: dict[str, tuple[adapting.ShareChange, ...]] = {}  # of each topic, by the adaptor, lately
         self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
         self.liveness = Liveness(config.liveness_s)
+        self.fittings: dict[str, FittingRecord] = {}  # {topic: of its latest}
+        self.being_fitted: set[str] = set()  # topics for whose publishers nobody else looks for a place
+        self.marks = FullMarks()
         self.version = 0
         self.leads = True  # a standby shows what is stored, and hears no broker
         self.leader_url: str | None = None  # known to standbys
@@ -82,6 +86,7 @@ class Registry:
         self.capacities = dict(stored.capacities)
         self.draining = set(stored.draining)
         self.liveness = Liveness(self.config.liveness_s)
+        self.fittings, self.marks = dict(stored.fittings), stored.marks
         self._desired_version = dict.fromkeys(stored.brokers, stored.version)
 
     # Reading
@@ -141,7 +146,7 @@ class Registry:
         return placing.capacities(brokers, self.takes_more(), book.values(), spec, self.capacities)
 
     def stir(self, broker: str) -> None:
-        """A move for ``broker`` may have become due."""
+        """There may be something to tell ``broker`` that is not in the book: a move, a measurement."""
         self._changed.pop(broker, trio.Event()).set()
 
     # What an operator asks for
@@ -239,7 +244,9 @@ class Registry:
                 removed=True,
                 purged=purge,
             )
-            await self._commit([new], decision="removed with its messages" if purge else "removed")
+            gone = [records.fitting_change(name, None)]
+            await self._commit([new], decision="removed with its messages" if purge else "removed", besides=gone)
+            self.fittings.pop(name, None)
 
     async def drain(self, name: str, *, force: bool) -> None:
         """Take a broker out of service: its publishers go to the others now, its tokens once it has no use for them.
@@ -290,6 +297,24 @@ class Registry:
             self.broker(name)
             await self._commit([], capacities={name: ()})
         self._attention.set()
+
+    async def arrange(self, name: str, assignment_version: int, placement: Placement, what: str) -> Topic:
+        """Place a topic that is being fitted. Raises NotFound, Conflict (others have placed it anew meanwhile)."""
+        async with self._placing:
+            topic = self.topic(name)
+            if topic.assignment_version != assignment_version:
+                raise Conflict("assignment_version", assignment_version, f"is {topic.assignment_version} by now")
+            return await self._replace_topic(topic.spec, topic.burst, placement, topic.reasons, what, asked_for=False)
+
+    async def note_fitting(self, record: FittingRecord, *, decision: str = "", marks: FullMarks | None = None) -> None:
+        """``marks``: all there are from now on. A topic that was removed has no fitting."""
+        async with self._writing:
+            topic = self.topics.get(record.topic)
+            if topic is None or topic.removed:
+                return
+            besides = [records.fitting_change(record.topic, record)]
+            await self._commit([topic] if decision else [], decision=decision, besides=besides, marks=marks)
+            self.fittings[record.topic] = record
 
     async def forget(self, name: str) -> None:
         """Drop a broker that is proven dead, or has nothing. Raises NotFound, Conflict."""
@@ -408,7 +433,7 @@ class Registry:
                 await self._move_publishers_off(name)
         await self._advance()
         for topic in self.managed():
-            if topic.placement.missing > 0:
+            if topic.placement.missing > 0 and topic.name not in self.being_fitted:
                 await self._place_rest(topic.name)
 
     async def _free_what_lapsed(self) -> None:
@@ -582,6 +607,8 @@ class Registry:
         forgotten: str = "",
         draining: Mapping[str, bool] | None = None,
         capacities: Mapping[str, tuple[Capacity, ...]] | None = None,
+        besides: Sequence[Replace] = (),
+        marks: FullMarks | None = None,
     ) -> None:
         """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
         1``."""
@@ -589,9 +616,10 @@ class Registry:
         changes = {**(draining or {}), **({forgotten: False} if forgotten else {})}
         figures = {**(capacities or {}), **({forgotten: ()} if forgotten else {})}
         log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
-        await self._store.apply(
-            records.changes(self.topics, topics, brokers, version, log, forgotten, changes, figures)
-        )
+        marks = lifted(self.marks if marks is None else marks, self.topics, topics)
+        stored = records.changes(self.topics, topics, brokers, version, log, forgotten, changes, figures)
+        await self._store.apply([*stored, *records.mark_changes(self.marks, marks), *besides])
+        self.marks = marks
         self.version = version
         self.brokers.update({broker.name: broker for broker in brokers})
         self.brokers.pop(forgotten, None)

@@ -21,13 +21,12 @@ from hypercorn.config import Config
 from hypercorn.trio import serve as serve_asgi
 from starlette.types import ASGIApp
 
-from distributor.api import make_app
 from distributor.config import DistributorConfig
 from distributor.election import Election
+from distributor.leading import leading
 from distributor.lock_session import LockSession
 from distributor.registry import Registry
 from distributor.store import Store
-from distributor.syncing import Syncing
 from distributor.turns import Turns
 from srtm.address import format_address, parse_address
 from srtm.errors import BadInput, Unavailable
@@ -73,8 +72,10 @@ async def _decide(store: Store, config: DistributorConfig, address: str, nursery
         await turns.decided.wait()
         return turns.front
     registry = await Registry.load(store, config)
+    app, fittings = leading(registry, f"http://{told_address(config, address)}")
     nursery.start_soon(registry.run)
-    return make_app(registry, Syncing(registry))
+    nursery.start_soon(fittings.run)
+    return app
 
 
 def told_address(config: DistributorConfig, address: str) -> str:

@@ -140,6 +140,17 @@ class Topic:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FittingRecord:
+    """How a topic is being fitted, or how that ended."""
+
+    topic: str
+    running: bool  # whoever leads next begins it again
+    method: str
+    rounds_s: float
+    outcome: str  # JSON, as it is shown
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     """An entry of the decision log."""
 

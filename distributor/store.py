@@ -137,6 +137,29 @@ decisions = Table(
 )
 
 
+fittings = Table(
+    "fittings",
+    metadata,
+    Column("topic", String, primary_key=True),
+    Column("running", Boolean, nullable=False),  # begun, not ended: the next leader begins again
+    Column("method", String, nullable=False),
+    Column("rounds_s", Float, nullable=False),
+    Column("outcome", Text, nullable=False),  # JSON, as shown
+)
+
+marks = Table(  # full brokers, per promise and class of traffic
+    "marks",
+    metadata,
+    Column("broker", String, primary_key=True),
+    Column("percentile", Float, primary_key=True),
+    Column("latency_ms", Float, primary_key=True),
+    Column("process", String, primary_key=True),
+    Column("batch", BigInteger, primary_key=True),
+    Column("group_size", BigInteger, primary_key=True),
+    Column("kept", Float, nullable=False),  # msg/s
+)
+
+
 @dataclass(frozen=True)
 class Replace:
     """Delete the rows of ``table`` that match ``where``, then insert ``rows``."""

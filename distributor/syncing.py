@@ -7,8 +7,9 @@ What is only observed lives here (reports, strangers that wait for their new bro
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import msgspec
 import trio
 
 from distributor import desired
@@ -18,6 +19,7 @@ from distributor.transitions import News
 from distributor.whereabouts import Whereabouts, is_news, is_worth
 from srtm.control import (
     DrainProgress,
+    MeasurementRequest,
     Move,
     Stranger,
     SyncAnswer,
@@ -40,11 +42,17 @@ class Syncing:
     ``lab_service_ns``: {broker: its service time in the laboratory, 0 elsewhere}; ``throttling``: {broker: what others
     take of its processors}."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(
+        self, registry: Registry, measurements: Callable[[str], list[MeasurementRequest]] = lambda _broker: []
+    ) -> None:
+        """``measurements``: those that a broker shall be running."""
+        self._measurements = measurements
         self.reports: dict[str, dict[str, TopicReport]] = {}
         self.drains: dict[str, DrainProgress | None] = {}  # as said last
         self.lab_service_ns: dict[str, int] = {}
         self.throttling: dict[str, Throttling | None] = {}
+        self.news = trio.Event()  # set, and replaced, whenever a broker was heard
+        self._measured: dict[str, list[MeasurementRequest]] = {}  # {broker: what it was told last to measure}
         self._registry = registry
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
@@ -75,6 +83,8 @@ class Syncing:
         self._note_strangers(name, request.strangers)
         self._wake_for_subscribers(before, reports)
         await self._account_for_strays(name, request.have_version, reports)
+        self.news.set()
+        self.news = trio.Event()
         await self._share_where_messages_wait(name, reports)
         if name in self._registry.draining and not request.accepting:
             await self._take_shares_not_needed(name, reports)
@@ -88,6 +98,7 @@ class Syncing:
         self._strangers.pop(name, None)
         self._latest.pop(name, None)
         self._whereabouts.forget(name)
+        self._measured.pop(name, None)
 
     def living(self) -> dict[str, dict[str, TopicReport]]:
         """The latest reports of brokers that are not known to be dead: what a dead one had is no news any more."""
@@ -170,14 +181,21 @@ class Syncing:
         with trio.move_on_after(wait_s):
             while self._latest.get(name) is mine:
                 moves = self._due_moves(name)
-                if moves or registry.desired_version(name) != have_version:
+                told_all = self._measurements(name) == self._measured.get(name, [])
+                if moves or registry.desired_version(name) != have_version or not told_all:
                     break
                 await registry.changed(name).wait()
+        if self._latest.get(name) is mine:
+            self._measured[name] = self._measurements(name)
+        measurements = self._measurements(name)
         version = registry.desired_version(name)
         draining = name in registry.draining
         if version == have_version:
-            return SyncAnswer(version=version, unchanged=True, moves=moves, draining=draining)
-        return desired.answer(version, have_version, name, registry.topics.values(), moves, draining=draining)
+            return SyncAnswer(
+                version=version, unchanged=True, moves=moves, draining=draining, measurements=measurements
+            )
+        answer = desired.answer(version, have_version, name, registry.topics.values(), moves, draining=draining)
+        return msgspec.structs.replace(answer, measurements=measurements)
 
     def _due_moves(self, name: str) -> list[Move]:
         """Strangers on ``name`` whose own broker is ready for them. Those told twice are taken off the list (one answer

@@ -6,8 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from distributor.leases import NOTHING
+from distributor.marks import FullMarks
 from distributor.state import Broker, Topic
 from srtm.topic import TopicSpec
+
+_ROUNDING = 1e-6  # msg/s: sums of rates are not exact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,3 +69,15 @@ def heard(topic: Topic, news: News, version: int, live: Collection[str], *, rebo
     if leases is topic.leases and channels == topic.channels:
         return topic
     return replace(topic, leases=leases, channels=channels)
+
+
+def lifted(marks: FullMarks, before: Mapping[str, Topic], topics: Collection[Topic]) -> FullMarks:
+    """``marks`` without those of brokers that something leaves as ``topics`` replace their namesakes."""
+    for topic in topics:
+        old = before.get(topic.name)
+        if old is not None and old.placement is not topic.placement:
+            now = topic.placement.assigned
+            for name, rate in old.placement.assigned.items():
+                if rate > now.get(name, 0.0) + _ROUNDING and name in marks.brokers:
+                    marks = marks.lifted(name)
+    return marks

@@ -7,14 +7,13 @@ from collections.abc import Callable
 import trio
 
 from distributor import records
-from distributor.api import make_app
 from distributor.config import DistributorConfig
 from distributor.election import ASK_S, Election, Term
 from distributor.front import Front
+from distributor.leading import leading
 from distributor.registry import Registry
 from distributor.standby import Standby
 from distributor.store import Store
-from distributor.syncing import Syncing
 from srtm.errors import Unavailable
 from srtm.log import Log
 from srtm.nursery import background_nursery
@@ -78,11 +77,13 @@ class Turns:
         await self._store.lead(self._url)
         registry = Registry(self._store, self._config)
         registry.show(await records.load(self._store, self._standby.stored))
-        with self.front.leading(make_app(registry, Syncing(registry)), lambda: term.is_sure):
+        app, fittings = leading(registry, self._url)
+        with self.front.leading(app, lambda: term.is_sure):
             self._log.info("leads", topics=len(registry.managed()), brokers=len(registry.brokers))
             self.decided.set()
             async with background_nursery() as nursery:
                 nursery.start_soon(registry.run)
+                nursery.start_soon(fittings.run)
                 await self._store.doubtful.wait()
         term.lost_because = "the store is not certain to be as this one left it, and is read again"
         end()

@@ -61,6 +61,7 @@ class TopicReport(Control, frozen=True):
     consumed: list[str] = []  # of these, the ones that have a consumer now
     last_60s: TopicLatency = TopicLatency()
     since_start: TopicLatency = TopicLatency()
+    recent: TopicLatency | None = None  # the last 5 to 10 s
 
 
 class Stranger(Control, frozen=True):

@@ -1,5 +1,5 @@
-"""A whole cluster as supervised processes on this host: one distributor with SQLite, any number of brokers, all on
-loopback.
+"""A whole cluster as supervised processes on this host: one distributor with SQLite, an adaptor, any number of
+brokers, all on loopback.
 
 What holds while the block of ``cluster`` runs: a process that ends is started again on the same port with the same
 data, its death is told to the distributor (proof of death, design section 6), and ``DIR/cluster.json`` says what runs.
@@ -104,9 +104,12 @@ class Cluster:
         self._running = True
         store = f"sqlite:///{data.resolve() / 'store.sqlite3'}"
         arguments = ["distributor", "--http-address", distributor_address, "--store", store]
+        adaptor = ["adaptor", "--distributor", self.distributor]
         if issued is not None:
             arguments += ["--tokens", str(issued.list_file)]
+            adaptor += ["--token-file", str(issued.files["operator"])]
         self._distributor = Child("distributor", arguments, data, tell)
+        self._adaptor = Child("adaptor", adaptor, data, tell)
         self._brokers = [Child(place.name, self._broker_arguments(place, options), data, tell) for place in places]
 
     @property
@@ -139,7 +142,7 @@ class Cluster:
             await self.wait_change()
 
     def children(self) -> list[Child]:
-        return [self._distributor, *self._brokers]
+        return [self._distributor, *self._brokers, self._adaptor]
 
     def note_change(self) -> None:
         try:

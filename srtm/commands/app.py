@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from srtm import __version__
-from srtm.commands import benches, capacity, drain, groups, services, sizes, topics, traffic
+from srtm.commands import benches, capacity, drain, groups, penalty, services, sizes, topics, traffic
 from srtm.commands.trust import add_trust
 
 app = typer.Typer(
@@ -23,9 +23,11 @@ app = typer.Typer(
 app.command("broker", help="Run a broker: alone (a small nsqd), or as a member of a cluster.")(services.broker)
 app.command("nsqd", help="Run a bare broker with nsqd's own flags, in nsqd's place.")(services.nsqd)
 app.command("distributor")(services.distributor)
+app.command("adaptor")(services.adaptor)
 app.command("up")(services.up)
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
+topics.app.command("penalty")(penalty.penalty)
 app.add_typer(topics.app, name="topic")
 app.add_typer(capacity.app, name="capacity")
 app.command("drain")(drain.drain)

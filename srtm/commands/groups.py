@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from srtm.address import parse_address
-from srtm.broker_client import BrokerClient
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.commands.recordings import recorded
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
-from srtm.errors import BadInput, NotFound
+from srtm.errors import BadInput
 
 if TYPE_CHECKING:
     from srtm.cofiring import Found
@@ -57,7 +56,9 @@ async def _groups(
         fleet = await client.publishers(name)
         declared = dict(zip(fleet["ids"], fleet["groups"], strict=True))
         notes: list[str] = []
-        traces = [read_arrivals(file) for file in files] or await _recorded(client, name, token, notes)
+        traces = [read_arrivals(file) for file in files]
+        if not traces:
+            traces = await recorded(client, await client.topic(name), token, notes, _arrivals, len)
         found = find_groups(merged(traces), declared, window_ns)
         changes = regrouped(found, declared)
         if apply and changes:
@@ -81,36 +82,10 @@ async def _declare(
     return still
 
 
-async def _recorded(client: DistributorClient, name: str, token: str | None, notes: list[str]) -> list[Arrivals]:
-    """What the topic's brokers recorded, of the host on which most of it was: hosts do not share a clock."""
+def _arrivals(body: bytes, place: Json) -> Arrivals:
     from srtm.recorded import trace_arrivals
 
-    addresses = {broker["name"]: broker["http_address"] for broker in await client.brokers()}
-    hosting = [place["broker"] for place in (await client.topic(name))["brokers"]]
-    by_host: dict[str, list[Arrivals]] = {}
-    for broker in hosting:
-        if (address := addresses.get(broker)) is None:
-            notes.append(f"broker {broker} is not known any more: its arrivals are left aside")
-        elif (body := await _trace(address, name, token)) is not None:
-            host = parse_address("http_address", address)[0]
-            by_host.setdefault(host, []).append(trace_arrivals(body, broker))
-    ranked = sorted(by_host, key=lambda host: -sum(len(one) for one in by_host[host]))
-    if len(ranked) > 1:
-        notes.append(
-            f"hosts do not share a clock: only what came to {ranked[0]} is judged, not {', '.join(ranked[1:])}"
-        )
-    return by_host[ranked[0]] if ranked else []
-
-
-async def _trace(address: str, topic: str, token: str | None) -> bytes | None:
-    """None: nothing of this topic was recorded there."""
-    client = BrokerClient(address, token)
-    try:
-        return await client.trace(topic)
-    except NotFound:
-        return None
-    finally:
-        await client.aclose()
+    return trace_arrivals(body, place["broker"])
 
 
 def _declarations(fleet: Json, changes: dict[str, str]) -> list[Json]:

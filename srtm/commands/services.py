@@ -13,8 +13,10 @@ import typer
 from rich.console import Console
 
 from srtm.cluster import ClusterFile, read_cluster
-from srtm.commands.output import JsonOption, TokenOption, show
+from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.commands.running import run_service
+from srtm.distributor_client import DistributorClient
+from srtm.log import Log
 from srtm.supervisor import cluster
 from srtm.tokens import Tokens
 
@@ -64,6 +66,18 @@ def distributor(
     return run_service(partial(serve, config))
 
 
+def adaptor(distributor: DistributorOption = None, token: TokenOption = None) -> int:
+    """Run the adaptor: it keeps shares right while traffic moves, for topics whose mode asks for that."""
+    return run_service(partial(_adapt, distributor, token))
+
+
+async def _adapt(urls: list[str] | None, token: str | None) -> None:
+    from adaptor.service import Adaptor
+
+    async with DistributorClient(urls, token=token) as client:
+        await Adaptor(client, Log("adaptor")).run()
+
+
 def _tokens(token: str | None, file: str | None) -> Tokens | None:
     """Raises BadInput."""
     if file is not None:
@@ -82,7 +96,7 @@ def up(
     ] = False,
     json_file: JsonOption = None,
 ) -> int:
-    """Run a whole cluster on this machine, until Ctrl-C: one distributor and its brokers, restarted when they crash."""
+    """Run a whole cluster here, until Ctrl-C: distributor, adaptor and brokers, restarted when they crash."""
     return run_service(partial(_up, brokers, mcap, data, http_address, tokens, json_file))
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
+from srtm.adaptation import MODES
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.commands.plans import promise, show_plan
 from srtm.commands.running import run_trio
@@ -64,6 +65,39 @@ def show_topic(
     """One topic: where its publishers and tokens are, and how late its messages were in the last minute."""
     view = _ask(distributor, token, lambda client: client.topic(name))
     show("topic show", view, json_file, partial(_show_topic, view))
+
+
+@app.command("set")
+def set_options(
+    name: NameArgument,
+    mode: Annotated[str | None, typer.Option(metavar="MODE", help=f"{', '.join(MODES)}.")] = None,
+    split: Annotated[str | None, typer.Option(metavar="SPLIT", help="fitted or proportional: as declared.")] = None,
+    window_s: Annotated[float | None, typer.Option(help="Of history (proportional, central).")] = None,
+    interval_s: Annotated[float | None, typer.Option(help="Between updates (proportional, central).")] = None,
+    floor: Annotated[float | None, typer.Option(help="Part of the topic that every broker has at least.")] = None,
+    dead_band: Annotated[float | None, typer.Option(help="Part of a share by which it has to change.")] = None,
+    partners: Annotated[str | None, typer.Option(help="random or ring (gdrl).")] = None,
+    indicator: Annotated[str | None, typer.Option(help="slack or fill: what is to be equal (gdrl).")] = None,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Change how a running topic's shares are kept right. Publishers stay where they are."""
+    adaptation = _given(
+        window_s=window_s,
+        interval_s=interval_s,
+        floor=floor,
+        dead_band=dead_band,
+        partners=partners,
+        indicator=indicator,
+    )
+    options = _given(mode=mode, split=split, adaptation=adaptation or None)
+    view = _ask(distributor, token, lambda client: client.set_options(name, options))
+    show("topic set", view, json_file, partial(_show_topic, view))
+
+
+def _given(**values: object) -> Json:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 @app.command()

@@ -35,8 +35,8 @@ def test_a_request_names_what_to_measure_and_whom_to_watch():
     demand = Demand(rates=np.ones(1), groups=np.full(1, ALONE), rate=2.0, burst=1.0)
     action = Measure(broker="b0", round=3, after_ns=5, at_least_ns=6, at_most_ns=7)
     others = [Promise(topic="old", percentile=99.9, target_ns=2 * MS)]
-    made = request(action, Task(demand=demand, percentile=99, target_ns=MS), "new", 12, others)
-    assert made.id == "new:3"
+    made = request(action, Task(demand=demand, percentile=99, target_ns=MS), "new:7:", "new", 12, others)
+    assert made.id == "new:7:3"
     assert (made.topic, made.percentile, made.target_ns, made.share_version) == ("new", 99, MS, 12)
     assert (made.after_ns, made.at_least_ns, made.at_most_ns, made.others) == (5, 6, 7, others)
     assert msgspec.json.decode(msgspec.json.encode(made), type=MeasurementRequest) == made

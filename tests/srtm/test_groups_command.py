@@ -50,7 +50,7 @@ class Cluster:
         brokers = [{"name": name, "http_address": address} for name, address in self.http.items()]
         answers: dict[str, Any] = {
             "/v1/topics/roads/publishers": {**fleet, "brokers": [], "processes": ["poisson"] * 4},
-            "/v1/topics/roads": {"brokers": [{"broker": "one"}, {"broker": "two"}]},
+            "/v1/topics/roads": {"name": "roads", "brokers": [{"broker": "one"}, {"broker": "two"}]},
             "/v1/brokers": brokers,
         }
         if request.url.path not in answers:
@@ -79,7 +79,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     played = Cluster()
     client = partial(DistributorClient, transport=httpx.MockTransport(played.answer))
     monkeypatch.setattr("srtm.commands.groups.DistributorClient", client)
-    monkeypatch.setattr("srtm.commands.groups.BrokerClient", played.broker)
+    monkeypatch.setattr("srtm.commands.recordings.BrokerClient", played.broker)
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     monkeypatch.delenv("SRTM_TOKEN", raising=False)
     return played

@@ -28,6 +28,7 @@ impl Sample {
 
 const SLOT_NS: Nanos = 5_000_000_000;
 const SLOTS: i64 = 12;
+const RECENT_SLOTS: i64 = 2;
 
 #[derive(Debug)]
 struct Slot {
@@ -91,8 +92,12 @@ impl Latency {
     }
 
     fn last_60s(&self, kind: usize, now: Nanos) -> Histogram<u32> {
+        self.last_slots(SLOTS, kind, now)
+    }
+
+    fn last_slots(&self, slots: i64, kind: usize, now: Nanos) -> Histogram<u32> {
         let mut sum = histogram(2);
-        for slot in self.slots.iter().filter(|slot| slot.number > now / SLOT_NS - SLOTS) {
+        for slot in self.slots.iter().filter(|slot| slot.number > now / SLOT_NS - slots) {
             // safe: an auto-resizing histogram takes every value that another one holds
             sum.add(&slot.histograms[kind]).expect("auto-resizing");
         }
@@ -104,6 +109,7 @@ impl Latency {
         Summaries {
             since_start: Summary::of_all(|kind| Summary::of(&self.since_start[kind])),
             last_60s: Summary::of_all(|kind| Summary::of(&self.last_60s(kind, now))),
+            recent: Summary::of_all(|kind| Summary::of(&self.last_slots(RECENT_SLOTS, kind, now))),
         }
     }
 
@@ -126,6 +132,7 @@ impl Latency {
 pub struct Summaries {
     pub since_start: Kinds,
     pub last_60s: Kinds,
+    pub recent: Kinds, // the last 5 to 10 s
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -169,6 +176,9 @@ mod tests {
         assert_eq!(now.since_start.access.max_ns, 1_000);
         assert!(now.since_start.processing.max_ns.abs_diff(7_000) <= 7);
         assert_eq!(now.last_60s.total.count, 2);
+        assert_eq!(latency.summaries(9_999_999_999).recent.total.count, 2);
+        assert_eq!(latency.summaries(10_000_000_000).recent.total.count, 0);
+        assert_eq!(latency.summaries(10_000_000_000).last_60s.total.count, 2);
         let later = latency.summaries(61_000_000_000);
         assert_eq!(later.last_60s.total.count, 0);
         assert_eq!(later.since_start.total.count, 2);

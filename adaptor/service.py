@@ -1,0 +1,90 @@
+"""The adaptor as a service: reads histories by long poll, proposes shares. It keeps nothing, so it may be killed and
+started at any time, also twice: the distributor takes no proposal that rests on shares which are not there any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from adaptor.book import Book
+from srtm.backoff import Backoff
+from srtm.control import HistoryAnswer, ProposalResults, ShareProposal
+from srtm.errors import SrtmError
+from srtm.log import Log
+
+_WAIT_S = 2.0  # of a long poll; silence of a broker is noticed that often at least
+_ROUND_S = 0.05  # at most twenty rounds a second, however many topics move
+
+
+class Distributor(Protocol):
+    """What is asked of ``srtm.distributor_client.DistributorClient``."""
+
+    async def history(self, since: int, wait_s: float) -> HistoryAnswer: ...
+
+    async def propose_shares(self, proposals: list[ShareProposal]) -> ProposalResults: ...
+
+
+@dataclass
+class Counters:
+    """Since the start."""
+
+    rounds: int = 0
+    proposed: int = 0
+    refused: int = 0
+
+
+class Adaptor:
+    """``run`` it until cancelled."""
+
+    def __init__(self, distributor: Distributor, log: Log) -> None:
+        self.book = Book()
+        self.counters = Counters()
+        self._distributor = distributor
+        self._log = log
+        self._since = 0
+        self._trouble = ""
+        self._refused: set[str] = set()  # topics, in the last round that proposed anything
+
+    async def run(self) -> None:
+        """Whatever the distributor answers, the next question follows: shares stay as they are meanwhile."""
+        backoff = Backoff(first_s=0.1, longest_s=5.0)
+        while True:
+            started_s = trio.current_time()
+            try:
+                await self._round()
+            except SrtmError as error:
+                self._note_trouble(str(error))
+                await trio.sleep(backoff.next_s())
+            else:
+                self._note_trouble("")
+                backoff.reset()
+                await trio.sleep_until(started_s + _ROUND_S)
+
+    async def _round(self) -> None:
+        answer = await self._distributor.history(self._since, _WAIT_S)
+        self._since = answer.version
+        self.counters.rounds += 1
+        proposals = self.book.take(answer, trio.current_time())
+        if not proposals:
+            return
+        self.counters.proposed += len(proposals)
+        answered = await self._distributor.propose_shares(proposals)
+        self._note_refusals({one.topic: one.problem for one in answered.results if not one.taken})
+
+    def _note_refusals(self, problems: dict[str, str]) -> None:
+        """A stale one is nothing new, and made again with the next bins; the same topic twice in a row is told."""
+        self.counters.refused += len(problems)
+        for topic in problems.keys() & self._refused:
+            self._log.warning("proposals are refused", topic=topic, reason=problems[topic])
+        self._refused = set(problems)
+
+    def _note_trouble(self, trouble: str) -> None:
+        """Once a change."""
+        if trouble and trouble != self._trouble:
+            self._log.warning("no histories; shares stay as they are", reason=trouble)
+        if self._trouble and not trouble:
+            self._log.info("histories again")
+        self._trouble = trouble

@@ -1,0 +1,315 @@
+"""One fitting of one topic, live: its actions are carried out over the book and the brokers, what happens is handed in.
+
+The fitting itself is a state machine (``fitting``, ``paper_fitting``); here are its clock, its waits and their bounds.
+Whatever else places the topic meanwhile (a change, a death, a drain) ends the run: it is begun again from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import trio
+
+from distributor import measured
+from distributor.allocation import BrokerCapacity
+from distributor.claims import Claims
+from distributor.fitting_events import (
+    Action,
+    AnyFitting,
+    AskScaler,
+    BrokerJoined,
+    BrokerLeft,
+    Done,
+    Event,
+    Layout,
+    Measure,
+    Place,
+    Placed,
+    Progress,
+    Report,
+    RoundRecord,
+    Scaler,
+    ScalerAnswered,
+    Stop,
+    Task,
+)
+from distributor.fitting_setup import FittingOptions, fitting_of, placement_of, same_places, task_of
+from distributor.measuring import Measuring
+from distributor.registry import Registry
+from distributor.scaler import Scaling
+from distributor.state import Topic
+from distributor.syncing import Syncing
+from distributor.whatif import Latency
+from srtm.backoff import Backoff
+from srtm.control import Promise
+from srtm.errors import Conflict, NotFound, SrtmError, Unavailable
+from srtm.log import Log
+from srtm.nursery import background_nursery
+
+IN_FORCE_WITHIN_S = 10.0  # then it is measured as it is: a broker or a plain NSQ client may never follow
+QUIET_S = 1.5  # without a message from a publisher that belongs elsewhere: every broker has reported once
+SILENT_S = 15.0  # beyond what it was told to wait and measure; then a broker does not measure at all
+SCALED_WITHIN_S = 30.0  # from the scaler's answer to the first sync of what it started
+_LOOK_S = 1.0
+_MOST_EVENTS = 100_000
+_T = TypeVar("_T")
+
+
+class Superseded(Exception):
+    """The topic is not where this fitting put it any more, or not what it was."""
+
+
+class FailedFitting(SrtmError):
+    """It cannot go on; the placement stays as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What every run needs of the distributor."""
+
+    registry: Registry
+    syncing: Syncing
+    measuring: Measuring
+    claims: Claims
+    scaler: Scaler
+    scaling: Scaling
+    log: Log
+
+
+class FittingRun:
+    """``run`` it once. ``rounds`` and ``latency`` may be read meanwhile; ``withheld``: brokers that it could not have
+    because another fitting has them."""
+
+    def __init__(self, name: str, options: FittingOptions, around: Surroundings, serial: str, *, ramp: bool) -> None:
+        """``serial``: of no other run. ``ramp``: let publishers in step by step from none."""
+        self.latency: dict[str, Latency] = {}
+        self.withheld: set[str] = set()
+        self._name = name
+        self._options = options
+        self._around = around
+        self._registry = around.registry
+        self._prefix = f"{name}:{serial}:"
+        self._ramp = ramp
+        self._topic: Topic = around.registry.topic(name)
+        self._arranging = False
+        self._task: Task = task_of(self._topic, around.scaler, around.registry.marks)
+        self._fitting: AnyFitting | None = None
+        self._known: dict[str, BrokerCapacity] = {}  # as the fitting knows them
+        self._bounds_s: dict[tuple[str, str], float] = {}  # {(broker, measurement): silence that is too long}
+        self._send, self._receive = trio.open_memory_channel[Event | Superseded | FailedFitting](_MOST_EVENTS)
+
+    @property
+    def rounds(self) -> Sequence[RoundRecord]:
+        return self._fitting.rounds if self._fitting is not None else ()
+
+    async def run(self) -> Report:
+        """Raises Superseded, FailedFitting."""
+        self._known = self._usable()
+        self._fitting = fitting_of(self._topic, self._task, list(self._known.values()), self._options, ramp=self._ramp)
+        try:
+            async with background_nursery() as nursery:
+                nursery.start_soon(self._watch)
+                actions = self._fitting.start(_now_ns())
+                while True:
+                    report = await self._carry_out_all(actions, nursery)
+                    if report is not None:
+                        return report
+                    actions = await self._next_actions()
+        finally:
+            self._around.measuring.stop_all(self._prefix)
+
+    async def _next_actions(self) -> list[Action]:
+        event = await self._receive.receive()
+        if isinstance(event, Superseded | FailedFitting):
+            raise event
+        if isinstance(event, Progress):
+            self.latency[event.broker] = event.latency
+        assert self._fitting is not None
+        # In a thread: a search over a recording takes seconds, and brokers must be answered meanwhile.
+        return await trio.to_thread.run_sync(self._fitting.handle, event, _now_ns(), abandon_on_cancel=True)
+
+    async def _carry_out_all(self, actions: Sequence[Action], nursery: trio.Nursery) -> Report | None:
+        for action in actions:
+            if isinstance(action, Done):
+                return action.report
+            if isinstance(action, Place):
+                await self._place(action, nursery)
+            elif isinstance(action, Measure):
+                self._measure(action)
+            elif isinstance(action, Stop):
+                self._around.measuring.stop(
+                    action.broker, f"{self._prefix}{action.round}", trace_wanted=action.trace_wanted
+                )
+            else:
+                nursery.start_soon(self._ask_scaler, action)
+        return None
+
+    # Placing
+
+    async def _place(self, action: Place, nursery: trio.Nursery) -> None:
+        if not action.layout.brokers:  # nobody can be placed better: what is in force stays
+            return
+        taken = self._around.claims.take(self._name, action.layout.brokers)
+        if taken:
+            self.withheld |= taken
+            for name in taken:
+                self._leave(name)
+            self._tell(Placed(round=action.round))  # as far as it can be
+            return
+        self.latency.clear()
+        moved = await self._arrange(action.layout)
+        nursery.start_soon(self._wait_in_force, action.round, moved)
+
+    async def _arrange(self, layout: Layout) -> bool:
+        """Whether anybody has to move. Raises Superseded."""
+        placement = placement_of(self._topic, layout)
+        if same_places(placement, self._topic.placement):
+            return False
+        missing = "" if placement.state == "placed" else f", {placement.missing:,.6g} msg/s still to come"
+        what = f"fitting: tries {len(placement.brokers)} brokers{missing}"
+        expected = self._topic.assignment_version
+        self._arranging = True
+        try:
+            self._topic = await insist(
+                lambda: self._registry.arrange(self._name, expected, placement, what), self._around.log
+            )
+        except (Conflict, NotFound) as error:
+            raise Superseded(str(error)) from None
+        finally:
+            self._arranging = False
+        return True
+
+    async def _wait_in_force(self, round_: int, moved: bool) -> None:
+        """Until shares are in force and publishers are where they should be, or for as long as is worth waiting."""
+        with trio.move_on_after(IN_FORCE_WITHIN_S):
+            while not self._shares_are_in_force():
+                await self._around.syncing.news.wait()
+            if moved:
+                await self._wait_quiet()
+        self._tell(Placed(round=round_))
+
+    def _shares_are_in_force(self) -> bool:
+        leases, live = self._registry.topics[self._name].leases, self._registry.live()
+        issued = all(
+            name in leases.holdings and leases.holdings[name].share == share for name, share in leases.target.items()
+        )
+        return issued and all(held.settled for name, held in leases.holdings.items() if name in live)
+
+    async def _wait_quiet(self) -> None:
+        """Until no broker has counted a message of somebody who belongs elsewhere for a while."""
+        seen, since_s = self._undeclared(), trio.current_time()
+        while trio.current_time() - since_s < QUIET_S:
+            await self._around.syncing.news.wait()
+            now = self._undeclared()
+            if now != seen:
+                seen, since_s = now, trio.current_time()
+
+    def _undeclared(self) -> dict[str, int]:
+        reports = self._around.syncing.reports
+        return {name: one[self._name].undeclared for name, one in reports.items() if self._name in one}
+
+    # Measuring
+
+    def _measure(self, action: Measure) -> None:
+        broker = self._registry.brokers[action.broker]
+        topic = self._registry.topics[self._name]
+        version, others = topic.holding(action.broker).version, self._others(action.broker)
+        request = measured.request(action, self._task, self._prefix, self._name, version, others)
+        positions = topic.spec.publishers.positions
+        self._around.measuring.begin(action.broker, broker.incarnation, request, action.round, positions, self._tell)
+        wait_ns = action.after_ns + max(action.at_least_ns, request.report_ns)
+        self._bounds_s[action.broker, request.id] = wait_ns / 1e9 + SILENT_S
+
+    def _others(self, broker: str) -> list[Promise]:
+        return [
+            Promise(
+                topic=one.name,
+                percentile=one.spec.slo.percentile,
+                target_ns=round(one.spec.slo.latency_ms * 1e6),
+            )
+            for one in self._registry.managed()
+            if one.name != self._name and broker in one.placement.brokers
+        ]
+
+    # Scaling
+
+    async def _ask_scaler(self, action: AskScaler) -> None:
+        before = self._registry.takes_more()
+        self._around.log.info("the scaler is asked", topic=self._name, brokers=action.brokers)
+        try:
+            await self._around.scaling.ask(action.brokers)
+            with trio.move_on_after(SCALED_WITHIN_S):
+                while len(self._registry.takes_more() - before) < action.brokers:
+                    await self._around.syncing.news.wait()
+        except Unavailable as error:
+            self._around.log.warning("the scaler brought nothing", topic=self._name, reason=error)
+        came = {name: one for name, one in self._usable().items() if name not in before}
+        self._known.update(came)
+        self._tell(ScalerAnswered(brokers=tuple(came.values())))
+
+    # What else happens
+
+    async def _watch(self) -> None:
+        """Brokers that come and go, brokers that do not answer, a topic that others have changed."""
+        while True:
+            with trio.move_on_after(_LOOK_S):
+                await self._around.syncing.news.wait()
+            topic = self._registry.topics.get(self._name)
+            if topic is None or topic.removed or topic.version != self._topic.version:
+                self._tell(Superseded("the topic was changed"))
+                return
+            if topic.assignment_version != self._topic.assignment_version and not self._arranging:
+                self._tell(Superseded("its publishers were placed anew"))
+                return
+            usable = self._usable()
+            for name in [name for name in self._known if name not in usable]:
+                self._leave(name)
+            for name, one in usable.items():
+                if name not in self._known:
+                    self._known[name] = one
+                    self._tell(BrokerJoined(broker=one))
+            self._look_at_measurements()
+
+    def _look_at_measurements(self) -> None:
+        for (broker, id_), bound_s in list(self._bounds_s.items()):
+            silent_s = self._around.measuring.silent_s(broker, id_)
+            if silent_s is None:
+                self._bounds_s.pop((broker, id_))
+            elif broker in self._registry.brokers and self._registry.brokers[
+                broker
+            ].incarnation != self._around.measuring.incarnation(broker, id_):
+                self._tell(Superseded(f"{broker} has started anew"))
+            elif silent_s > bound_s:
+                self._tell(FailedFitting(f"{broker} has not reported its measurement for {silent_s:.0f} s"))
+
+    def _leave(self, name: str) -> None:
+        if self._known.pop(name, None) is not None:
+            self._around.measuring.stop_all(self._prefix, name)
+            self._tell(BrokerLeft(broker=name))
+
+    def _usable(self) -> dict[str, BrokerCapacity]:
+        """Brokers that this fitting may use."""
+        usable = self._registry.takes_more() - self._around.claims.held_by_others(self._name)
+        return {one.name: one for one in self._registry.offered(self._topic.spec) if one.name in usable}
+
+    def _tell(self, event: Event | Superseded | FailedFitting) -> None:
+        self._send.send_nowait(event)
+
+
+async def insist(call: Callable[[], Awaitable[_T]], log: Log) -> _T:
+    """Until the store can be reached."""
+    backoff, told = Backoff(first_s=0.2, longest_s=5.0), False
+    while True:
+        try:
+            return await call()
+        except Unavailable as error:
+            if not told:
+                log.warning("a fitting waits", reason=error)
+            told = True
+            await trio.sleep(backoff.next_s())
+
+
+def _now_ns() -> int:
+    return round(trio.current_time() * 1e9)

@@ -1,0 +1,94 @@
+"""From a topic in the book to a fitting of it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from distributor import placing
+from distributor.allocation import BrokerCapacity
+from distributor.fitting import Fitting
+from distributor.fitting_events import AnyFitting, Layout, Scaler, Task
+from distributor.marks import FullMarks, traffic_class
+from distributor.paper_fitting import PaperFitting
+from distributor.search import fitted, proportional
+from distributor.state import Placement, Topic
+from srtm.errors import BadInput
+
+Method = Literal["sequential", "paper", "off"]
+METHODS: tuple[Method, ...] = ("sequential", "paper", "off")
+ROUNDS_S = 60.0
+_LONGEST_ROUNDS_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittingOptions:
+    """How a topic is fitted. Making one with a bad value raises BadInput."""
+
+    method: Method = "sequential"
+    rounds_s: float = ROUNDS_S  # length of a round, under "paper"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds_s <= _LONGEST_ROUNDS_S:
+            raise BadInput("rounds_s", self.rounds_s, f"must be from 1 to {_LONGEST_ROUNDS_S:g} s")
+
+
+def parsed_options(method: str, rounds_s: float = ROUNDS_S) -> FittingOptions:
+    """Raises BadInput."""
+    for known in METHODS:
+        if method == known:
+            return FittingOptions(method=known, rounds_s=rounds_s)
+    raise BadInput("fitting", method, f"must be one of {', '.join(METHODS)}")
+
+
+def task_of(topic: Topic, scaler: Scaler, marks: FullMarks) -> Task:
+    spec = topic.spec
+    return Task(
+        demand=placing.demand(spec, topic.burst),
+        percentile=spec.slo.percentile,
+        target_ns=math.floor(spec.slo.latency_ms * 1e6),
+        strategy=spec.placement,
+        scaler=scaler,
+        full=marks.of(spec.slo, traffic_class(spec.publishers)),
+    )
+
+
+def fitting_of(
+    topic: Topic, task: Task, brokers: Sequence[BrokerCapacity], options: FittingOptions, *, ramp: bool
+) -> AnyFitting:
+    """``ramp``: nobody is let in yet, whatever the placement says."""
+    if options.method == "paper":
+        return PaperFitting(task, brokers, round_ns=round(options.rounds_s * 1e9))
+    spec = topic.spec
+    # Whatever else changes the topic's shares splits them that way: a fit must not end with the next stranger.
+    split = fitted(spec.publishers, spec.slo.percentile) if spec.split == "fitted" else proportional
+    return Fitting(task, brokers, (split,), None if ramp else layout_in_force(topic))
+
+
+def layout_in_force(topic: Topic) -> Layout | None:
+    """None: nobody is anywhere, or a broker has no share yet."""
+    placement, target = topic.placement, topic.leases.target
+    if not placement.brokers or not target.keys() >= set(placement.brokers):
+        return None
+    shares = tuple((target[name].rate, target[name].burst) for name in placement.brokers)
+    return Layout(brokers=placement.brokers, placement=placement.at, shares_micro=shares)
+
+
+def placement_of(topic: Topic, layout: Layout) -> Placement:
+    """Brokers without a publisher are left out: a placement names none."""
+    used = np.unique(layout.placement[layout.placement >= 0])
+    renumbered = np.full(len(layout.brokers) + 1, -1, dtype=np.int64)  # the last entry is that of NOWHERE
+    renumbered[used] = np.arange(len(used))
+    brokers = tuple(layout.brokers[at] for at in used.tolist())
+    return Placement(publishers=topic.spec.publishers, brokers=brokers, at=renumbered[layout.placement])
+
+
+def same_places(one: Placement, other: Placement) -> bool:
+    """Whether everybody is at the same broker."""
+    if one.brokers == other.brokers:
+        return bool(np.array_equal(one.at, other.at))
+    return one.held() == other.held()

@@ -1,0 +1,259 @@
+"""All fittings of the leader: which topic is being fitted, which waits, and how each ended.
+
+A task a topic, many at once; those that share brokers take turns (``claims``). What is running is stored, so that the
+next leader begins it again from the layout in force; how it ended is stored and shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+import trio
+
+from distributor import fitting_view
+from distributor.fitting_events import Report
+from distributor.fitting_run import FailedFitting, FittingRun, Superseded, Surroundings, insist
+from distributor.fitting_setup import FittingOptions, parsed_options
+from distributor.fitting_view import Json
+from distributor.marks import traffic_class
+from distributor.state import FittingRecord, Topic
+from srtm.control import MeasurementAnswer, MeasurementReport
+from srtm.errors import Unavailable
+
+_WAITS_S = 1.0
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """``ramp``: it is new, beside other topics: its publishers are let in step by step."""
+
+    options: FittingOptions
+    ramp: bool = False
+
+
+@dataclass
+class _Runner:
+    scope: trio.CancelScope
+    wish: _Wish
+    started_at: str
+    state: str = fitting_view.QUEUED
+    reason: str = ""
+    run: FittingRun | None = None
+
+
+class Fittings:
+    """``run`` it once; the other methods may be called any time."""
+
+    def __init__(self, around: Surroundings, default: FittingOptions, wall_s: Callable[[], float] = time.time) -> None:
+        self._around = around
+        self._registry = around.registry
+        self._default = default
+        self._wall_s = wall_s
+        self._runners: dict[str, _Runner] = {}
+        self._wishes: dict[str, _Wish] = {}  # not yet taken up
+        self._wished = trio.Event()
+        self._serial = 0
+
+    def submitted(self, topic: Topic, before: Topic | None, options: FittingOptions | None) -> None:
+        """``topic`` was created or changed from ``before``, or sent again. ``options``: as asked for with it."""
+        changed = before is None or before.removed or before.version != topic.version
+        if options is None and not changed:
+            return
+        chosen = options or self._default
+        if chosen.method == "off" or not len(topic.spec.publishers):
+            self.cancel(topic.name)
+            return
+        new = before is None or before.removed
+        self.begin(topic.name, chosen, ramp=new and chosen.method == "sequential" and self._has_company(topic))
+
+    def begin(self, name: str, options: FittingOptions, *, ramp: bool = False) -> None:
+        """Instead of the fitting of ``name`` that runs, if there is one."""
+        self._wishes[name] = _Wish(options, ramp)
+        if ramp:
+            self._registry.being_fitted.add(name)
+        self._wished.set()
+
+    def cancel(self, name: str) -> None:
+        self._wishes.pop(name, None)
+        if name in self._runners:
+            self._runners[name].scope.cancel()
+
+    def check_let_in(self, topic: Topic, publisher_id: str) -> None:
+        """Raises Unavailable for a publisher whose turn to be let in has not come."""
+        runner, wish = self._runners.get(topic.name), self._wishes.get(topic.name)
+        ramp = wish is not None and wish.ramp
+        ramp = ramp or (runner is not None and runner.wish.ramp and topic.placement.broker_of(publisher_id) is None)
+        if ramp and publisher_id in topic.spec.publishers.positions:
+            raise Unavailable(f"the publishers of topic {topic.name} are let in step by step; its turn will come", 1.0)
+
+    def view(self, topic: Topic) -> Json:
+        runner = self._runners.get(topic.name)
+        if runner is not None:
+            run = runner.run
+            rounds, measured = (run.rounds, run.latency) if run is not None else ((), {})
+            shown = fitting_view.begun(
+                runner.state,
+                runner.wish.options,
+                runner.started_at,
+                rounds=rounds,
+                measured=measured,
+                reason=runner.reason,
+            )
+        elif topic.name in self._wishes:
+            shown = fitting_view.begun(fitting_view.QUEUED, self._wishes[topic.name].options, self._now())
+        else:
+            return stored_view(self._registry.fittings.get(topic.name), topic)
+        return {"topic": topic.name, **shown}
+
+    async def report(self, broker: str, measurement: str, report: MeasurementReport) -> MeasurementAnswer:
+        """What ``broker`` has measured. Raises BadInput."""
+        return await self._around.measuring.report(broker, measurement, report)
+
+    async def run(self) -> None:
+        """Until cancelled. What was running is begun again."""
+        for record in self._registry.fittings.values():
+            if record.running and record.topic not in self._wishes:
+                self.begin(record.topic, parsed_options(record.method, record.rounds_s))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._around.scaling.run)
+            while True:
+                for name in list(self._wishes):
+                    if name in self._runners:
+                        self._runners[name].scope.cancel()  # its end brings us back here
+                    else:
+                        self._start(name, self._wishes.pop(name), nursery)
+                await self._wished.wait()
+                self._wished = trio.Event()
+
+    def _start(self, name: str, wish: _Wish, nursery: trio.Nursery) -> None:
+        runner = self._runners[name] = _Runner(trio.CancelScope(), wish, self._now())
+        nursery.start_soon(self._look_after, name, runner)
+
+    async def _look_after(self, name: str, runner: _Runner) -> None:
+        try:
+            with runner.scope:
+                await self._fit(name, runner)
+        finally:
+            self._around.claims.release(name)
+            del self._runners[name]
+            if name not in self._wishes:
+                self._registry.being_fitted.discard(name)
+            self._wished.set()
+
+    async def _fit(self, name: str, runner: _Runner) -> None:
+        """Until it ended, one way or the other."""
+        await self._note(name, runner, running=True)
+        alone = False  # whether it has waited for all others
+        while self._is_there(name):
+            if not runner.wish.ramp:
+                await self._wait_traffic(name, runner)
+            await self._wait_turn(name, runner, alone=alone)
+            try:
+                report = await self._run_once(name, runner)
+            except Superseded as error:
+                self._around.log.info("a fitting is begun again", topic=name, reason=error)
+                runner.wish = replace(runner.wish, ramp=False)
+                continue
+            except FailedFitting as error:
+                await self._conclude(name, runner, fitting_view.FAILED, str(error))
+                return
+            finally:
+                self._around.claims.release(name)
+            runner.wish = replace(runner.wish, ramp=False)
+            if not report.heard:
+                continue
+            if report.fits or alone or not (runner.run and runner.run.withheld):
+                await self._end(name, runner, report)
+                return
+            alone = True
+
+    async def _run_once(self, name: str, runner: _Runner) -> Report:
+        self._serial += 1
+        serial = f"{self._registry.version}.{self._serial}"
+        runner.run = FittingRun(name, runner.wish.options, self._around, serial, ramp=runner.wish.ramp)
+        runner.state = fitting_view.RUNNING
+        self._registry.being_fitted.add(name)
+        return await runner.run.run()
+
+    async def _wait_traffic(self, name: str, runner: _Runner) -> None:
+        while self._is_there(name) and not self._has_traffic(name):
+            runner.state = fitting_view.WAITING
+            runner.reason = "not measured: no traffic; the placement by rates stands until messages come"
+            self._registry.being_fitted.discard(name)
+            with trio.move_on_after(_WAITS_S):
+                await self._around.syncing.news.wait()
+        runner.reason = ""
+
+    def _has_traffic(self, name: str) -> bool:
+        return any(
+            name in one and one[name].last_60s.access.count > 0 for one in self._around.syncing.living().values()
+        )
+
+    async def _wait_turn(self, name: str, runner: _Runner, *, alone: bool) -> None:
+        """Until no other fitting has a broker that this one is on; ``alone``: any broker at all."""
+        claims = self._around.claims
+        while self._is_there(name):
+            others = claims.held_by_others(name)
+            mine = self._registry.topic(name).placement.brokers
+            if not (others if alone else others.intersection(mine)) and not claims.take(name, mine):
+                return
+            runner.state, runner.reason = fitting_view.QUEUED, f"other fittings have {', '.join(sorted(others))}"
+            await claims.wait_release()
+        runner.reason = ""
+
+    async def _end(self, name: str, runner: _Runner, report: Report) -> None:
+        spec = self._registry.topics[name].spec
+        target_ns = round(spec.slo.latency_ms * 1e6)
+        shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns)
+        marks = self._registry.marks.marked(spec.slo, traffic_class(spec.publishers), report.full)
+        record = _record(name, runner, shown, running=False)
+        decision = "\n".join(["fitting: " + shown["explanation"][0], *shown["explanation"][1:]])
+        await insist(
+            lambda: self._registry.note_fitting(record, decision=decision, marks=marks if report.full else None),
+            self._around.log,
+        )
+
+    async def _conclude(self, name: str, runner: _Runner, state: str, reason: str) -> None:
+        self._around.log.warning("a fitting ended", topic=name, reason=reason)
+        runner.state, runner.reason = state, reason
+        await self._note(name, runner, running=False)
+
+    async def _note(self, name: str, runner: _Runner, *, running: bool) -> None:
+        shown = fitting_view.begun(runner.state, runner.wish.options, runner.started_at, reason=runner.reason)
+        record = _record(name, runner, shown, running=running)
+        await insist(lambda: self._registry.note_fitting(record), self._around.log)
+
+    def _is_there(self, name: str) -> bool:
+        topic = self._registry.topics.get(name)
+        return topic is not None and not topic.removed
+
+    def _has_company(self, topic: Topic) -> bool:
+        """Whether other topics are on its brokers."""
+        return any(
+            topic.placement.assigned.keys() & one.placement.assigned.keys()
+            for one in self._registry.managed()
+            if one.name != topic.name
+        )
+
+    def _now(self) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._wall_s()))
+
+
+def stored_view(record: FittingRecord | None, topic: Topic) -> Json:
+    """What is known of a fitting that does not run here."""
+    shown: Json = fitting_view.off() if record is None else msgspec.json.decode(record.outcome)
+    return {"topic": topic.name, **shown}
+
+
+def _record(name: str, runner: _Runner, shown: Json, *, running: bool) -> FittingRecord:
+    options = runner.wish.options
+    return FittingRecord(
+        topic=name,
+        running=running,
+        method=options.method,
+        rounds_s=options.rounds_s,
+        outcome=msgspec.json.encode(shown).decode(),
+    )

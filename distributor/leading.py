@@ -1,0 +1,38 @@
+"""What runs while a distributor leads: HTTP over the book, and the fittings beside it."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp
+
+from distributor.api import make_app
+from distributor.claims import Claims
+from distributor.fitting_run import Surroundings
+from distributor.fitting_setup import FittingOptions
+from distributor.fittings import Fittings
+from distributor.measuring import Measuring
+from distributor.registry import Registry
+from distributor.scaler import scaling_of
+from distributor.syncing import Syncing
+from srtm.log import Log
+
+
+def leading(registry: Registry, url: str) -> tuple[ASGIApp, Fittings]:
+    """``url``: where this distributor is asked. The fittings are to be run beside the registry."""
+    config, log = registry.config, Log("distributor")
+    measuring = Measuring(registry.stir)
+    syncing = Syncing(registry, measuring.requests)
+
+    def typical_mcap() -> float:
+        return max((one.mcap for one in registry.brokers.values()), default=0.0)
+
+    around = Surroundings(
+        registry=registry,
+        syncing=syncing,
+        measuring=measuring,
+        claims=Claims(),
+        scaler=config.scaler,
+        scaling=scaling_of(config, url, typical_mcap, log),
+        log=log,
+    )
+    fittings = Fittings(around, FittingOptions(method=config.fitting))
+    return make_app(registry, syncing, fittings=fittings), fittings

@@ -1,0 +1,129 @@
+"""Where more brokers come from when a fitting runs out of them: nobody, a local process, or the operator's command.
+
+A scaler starts what it is asked for and returns; that the brokers are there is seen by their first sync, not here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from distributor.config import DistributorConfig
+from distributor.fitting_events import Scaler
+from srtm.backoff import Backoff
+from srtm.cluster import pick_addresses
+from srtm.errors import Unavailable
+from srtm.log import Log
+from srtm.supervisor import Child
+
+_COMMAND_TAKES_AT_MOST_S = 120.0
+_PREFIX = "scaled-"
+
+
+class Scaling(Protocol):
+    """``ask`` for ``brokers`` more; raises Unavailable where none will come. ``run`` looks after what was started."""
+
+    async def ask(self, brokers: int) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+class NoScaler:
+    """Nobody is asked: what is missing is said."""
+
+    async def ask(self, brokers: int) -> None:
+        raise Unavailable(f"{brokers} more brokers are wanted, and no scaler is configured (--scaler)")
+
+    async def run(self) -> None:
+        """Nothing to look after."""
+
+
+class CommandScaler:
+    """The operator's own shell command, with ``$SRTM_BROKERS`` in its environment: how many."""
+
+    def __init__(self, command: str, environment: Mapping[str, str] | None = None) -> None:
+        self._command = command
+        self._environment = dict(os.environ if environment is None else environment)
+
+    async def ask(self, brokers: int) -> None:
+        told = {**self._environment, "SRTM_BROKERS": str(brokers)}
+        run = partial(trio.run_process, self._command, shell=True, check=False, env=told, stdin=b"")
+        with trio.move_on_after(_COMMAND_TAKES_AT_MOST_S) as scope:
+            ended = await run()
+            if ended.returncode != 0:
+                raise Unavailable(f"the scaler's command ended with status {ended.returncode}")
+        if scope.cancelled_caught:
+            raise Unavailable(f"the scaler's command did not end within {_COMMAND_TAKES_AT_MOST_S:g} s")
+
+    async def run(self) -> None:
+        """Nothing to look after."""
+
+
+class ProcessScaler:
+    """Brokers as processes of this distributor, on loopback, restarted when they crash. They end with it, and come back
+    with it: each has its directory in ``folder``."""
+
+    def __init__(self, folder: Path, distributor: str, mcap: Callable[[], float], log: Log) -> None:
+        """``mcap``: msg/s that the next may be given; 0: not stated."""
+        self._folder = folder
+        self._distributor = distributor
+        self._mcap = mcap
+        self._log = log
+        self._send, self._receive = trio.open_memory_channel[Child](1024)
+
+    async def ask(self, brokers: int) -> None:
+        taken = [int(path.name.removeprefix(_PREFIX)) for path in self._known()]
+        first = max(taken, default=0) + 1
+        for number in range(first, first + brokers):
+            self._send.send_nowait(self._child(self._folder / f"{_PREFIX}{number}"))
+
+    async def run(self) -> None:
+        """Until cancelled; then its processes end."""
+        async with trio.open_nursery() as nursery:
+            for path in self._known():
+                nursery.start_soon(self._keep_running, self._child(path))
+            async for child in self._receive:
+                nursery.start_soon(self._keep_running, child)
+
+    def _known(self) -> list[Path]:
+        found = self._folder.glob(f"{_PREFIX}*/") if self._folder.is_dir() else iter(())
+        return sorted(path for path in found if path.is_dir() and path.name.removeprefix(_PREFIX).isdigit())
+
+    def _child(self, path: Path) -> Child:
+        """Raises Unavailable."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"a broker's directory {path} cannot be made ({error.strerror})") from None
+        tcp_address, http_address = pick_addresses(2, {})
+        mcap = self._mcap()
+        arguments = [
+            "broker",
+            *("--name", path.name, "--data-path", str(path)),
+            *("--tcp-address", tcp_address, "--http-address", http_address),
+            *("--distributor", self._distributor),
+            *(("--mcap", f"{mcap:g}") if mcap else ()),
+        ]
+        return Child(path.name, arguments, self._folder, lambda line: self._log.warning(line))
+
+    async def _keep_running(self, child: Child) -> None:
+        backoff = Backoff(first_s=0.1, longest_s=5.0)
+        while not child.stays_ended:
+            self._log.info("a broker is started", broker=child.name, log=child.log)
+            await child.run(child.start())
+            self._log.warning("a broker ended", broker=child.name, how=child.ended)
+            await trio.sleep(backoff.next_s())
+
+
+def scaling_of(config: DistributorConfig, distributor: str, mcap: Callable[[], float], log: Log) -> Scaling:
+    """``distributor``: where brokers that are started find it."""
+    if config.scaler is Scaler.COMMAND:
+        return CommandScaler(config.scaler_command)
+    if config.scaler is Scaler.PROCESS:
+        return ProcessScaler(config.scaler_data, distributor, mcap, log)
+    return NoScaler()

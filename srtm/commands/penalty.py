@@ -1,0 +1,69 @@
+"""``srtm topic penalty``: what the split of a topic's bucket costs, by the arrivals that its brokers recorded."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from srtm.commands.output import DistributorOption, JsonOption, TokenOption, number, show, table
+from srtm.commands.recordings import recorded
+from srtm.commands.running import run_trio
+from srtm.distributor_client import DistributorClient, Json
+from srtm.splitting import to_micro
+
+if TYPE_CHECKING:
+    from srtm.penalty import RecordedPenalty, Recording
+
+
+def penalty(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """The DRL penalty of a topic: the access delay of its shares less that of one bucket, on the recorded arrivals.
+
+    Since the shares changed last, as far as all brokers have it on record (a million messages each).
+    """
+    found, notes = run_trio(partial(_penalty, name, distributor, token))
+    result = {"topic": name, **asdict(found), "notes": notes}
+    show("topic penalty", result, json_file, partial(_show, name, found, notes))
+
+
+async def _penalty(name: str, urls: list[str] | None, token: str | None) -> tuple[RecordedPenalty, list[str]]:
+    from srtm.penalty import recorded_penalty
+
+    notes: list[str] = []
+    async with DistributorClient(urls, token=token) as client:
+        view = await client.topic(name)
+        recordings = await recorded(client, view, token, notes, _recording, lambda one: len(one.arrival_ns))
+    whole = (to_micro(view["rate"], "rate"), to_micro(view["burst"], "burst"))
+    return recorded_penalty(recordings, *whole), notes
+
+
+def _recording(body: bytes, place: Json) -> Recording:
+    from srtm.penalty import recording_of
+
+    share = (round(place["rate"] * 1e6), round(place["burst"] * 1e6))
+    return recording_of(body, place["broker"], place["share_version"], share)
+
+
+def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console) -> None:
+    def ms(value: float) -> str:
+        return f"{number(value)} ms"
+
+    for note in notes:
+        console.print(f"warning: {note}", soft_wrap=True)
+    console.print(
+        f"{name}: {found.messages:,} messages in {found.seconds:,.3g} s; DRL penalty: sum {ms(found.sum_ms)}, "
+        f"{ms(found.mean_ms)} a message; p99 {ms(found.p99_ms)} more than the {ms(found.one_p99_ms)} of one bucket",
+        soft_wrap=True,
+    )
+    columns = ["broker", "messages", "p99 from full buckets ms", "p99 as recorded ms"]
+    rows = [[one.broker, one.messages, one.replayed_p99_ms, one.recorded_p99_ms] for one in found.brokers]
+    if rows:
+        console.print(table("", columns, rows))

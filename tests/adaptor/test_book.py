@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import random
+
+from adaptor.book import BIN_NS, Book, bins_of
+from srtm.control import (
+    BrokerHistory,
+    BrokerTraits,
+    HistoryAnswer,
+    Share,
+    ShareProposal,
+    TopicHistories,
+    TopicHistory,
+    TopicTraits,
+)
+
+SHARES = {"b1": (5_500.0, 12.5), "b2": (5_500.0, 12.5)}
+
+
+def history(start: int, arrivals: list[int], **changes: object) -> TopicHistory:
+    made = {"waiting": [0] * len(arrivals), "unfinished": [5.0] * len(arrivals)}
+    return TopicHistory(
+        topic="cars",
+        share_version=1,
+        first_ns=start * BIN_NS,
+        arrivals=arrivals,
+        **{**made, **changes},  # type: ignore[arg-type]
+    )
+
+
+def told(*reports: tuple[str, TopicHistory], mode: str = "fitted", shares: object = None) -> HistoryAnswer:
+    given = SHARES if shares is None else shares
+    assert isinstance(given, dict)
+    topic = TopicHistories(
+        topic="cars",
+        mode=mode,
+        rate=11_000.0,
+        burst=25.0,
+        version=7,
+        shares={name: Share(version=7, rate=rate, burst=burst) for name, (rate, burst) in given.items()},
+        reports=[BrokerHistory(broker=name, history=one) for name, one in reports],
+        traits=TopicTraits(brokers={"b1": BrokerTraits(capacity=9_500.0), "b2": BrokerTraits(capacity=9_500.0)}),
+    )
+    return HistoryAnswer(version=1, topics=[topic])
+
+
+def after(proposals: list[ShareProposal]) -> dict[str, tuple[float, float]]:
+    return {name: (share.rate, share.burst) for name, share in proposals[0].shares.items()}
+
+
+def counts(mean: int, number: int, seed: int) -> list[int]:
+    dice = random.Random(seed)
+    return [max(0, round(dice.gauss(mean, mean**0.5))) for _ in range(number)]
+
+
+def test_a_leap_is_answered_with_shares_that_sum_to_the_envelope_within_what_brokers_can_process() -> None:
+    book = Book()
+    book.take(told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))), 5.0)
+    found = book.take(told(("b1", history(50, [100, 100])), ("b2", history(50, [900, 900]))), 5.2)
+    assert (found[0].mode, found[0].version) == ("fitted", 7)
+    shares = after(found)
+    assert sum(rate for rate, _ in shares.values()) == 11_000.0
+    assert sum(burst for _, burst in shares.values()) == 25.0
+    assert 9_000 < shares["b2"][0] <= 9_500
+    assert "b2 9,0" in found[0].reason
+
+
+def test_what_was_told_before_counts_once_and_what_was_left_out_was_idle() -> None:
+    book = Book()
+    first = history(0, [100] * 30)
+    book.take(told(("b1", first), ("b2", first), mode="proportional"), 3.0)
+    book.take(told(("b1", first), ("b2", history(60, [100] * 30)), mode="proportional"), 9.0)
+    found = book.take(told(("b1", history(30, [100] * 60)), ("b2", history(90, [100])), mode="proportional"), 10.0)
+    rate = after(found)["b1"][0]
+    assert round(rate / 11_000, 2) == 0.6  # b1 100 in each bin, b2 in 60 of 90
+
+
+def test_a_broker_that_falls_silent_while_others_talk_has_no_traffic() -> None:
+    book, shares = Book(), dict(SHARES)
+    both = [("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))]
+    book.take(told(*both), 5.0)
+    for second in range(6):
+        found = book.take(told(("b1", history(50 + 10 * second, counts(500, 10, 3))), shares=shares), 6.0 + second)
+        shares = after(found) if found else shares
+    assert shares["b1"][0] == 9_500.0  # all that it can process
+
+
+def test_reports_that_make_no_sense_are_ignored_and_counted() -> None:
+    book = Book()
+    nonsense = [
+        history(0, [-1]),
+        history(0, [1], unfinished=[float("nan")]),
+        history(0, [1], waiting=[]),
+        history(0, [1], bin_ns=BIN_NS // 2),
+    ]
+    assert all(bins_of(one) is None for one in nonsense)
+    assert book.take(told(*[("b1", one) for one in nonsense]), 1.0) == []
+    assert book.ignored == 4
+
+
+def test_a_mode_that_nobody_adapts_is_left_alone_and_a_switch_begins_with_what_is_known() -> None:
+    book = Book()
+    moved = [("b1", history(0, counts(100, 50, 1))), ("b2", history(0, counts(900, 50, 2)))]
+    assert book.take(told(*moved, mode="static"), 5.0) == []
+    assert book.take(told(*moved, mode="proportional"), 5.0) == []  # not before the first interval
+    found = book.take(told(mode="fitted"), 5.1)
+    assert after(found)["b2"][0] > 9_000
+
+
+def test_a_topic_on_one_broker_has_nothing_to_split() -> None:
+    book = Book()
+    assert book.take(told(("b1", history(0, [900] * 50)), shares={"b1": (11_000.0, 25.0)}), 5.0) == []

@@ -1,0 +1,76 @@
+"""The adaptor against a scripted distributor, in virtual time."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from adaptor.service import Adaptor
+from srtm.control import HistoryAnswer, ProposalResult, ProposalResults, ShareProposal
+from srtm.errors import NotLeader, SrtmError, Unavailable
+from srtm.log import Log
+from tests.adaptor.test_book import counts, history, told
+
+
+class Scripted:
+    """Answers in order; then it has nothing to tell."""
+
+    def __init__(self, *answers: HistoryAnswer | SrtmError) -> None:
+        self._answers = list(answers)
+        self.asked: list[int] = []
+        self.proposals: list[ShareProposal] = []
+        self.idle = trio.Event()
+
+    async def history(self, since: int, wait_s: float) -> HistoryAnswer:
+        self.asked.append(since)
+        if not self._answers:
+            self.idle.set()
+            await trio.sleep(wait_s)
+            return HistoryAnswer(version=since)
+        answer = self._answers.pop(0)
+        if isinstance(answer, SrtmError):
+            raise answer
+        return answer
+
+    async def propose_shares(self, proposals: list[ShareProposal]) -> ProposalResults:
+        self.proposals += proposals
+        return ProposalResults(results=[ProposalResult(topic=one.topic, taken=False) for one in proposals])
+
+
+async def run(distributor: Scripted) -> Adaptor:
+    adaptor = Adaptor(distributor, Log("adaptor"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(adaptor.run)
+        await distributor.idle.wait()
+        nursery.cancel_scope.cancel()
+    return adaptor
+
+
+def moved(version: int) -> HistoryAnswer:
+    both = told(("b1", history(0, counts(100, 50, 1))), ("b2", history(0, counts(900, 50, 2))))
+    return HistoryAnswer(version=version, topics=both.topics)
+
+
+async def test_what_histories_call_for_is_proposed_and_the_next_question_goes_on_from_there(
+    autojump_clock: MockClock,
+) -> None:
+    distributor = Scripted(moved(41))
+    adaptor = await run(distributor)
+    assert distributor.asked == [0, 41]
+    assert [one.topic for one in distributor.proposals] == ["cars"]
+    assert adaptor.counters.refused == 1
+
+
+async def test_a_distributor_that_is_away_or_stands_by_is_asked_again(autojump_clock: MockClock) -> None:
+    distributor = Scripted(Unavailable("no answer"), NotLeader(None), moved(3))
+    await run(distributor)
+    assert distributor.asked == [0, 0, 0, 3]
+    assert len(distributor.proposals) == 1
+
+
+async def test_while_nothing_is_told_it_asks_once_in_two_seconds(autojump_clock: MockClock) -> None:
+    distributor = Scripted()
+    adaptor = Adaptor(distributor, Log("adaptor"))
+    with trio.move_on_after(60):
+        await adaptor.run()
+    assert len(distributor.asked) <= 31

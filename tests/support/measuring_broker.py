@@ -1,0 +1,111 @@
+"""Simulated brokers that measure as real ones do: every publisher of a topic fires at once, and a broker serves one
+message after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import trio
+
+from distributor.fittings import Fittings
+from srtm.control import (
+    LatencyMs,
+    MeasuredTrace,
+    MeasurementReport,
+    MeasurementRequest,
+    SyncAnswer,
+    TopicLatency,
+    TopicReport,
+)
+from tests.support.distributor_in_process import FakeBroker
+
+PERIOD_NS = 5_000_000  # between two firings
+
+
+@dataclass
+class MeasuringBroker(FakeBroker):
+    """``service_ns``: of one message. ``traffic``: topics whose publishers send; ``broken``: topics whose promise is
+    not kept here while others are measured."""
+
+    fittings: Fittings | None = None
+    service_ns: int = 20_000
+    traffic: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
+    silent: bool = False
+    measured: list[str] = field(default_factory=list)  # ids
+    _wanted: dict[str, MeasurementRequest] = field(default_factory=dict)
+
+    async def sync(self, wait_s: float = 0.0) -> SyncAnswer:
+        sends = LatencyMs(count=100)
+        self.reports = [
+            TopicReport(topic=name, share_version=0, last_60s=TopicLatency(access=sends))
+            for name in self.traffic & self.topics.keys()
+        ]
+        answer = await super().sync(wait_s)
+        self._wanted = {request.id: request for request in answer.measurements}
+        return answer
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                started_s, wanted = trio.current_time(), self._wanted
+                news = not (await self.sync(wait_s=1.0)).unchanged
+                for id_ in self._wanted.keys() - set(self.measured):
+                    self.measured.append(id_)
+                    nursery.start_soon(self._measure, id_)
+                if not news and wanted == self._wanted:
+                    await trio.sleep_until(started_s + 1.0)
+
+    async def _measure(self, id_: str) -> None:
+        request = self._wanted[id_]
+        await trio.sleep(request.after_ns / 1e9)
+        began_s, told, sequence = trio.current_time(), 0, 0
+        while id_ in self._wanted and not self.silent:
+            request = self._wanted[id_]
+            took_ns = round((trio.current_time() - began_s) * 1e9)
+            if took_ns >= request.at_least_ns or request.trace_wanted:
+                sequence += 1
+                firings = took_ns // PERIOD_NS
+                report = self._report(request, sequence, told, firings, final=took_ns >= request.at_most_ns)
+                told = firings
+                assert self.fittings is not None
+                answer = await self.fittings.report(self.name, id_, report)
+                if not answer.go_on or report.final:
+                    return
+            await trio.sleep(request.report_ns / 1e9)
+
+    def _report(
+        self, request: MeasurementRequest, sequence: int, told: int, firings: int, *, final: bool
+    ) -> MeasurementReport:
+        heads = len(self.topics[request.topic].publishers) if request.topic in self.traffic else 0
+        late = max(0, heads - request.target_ns // self.service_ns)
+        new = range(told, firings) if heads else range(0)
+        last_ns = heads * self.service_ns
+        report = MeasurementReport(
+            incarnation=self.incarnation,
+            sequence=sequence,
+            interval=[2 * at for at in new],
+            count=[heads for _ in new],
+            late=[late for _ in new],
+            latency_ns=[heads * last_ns // 2 for _ in new],
+            measured=heads * firings,
+            processing_ns=last_ns,
+            total_ns=last_ns,
+            others_kept=not self.broken.intersection(one.topic for one in request.others),
+            final=final,
+        )
+        return msgspec.structs.replace(report, trace=self._trace(request, firings)) if request.trace_wanted else report
+
+    def _trace(self, request: MeasurementRequest, firings: int) -> MeasuredTrace:
+        ids = self.topics[request.topic].publishers if request.topic in self.traffic else []
+        heads = len(ids)
+        gaps = [PERIOD_NS if at == 0 and turn else 0 for turn in range(firings) for at in range(heads)]
+        return MeasuredTrace(
+            publishers=ids,
+            publisher=list(range(heads)) * firings,
+            first_ns=1_000_000_000,
+            gap_ns=gaps,
+            access_ns=[0] * (heads * firings),
+            processing_ns=[self.service_ns * (at + 1) for at in range(heads)] * firings,
+        )
