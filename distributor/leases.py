@@ -77,10 +77,6 @@ class Holding:
     def settled(self) -> bool:
         return self.applied == self.version
 
-    def is_over(self, silent_ms: float) -> bool:
-        """Nothing is in force any more where nobody has been heard for that long."""
-        return self.longest_ms is not None and silent_ms > self.longest_ms + MARGIN_MS
-
 
 @dataclass(frozen=True, slots=True)
 class Leases:
@@ -105,9 +101,16 @@ class Leases:
         return replace(self, lease_ms=lease_ms)
 
     def lapsed(self, silent_ms: Callable[[str], float]) -> list[str]:
-        """Brokers whose share has ended unheard; what they had may go to others (``freed``)."""
-        out = {broker: held for broker, held in self.holdings.items() if held.bound != NOTHING}
-        return [broker for broker, held in out.items() if held.is_over(silent_ms(broker))]
+        """Brokers whose share has ended unheard, or that shall have one and have not been heard for as long: what they
+        had, or should have had, may go to others (``freed``)."""
+        out = [broker for broker, held in self.holdings.items() if held.bound != NOTHING]
+        return [broker for broker in dict.fromkeys([*out, *self.target]) if self._is_over(broker, silent_ms(broker))]
+
+    def _is_over(self, broker: str, silent_ms: float) -> bool:
+        """Whether nothing is in force any more at ``broker``, not heard for that long."""
+        held = self.holdings.get(broker)
+        longest_ms = held.longest_ms if held is not None and held.bound != NOTHING else self.lease_ms
+        return longest_ms is not None and silent_ms > longest_ms + MARGIN_MS
 
     def acknowledged(self, broker: str, version: int) -> Leases:
         """``broker`` has the share of ``version`` in force. Only the latest counts: an older one leaves the bound as
