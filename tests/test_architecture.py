@@ -68,6 +68,8 @@ PURE = (
     "adaptor/policy.py",
     "adaptor/gdrl.py",
     "adaptor/ring.py",
+    "adaptor/ledger.py",
+    "adaptor/book.py",
     "distributor/whereabouts.py",
     "distributor/relief.py",
     "distributor/relief_model.py",

@@ -1,0 +1,137 @@
+"""One broker's side of GDRL transfers for one topic: who gives what to whom, exactly once. No network, no clock.
+
+An exchange has two halves. The asker *offers*: it says what it has and wants. The asked computes what would make both
+alike, takes what it gives out of its own share at once, and answers with that and with what it would like to have. The
+asker credits the one, takes the other out of its share as far as it can, and sends it as a *credit* until it is told
+that it came. So tokens in flight belong to nobody, and what is lost is lost: shares never sum to more than they did.
+
+Numbers count up per partner. An offer that comes twice is answered as before, a credit that comes twice counts once, an
+older number is refused. All of it belongs to one *epoch*, the distributor's word that these brokers may exchange;
+a frozen ledger takes and gives nothing any more, ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adaptor.gdrl import Supply, exchange
+from srtm.adaptation import Indicator
+from srtm.splitting import MICRO
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A rate (micro-messages/s) and a burst (micro-messages), neither below 0."""
+
+    rate: int = 0
+    burst: int = 0
+
+    def __bool__(self) -> bool:
+        return self.rate > 0 or self.burst > 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """To an offer: ``gives`` has left the answerer, ``asks`` is what it would like."""
+
+    gives: Tokens
+    asks: Tokens
+
+
+@dataclass
+class _Asked:
+    """The last offer that a partner made to us."""
+
+    number: int
+    reply: Reply
+    credited: bool = False
+
+
+@dataclass
+class _Asking:
+    """The last offer that we made to a partner."""
+
+    number: int = 0
+    answered: bool = True
+    owed: Tokens = Tokens()  # taken out of our share, not known to have come
+
+
+class Ledger:
+    """``rate`` and ``burst``: what this broker has now, micro."""
+
+    def __init__(self, epoch: int, rate: int, burst: int, indicator: Indicator) -> None:
+        self.epoch = epoch
+        self.rate = rate
+        self.burst = burst
+        self.frozen = False
+        self._indicator = indicator
+        self._asked: dict[str, _Asked] = {}
+        self._asking: dict[str, _Asking] = {}
+
+    def offer(self, partner: str) -> int:
+        """The number of the offer to make to ``partner``: that of one which is not answered yet, else a new one."""
+        asking = self._asking.setdefault(partner, _Asking())
+        if asking.answered:
+            asking.number, asking.answered = asking.number + 1, False
+        return asking.number
+
+    def owed(self, partner: str) -> tuple[int, Tokens] | None:
+        """The credit that ``partner`` has not acknowledged: it comes before any new offer."""
+        asking = self._asking.get(partner)
+        return (asking.number, asking.owed) if asking is not None and asking.owed else None
+
+    def answer(self, partner: str, number: int, theirs: Supply, mine: Supply) -> Reply | None:
+        """To an offer. ``mine``: what this broker wants, its rate and burst being those of the ledger. None: refused,
+        for it is old, or this ledger is frozen."""
+        asked = self._asked.get(partner)
+        if self.frozen or (asked is not None and number < asked.number):
+            return None
+        if asked is not None and number == asked.number:
+            return asked.reply
+        wanted = exchange(self._indicator, mine, theirs)
+        reply = Reply(
+            gives=self._take(Tokens(max(0, wanted.rate), max(0, wanted.burst))),
+            asks=Tokens(max(0, -wanted.rate), max(0, -wanted.burst)),
+        )
+        self._asked[partner] = _Asked(number, reply)
+        return reply
+
+    def settle(self, partner: str, number: int, reply: Reply) -> None:
+        """The answer to our offer ``number``: takes what is given, and puts what is asked for aside, to be sent as a
+        credit. Again, or once frozen: nothing."""
+        asking = self._asking.get(partner)
+        if self.frozen or asking is None or asking.answered or number != asking.number:
+            return
+        asking.answered = True
+        self._put(reply.gives)
+        asking.owed = self._take(reply.asks)
+
+    def credit(self, partner: str, number: int, tokens: Tokens) -> bool:
+        """What a partner owed us has come. False: refused, this ledger is frozen or knows of no such offer."""
+        asked = self._asked.get(partner)
+        if self.frozen or asked is None or number > asked.number:
+            return False
+        if number == asked.number and not asked.credited:
+            asked.credited = True
+            self._put(tokens)
+        return True
+
+    def credited(self, partner: str, number: int) -> None:
+        """``partner`` has what we owed."""
+        asking = self._asking.get(partner)
+        if asking is not None and asking.number == number:
+            asking.owed = Tokens()
+
+    def freeze(self) -> None:
+        self.frozen = True
+
+    def _take(self, wanted: Tokens) -> Tokens:
+        """As much of it as leaves a share that still lets messages go; from a share of nothing, nothing."""
+        taken = Tokens(min(wanted.rate, max(0, self.rate - 1)), min(wanted.burst, max(0, self.burst - MICRO)))
+        self.rate -= taken.rate
+        self.burst -= taken.burst
+        return taken
+
+    def _put(self, tokens: Tokens) -> None:
+        self.rate += tokens.rate
+        self.burst += tokens.burst

@@ -1,0 +1,123 @@
+"""Transfers over a network that loses, delays, repeats and reorders: nothing is ever made, and all of it arrives."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from adaptor.gdrl import Supply
+from adaptor.ledger import Ledger, Reply, Tokens
+from srtm.splitting import MICRO
+
+NAMES = ("a", "b", "c")
+RATE, BURST = 3_000 * MICRO, 9 * MICRO
+
+
+def supply(ledger: Ledger, demand: float) -> Supply:
+    return Supply(rate=ledger.rate, burst=ledger.burst, demand=demand)
+
+
+class Transfers(RuleBasedStateMachine):
+    """Messages lie in a bag: any may be delivered at any time, again, or never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledgers = {name: Ledger(1, RATE // 3, BURST // 3, "slack") for name in NAMES}
+        self.offers: list[tuple[str, str, int, Supply]] = []
+        self.replies: list[tuple[str, str, int, Reply]] = []
+        self.credits: list[tuple[str, str, int, Tokens]] = []
+        self.acknowledged: list[tuple[str, str, int]] = []
+
+    @rule(pair=st.permutations(NAMES), demand=st.floats(1, 3_000))
+    def ask(self, pair: list[str], demand: float) -> None:
+        mine = self.ledgers[pair[0]]
+        owed = mine.owed(pair[1])
+        if owed is not None:
+            self.credits.append((pair[0], pair[1], *owed))
+        elif not mine.frozen:
+            self.offers.append((pair[0], pair[1], mine.offer(pair[1]), supply(mine, demand)))
+
+    @precondition(lambda self: self.offers)
+    @rule(data=st.data(), demand=st.floats(1, 3_000))
+    def deliver_offer(self, data: st.DataObject, demand: float) -> None:
+        sender, to, number, theirs = data.draw(st.sampled_from(self.offers))
+        ledger = self.ledgers[to]
+        reply = ledger.answer(sender, number, theirs, supply(ledger, demand))
+        if reply is not None:
+            self.replies.append((to, sender, number, reply))
+
+    @precondition(lambda self: self.replies)
+    @rule(data=st.data())
+    def deliver_reply(self, data: st.DataObject) -> None:
+        sender, to, number, reply = data.draw(st.sampled_from(self.replies))
+        self.ledgers[to].settle(sender, number, reply)
+
+    @precondition(lambda self: self.credits)
+    @rule(data=st.data())
+    def deliver_credit(self, data: st.DataObject) -> None:
+        sender, to, number, tokens = data.draw(st.sampled_from(self.credits))
+        if self.ledgers[to].credit(sender, number, tokens):
+            self.acknowledged.append((to, sender, number))
+
+    @precondition(lambda self: self.acknowledged)
+    @rule(data=st.data())
+    def deliver_acknowledgement(self, data: st.DataObject) -> None:
+        sender, to, number = data.draw(st.sampled_from(self.acknowledged))
+        self.ledgers[to].credited(sender, number)
+
+    @rule(name=st.sampled_from(NAMES))
+    def freeze(self, name: str) -> None:
+        ledger = self.ledgers[name]
+        before = ledger.rate, ledger.burst
+        ledger.freeze()
+        assert (ledger.rate, ledger.burst) == before
+
+    @invariant()
+    def shares_never_sum_to_more_than_there_is_and_each_keeps_a_token(self) -> None:
+        assert sum(one.rate for one in self.ledgers.values()) <= RATE
+        assert sum(one.burst for one in self.ledgers.values()) <= BURST
+        assert all(one.rate >= 1 and one.burst >= MICRO for one in self.ledgers.values())
+
+
+TestTransfers = Transfers.TestCase
+TestTransfers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def exchanged(asker: Ledger, asked: Ledger, demands: tuple[float, float], *, repeat: int = 1) -> None:
+    """A whole exchange, each message ``repeat`` times."""
+    number, offered = asker.offer("asked"), supply(asker, demands[0])
+    for _ in range(repeat):
+        reply = asked.answer("asker", number, offered, supply(asked, demands[1]))
+        assert reply is not None
+        asker.settle("asked", number, reply)
+    owed = asker.owed("asked")
+    if owed is not None:
+        for _ in range(repeat):
+            assert asked.credit("asker", *owed)
+        asker.credited("asked", number)
+
+
+def test_an_exchange_conserves_and_evens_out_also_where_every_message_comes_twice() -> None:
+    for repeat in (1, 2):
+        asker, asked = Ledger(1, 1_000 * MICRO, 5 * MICRO, "fill"), Ledger(1, 1_000 * MICRO, 5 * MICRO, "fill")
+        exchanged(asker, asked, (300.0, 900.0), repeat=repeat)
+        assert (asker.rate, asked.rate) == (500 * MICRO, 1_500 * MICRO)
+        assert asker.burst + asked.burst == 10 * MICRO
+        assert asker.owed("asked") is None
+
+
+def test_an_offer_without_an_answer_is_made_again_under_its_number() -> None:
+    ledger = Ledger(1, MICRO, MICRO, "fill")
+    assert [ledger.offer("b"), ledger.offer("b")] == [1, 1]
+    ledger.settle("b", 1, Reply(Tokens(), Tokens()))
+    assert ledger.offer("b") == 2
+
+
+def test_an_offer_from_the_past_and_one_to_a_frozen_ledger_are_refused() -> None:
+    ledger, theirs = Ledger(1, 9 * MICRO, 3 * MICRO, "fill"), Supply(rate=MICRO, burst=MICRO, demand=5.0)
+    assert ledger.answer("b", 2, theirs, supply(ledger, 1.0)) is not None
+    assert ledger.answer("b", 1, theirs, supply(ledger, 1.0)) is None
+    ledger.freeze()
+    assert ledger.answer("b", 3, theirs, supply(ledger, 1.0)) is None
+    assert not ledger.credit("b", 2, Tokens(1, 1))
