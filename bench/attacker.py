@@ -1,4 +1,5 @@
 """``python -m bench.attacker NAME TCP HTTP HTTPS SECONDS``: one attack as a process of its own, on loopback only.
+``burn=SHARE`` is none: it takes as much of a processor and leaves the broker alone.
 
 It lets every other thread of the machine go first (SCHED_IDLE): what it takes from the broker is then the broker's own
 work for it, not its processor. A line "under way", then from time to time what it has done so far.
@@ -12,9 +13,11 @@ import time
 from collections.abc import Sequence
 
 from bench.attacks import ATTACKS, CROWD, Target
+from bench.burn import burn
 from bench.measures.idle import allow_descriptors
 
 UNDER_WAY = "under way"
+BURN = "burn="
 TELL_S = 0.2
 SPARE_DESCRIPTORS = 100
 
@@ -28,7 +31,8 @@ def main(arguments: Sequence[str]) -> int:
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     allow_descriptors(CROWD + SPARE_DESCRIPTORS)
     total, told_at, end = 0, 0.0, time.monotonic() + float(seconds)
-    for done in ATTACKS[name](Target(tcp, http, https)):
+    steps = burn(float(name[len(BURN) :])) if name.startswith(BURN) else ATTACKS[name](Target(tcp, http, https))
+    for done in steps:
         total, now = total + done, time.monotonic()
         if now >= told_at + TELL_S:
             print(total if told_at else UNDER_WAY, flush=True)

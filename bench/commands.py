@@ -200,7 +200,9 @@ def bench_arrival(
 @app.command("hostile")
 def bench_hostile(
     names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(ATTACKS)}]...")] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Runs without and with it, in turn.")] = HostileOptions.pairs,
+    pairs: Annotated[
+        int, typer.Option(min=1, help="Rounds: quiet, under attack, and beside the control.")
+    ] = HostileOptions.pairs,
     seconds: Annotated[float, typer.Option(min=2.0, help="Measured part of a run.")] = HostileOptions.seconds,
     seed: SeedOption = HostileOptions.seed,
     document: DocumentOption = False,
@@ -208,7 +210,7 @@ def bench_hostile(
 ) -> int:
     """A calm flow while somebody else attacks the broker: all attacks, or those named.
 
-    Status 0 if no attack doubles its p99.
+    Status 0 if no attack doubles the p99 that it has beside a process that burns as much processor.
     """
     options = HostileOptions(attacks(names or ()), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
     verdicts = run_trio(partial(hostile, options, _console(json_file)))

@@ -31,6 +31,15 @@ POLL_S = 0.002  # a foreign process has no other sign of being ready than its po
 READY_WITHIN_S = 20.0
 
 
+def cpu_s(pid: int, name: str) -> float:
+    """User + system time of a process so far, all threads, to the nanosecond: its CPU clock, whose number the kernel
+    forms from the pid (clock_getcpuclockid(3)). /proc counts in ticks of 10 ms. Raises Unavailable."""
+    try:
+        return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
+    except OSError as error:
+        raise Unavailable(f"{name} (process {pid}) is gone") from error
+
+
 @dataclass(frozen=True)
 class System:
     """A running broker, ours or a peer's."""
@@ -41,12 +50,7 @@ class System:
     http_address: str
 
     def cpu_s(self) -> float:
-        """User + system time of the process so far, all threads, to the nanosecond: its CPU clock, whose number the
-        kernel forms from the pid (clock_getcpuclockid(3)). /proc counts in ticks of 10 ms. Raises Unavailable."""
-        try:
-            return time.clock_gettime((~self.pid << 3) | CPUCLOCK_SCHED)
-        except OSError as error:
-            raise Unavailable(f"{self.name} (process {self.pid}) is gone") from error
+        return cpu_s(self.pid, self.name)
 
     def resident_bytes(self) -> int:
         """Memory of the process in RAM (proc(5): field 2 of statm)."""

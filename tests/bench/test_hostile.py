@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from io import StringIO
+from itertools import islice
 
 import pytest
 import trio
@@ -10,9 +12,10 @@ from rich.console import Console
 
 from bench import attacker, hostile
 from bench.attacks import ATTACKS
+from bench.burn import CHUNK, burn
 from bench.comparison import Sample, judge
 from bench.document import with_block
-from bench.hostile import ATTACKED, QUIET, HostileOptions
+from bench.hostile import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
 from bench.nsqd import measured
 from bench.systems import answers_ping, bare_broker, free_addresses
 from srtm.errors import BadInput
@@ -27,18 +30,19 @@ def sample(system: str, p99_ms: float) -> Sample:
         "refused": 0.0,
         "lateness_p99_ms": 0.1,
         "work_per_s": 5.0,
+        "attacker_cpu": 0.5,
     }
     return Sample(system, values)
 
 
 def outcome(*pairs: tuple[float, float]):
     row = hostile.row_of("nops")
-    rounds = [[sample(QUIET, quiet), sample(ATTACKED, attacked)] for quiet, attacked in pairs]
+    rounds = [[sample(QUIET, 0.2), sample(ATTACKED, attacked), sample(BURNING, burning)] for burning, attacked in pairs]
     verdict = judge(row, rounds, {"pairs": len(pairs), "seconds": 2.0, "seed": 1})
     return verdict, measured(row, rounds, verdict, 0.0)
 
 
-def test_an_attack_that_more_than_doubles_the_p99_of_the_others_falls_short():
+def test_an_attack_that_more_than_doubles_the_p99_beside_a_burning_process_falls_short():
     assert outcome((0.3, 0.5), (0.3, 0.59))[0].reached
     verdict, _ = outcome((0.3, 0.5), (0.3, 0.7), (0.3, 0.7))
     assert not verdict.reached
@@ -47,7 +51,8 @@ def test_an_attack_that_more_than_doubles_the_p99_of_the_others_falls_short():
 
 def test_the_document_gets_a_line_for_each_attack():
     table = hostile.markdown([outcome((0.3, 0.5))[1], outcome((0.3, 0.9))[1]], 0.0)
-    assert "| nops | 0.300 (0.300 to 0.300) | 0.500 (0.500 to 0.500) | 1.67x (1.67 to 1.67) | yes | 5 |" in table
+    p99s = "0.200 (0.200 to 0.200) | 0.300 (0.300 to 0.300) | 0.500 (0.500 to 0.500)"
+    assert f"| nops | {p99s} | 1.67x (1.67 to 1.67) | yes | 5 |" in table
     assert "| 3x (3 to 3) | **no** | 5 |" in table
     assert table in with_block("<!-- hostile:begin -->\n<!-- hostile:end -->", "hostile", table)
 
@@ -56,6 +61,12 @@ def test_a_name_that_is_no_attack_is_refused():
     with pytest.raises(BadInput) as caught:
         hostile.chosen(["nops", "niceness"])
     assert (caught.value.field, caught.value.value) == ("attack", "niceness")
+
+
+@pytest.mark.parametrize(("share", "sent"), [(0.0, 0), (1_000.0, 5 * CHUNK)])
+def test_the_control_sends_as_its_share_of_a_processor_lets_it(share, sent):
+    with closing(burn(share)) as steps:
+        assert sum(islice(steps, 5)) == sent
 
 
 def test_an_attacker_leaves_other_hosts_alone(capsys):
@@ -81,5 +92,5 @@ async def test_a_short_run_shows_the_attack_beside_the_quiet_flow():
     said = StringIO()
     options = HostileOptions(["huge-sizes"], pairs=1, seconds=2.0)
     (verdict,) = await hostile.hostile(options, Console(file=said, width=200))
-    assert {run["system"] for run in verdict.runs} == {QUIET, ATTACKED}
+    assert {run["system"] for run in verdict.runs} == set(SYSTEMS)
     assert "p99, ms" in said.getvalue() or verdict.reasons
