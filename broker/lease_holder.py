@@ -56,6 +56,11 @@ class LeaseHolder:
     def is_managed(self, topic: str) -> bool:
         return topic in self._desired
 
+    @property
+    def followed(self) -> list[str]:
+        """Topics whose histories are wanted."""
+        return [name for name, topic in self._desired.items() if topic.histories]
+
     def channels(self, topic: str) -> list[str]:
         return self._desired[topic].channels if topic in self._desired else []
 

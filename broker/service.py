@@ -32,6 +32,7 @@ from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.data_path import locked
 from broker.distributors import Distributors
 from broker.drain import Drain
+from broker.histories import Histories
 from broker.lease_holder import LeaseHolder
 from broker.left import topics_left
 from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
@@ -44,7 +45,7 @@ from broker.sync import Synchronizer, SyncState, load_state
 from broker.wakeup import Wakeup
 from srtm import __version__
 from srtm.address import format_address, is_socket_path, listen_address, parse_address
-from srtm.control import SyncRequest
+from srtm.control import MeasurementRequest, SyncRequest
 from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
 from srtm.http_client import HttpClient
 from srtm.log import Log, Threshold
@@ -224,6 +225,7 @@ class Broker:
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         self._requests = Requests(engine, admin_handler(self._admin_context()), log)
         self._measurements = self._make_measurements()
+        self._histories = Histories(config.name, incarnation, engine, self._distributors(), log)
         self._synchronizer: Synchronizer | None = None
 
     def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
@@ -258,6 +260,7 @@ class Broker:
             if self._synchronizer is not None:
                 nursery.start_soon(self._synchronizer.run)
                 nursery.start_soon(self._measurements.run)
+                nursery.start_soon(self._histories.run)
             served = {name: address for name, address in bound._asdict().items() if address}
             self._log.info("listening", **served, version=__version__, data=self._directory)
             task_status.started(bound)
@@ -342,9 +345,13 @@ class Broker:
             self._directory,
             self._log,
             self._drain,
-            self._measurements.want,
+            self._carry_out,
             self._processors.throttling,
         )
+
+    def _carry_out(self, measurements: Sequence[MeasurementRequest]) -> None:
+        self._measurements.want(measurements)
+        self._histories.follow(self._holder.followed)
 
     def _make_measurements(self) -> Measurements:
         return Measurements(

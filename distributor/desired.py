@@ -32,6 +32,7 @@ def desired_topic(topic: Topic, broker: str) -> DesiredTopic:
         publishers=topic.placement.ids_of.get(broker, []),
         assignment_version=topic.assignment_version,
         channels=list(topic.channels),
+        histories=topic.spec.mode != "static",
     )
 
 

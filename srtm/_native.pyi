@@ -61,6 +61,9 @@ class Engine:
         """What ``GET /ping`` says: "OK", or why not (with status 500)."""
     def snapshot(self, topic: str, channel: str, clients: bool) -> bytes:
         """JSON of everything that Python may see, taken between two turns; "" = all topics. See ``broker.snapshot``."""
+    def histories(self, topics: Sequence[str], since: int) -> bytes:
+        """JSON of what came to these topics since bin number ``since`` (0: since as long as is kept, some 12 s), in
+        bins that are over; a topic without a limit, or to which nothing was, is left out. See ``broker.bins``."""
     def create_topic(self, topic: str) -> None: ...
     def refusal_to_make(self, topic: str, channel: str) -> str | None:
         """Why a client may not have this topic, or this channel of one ("": the topic itself), made for it: a limit,

@@ -1,14 +1,26 @@
 //! What Python asks of an engine: topics and channels, buckets and publishers.
 
+use serde::Serialize;
+
 use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::event::Event;
+use crate::history::{BIN_NS, Bins};
 use crate::queue::Queue;
 use crate::share::CREATION_UNITS;
 use crate::topic::{Limit, Limiter, Topic};
 use crate::trace::Trace;
 use crate::wire;
+
+/// What came to one topic, as Python sees it. `version`: of the share in force.
+#[derive(Debug, Serialize)]
+pub struct TopicBins {
+    topic: String,
+    version: u64,
+    #[serde(flatten)]
+    bins: Bins,
+}
 
 impl Engine {
     pub fn create_topic(&mut self, name: &str) {
@@ -261,6 +273,20 @@ impl Engine {
     /// The recorded decisions of a limited topic.
     pub fn trace(&self, topic: &str) -> Option<&Trace> {
         Some(&self.topics.get(self.topic_key(topic)?)?.limiter.as_ref()?.trace)
+    }
+
+    /// What came to these topics in the bins from number `since` to before `until`, where anything did. `until` is over at `now` at the latest.
+    pub fn histories(&mut self, topics: &[String], since: i64, until: i64, now: Nanos) -> Vec<TopicBins> {
+        let keys: Vec<TopicKey> = topics.iter().filter_map(|name| self.topic_key(name)).collect();
+        let bins_of = |key| {
+            self.release_until(key, until * BIN_NS, now); // what its timer would do in a moment
+            let topic = self.topics.get_mut(key)?;
+            let limiter = topic.limiter.as_mut()?;
+            limiter.turn_history(until * BIN_NS);
+            let bins = limiter.history.between(since, until)?;
+            Some(TopicBins { topic: topic.name.to_string(), version: limiter.limit.version, bins })
+        };
+        keys.into_iter().filter_map(bins_of).collect()
     }
 
     /// A topic's latency as HDR V2 in base64; `None`: no such topic, kind or window, or nothing delivered yet.

@@ -25,6 +25,7 @@ pub mod flows;
 pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
+pub mod history;
 pub mod http;
 pub mod id;
 pub mod identify;

@@ -283,6 +283,9 @@ impl Engine {
         let used = self.meter.used(); // of messages alone: what clients hold besides has bounds of its own, and must not stop all publishers
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);
+        if let Some(limiter) = &mut topic.limiter {
+            limiter.note_arrivals(count, effective);
+        }
         let undeclared = u64::from(count) * u64::from(!source.declared);
         topic.counters.undeclared += undeclared;
         // The frames are charged already; copies for further channels are not.

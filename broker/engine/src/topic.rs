@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use crate::backlog::{Backlog, Take};
 use crate::bucket::{Bucket, Nanos, TOKEN};
 use crate::engine::ChannelKey;
+use crate::history::History;
 use crate::latency::Latency;
 use crate::message::Message;
 use crate::queue::Queue;
@@ -68,6 +69,7 @@ pub struct Limiter {
     pub lapses: u64, // how often its lease ended
     is_void: bool,   // it has, and was not renewed since
     largest: LargestBacklog,
+    pub history: History,
 }
 
 /// Why a publish is refused: when to try again, if ever.
@@ -89,11 +91,13 @@ impl Limiter {
             lapses: 0,
             is_void: false,
             largest: LargestBacklog::default(),
+            history: History::new(now),
         }
     }
 
     /// What was due by `now` must have been released before.
     pub fn set(&mut self, limit: Limit, now: Nanos) {
+        self.turn_history(now);
         self.backlog.set(limit.rate_micro, limit.burst_micro, now);
         self.limit = limit;
         self.starved_told = false;
@@ -105,7 +109,9 @@ impl Limiter {
         if boot_now < self.limit.expires || self.is_void {
             return false;
         }
-        self.backlog.set(0, 0, self.limit.expires.saturating_sub(suspended));
+        let expiry = self.limit.expires.saturating_sub(suspended);
+        self.turn_history(expiry);
+        self.backlog.set(0, 0, expiry);
         self.is_void = true;
         self.starved_told = true; // the end of the lease is told instead
         self.lapses += 1;
@@ -164,12 +170,33 @@ impl Limiter {
                 (None, due)
             }
         };
-        self.largest.note(self.backlog.unfinished(arrival), now);
+        let unfinished = self.backlog.unfinished(arrival);
+        self.largest.note(unfinished, now);
+        self.history.reached(unfinished);
         decided
+    }
+
+    /// `count` messages have come, effectively at `at`, whatever becomes of them. What was due by then must have been released before.
+    pub fn note_arrivals(&mut self, count: u32, at: Nanos) {
+        self.turn_history(at);
+        self.history.came(count);
+    }
+
+    /// Before anything happens at `at`.
+    pub fn turn_history(&mut self, at: Nanos) {
+        if self.history.is_behind(at) {
+            let backlog = &self.backlog;
+            self.history.turn(at, |edge| (backlog.len(), backlog.unfinished(edge)));
+        }
     }
 
     /// The head of the backlog, if it is due by `until`.
     pub fn release_due(&mut self, until: Nanos, now: Nanos) -> Option<Message> {
+        if self.history.is_behind(until)
+            && let Some(due) = self.backlog.next_due().filter(|due| *due <= until)
+        {
+            self.turn_history(due);
+        }
         let (due, mut message) = self.backlog.pop_due(until)?;
         self.backlog_bytes -= message.body_len() as u64;
         message.times.due = due;

@@ -113,6 +113,12 @@ impl Engine {
         Ok(PyBytes::new(py, &json))
     }
 
+    fn histories<'py>(&self, py: Python<'py>, topics: Vec<String>, since: i64) -> PyResult<Bound<'py, PyBytes>> {
+        let histories = py.detach(|| self.0.histories(&topics, since)).map_err(not_running)?;
+        let json = py.detach(|| serde_json::to_vec(&histories)).map_err(bad_value)?;
+        Ok(PyBytes::new(py, &json))
+    }
+
     fn create_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
         let topic = name("topic", topic)?;
         self.call(py, move |engine, _| engine.create_topic(&topic))

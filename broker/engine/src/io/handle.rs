@@ -10,11 +10,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use serde::Serialize;
 
 use crate::bucket::Nanos;
+use crate::commands::TopicBins;
 use crate::config::{BadSetting, Config};
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::history;
 use crate::http::Handed;
 use crate::io::clock::{ClockMap, monotonic};
 use crate::io::files::Files;
@@ -30,6 +33,7 @@ use crate::trace::{Columns, Trace};
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
 const TOPICS_A_TURN: usize = 4;
 const ENTRIES_A_TURN: u64 = 10_000;
+const HISTORIES_A_TURN: usize = 256;
 
 type Command = Box<dyn FnOnce(&mut Engine, Nanos) + Send>;
 
@@ -145,6 +149,15 @@ impl From<std::io::Error> for StartError {
     }
 }
 
+/// What came to topics. `until`: the number of the first bin that is not over.
+#[derive(Debug, Serialize)]
+pub struct Histories {
+    until: i64,
+    bin_ns: Nanos,
+    wall_offset_ns: i64,
+    topics: Vec<TopicBins>,
+}
+
 /// A broker's data plane.
 pub struct Handle {
     config: Config,
@@ -251,6 +264,17 @@ impl Handle {
             columns.extend(&entries.unwrap_or_default());
         }
         Ok(Some(columns))
+    }
+
+    /// What came to these topics from bin `since` on (0: as long as is kept), all up to one instant.
+    pub fn histories(&self, topics: &[String], since: i64) -> Result<Histories, NotRunning> {
+        let (until, wall_offset_ns) = self.call(|engine, now| (history::open_at(now), engine.wall_offset))?;
+        let mut histories = Histories { until, bin_ns: history::BIN_NS, wall_offset_ns, topics: Vec::new() };
+        for topics in topics.chunks(HISTORIES_A_TURN) {
+            let topics = topics.to_vec();
+            histories.topics.extend(self.call(move |engine, now| engine.histories(&topics, since, until, now))?);
+        }
+        Ok(histories)
     }
 
     /// A measurement of what arrives at a limited topic from now on; `None`: no such topic, or it has no limit.

@@ -10,6 +10,7 @@ mod disk;
 mod documentation;
 mod ends;
 mod handshakes;
+mod history;
 mod hostile;
 mod http;
 mod laboratory;

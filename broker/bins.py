@@ -1,0 +1,130 @@
+"""Histories as a broker sends them: which bins of which topics are due, and when that is at once. Pure.
+
+Every topic that is followed reports once a second; at once when its rate of arrivals has changed, and four times a
+second from then on for some seconds, as also while messages wait for tokens at the beginning of every bin. A topic to
+which nothing was since its last report is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from srtm.change import ChangeDetector
+from srtm.control import TopicHistory
+
+PERIOD_NS = 100_000_000  # how often the engine is asked; also the length of its bins
+_SELDOM_NS = 1_000_000_000
+_OFTEN_NS = 250_000_000
+_MOVING_BINS = 30  # how long a change is followed closely
+_QUEUE_BINS = 3  # in so many bins in a row something waited at the beginning: it is no passing burst
+
+
+class EngineBins(msgspec.Struct, frozen=True, kw_only=True):
+    """Bins of one topic, ``first`` and those that follow it, up to the one that is not over."""
+
+    topic: str
+    version: int  # of the share in force
+    first: int
+    arrivals: list[int]
+    waiting: list[int]
+    unfinished: list[float]
+
+
+class EngineHistories(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``Engine.histories`` gives: topics to which nothing was are left out. ``until``: the first bin that is not
+    over."""
+
+    until: int
+    bin_ns: int
+    wall_offset_ns: int
+    topics: list[EngineBins]
+
+
+class _Followed:
+    """One topic: its bins since the last report."""
+
+    def __init__(self) -> None:
+        self.detector = ChangeDetector()
+        self.first = 0
+        self.arrivals: list[int] = []
+        self.waiting: list[int] = []
+        self.unfinished: list[float] = []
+        self.version = 0
+        self.changed = False
+        self.moving_until = 0  # number of a bin
+        self.reported_ns = 0
+        self._queued = 0  # bins in a row that began with something waiting
+
+    def add(self, bins: EngineBins) -> None:
+        if not self.arrivals:
+            self.first = bins.first
+        self.version = bins.version
+        self.arrivals += bins.arrivals
+        self.waiting += bins.waiting
+        self.unfinished += bins.unfinished
+        for at, (count, waiting) in enumerate(zip(bins.arrivals, bins.waiting, strict=True)):
+            self._queued = self._queued + 1 if waiting else 0
+            if self.detector.note(count):
+                self.changed = True
+            if self.changed or self._queued >= _QUEUE_BINS:
+                self.moving_until = bins.first + at + _MOVING_BINS
+
+    def add_nothing(self, first: int, bins: int, version: int) -> None:
+        zeros = [0] * bins
+        self.add(
+            EngineBins(topic="", version=version, first=first, arrivals=zeros, waiting=zeros, unfinished=[0.0] * bins)
+        )
+
+    def is_due(self, until: int, now_ns: int) -> bool:
+        often = until < self.moving_until
+        return self.changed or now_ns - self.reported_ns >= (_OFTEN_NS if often else _SELDOM_NS)
+
+    def report(self, topic: str, bin_ns: int, wall_offset_ns: int, now_ns: int) -> TopicHistory | None:
+        """None: nothing was."""
+        said = TopicHistory(
+            topic=topic,
+            share_version=self.version,
+            first_ns=self.first * bin_ns + wall_offset_ns,
+            arrivals=self.arrivals,
+            waiting=self.waiting,
+            unfinished=self.unfinished,
+            bin_ns=bin_ns,
+            changed=self.changed,
+        )
+        self.arrivals, self.waiting, self.unfinished = [], [], []
+        self.changed, self.reported_ns = False, now_ns
+        return said if said.changed or any(said.arrivals) or any(said.waiting) or any(said.unfinished) else None
+
+
+class Followed:
+    """All topics that are followed. ``next``: the bin from which on the engine is asked."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self._topics: dict[str, _Followed] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._topics)
+
+    def follow(self, topics: Collection[str]) -> None:
+        for gone in self._topics.keys() - set(topics):
+            del self._topics[gone]
+        for name in topics:
+            self._topics.setdefault(name, _Followed())
+
+    def take(self, histories: EngineHistories, now_ns: int) -> list[TopicHistory]:
+        """The answer to a question from ``next`` on; gives what is due at ``now_ns`` (of any clock)."""
+        since, self.next = self.next, histories.until
+        there = {bins.topic: bins for bins in histories.topics}
+        due = []
+        for name, topic in self._topics.items():
+            if name in there:
+                topic.add(there[name])
+            elif since:
+                topic.add_nothing(since, histories.until - since, topic.version)
+            if topic.is_due(histories.until, now_ns):
+                due.append(topic.report(name, histories.bin_ns, histories.wall_offset_ns, now_ns))
+        return [report for report in due if report is not None]

@@ -1,0 +1,179 @@
+//! What came to a limited topic, in bins of a tenth of a second: arrivals, what waited for tokens when the bin began, the largest unfinished work in it. A few
+//! additions a message; bins are closed by whatever happens next, exactly as things stood at their edges. Pure.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use crate::bucket::{Nanos, TOKEN};
+
+pub const BIN_NS: Nanos = 100_000_000;
+
+/// Bins that are kept: whoever reads them may be late by so many.
+const KEPT: i64 = 128;
+
+/// The stamps of a turn may be so much older than it: a bin is given out no earlier.
+const SETTLE_NS: Nanos = 5_000_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Bin {
+    number: i64, // from the clock's zero on
+    arrivals: u64,
+    waiting: u64,
+    unfinished: i128, // units, the largest
+}
+
+impl Bin {
+    fn is_empty(&self) -> bool {
+        self.arrivals == 0 && self.waiting == 0 && self.unfinished == 0
+    }
+}
+
+/// The number of the first bin that may still get messages at `now`.
+pub fn open_at(now: Nanos) -> i64 {
+    (now - SETTLE_NS).div_euclid(BIN_NS)
+}
+
+/// Bins of one topic; of those that are over, the ones in which nothing was are missing.
+#[derive(Debug)]
+pub struct History {
+    end: Nanos, // of the present bin
+    present: Bin,
+    over: VecDeque<Bin>, // ascending
+}
+
+/// Bins that are over, `first` and those that follow it. Columns of equal length.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub struct Bins {
+    pub first: i64,
+    pub arrivals: Vec<u64>,
+    pub waiting: Vec<u64>,
+    pub unfinished: Vec<f64>, // messages
+}
+
+impl History {
+    pub fn new(at: Nanos) -> Self {
+        let number = at.div_euclid(BIN_NS);
+        Self { end: (number + 1) * BIN_NS, present: Bin { number, arrivals: 0, waiting: 0, unfinished: 0 }, over: VecDeque::new() }
+    }
+
+    /// Whether `turn` is due before something that happens at `at` is noted.
+    pub fn is_behind(&self, at: Nanos) -> bool {
+        at >= self.end
+    }
+
+    /// Open the bin of `at`. `state`: what waits, and the unfinished work in units, at the instants when bins begin, while nothing has happened since the present
+    /// bin's last event.
+    #[cold]
+    pub fn turn(&mut self, at: Nanos, state: impl Fn(Nanos) -> (usize, i128)) {
+        let last = at.div_euclid(BIN_NS);
+        self.close();
+        for number in (self.present.number + 1).max(last - KEPT)..=last {
+            let (waiting, unfinished) = state(number * BIN_NS);
+            self.present = Bin { number, arrivals: 0, waiting: waiting as u64, unfinished };
+            if number < last {
+                self.close();
+            }
+        }
+        self.end = (last + 1) * BIN_NS;
+        while self.over.front().is_some_and(|bin| bin.number < last - KEPT) {
+            self.over.pop_front();
+        }
+    }
+
+    fn close(&mut self) {
+        if !self.present.is_empty() {
+            self.over.push_back(self.present);
+        }
+    }
+
+    /// `count` messages have come.
+    pub fn came(&mut self, count: u32) {
+        self.present.arrivals += u64::from(count);
+    }
+
+    /// The unfinished work has reached `units`.
+    pub fn reached(&mut self, units: i128) {
+        self.present.unfinished = self.present.unfinished.max(units);
+    }
+
+    /// Bins from number `since` on, before number `until`, all of which are over; `None`: nothing was in any of them.
+    pub fn between(&self, since: i64, until: i64) -> Option<Bins> {
+        let first = since.max(until - KEPT);
+        let there = |number| self.over.partition_point(|bin| bin.number < number);
+        let (from, to) = (there(first), there(until));
+        if from >= to {
+            return None;
+        }
+        let len = usize::try_from(until - first).ok()?;
+        let mut bins = Bins { first, arrivals: vec![0; len], waiting: vec![0; len], unfinished: vec![0.0; len] };
+        for bin in self.over.range(from..to) {
+            let at = usize::try_from(bin.number - first).ok()?;
+            bins.arrivals[at] = bin.arrivals;
+            bins.waiting[at] = bin.waiting;
+            bins.unfinished[at] = bin.unfinished as f64 / TOKEN as f64;
+        }
+        Some(bins)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idle(_: Nanos) -> (usize, i128) {
+        (0, 0)
+    }
+
+    #[test]
+    fn arrivals_and_the_largest_work_are_those_of_their_bin() {
+        let mut history = History::new(0);
+        history.came(2);
+        history.reached(3 * TOKEN);
+        history.reached(2 * TOKEN);
+        assert!(!history.is_behind(BIN_NS - 1) && history.is_behind(BIN_NS));
+        history.turn(BIN_NS, |_| (1, TOKEN / 2));
+        history.came(1);
+        history.turn(2 * BIN_NS, idle);
+        let bins = Bins { first: 0, arrivals: vec![2, 1], waiting: vec![0, 1], unfinished: vec![3.0, 0.5] };
+        assert_eq!(history.between(0, history.present.number), Some(bins));
+        assert_eq!(history.between(1, 2).map(|bins| (bins.first, bins.arrivals)), Some((1, vec![1])));
+        assert_eq!(history.between(0, 1).map(|bins| bins.arrivals), Some(vec![2]));
+        assert_eq!(history.between(2, 2), None, "the present one is not over");
+    }
+
+    #[test]
+    fn bins_in_which_nothing_happened_are_as_things_stood() {
+        let mut history = History::new(0);
+        history.came(5);
+        history.turn(4 * BIN_NS, |at| (3, TOKEN * i128::from(4 - at / BIN_NS)));
+        let bins = history.between(0, history.present.number).expect("bins");
+        assert_eq!((bins.arrivals, bins.waiting, bins.unfinished), (vec![5, 0, 0, 0], vec![0, 3, 3, 3], vec![0.0, 3.0, 2.0, 1.0]));
+    }
+
+    #[test]
+    fn quiet_times_take_no_room_and_are_told_as_zeros_between_others() {
+        let mut history = History::new(0);
+        history.came(1);
+        history.turn(50 * BIN_NS, idle);
+        history.came(1);
+        history.turn(51 * BIN_NS, idle);
+        assert_eq!(history.over.len(), 2);
+        assert_eq!(history.between(10, 51).map(|bins| (bins.first, bins.arrivals.len(), bins.arrivals[40])), Some((10, 41, 1)));
+        history.turn(100 * BIN_NS, idle);
+        assert_eq!(history.between(60, 100), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut history = History::new(0);
+        for number in 1..1_000 {
+            history.came(1);
+            history.turn(number * BIN_NS, idle);
+        }
+        history.turn(1_000_000 * BIN_NS, |_| (1, 1));
+        assert!(history.over.len() as i64 <= KEPT);
+        let bins = history.between(0, history.present.number).expect("bins");
+        assert_eq!((bins.first, bins.waiting.len() as i64), (1_000_000 - KEPT, KEPT));
+    }
+}

@@ -1,0 +1,73 @@
+//! Histories of a whole engine: who counts, in which bin, and what waits at the edges.
+
+use super::pair::*;
+use crate::history::{BIN_NS, open_at};
+
+/// The columns of "t" from bin 0 on, up to now.
+fn columns(pair: &mut Pair) -> serde_json::Value {
+    pair.advance(10 * MS); // stamps may be a little older than their turn
+    let now = pair.now;
+    let found = pair.engine.histories(&["t".into(), "nowhere".into()], 0, open_at(now), now);
+    serde_json::to_value(found).expect("JSON")[0].clone()
+}
+
+/// At the beginning of the next bin.
+fn at_an_edge(pair: &mut Pair) -> i64 {
+    let number = pair.now.div_euclid(BIN_NS) + 1;
+    pair.advance(number * BIN_NS - pair.now);
+    number
+}
+
+#[test]
+fn what_waits_at_the_edge_of_a_bin_is_exact_although_nothing_happens_there() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(100, 5, 1)); // a token every 10 ms
+    pair.advance(S);
+    let publisher = pair.connect();
+    let first = at_an_edge(&mut pair);
+    pair.advance(5 * MS);
+    let bodies = ["x"; 30];
+    pair.ask(publisher, mpub("t", &bodies)); // 5 go, 25 wait; the first of these goes 10 ms later
+    pair.advance(4 * BIN_NS);
+    let columns = columns(&mut pair);
+    let from = (first - columns["first"].as_i64().expect("a number")) as usize;
+    let tail = |name: &str| columns[name].as_array().expect("a column")[from..].to_vec();
+    assert_eq!(tail("arrivals"), [30, 0, 0, 0]);
+    assert_eq!(tail("waiting"), [0, 16, 6, 0]);
+    let unfinished: Vec<f64> = tail("unfinished").iter().filter_map(serde_json::Value::as_f64).collect();
+    assert_eq!(unfinished, [30.0, 20.5, 10.5, 0.5]);
+    assert_eq!(columns["version"], 1);
+}
+
+#[test]
+fn refused_messages_are_arrivals_too() {
+    let mut pair = Pair::new();
+    pair.limit("t", crate::topic::Limit { reject: true, full: true, ..limit(1, 2, 1) });
+    let publisher = pair.connect();
+    at_an_edge(&mut pair);
+    for _ in 0..3 {
+        pair.ask(publisher, pub_("t", "x"));
+    }
+    pair.advance(BIN_NS);
+    let arrivals = columns(&mut pair)["arrivals"].as_array().expect("a column").clone();
+    assert_eq!(arrivals.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), 3);
+}
+
+#[test]
+fn under_a_share_of_nothing_all_that_came_waits() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(0, 0, 1));
+    pair.publish("t", "a");
+    pair.advance(3 * BIN_NS);
+    let columns = columns(&mut pair);
+    let waiting = columns["waiting"].as_array().expect("a column").clone();
+    assert_eq!((waiting.last(), columns["unfinished"].as_array().and_then(|all| all.last())), (Some(&1.into()), Some(&1.0.into())));
+}
+
+#[test]
+fn a_topic_to_which_nothing_was_is_left_out() {
+    let mut pair = Pair::new();
+    pair.limit("t", crate::topic::Limit { full: true, ..limit(100, 5, 1) });
+    pair.advance(S);
+    assert!(columns(&mut pair).is_null());
+}

@@ -1,0 +1,78 @@
+"""Sends histories (``broker.bins``) to whichever distributor leads: ``POST /v1/brokers/NAME/history``.
+
+Apart from the syncs, whose reports of all topics cost more than a bin each, and which wait for answers. What nobody
+took within a second is not sent again: the next report says what is so now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from broker.bins import PERIOD_NS, EngineHistories, Followed
+from broker.distributors import LONGEST_PAUSE_S, Distributors
+from srtm.control import HistoryReport, TopicHistory
+from srtm.errors import PeerError
+from srtm.log import Log
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+_PERIOD_S = PERIOD_NS / 1e9
+_PATIENCE_S = 1.0
+_DECODER = msgspec.json.Decoder(EngineHistories)
+
+
+class Histories:
+    """``follow`` it after every answer to a sync, ``run`` it once."""
+
+    def __init__(self, name: str, incarnation: str, engine: Engine, distributors: Distributors, log: Log) -> None:
+        self._target = f"/v1/brokers/{name}/history"
+        self._incarnation = incarnation
+        self._engine = engine
+        self._distributors = distributors
+        self._log = log
+        self._followed = Followed()
+        self._some = trio.Event()  # there is something to follow
+        self._trouble = ""  # why the last report was refused
+
+    def follow(self, topics: Collection[str]) -> None:
+        """From now on these, and no others."""
+        self._followed.follow(topics)
+        if not topics:
+            self._some = trio.Event()
+        else:
+            self._some.set()
+
+    async def run(self) -> None:
+        """Until cancelled; then the connections are closed."""
+        try:
+            while True:
+                await self._some.wait()
+                started_s = trio.current_time()
+                due = self._look()
+                if due:
+                    await self._send(due)
+                await trio.sleep_until(started_s + _PERIOD_S)
+        finally:
+            await self._distributors.aclose()
+
+    def _look(self) -> list[TopicHistory]:
+        answer = self._engine.histories(self._followed.names, self._followed.next)
+        return self._followed.take(_DECODER.decode(answer), round(trio.current_time() * 1e9))
+
+    async def _send(self, due: list[TopicHistory]) -> None:
+        body = msgspec.json.encode(HistoryReport(incarnation=self._incarnation, topics=due))
+        try:
+            with trio.move_on_after(_PATIENCE_S):
+                await self._distributors.post("history", self._target, body)
+        except PeerError as error:
+            if str(error) != self._trouble:
+                self._log.warning("histories are refused", reason=error)
+            self._trouble = str(error)
+            await trio.sleep(LONGEST_PAUSE_S)
+        else:
+            self._trouble = ""

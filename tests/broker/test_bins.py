@@ -1,0 +1,128 @@
+"""Which bins of which topics are due, and when that is at once."""
+
+from itertools import pairwise
+
+import pytest
+
+from broker.bins import EngineBins, EngineHistories, Followed
+
+BIN_NS = 100_000_000
+WALL_NS = 1_790_000_000_000_000_000
+FIRST = 1_000  # number of the first bin
+
+
+class Engine:
+    """A step is a bin: what came in it, what waited when it began. The clock is the engine's."""
+
+    def __init__(self, *topics):
+        self.followed = Followed()
+        self.followed.follow(topics)
+        self.until = FIRST
+        self.said = []  # (bins since the first, report)
+
+    def step(self, bins=1, **came):
+        """``came``: {topic: messages, or (messages, waiting)}; the others got nothing."""
+        since, self.until = self.until, self.until + bins
+        counts = {topic: one if isinstance(one, tuple) else (one, 0) for topic, one in came.items()}
+        topics = [
+            EngineBins(
+                topic=topic,
+                version=7,
+                first=since,
+                arrivals=[count] * bins,
+                waiting=[waiting] * bins,
+                unfinished=[0.5 + waiting] * bins,
+            )
+            for topic, (count, waiting) in counts.items()
+        ]
+        told = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=WALL_NS, topics=topics)
+        due = self.followed.take(told, self.until * BIN_NS)
+        self.said += [(self.until - FIRST, report) for report in due]
+
+    def run(self, bins, **came):
+        for _ in range(bins):
+            self.step(**came)
+
+    @property
+    def times(self):
+        return [at for at, _ in self.said]
+
+
+def test_every_bin_is_reported_once_a_second_without_gaps():
+    engine = Engine("t")
+    engine.run(40, t=500)
+    assert engine.times == [1, 11, 21, 31]
+    reports = [report for _, report in engine.said]
+    assert [len(report.arrivals) for report in reports] == [1, 10, 10, 10]
+    assert reports[0].first_ns == WALL_NS + FIRST * BIN_NS
+    assert all(now.first_ns == before.end_ns for before, now in pairwise(reports))
+    assert (reports[1].topic, reports[1].share_version, reports[1].changed) == ("t", 7, False)
+    assert (reports[1].arrivals[0], reports[1].unfinished[0]) == (500, 0.5)
+
+
+def test_a_change_is_reported_at_once_and_then_four_times_a_second_for_some_seconds():
+    engine = Engine("t")
+    engine.run(45, t=500)
+    engine.said.clear()
+    engine.run(60, t=900)
+    assert [report.changed for _, report in engine.said][:3] == [True, False, False]
+    assert engine.times[0] == 46
+    close = [at for at in engine.times if at <= 46 + 30]
+    assert max(after - before for before, after in pairwise(close)) == 3  # bins: 0.3 s
+    assert engine.times[-1] - engine.times[-2] == 10
+
+
+def test_while_messages_wait_at_the_beginning_of_every_bin_it_reports_often():
+    engine = Engine("t")
+    engine.run(41, t=500)
+    engine.said.clear()
+    engine.run(10, t=(500, 3))
+    assert len(engine.said) == 3
+    assert engine.said[0][1].waiting[-1] == 3
+
+
+def test_one_burst_that_waits_is_no_reason_to_hurry():
+    engine = Engine("t")
+    engine.run(41, t=500)
+    engine.said.clear()
+    engine.run(1, t=(500, 3))
+    engine.run(9, t=500)
+    assert engine.times == [51]
+
+
+def test_a_topic_to_which_nothing_was_is_left_out_and_its_quiet_bins_count_for_the_next():
+    engine = Engine("t", "u")
+    engine.run(21, u=100)
+    assert [report.topic for _, report in engine.said] == ["u"] * 3
+    engine.said.clear()
+    engine.run(5, t=100, u=100)
+    (first, *_) = [report for _, report in engine.said if report.topic == "t"]
+    assert first.changed  # from nothing to something is a change
+    assert first.arrivals[-1] == 100
+
+
+def test_a_rate_that_falls_to_nothing_is_a_change_and_then_silence():
+    engine = Engine("t")
+    engine.run(41, t=500)
+    engine.said.clear()
+    engine.run(100)
+    (report,) = [report for _, report in engine.said]
+    assert (report.changed, report.arrivals[-1]) == (True, 0)
+
+
+def test_bins_that_came_late_are_one_report_in_which_a_change_is_seen():
+    engine = Engine("t")
+    engine.run(41, t=500)
+    engine.said.clear()
+    engine.step(bins=30, t=900)
+    (report,) = [report for _, report in engine.said]
+    assert (report.changed, len(report.arrivals)) == (True, 30)
+
+
+@pytest.mark.parametrize("gone", [[], ["u"]])
+def test_what_is_no_longer_followed_is_forgotten(gone):
+    engine = Engine("t", *gone)
+    engine.followed.follow(["u"])
+    assert engine.followed.names == ["u"]
+    engine.run(11, u=1)
+    assert {report.topic for _, report in engine.said} == {"u"}

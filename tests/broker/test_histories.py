@@ -1,0 +1,161 @@
+"""The conversation about histories on a mock clock: a scripted leader, an engine that counts what a test says."""
+
+import msgspec
+import pytest
+import trio
+
+from broker.bins import EngineBins, EngineHistories
+from broker.distributors import Distributors
+from broker.histories import Histories
+from srtm.control import HistoryReport, Problem
+from srtm.errors import Unavailable
+from srtm.log import Log
+
+BIN_NS = 100_000_000
+
+
+class Engine:
+    """``rate`` messages in every bin of every topic."""
+
+    def __init__(self):
+        self.rate = 500
+        self.asked = []  # (time, topics, since)
+
+    def histories(self, topics, since):
+        self.asked.append((trio.current_time(), list(topics), since))
+        until = round(trio.current_time() * 1e9) // BIN_NS
+        first = max(since, until - 1)
+        bins = [self.rate] * (until - first)
+        told = [
+            EngineBins(
+                topic=topic,
+                version=1,
+                first=first,
+                arrivals=bins,
+                waiting=[0] * len(bins),
+                unfinished=[0.0] * len(bins),
+            )
+            for topic in topics
+        ]
+        return msgspec.json.encode(EngineHistories(until=until, bin_ns=BIN_NS, wall_offset_ns=0, topics=told))
+
+
+class Leader:
+    base_url = "http://d1:4190"
+
+    def __init__(self):
+        self.reports = []  # (time, report)
+        self.targets = set()
+        self.trouble = None  # raised or, a Problem, answered
+        self.silent = False
+        self.closed = False
+
+    async def aclose(self):
+        self.closed = True
+
+    async def request(self, method, target, body=b"", *, timeout_s):
+        self.targets.add((method, target))
+        self.reports.append((trio.current_time(), msgspec.json.decode(body, type=HistoryReport)))
+        await trio.lowlevel.checkpoint()
+        if self.silent:
+            await trio.sleep(timeout_s)
+            raise Unavailable("no answer")
+        if isinstance(self.trouble, Problem):
+            return self.trouble.status, msgspec.json.encode(self.trouble)
+        if self.trouble is not None:
+            raise self.trouble
+        return 204, b""
+
+
+class Rig:
+    def __init__(self):
+        self.engine = Engine()
+        self.leader = Leader()
+        self.lines = []
+        log = Log("b1", self.lines.append)
+        known = Distributors([self.leader], lambda _url: self.leader, log)
+        self.histories = Histories("b1", "7", self.engine, known, log)
+
+    @property
+    def reports(self):
+        return [report for _, report in self.leader.reports]
+
+
+@pytest.fixture
+def rig(nursery):
+    made = Rig()
+    nursery.start_soon(made.histories.run)
+    return made
+
+
+async def test_while_nothing_is_followed_the_engine_is_left_alone(rig, autojump_clock):
+    await trio.sleep(10)
+    assert rig.engine.asked == []
+    rig.histories.follow(["t"])
+    await trio.sleep(1.05)
+    assert len(rig.engine.asked) == 11
+    rig.histories.follow([])
+    await trio.sleep(10)
+    assert len(rig.engine.asked) <= 12
+
+
+async def test_all_that_is_followed_is_asked_for_at_once_and_each_bin_once(rig, autojump_clock):
+    rig.histories.follow(["t", "u"])
+    await trio.sleep(2)
+    assert {tuple(topics) for _, topics, _ in rig.engine.asked} == {("t", "u")}
+    sinces = [since for _, _, since in rig.engine.asked]
+    assert sinces[0] == 0
+    assert sinces[1:] == sorted(set(sinces[1:]))
+
+
+async def test_reports_go_to_the_leader_once_a_second_and_at_once_on_a_change(rig, autojump_clock):
+    rig.histories.follow(["t", "u"])
+    await trio.sleep(5.05)
+    assert rig.leader.targets == {("POST", "/v1/brokers/b1/history")}
+    assert len(rig.reports) == 5
+    assert rig.reports[-1].incarnation == "7"
+    assert [history.topic for history in rig.reports[-1].topics] == ["t", "u"]
+    rig.leader.reports.clear()
+    rig.engine.rate = 100
+    changed_s = trio.current_time()
+    await trio.sleep(0.25)
+    at, report = rig.leader.reports[0]
+    assert at - changed_s <= 0.2
+    assert all(history.changed for history in report.topics)
+
+
+async def test_what_nobody_takes_in_time_is_not_sent_again(rig, autojump_clock):
+    rig.leader.trouble = Unavailable("no answer")
+    rig.histories.follow(["t"])
+    await trio.sleep(5)
+    rig.leader.trouble = None
+    rig.leader.reports.clear()
+    await trio.sleep(2)
+    ends = [report.topics[0].end_ns / 1e9 for report in rig.reports]
+    assert ends[-1] > trio.current_time() - 1.5
+    assert sum(len(report.topics[0].arrivals) for report in rig.reports) < 35
+
+
+async def test_a_silent_distributor_holds_nothing_up_for_more_than_a_second(rig, autojump_clock):
+    rig.leader.silent = True
+    rig.histories.follow(["t"])
+    await trio.sleep(5.5)
+    times = [at for at, _ in rig.leader.reports]
+    assert len(times) >= 5
+
+
+async def test_a_refusal_is_said_once_and_tried_again(rig, autojump_clock):
+    rig.leader.trouble = Problem(title="not found", status=404, detail="no such route")
+    rig.histories.follow(["t"])
+    await trio.sleep(10)
+    assert len(rig.reports) >= 4
+    assert sum("no such route" in line for line in rig.lines) == 1
+
+
+async def test_the_connections_are_closed_when_it_ends(autojump_clock):
+    rig = Rig()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.histories.run)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert rig.leader.closed
