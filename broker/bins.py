@@ -103,6 +103,7 @@ class Followed:
 
     def __init__(self) -> None:
         self.next = 0
+        self._wall_offset_ns: int | None = None
         self._topics: dict[str, _Followed] = {}
 
     @property
@@ -118,6 +119,7 @@ class Followed:
     def take(self, histories: EngineHistories, now_ns: int) -> list[TopicHistory]:
         """The answer to a question from ``next`` on; gives what is due at ``now_ns`` (of any clock)."""
         since, self.next = self.next, histories.until
+        offset_ns = self._steady_offset(histories)
         there = {bins.topic: bins for bins in histories.topics}
         due = []
         for name, topic in self._topics.items():
@@ -126,5 +128,12 @@ class Followed:
             elif since:
                 topic.add_nothing(since, histories.until - since, topic.version)
             if topic.is_due(histories.until, now_ns):
-                due.append(topic.report(name, histories.bin_ns, histories.wall_offset_ns, now_ns))
+                due.append(topic.report(name, histories.bin_ns, offset_ns, now_ns))
         return [report for report in due if report is not None]
+
+    def _steady_offset(self, histories: EngineHistories) -> int:
+        """The same until the wall clock is set, so that bins of two reports follow one another to the nanosecond."""
+        told_ns, known_ns = histories.wall_offset_ns, self._wall_offset_ns
+        if known_ns is None or abs(told_ns - known_ns) > histories.bin_ns // 2:
+            self._wall_offset_ns = known_ns = told_ns
+        return known_ns

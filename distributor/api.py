@@ -22,6 +22,7 @@ from distributor.config import DistributorConfig
 from distributor.fitting_routes import add_fitting_routes, asked
 from distributor.fitting_setup import Method
 from distributor.fittings import Fittings
+from distributor.history_routes import add_history_routes
 from distributor.metrics import exposition
 from distributor.refusing import Admit, add_refusals, asked_before
 from distributor.registry import Registry
@@ -44,7 +45,14 @@ def make_app(
     """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served. ``fittings``: None on
     a standby."""
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
-    for add_routes in (add_share_routes, _broker_routes, capacity_routes, _lookup_routes, _service_routes):
+    for add_routes in (
+        add_share_routes,
+        _broker_routes,
+        add_history_routes,
+        capacity_routes,
+        _lookup_routes,
+        _service_routes,
+    ):
         add_routes(app, registry, syncing)
     for add_routes_of_topics in (_topic_routes, _publisher_routes):
         add_routes_of_topics(app, registry, syncing, fittings)

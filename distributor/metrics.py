@@ -41,6 +41,12 @@ class _Book(Collector):
                 alive.add_metric([name], float(self._registry.is_alive(name)))
             mcap.add_metric([name], broker.mcap)
         yield from (alive, mcap)
+        ignored = GaugeMetricFamily(
+            "srtm_histories_ignored", "Reports of histories that made no sense, since the start.", labels=["broker"]
+        )
+        for name, count in self._syncing.histories.ignored.items():
+            ignored.add_metric([name], count)
+        yield ignored
 
     def _topics(self) -> Iterator[GaugeMetricFamily]:
         count = GaugeMetricFamily("srtm_topic_publishers", "Publishers that the topic names.", labels=["topic"])

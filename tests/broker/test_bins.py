@@ -18,6 +18,7 @@ class Engine:
         self.followed = Followed()
         self.followed.follow(topics)
         self.until = FIRST
+        self.offset_ns = WALL_NS
         self.said = []  # (bins since the first, report)
 
     def step(self, bins=1, **came):
@@ -35,7 +36,7 @@ class Engine:
             )
             for topic, (count, waiting) in counts.items()
         ]
-        told = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=WALL_NS, topics=topics)
+        told = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=self.offset_ns, topics=topics)
         due = self.followed.take(told, self.until * BIN_NS)
         self.said += [(self.until - FIRST, report) for report in due]
 
@@ -117,6 +118,18 @@ def test_bins_that_came_late_are_one_report_in_which_a_change_is_seen():
     engine.step(bins=30, t=900)
     (report,) = [report for _, report in engine.said]
     assert (report.changed, len(report.arrivals)) == (True, 30)
+
+
+def test_bins_follow_one_another_to_the_nanosecond_until_the_wall_clock_is_set():
+    engine = Engine("t")
+    for _ in range(4):
+        engine.offset_ns += 7  # as it is read
+        engine.run(10, t=500)
+    reports = [report for _, report in engine.said]
+    assert all(now.first_ns == before.end_ns for before, now in pairwise(reports))
+    engine.offset_ns += 3_600_000_000_000
+    engine.run(10, t=500)
+    assert engine.said[-1][1].first_ns - reports[-1].end_ns >= 3_600_000_000_000
 
 
 @pytest.mark.parametrize("gone", [[], ["u"]])

@@ -1,0 +1,127 @@
+"""What came to topics on their brokers, as these report it: kept for ten seconds, told to whoever follows
+(``GET /v1/history``). Nothing of it is stored.
+
+A report comes from another process and is believed in nothing that it could get wrong: a history that cannot be
+(negative, not finite, of columns that do not fit, from the future or from long ago) is ignored and counted, the others
+of the same report are taken.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from distributor.adapting import shares_version, traits
+from distributor.leases import MICRO
+from distributor.registry import Registry
+from distributor.state import Topic
+from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, TopicHistories, TopicHistory
+from srtm.errors import Conflict, NotLeader
+
+_KEPT_S = 10.0
+_LONGEST = 1_000  # bins in one report
+_LONGEST_BIN_NS = 10_000_000_000
+_LARGEST = 1 << 53
+_FUTURE_NS = 5_000_000_000  # clocks of hosts are seldom further apart
+_PAST_NS = 60_000_000_000
+
+
+class _Kept(NamedTuple):
+    version: int
+    came_s: float  # trio time
+    history: BrokerHistory
+
+
+class Histories:
+    """``ignored``: {broker: histories of it that could not be}, since the start. ``version``: of what came last."""
+
+    def __init__(self, registry: Registry, *, wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self.ignored: Counter[str] = Counter()
+        # Beyond all that an earlier leader may have given, so that nobody is told too little.
+        self.version = self._first = wall_ns() // 1000
+        self._registry = registry
+        self._wall_ns = wall_ns
+        self._kept: dict[str, deque[_Kept]] = {}  # {topic: oldest first}
+        self._news = trio.Event()
+
+    def take(self, broker: str, report: HistoryReport) -> None:
+        """Raises NotFound (an unknown broker), Conflict (another incarnation is the broker of that name)."""
+        if self._registry.broker(broker).incarnation != report.incarnation:
+            raise Conflict("incarnation", report.incarnation, f"another process is broker {broker}")
+        now_ns, now_s = self._wall_ns(), trio.current_time()
+        self.version += 1
+        for history in report.topics:
+            if problem(history, now_ns) is not None:
+                self.ignored[broker] += 1
+            elif (topic := self._registry.topics.get(history.topic)) is not None and not topic.removed:
+                kept = self._kept.setdefault(history.topic, deque())
+                kept.append(_Kept(self.version, now_s, BrokerHistory(broker=broker, history=history)))
+        self._drop_old(now_s)
+        self._news.set()
+        self._news = trio.Event()
+
+    async def answer(self, since: int, wait_s: float) -> HistoryAnswer:
+        """What came after ``since``; waits up to ``wait_s`` for something. Raises NotLeader: brokers report to that."""
+        if not self._registry.leads:
+            raise NotLeader(self._registry.leader_url)
+        known = since if self._first <= since <= self.version else 0
+        with trio.move_on_after(wait_s):
+            while not (topics := self._since(known)):
+                await self._news.wait()
+        return HistoryAnswer(version=self.version, topics=topics)
+
+    def _since(self, version: int) -> list[TopicHistories]:
+        self._drop_old(trio.current_time())
+        found = []
+        for name, kept in self._kept.items():
+            topic = self._registry.topics.get(name)
+            if topic is not None and not topic.removed and kept[-1].version > version:
+                reports = [one.history for one in kept if one.version > version]
+                found.append(_told(topic, self._registry, reports))
+        return found
+
+    def _drop_old(self, now_s: float) -> None:
+        for name in list(self._kept):
+            kept = self._kept[name]
+            while kept and kept[0].came_s < now_s - _KEPT_S:
+                kept.popleft()
+            if not kept:
+                del self._kept[name]
+
+
+def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) -> TopicHistories:
+    shares = {
+        name: Share(version=topic.holding(name).version, rate=target.rate / MICRO, burst=target.burst / MICRO)
+        for name, target in topic.leases.target.items()
+    }
+    return TopicHistories(
+        topic=topic.name,
+        mode=topic.spec.mode,
+        rate=topic.spec.rate,
+        burst=topic.burst,
+        version=shares_version(topic),
+        shares=shares,
+        reports=list(reports),
+        traits=traits(topic, registry.brokers),
+    )
+
+
+def problem(history: TopicHistory, now_ns: int) -> str | None:
+    """Why ``history``, come at ``now_ns`` (wall clock), cannot be; None: it can."""
+    columns: tuple[Sequence[float], ...] = (history.arrivals, history.waiting, history.unfinished)
+    if not 0 < history.bin_ns <= _LONGEST_BIN_NS:
+        return f"bin_ns {history.bin_ns} must be from 1 to {_LONGEST_BIN_NS}"
+    if len({len(column) for column in columns}) != 1 or len(history.arrivals) > _LONGEST:
+        return f"columns must be of one length, of at most {_LONGEST} bins"
+    if not all(math.isfinite(value) and 0 <= value <= _LARGEST for column in columns for value in column):
+        return f"counts must be from 0 to {_LARGEST}"
+    if history.end_ns > now_ns + _FUTURE_NS:
+        return "it ends in the future"
+    if history.end_ns < now_ns - _PAST_NS:
+        return "it ended more than a minute ago"
+    return None

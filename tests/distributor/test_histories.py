@@ -1,0 +1,171 @@
+"""Histories: what is taken, what is ignored and counted, what is told to whom and when."""
+
+import math
+
+import httpx
+import msgspec
+import pytest
+import trio
+
+from distributor.api import make_app
+from distributor.histories import Histories, problem
+from srtm.control import HistoryAnswer, HistoryReport, TopicHistory
+from srtm.errors import Conflict, NotFound, NotLeader
+from tests.support.distributor_in_process import Distributor, settle, spec
+
+NOW_NS = 1_790_000_000_000_000_000
+BIN_NS = 100_000_000
+
+
+def history(**fields):
+    columns = {"arrivals": [5, 6], "waiting": [0, 1], "unfinished": [1.0, 2.5]}
+    return TopicHistory(**{"topic": "cars", "share_version": 3, "first_ns": NOW_NS - 2 * BIN_NS, **columns, **fields})
+
+
+def report(*histories, incarnation="1"):
+    return HistoryReport(incarnation=incarnation, topics=list(histories))
+
+
+@pytest.fixture
+async def placed(distributor: Distributor):
+    """A topic on two brokers, followed."""
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec(mode="fitted"))
+    await settle(a, b)
+    return distributor
+
+
+@pytest.fixture
+async def histories(placed):
+    return Histories(placed.registry, wall_ns=lambda: NOW_NS)
+
+
+async def test_brokers_are_told_to_send_histories_where_the_mode_follows_traffic(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec("still"))
+    await distributor.submit(spec("moving", mode="fitted"))
+    await settle(a, b)
+    assert {name: topic.histories for name, topic in a.topics.items()} == {"still": False, "moving": True}
+
+
+async def test_what_came_is_told_once_with_what_a_proposal_must_know(placed, histories):
+    histories.take("a", report(history()))
+    answer = await histories.answer(0, 0.0)
+    (told,) = answer.topics
+    assert (told.topic, told.mode, told.rate, told.burst) == ("cars", "fitted", 1100.0, 30.0)
+    assert [(one.broker, one.history) for one in told.reports] == [("a", history())]
+    assert told.shares.keys() == {"a", "b"}
+    assert sum(share.rate for share in told.shares.values()) == pytest.approx(1100.0)
+    assert told.version >= placed.registry.topic("cars").version
+    assert told.traits.brokers.keys() == {"a", "b"}
+    again = await histories.answer(answer.version, 0.0)
+    assert (again.version, again.topics) == (answer.version, [])
+
+
+async def test_only_topics_that_have_grown_are_told_and_of_them_what_is_new(placed, histories):
+    await placed.submit(spec("trains", mode="fitted", count=10))
+    histories.take("a", report(history(), history(topic="trains")))
+    first = await histories.answer(0, 0.0)
+    assert {told.topic for told in first.topics} == {"cars", "trains"}
+    histories.take("b", report(history(arrivals=[9, 9])))
+    (told,) = (await histories.answer(first.version, 0.0)).topics
+    assert [(told.topic, one.broker, one.history.arrivals) for one in told.reports] == [("cars", "b", [9, 9])]
+
+
+async def test_a_question_waits_for_news(placed, histories, autojump_clock, nursery):
+    async def report_later():
+        await trio.sleep(3)
+        histories.take("a", report(history()))
+
+    nursery.start_soon(report_later)
+    started_s = trio.current_time()
+    answer = await histories.answer(histories.version, 30.0)
+    assert (trio.current_time() - started_s, len(answer.topics)) == (pytest.approx(3), 1)
+    nothing = await histories.answer(answer.version, 2.0)
+    assert (trio.current_time() - started_s, nothing.topics) == (pytest.approx(5), [])
+
+
+async def test_ten_seconds_are_kept(histories, autojump_clock):
+    histories.take("a", report(history()))
+    await trio.sleep(6)
+    histories.take("b", report(history()))
+    await trio.sleep(6)
+    (told,) = (await histories.answer(0, 0.0)).topics
+    assert [one.broker for one in told.reports] == ["b"]
+    await trio.sleep(6)
+    assert (await histories.answer(0, 0.0)).topics == []
+
+
+@pytest.mark.parametrize("ahead", [-1_000_000, 1])
+async def test_a_version_that_was_never_given_counts_as_none(histories, ahead):
+    histories.take("a", report(history()))
+    assert len((await histories.answer(histories.version + ahead, 0.0)).topics) == 1
+
+
+async def test_a_later_distributor_begins_beyond_what_an_earlier_one_gave(placed):
+    first = Histories(placed.registry, wall_ns=lambda: NOW_NS)
+    for _ in range(100):
+        first.take("a", report(history()))
+    assert Histories(placed.registry, wall_ns=lambda: NOW_NS + 1_000_000_000).version > first.version
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"arrivals": [-1, 0]}, "from 0"),
+        ({"waiting": [0, 1 << 60]}, "from 0"),
+        ({"unfinished": [0.0, -0.5]}, "from 0"),
+        ({"unfinished": [0.0, math.inf]}, "from 0"),
+        ({"unfinished": [math.nan, 0.0]}, "from 0"),
+        ({"arrivals": [1]}, "one length"),
+        ({"arrivals": [0] * 1001, "waiting": [0] * 1001, "unfinished": [0.0] * 1001}, "at most 1000"),
+        ({"bin_ns": 0}, "bin_ns"),
+        ({"bin_ns": -5}, "bin_ns"),
+        ({"first_ns": NOW_NS + 10_000_000_000}, "future"),
+        ({"first_ns": NOW_NS - 100_000_000_000}, "a minute ago"),
+        ({"first_ns": 1 << 80}, "future"),
+    ],
+)
+async def test_what_cannot_be_is_ignored_and_counted_and_the_rest_is_taken(histories, fields, why):
+    assert why in problem(history(**fields), NOW_NS)
+    histories.take("a", report(history(**fields), history()))
+    assert histories.ignored == {"a": 1}
+    (told,) = (await histories.answer(0, 0.0)).topics
+    assert len(told.reports) == 1
+
+
+async def test_a_topic_that_nobody_manages_is_nothing_to_tell(placed, histories):
+    histories.take("a", report(history(topic="unknown")))
+    assert ((await histories.answer(0, 0.0)).topics, histories.ignored) == ([], {})
+    histories.take("a", report(history()))
+    await placed.registry.remove("cars", purge=False)
+    assert (await histories.answer(0, 0.0)).topics == []
+
+
+async def test_only_the_broker_itself_is_believed(histories):
+    with pytest.raises(NotFound):
+        histories.take("nobody", report(history()))
+    with pytest.raises(Conflict, match="another process is broker a"):
+        histories.take("a", report(history(), incarnation="0"))
+
+
+async def test_a_standby_names_the_leader(placed, histories):
+    placed.registry.leads, placed.registry.leader_url = False, "http://d2:1"
+    with pytest.raises(NotLeader) as refused:
+        await histories.answer(0, 0.0)
+    assert refused.value.leader == "http://d2:1"
+
+
+async def test_over_http(placed):
+    transport = httpx.ASGITransport(make_app(placed.registry, placed.syncing), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://d") as client:
+        now_ns = placed.syncing.histories.version * 1000
+        sent = msgspec.json.encode(report(history(first_ns=now_ns)))
+        assert (await client.post("/v1/brokers/a/history", content=sent)).status_code == 204
+        answer = msgspec.json.decode((await client.get("/v1/history?since=0")).content, type=HistoryAnswer)
+        assert [told.topic for told in answer.topics] == ["cars"]
+        not_a_number = sent.replace(b"2.5", b"NaN")
+        assert (await client.post("/v1/brokers/a/history", content=not_a_number)).status_code == 400
+        assert 'srtm_histories_ignored{broker="a"} 1.0' in (await client.get("/metrics")).text
+        for query in ("since=-1", "since=x", "wait_s=-1", "wait_s=nan"):
+            assert (await client.get(f"/v1/history?{query}")).status_code == 400
