@@ -18,6 +18,8 @@ PERIOD_NS = 100_000_000  # how often the engine is asked; also the length of its
 _SELDOM_NS = 1_000_000_000
 _OFTEN_NS = 250_000_000
 _MOVING_BINS = 30  # how long a change is followed closely
+_LONGEST_SLEEP_BINS = 200  # after so many a rate of nothing is well known
+_LONGEST_GAP_BINS = 128  # so many the engine keeps: more is a broker that stood still
 _QUEUE_BINS = 3  # in so many bins in a row something waited at the beginning: it is no passing burst
 
 
@@ -45,7 +47,7 @@ class EngineHistories(msgspec.Struct, frozen=True, kw_only=True):
 class _Followed:
     """One topic: its bins since the last report."""
 
-    def __init__(self) -> None:
+    def __init__(self, known_until: int) -> None:
         self.detector = ChangeDetector()
         self.first = 0
         self.arrivals: list[int] = []
@@ -55,12 +57,16 @@ class _Followed:
         self.changed = False
         self.moving_until = 0  # number of a bin
         self.reported_ns = 0
+        self.known_until = known_until  # number of the first bin that was not added; 0: nobody asked yet
         self._queued = 0  # bins in a row that began with something waiting
 
     def add(self, bins: EngineBins) -> None:
+        if bins.first != self.known_until:  # what the engine keeps does not go back as far
+            self._forget()
         if not self.arrivals:
             self.first = bins.first
         self.version = bins.version
+        self.known_until = bins.first + len(bins.arrivals)
         self.arrivals += bins.arrivals
         self.waiting += bins.waiting
         self.unfinished += bins.unfinished
@@ -71,11 +77,34 @@ class _Followed:
             if self.changed or self._queued >= _QUEUE_BINS:
                 self.moving_until = bins.first + at + _MOVING_BINS
 
-    def add_nothing(self, first: int, bins: int, version: int) -> None:
+    def add_nothing(self, until: int) -> None:
+        """Up to bin ``until``, where bins are missing."""
+        bins = until - self.known_until
+        if bins <= 0:
+            return
+        if bins > _LONGEST_GAP_BINS:
+            self._forget()
+            self.known_until = until
+            return
         zeros = [0] * bins
         self.add(
-            EngineBins(topic="", version=version, first=first, arrivals=zeros, waiting=zeros, unfinished=[0.0] * bins)
+            EngineBins(
+                topic="",
+                version=self.version,
+                first=self.known_until,
+                arrivals=zeros,
+                waiting=zeros,
+                unfinished=[0.0] * bins,
+            )
         )
+
+    def _forget(self) -> None:
+        self.arrivals, self.waiting, self.unfinished = [], [], []
+
+    def sleep_until(self, first: int) -> None:
+        """Nothing came up to bin ``first``; nobody has to be told, but nothing is a rate, too."""
+        for _ in range(min(first - self.known_until, _LONGEST_SLEEP_BINS) if self.known_until else 0):
+            self.detector.note(0)
 
     def is_due(self, until: int, now_ns: int) -> bool:
         often = until < self.moving_until
@@ -93,7 +122,7 @@ class _Followed:
             bin_ns=bin_ns,
             changed=self.changed,
         )
-        self.arrivals, self.waiting, self.unfinished = [], [], []
+        self._forget()
         self.changed, self.reported_ns = False, now_ns
         return said if said.changed or any(said.arrivals) or any(said.waiting) or any(said.unfinished) else None
 
@@ -105,6 +134,7 @@ class Followed:
         self.next = 0
         self._wall_offset_ns: int | None = None
         self._topics: dict[str, _Followed] = {}
+        self._awake: dict[str, None] = {}  # those that have anything to say, in order
 
     @property
     def names(self) -> list[str]:
@@ -113,23 +143,39 @@ class Followed:
     def follow(self, topics: Collection[str]) -> None:
         for gone in self._topics.keys() - set(topics):
             del self._topics[gone]
+            self._awake.pop(gone, None)
         for name in topics:
-            self._topics.setdefault(name, _Followed())
+            if name not in self._topics:
+                self._topics[name] = _Followed(self.next)
 
     def take(self, histories: EngineHistories, now_ns: int) -> list[TopicHistory]:
         """The answer to a question from ``next`` on; gives what is due at ``now_ns`` (of any clock)."""
         since, self.next = self.next, histories.until
         offset_ns = self._steady_offset(histories)
-        there = {bins.topic: bins for bins in histories.topics}
-        due = []
-        for name, topic in self._topics.items():
-            if name in there:
-                topic.add(there[name])
-            elif since:
-                topic.add_nothing(since, histories.until - since, topic.version)
+        for bins in histories.topics:
+            self._add(bins)
+        for topic in self._topics.values() if not since else ():
+            topic.known_until = topic.known_until or histories.until
+        reports = []
+        for name in list(self._awake):
+            topic = self._topics[name]
+            topic.add_nothing(histories.until)  # unless there was something
             if topic.is_due(histories.until, now_ns):
-                due.append(topic.report(name, histories.bin_ns, offset_ns, now_ns))
-        return [report for report in due if report is not None]
+                report = topic.report(name, histories.bin_ns, offset_ns, now_ns)
+                if report is None:
+                    del self._awake[name]
+                else:
+                    reports.append(report)
+        return reports
+
+    def _add(self, bins: EngineBins) -> None:
+        topic = self._topics.get(bins.topic)
+        if topic is None:
+            return
+        if bins.topic not in self._awake:
+            self._awake[bins.topic] = None
+            topic.sleep_until(bins.first)
+        topic.add(bins)
 
     def _steady_offset(self, histories: EngineHistories) -> int:
         """The same until the wall clock is set, so that bins of two reports follow one another to the nanosecond."""

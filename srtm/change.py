@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 _RATIOS = (1.5, 1.1, 1 / 1.1, 1 / 1.5)  # of a changed rate to that before
-_LOGS = tuple(math.log(ratio) for ratio in _RATIOS)
+_TESTS = tuple((math.log(ratio), ratio - 1) for ratio in _RATIOS)
 _SLOWEST = 100  # bins over which rate and dispersion are averaged, once there were so many
 _LEARNING = 10  # bins after a change until which the new rate is only looked at
 _LEAST = 0.1  # messages a bin: from nothing, every rate is infinitely more
@@ -44,12 +44,13 @@ class ChangeDetector:
         return False
 
     def _differs(self, count: int) -> bool:
-        counted = count / self._dispersion
-        for index, (ratio, log) in enumerate(zip(_RATIOS, _LOGS, strict=True)):
-            expected = (max(self._rate, _LEAST) if ratio > 1 else self._rate) / self._dispersion
-            gain = counted * log - expected * (ratio - 1)
-            self._sums[index] = max(0.0, self._sums[index] + gain)
-        return max(self._sums) > self._threshold
+        counted, rate = count / self._dispersion, self._rate / self._dispersion
+        risen = max(self._rate, _LEAST) / self._dispersion
+        sums = self._sums = [
+            max(0.0, so_far + counted * log - (risen if growth > 0 else rate) * growth)
+            for so_far, (log, growth) in zip(self._sums, _TESTS, strict=True)
+        ]
+        return max(sums) > self._threshold
 
     def _learn(self, count: int) -> None:
         self._bins += 1

@@ -120,6 +120,18 @@ def test_bins_that_came_late_are_one_report_in_which_a_change_is_seen():
     assert (report.changed, len(report.arrivals)) == (True, 30)
 
 
+def test_a_broker_that_stood_still_begins_again_with_what_its_engine_still_has():
+    engine = Engine("t", "u")
+    engine.run(15, t=500, u=500)
+    engine.said.clear()
+    engine.until += 36_000
+    engine.step(t=500)
+    engine.run(10, t=500)
+    reports = [report for _, report in engine.said if report.topic == "t"]
+    assert reports[0].first_ns == WALL_NS + (FIRST + 15 + 36_000) * BIN_NS
+    assert max(len(report.arrivals) for _, report in engine.said) <= 128
+
+
 def test_bins_follow_one_another_to_the_nanosecond_until_the_wall_clock_is_set():
     engine = Engine("t")
     for _ in range(4):
