@@ -93,6 +93,7 @@ class Synchronizer:
         self._holder = holder
         self._distributors = distributors
         self._measure = measure
+        self._measuring: list[MeasurementRequest] = []  # as told last
         self._throttling = throttling
         self._directory = directory
         self._log = log
@@ -189,7 +190,7 @@ class Synchronizer:
         started_s = trio.current_time()
         with trio.CancelScope() as self._waiting:
             answer = await self._ask(strangers, wait_s=PERIOD_S)
-            if answer.unchanged and not answer.moves:
+            if answer.unchanged and not answer.moves and answer.measurements == self._measuring:
                 await trio.sleep_until(started_s + PERIOD_S)  # a distributor that does not hold answers back
         return answer
 
@@ -232,6 +233,7 @@ class Synchronizer:
             self._engine.set_accepting(True, "")
         for move in answer.moves:
             self._engine.move_publisher(move.topic, move.publisher_id, move.address, move.version)
+        self._measuring = answer.measurements
         self._measure(answer.measurements)
         self.last_sync_s = trio.current_time()
         if news:

@@ -25,7 +25,7 @@ class DistributorConfig:
     liveness_s: float = 5.0  # a broker syncs every second; after five missed ones it gets no new publishers
     rejoin_grace_s: float = 10.0  # `srtm up` restarts a crashed broker at once: no reason to move its publishers
     inactive_producer_s: float = 300.0  # nsqlookupd's --inactive-producer-timeout
-    fitting: Method = "off"  # of topics whose submission says nothing of it
+    fitting: Method = "sequential"  # of topics whose submission says nothing of it
     scaler: Scaler = Scaler.NONE  # nothing is started that the operator has not asked for
     scaler_command: str = ""  # of the operator's shell
     scaler_data: Path = Path("scaled")  # of the brokers that "process" starts

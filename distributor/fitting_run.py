@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -49,7 +50,7 @@ from srtm.log import Log
 from srtm.nursery import background_nursery
 
 IN_FORCE_WITHIN_S = 10.0  # then it is measured as it is: a broker or a plain NSQ client may never follow
-QUIET_S = 1.5  # without a message from a publisher that belongs elsewhere: every broker has reported once
+QUIET_S = 1.2  # every broker has reported once meanwhile
 SILENT_S = 15.0  # beyond what it was told to wait and measure; then a broker does not measure at all
 SCALED_WITHIN_S = 30.0  # from the scaler's answer to the first sync of what it started
 _LOOK_S = 1.0
@@ -160,7 +161,7 @@ class FittingRun:
             return
         self.latency.clear()
         moved = await self._arrange(action.layout)
-        nursery.start_soon(self._wait_in_force, action.round, moved)
+        nursery.start_soon(partial(self._wait_in_force, action.round, moved=moved))
 
     async def _arrange(self, layout: Layout) -> bool:
         """Whether anybody has to move. Raises Superseded."""
@@ -181,34 +182,38 @@ class FittingRun:
             self._arranging = False
         return True
 
-    async def _wait_in_force(self, round_: int, moved: bool) -> None:
+    async def _wait_in_force(self, round_: int, *, moved: bool) -> None:
         """Until shares are in force and publishers are where they should be, or for as long as is worth waiting."""
         with trio.move_on_after(IN_FORCE_WITHIN_S):
-            while not self._shares_are_in_force():
-                await self._around.syncing.news.wait()
-            if moved:
-                await self._wait_quiet()
+            await self._wait_calm(QUIET_S if moved else 0.0)
         self._tell(Placed(round=round_))
 
-    def _shares_are_in_force(self) -> bool:
-        leases, live = self._registry.topics[self._name].leases, self._registry.live()
-        issued = all(
-            name in leases.holdings and leases.holdings[name].share == share for name, share in leases.target.items()
-        )
-        return issued and all(held.settled for name, held in leases.holdings.items() if name in live)
-
-    async def _wait_quiet(self) -> None:
-        """Until no broker has counted a message of somebody who belongs elsewhere for a while."""
+    async def _wait_calm(self, quiet_s: float) -> None:
+        """Until all is in force, and no broker has counted a message of somebody who belongs elsewhere for so long."""
         seen, since_s = self._undeclared(), trio.current_time()
-        while trio.current_time() - since_s < QUIET_S:
+        while not (self._is_in_force() and trio.current_time() - since_s >= quiet_s):
             await self._around.syncing.news.wait()
             now = self._undeclared()
-            if now != seen:
+            if now != seen or not self._is_in_force():
                 seen, since_s = now, trio.current_time()
 
     def _undeclared(self) -> dict[str, int]:
         reports = self._around.syncing.reports
         return {name: one[self._name].undeclared for name, one in reports.items() if self._name in one}
+
+    def _is_in_force(self) -> bool:
+        """Shares as targeted, nobody on his way, and nothing left of what waited meanwhile."""
+        topic, live = self._registry.topics[self._name], self._registry.live()
+        leases = topic.leases
+        issued = all(
+            name in leases.holdings and leases.holdings[name].share == share for name, share in leases.target.items()
+        )
+        settled = all(held.settled for name, held in leases.holdings.items() if name in live)
+        return issued and settled and not topic.astray and all(self._is_drained(topic, name) for name in leases.target)
+
+    def _is_drained(self, topic: Topic, broker: str) -> bool:
+        report = self._around.syncing.reports.get(broker, {}).get(self._name)
+        return report is not None and report.share_version == topic.holding(broker).version and not report.backlog
 
     # Measuring
 

@@ -12,6 +12,7 @@ stored with what it numbers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,7 @@ from srtm.splitting import to_micro
 from srtm.topic import TopicSpec
 
 _PERIOD_S = 1.0  # how soon the silence of a broker is noticed
+_FLUX_S = 3.0  # aware publishers have moved by then
 _LARGEST_CLAIM = 2**62  # a version that a broker may say it has; beyond 2**63 the store could not count on
 
 
@@ -56,6 +58,7 @@ class Registry:
         self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
         self.liveness = Liveness(config.liveness_s)
         self.fittings: dict[str, FittingRecord] = {}  # {topic: of its latest}
+        self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
         self.being_fitted: set[str] = set()  # topics for whose publishers nobody else looks for a place
         self.marks = FullMarks()
         self.version = 0
@@ -304,7 +307,15 @@ class Registry:
             topic = self.topic(name)
             if topic.assignment_version != assignment_version:
                 raise Conflict("assignment_version", assignment_version, f"is {topic.assignment_version} by now")
-            return await self._replace_topic(topic.spec, topic.burst, placement, topic.reasons, what, asked_for=False)
+            self.arranged_s[name] = trio.current_time()
+            return await self._replace_topic(
+                topic.spec, topic.burst, placement, topic.reasons, what, asked_for=False, fitting=True
+            )
+
+    def is_in_flux(self, name: str) -> bool:
+        """Whether publishers of topic ``name`` are moving just now because of its fitting. Shares are where they will
+        be; what is counted elsewhere meanwhile says nothing."""
+        return trio.current_time() < self.arranged_s.get(name, -math.inf) + _FLUX_S
 
     async def note_fitting(self, record: FittingRecord, *, decision: str = "", marks: FullMarks | None = None) -> None:
         """``marks``: all there are from now on. A topic that was removed has no fitting."""
@@ -560,6 +571,7 @@ class Registry:
         asked_for: bool = True,
         dead: str = "",
         leaving: str = "",
+        fitting: bool = False,
     ) -> Topic:
         """Store ``spec`` as placed, and start its shares on their way. Under ``_placing``.
 
@@ -573,7 +585,9 @@ class Registry:
                 return old  # it came back while this was planned
             leases = old.leases if old else Leases(envelope)
             leases = leases.freed(dead) if dead else leases
-            astray = placing.on_their_way(old, placement, envelope, {dead, leaving}) if old else {}
+            # Under a fitting a broker that keeps some gives the others' tokens up at once, so that it can be measured.
+            prompt = placement.brokers if fitting else ()
+            astray = placing.on_their_way(old, placement, envelope, {dead, leaving, *prompt}) if old else {}
             extra = placing.extra_kept(old, placement, envelope, without=dead, astray=astray) if old else ()
             target = placing.shares(spec, envelope, placement, extra, placing.besides(astray))
             if old and adapting.is_same_place(old, spec, envelope, placement):

@@ -153,6 +153,8 @@ class Syncing:
             report = reports.get(topic.name)
             if report is None or not self._whereabouts.concerns(name, topic):
                 continue
+            if self._registry.is_in_flux(topic.name) and name in topic.placement.brokers:
+                continue
             if have_version < topic.assignment_version or self._registry.draining & topic.leases.target.keys():
                 continue
             homes = self._whereabouts.count(name, topic, report.undeclared, trio.current_time())

@@ -113,9 +113,18 @@ class DistributorClient:
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
 
-    async def create_or_change_topic(self, name: str, document: Mapping[str, object]) -> Json:
-        """The topic's ``TopicView`` after the change. Raises BadInput, Conflict."""
-        return await self._call("PUT", f"/v1/topics/{_part(name)}", Json, body=document)
+    async def create_or_change_topic(
+        self, name: str, document: Mapping[str, object], *, fitting: str | None = None, rounds_s: float | None = None
+    ) -> Json:
+        """The topic's ``TopicView`` after the change. ``fitting``: how it is to be fitted, instead of the
+        distributor's way; ``rounds_s``: length of a round of "paper". Raises BadInput, Conflict."""
+        asked = {"fitting": fitting, "rounds_s": None if rounds_s is None else f"{rounds_s:g}"}
+        query = {field: value for field, value in asked.items() if value is not None}
+        return await self._call("PUT", f"/v1/topics/{_part(name)}", Json, body=document, query=query)
+
+    async def fitting(self, name: str) -> Json:
+        """How a topic is being fitted, or how that ended. Raises NotFound."""
+        return await self._call("GET", f"/v1/topics/{_part(name)}/fitting", Json)
 
     async def plan(self, document: Mapping[str, object]) -> Json:
         """What a submission of ``document`` would do now; nothing is stored. Raises BadInput."""

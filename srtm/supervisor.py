@@ -93,6 +93,7 @@ class Cluster:
         options: Sequence[str],
         tell: Callable[[str], object],
         issued: Issued | None,
+        distributor_options: Sequence[str],
     ) -> None:
         self.data = data
         self._issued = issued
@@ -103,7 +104,7 @@ class Cluster:
         self._changed = trio.Event()
         self._running = True
         store = f"sqlite:///{data.resolve() / 'store.sqlite3'}"
-        arguments = ["distributor", "--http-address", distributor_address, "--store", store]
+        arguments = ["distributor", "--http-address", distributor_address, "--store", store, *distributor_options]
         adaptor = ["adaptor", "--distributor", self.distributor]
         if issued is not None:
             arguments += ["--tokens", str(issued.list_file)]
@@ -201,6 +202,7 @@ async def cluster(
     http_address: str | None = None,
     broker_options: Sequence[str] = (),
     tokens: bool = False,
+    distributor_options: Sequence[str] = ("--fitting", "off"),
     ready_timeout_s: float = READY_TIMEOUT_S,
     tell: Callable[[str], object] = lambda _line: None,
 ) -> AsyncIterator[Cluster]:
@@ -214,7 +216,7 @@ async def cluster(
     _check(brokers, mcap, http_address)
     with _locked(data):
         issued = issue(data) if tokens else None
-        running = _plan(data, brokers, mcap, http_address, broker_options, tell, issued)
+        running = _plan(data, brokers, mcap, http_address, broker_options, tell, issued, distributor_options)
         try:
             async with background_nursery() as nursery:
                 for child in running.children():
@@ -270,6 +272,7 @@ def _plan(
     options: Sequence[str],
     tell: Callable[[str], object],
     issued: Issued | None,
+    distributor_options: Sequence[str],
 ) -> Cluster:
     last = read_cluster(data)
     kept = {} if last is None else _kept_addresses(last)
@@ -280,7 +283,8 @@ def _plan(
         BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
         for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)
     ]
-    return Cluster(data, distributor, places, ["--mcap", str(mcap), *options], tell, issued)
+    options = ["--mcap", str(mcap), *options]
+    return Cluster(data, distributor, places, options, tell, issued, distributor_options)
 
 
 def _kept_addresses(last: ClusterFile) -> dict[int, str]:

@@ -13,12 +13,23 @@ import typer
 from rich.console import Console
 
 from srtm.cluster import ClusterFile, read_cluster
+from srtm.commands.fitting import Fitting, ScalerKind
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.commands.running import run_service
 from srtm.distributor_client import DistributorClient
 from srtm.log import Log
 from srtm.supervisor import cluster
 from srtm.tokens import Tokens
+
+FittingOption = Annotated[
+    Fitting, typer.Option(help="How topics are fitted to brokers by measurement; a submission may say otherwise.")
+]
+ScalerOption = Annotated[
+    ScalerKind, typer.Option(help="Who is asked when brokers run out: local processes, a command, nobody.")
+]
+ScalerCommandOption = Annotated[
+    str, typer.Option(metavar="COMMAND", help="For the shell; $SRTM_BROKERS is how many more are wanted.")
+]
 
 
 def broker(context: typer.Context) -> int:
@@ -44,6 +55,12 @@ def distributor(
     broadcast_address: Annotated[
         str | None, typer.Option(metavar="HOST", help="What others are told to connect to while this one leads.")
     ] = None,
+    fitting: FittingOption = Fitting.SEQUENTIAL,
+    scaler: ScalerOption = ScalerKind.NONE,
+    scaler_command: ScalerCommandOption = "",
+    scaler_data: Annotated[
+        Path, typer.Option(metavar="DIR", help="Of the brokers that --scaler process starts.")
+    ] = Path("scaled"),
     token: TokenOption = None,
     tokens: Annotated[
         str | None, typer.Option(metavar="FILE", help="Who may do what: SCOPE NAME TOKEN a line, instead of one token.")
@@ -51,8 +68,9 @@ def distributor(
     tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): then it is HTTPS.")] = None,
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key (PEM).")] = None,
 ) -> int:
-    """Run the distributor: the registry of brokers and topics, placement, shares."""
+    """Run the distributor: the registry of brokers and topics, placement, shares, fitting."""
     from distributor.config import DistributorConfig
+    from distributor.fitting_events import Scaler
     from distributor.service import serve
 
     config = DistributorConfig(
@@ -62,6 +80,10 @@ def distributor(
         tokens=_tokens(token, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,
+        fitting=fitting.value,
+        scaler=Scaler(scaler.value),
+        scaler_command=scaler_command,
+        scaler_data=scaler_data,
     )
     return run_service(partial(serve, config))
 
@@ -94,14 +116,29 @@ def up(
         bool,
         typer.Option("--tokens", help="Ask for tokens: made once, in DIR/operator.token, broker.token, client.token."),
     ] = False,
+    fitting: FittingOption = Fitting.SEQUENTIAL,
+    scaler: ScalerOption = ScalerKind.NONE,
+    scaler_command: ScalerCommandOption = "",
     json_file: JsonOption = None,
 ) -> int:
     """Run a whole cluster here, until Ctrl-C: distributor, adaptor and brokers, restarted when they crash."""
-    return run_service(partial(_up, brokers, mcap, data, http_address, tokens, json_file))
+    options = ["--fitting", fitting.value, "--scaler", scaler.value, "--scaler-data", str(data / "scaled")]
+    options += ["--scaler-command", scaler_command] if scaler_command else []
+    return run_service(partial(_up, brokers, mcap, data, http_address, tokens, options, json_file))
 
 
-async def _up(brokers: int, mcap: float, data: Path, http_address: str, tokens: bool, json_file: str | None) -> None:
-    async with cluster(brokers=brokers, mcap=mcap, data=data, http_address=http_address, tokens=tokens, tell=_tell):
+async def _up(
+    brokers: int, mcap: float, data: Path, http_address: str, tokens: bool, options: list[str], json_file: str | None
+) -> None:
+    async with cluster(
+        brokers=brokers,
+        mcap=mcap,
+        data=data,
+        http_address=http_address,
+        tokens=tokens,
+        distributor_options=options,
+        tell=_tell,
+    ):
         state = read_cluster(data)
         assert state is not None
         show("up", msgspec.to_builtins(state), json_file, partial(_announce, state))

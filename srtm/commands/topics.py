@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from rich.console import Console
 
 from srtm.adaptation import MODES
+from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.commands.plans import promise, show_plan
 from srtm.commands.running import run_trio
@@ -28,12 +30,30 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
 
 @app.command()
 def submit(
-    file: FileArgument, distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None
+    file: FileArgument,
+    fitting: Annotated[
+        Fitting | None, typer.Option(help="Fit it to its brokers this way; default: as the distributor does.")
+    ] = None,
+    rounds_s: Annotated[float | None, typer.Option(help="Length of a round, under --fitting paper.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until the fitting has ended.")] = False,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
 ) -> int:
-    """Create a topic, or change it to what the file says. The same file again changes nothing."""
+    """Create a topic, or change it to what the file says. The same file again changes nothing, but it is fitted anew
+    if --fitting is given."""
     document = read_topic_file(file)
     name = topic_name(document)
-    view = _ask(distributor, token, lambda client: client.create_or_change_topic(name, document))
+
+    async def ask(client: DistributorClient) -> Json:
+        method = None if fitting is None else fitting.value
+        view = await client.create_or_change_topic(name, document, fitting=method, rounds_s=rounds_s)
+        if not wait:
+            return view
+        found = await wait_fitted(client, name, lambda line: print(line, file=sys.stderr, flush=True))
+        return {**view, **await client.topic(name), "fitting": found}
+
+    view = _ask(distributor, token, ask)
     show("topic submit", view, json_file, partial(_show_submitted, view))
     return _status_of(view)
 
@@ -63,7 +83,11 @@ def show_topic(
     json_file: JsonOption = None,
 ) -> None:
     """One topic: where its publishers and tokens are, and how late its messages were in the last minute."""
-    view = _ask(distributor, token, lambda client: client.topic(name))
+
+    async def ask(client: DistributorClient) -> Json:
+        return {**await client.topic(name), "fitting": await client.fitting(name)}
+
+    view = _ask(distributor, token, ask)
     show("topic show", view, json_file, partial(_show_topic, view))
 
 
@@ -154,8 +178,10 @@ def _ask(urls: list[str] | None, token: str | None, question: Callable[[Distribu
 
 
 def _status_of(view: Json) -> int:
-    """A topic that is stored but has no place yet is not what was asked for."""
-    return 0 if view["state"] == "placed" else 1
+    """A topic that is stored but has no place yet, or that was waited for and does not fit, is not what was asked
+    for."""
+    fitted = view.get("fitting", {"state": "off"})["state"] in ("fits", "off")
+    return 0 if view["state"] == "placed" and fitted else 1
 
 
 def _declared(text: str) -> Json:
@@ -237,6 +263,8 @@ def _show_topic(view: Json, console: Console) -> None:
     for place in view["brokers"]:
         for remark in remarks(*conditions(place)):
             console.print(f"{place['broker']}: {remark}", soft_wrap=True)
+    if "fitting" in view:
+        show_fitting(view["fitting"], console)
 
 
 def _show_submitted(view: Json, console: Console) -> None:

@@ -94,6 +94,24 @@ PLAN = {
         "admitted_afterwards": {"brokers": [{"broker": "broker-1", "rate": None}], "largest_topic": None},
     },
 }
+FITTING = {
+    "topic": "roads",
+    "state": "fits",
+    "method": "sequential",
+    "rounds_s": None,
+    "started_at": "2026-01-01T00:00:00Z",
+    "took_s": 2.5,
+    "certain": True,
+    "brokers": 1,
+    "rounds": [{"brokers": 1, "took_s": 2.0, "measured": []}],
+    "measured": [
+        {"broker": "broker-1", "messages": 900, "total_ms": 0.75, "access_ms": 0.25, "processing_ms": 0.5},
+    ],
+    "missing": None,
+    "others_worst_ms": 0.875,
+    "explanation": ["fits on 1 broker"],
+    "reason": "",
+}
 BROKER = {"name": "broker-1", "tcp_address": "127.0.0.1:4150", "alive": True, "mcap": 500.0, "allocated": 100.0}
 
 
@@ -104,6 +122,7 @@ class Distributor:
         self.answers: dict[tuple[str, str], tuple[int, object]] = {
             ("GET", "/v1/topics"): (200, [VIEW]),
             ("GET", "/v1/topics/roads"): (200, VIEW),
+            ("GET", "/v1/topics/roads/fitting"): (200, FITTING),
             ("PUT", "/v1/topics/roads"): (200, {**VIEW, "explanation": PLAN}),
             ("DELETE", "/v1/topics/roads"): (204, None),
             ("POST", "/v1/plan"): (200, PLAN),
@@ -112,10 +131,12 @@ class Distributor:
         self.asked: list[tuple[str, str]] = []
         self.bodies: list[dict[str, object]] = []
         self.headers: list[httpx.Headers] = []
+        self.queries: dict[tuple[str, str], dict[str, str]] = {}  # of the latest
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         self.asked.append((request.method, request.url.path))
         self.headers.append(request.headers)
+        self.queries[request.method, request.url.path] = dict(request.url.params)
         if request.content:
             self.bodies.append(json.loads(request.content))
         missing = {"title": "not found", "status": 404, "detail": "-", "field": "topic", "value": "nowhere"}
@@ -207,7 +228,7 @@ def test_plan_shows_and_changes_nothing(
     ("command", "name", "result"),
     [
         (["topic", "list"], "topic list", [VIEW]),
-        (["topic", "show", "roads"], "topic show", VIEW),
+        (["topic", "show", "roads"], "topic show", {**VIEW, "fitting": FITTING}),
         (["topic", "remove", "roads", "--purge"], "topic remove", {"removed": "roads", "purged": True}),
         (["status"], "status", {"brokers": [BROKER], "topics": [VIEW]}),
     ],
@@ -494,3 +515,27 @@ def test_a_trace_is_sized_for_people_and_for_programs(tmp_path: Path, capsys: py
 @pytest.mark.parametrize("arguments", [["nowhere.csv"], ["--percentile", "100", "x"], ["--rate", "soon", "x"]])
 def test_what_cannot_be_sized_is_bad_input(arguments: list[str]) -> None:
     assert main(["topic", "size", *arguments]) == 2
+
+
+def test_a_topic_is_shown_with_how_it_was_fitted(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topic", "show", "roads"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("fitting (sequential): fits, 1 round, 2.5 s", "fits on 1 broker", "0.75", "0.875 ms"):
+        assert part in shown
+    distributor.answers["GET", "/v1/topics/roads/fitting"] = (200, {**FITTING, "state": "off"})
+    assert main(["topic", "show", "roads"]) == 0
+    assert "fitting" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("state", "status"), [("fits", 0), ("does not fit", 1), ("failed", 1)])
+def test_a_submission_that_waits_ends_as_its_fitting_does(
+    distributor: Distributor,
+    capsys: pytest.CaptureFixture[str],
+    topic_file: Path,
+    state: str,
+    status: int,
+) -> None:
+    distributor.answers["GET", "/v1/topics/roads/fitting"] = (200, {**FITTING, "state": state})
+    assert main(["topic", "submit", str(topic_file), "--fitting", "paper", "--rounds-s", "5", "--wait"]) == status
+    assert distributor.queries["PUT", "/v1/topics/roads"] == {"fitting": "paper", "rounds_s": "5"}
+    assert f"fitting (sequential): {state}" in capsys.readouterr().err

@@ -37,10 +37,13 @@ class MeasuringBroker(FakeBroker):
     _wanted: dict[str, MeasurementRequest] = field(default_factory=dict)
 
     async def sync(self, wait_s: float = 0.0) -> SyncAnswer:
-        sends = LatencyMs(count=100)
         self.reports = [
-            TopicReport(topic=name, share_version=0, last_60s=TopicLatency(access=sends))
-            for name in self.traffic & self.topics.keys()
+            TopicReport(
+                topic=name,
+                share_version=topic.share.version,
+                last_60s=TopicLatency(access=LatencyMs(count=100 if name in self.traffic else 0)),
+            )
+            for name, topic in self.topics.items()
         ]
         answer = await super().sync(wait_s)
         self._wanted = {request.id: request for request in answer.measurements}

@@ -1,0 +1,74 @@
+"""How a topic was fitted, for people; and waiting for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import trio
+from rich.console import Console
+
+from srtm.commands.output import table
+from srtm.distributor_client import DistributorClient, Json
+
+_LOOK_S = 0.5
+_NO_TRAFFIC_S = 30.0
+_ENDED = ("fits", "does not fit", "failed", "off")
+
+
+class Fitting(StrEnum):
+    """How topics are fitted to brokers."""
+
+    SEQUENTIAL = "sequential"
+    PAPER = "paper"
+    OFF = "off"
+
+
+class ScalerKind(StrEnum):
+    """Who is asked when brokers run out."""
+
+    PROCESS = "process"
+    COMMAND = "command"
+    NONE = "none"
+
+
+async def wait_fitted(client: DistributorClient, name: str, tell: Callable[[str], object]) -> Json:
+    """The fitting of topic ``name`` once it has ended, or once it has waited too long for a message. ``tell`` takes a
+    line for a person whenever something has changed."""
+    said, waits_since_s = "", trio.current_time()
+    while True:
+        found = await client.fitting(name)
+        if found["state"] != "waiting":
+            waits_since_s = trio.current_time()
+        line = _progress(found)
+        if line != said:
+            said = line
+            tell(line)
+        if found["state"] in _ENDED or trio.current_time() - waits_since_s >= _NO_TRAFFIC_S:
+            return found
+        await trio.sleep(_LOOK_S)
+
+
+def show_fitting(found: Json, console: Console) -> None:
+    if found["state"] == "off":
+        return
+    console.print(_progress(found), soft_wrap=True)
+    for line in found["explanation"]:
+        console.print(f"  {line}", soft_wrap=True)
+    if found["measured"]:
+        columns = ["broker", "messages", "total ms", "access ms", "processing ms"]
+        rows = [[one["broker"], one["messages"], *(one[f"{part}_ms"] for part in _PARTS)] for one in found["measured"]]
+        console.print(table("", columns, rows, left=1))
+    if found["others_worst_ms"]:
+        console.print(f"  worst second of the topics that were there: {found['others_worst_ms']:.3g} ms")
+
+
+_PARTS = ("total", "access", "processing")
+
+
+def _progress(found: Json) -> str:
+    rounds = len(found["rounds"])
+    parts = [f"fitting ({found['method']}): {found['state']}", f"{rounds} round{'s' * (rounds != 1)}"]
+    parts += [f"{found['took_s']:.3g} s"] if found["took_s"] is not None else []
+    parts += [found["reason"]] if found["reason"] else []
+    return ", ".join(parts)
