@@ -42,10 +42,10 @@ class Histories:
     def follow(self, topics: Collection[str]) -> None:
         """From now on these, and no others."""
         self._followed.follow(topics)
-        if not topics:
-            self._some = trio.Event()
-        else:
+        if topics:
             self._some.set()
+        elif self._some.is_set():
+            self._some = trio.Event()
 
     async def run(self) -> None:
         """Until cancelled; then the connections are closed."""
