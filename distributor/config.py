@@ -29,6 +29,10 @@ class DistributorConfig:
     scaler: Scaler = Scaler.NONE  # nothing is started that the operator has not asked for
     scaler_command: str = ""  # of the operator's shell
     scaler_data: Path = Path("scaled")  # of the brokers that "process" starts
+    relief: bool = True  # publishers move off a broker that breaks their topic's promise by its load
+    relief_grace_s: float = 15.0  # reports cover the last 10 s: what passes by itself within 5 s is nobody's fault
+    relief_moves: int = 200  # publishers of one topic a minute; five times as many of all
+    relief_cool_down_s: float = 300.0  # of brokers; of publishers twice that
     longest_wait_s: float = 30.0  # of a long poll
     # not a setting: tells one that is known under two addresses from two
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -41,3 +45,9 @@ class DistributorConfig:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise BadInput(missing, None, "a certificate and its key must be given together")
+        if not 1 <= self.relief_grace_s <= 3600:
+            raise BadInput("relief_grace_s", self.relief_grace_s, "must be 1 to 3600 seconds")
+        if not 1 <= self.relief_moves <= 1_000_000:
+            raise BadInput("relief_moves", self.relief_moves, "must be 1 to 1,000,000 publishers a minute")
+        if not 0 <= self.relief_cool_down_s <= 86_400:
+            raise BadInput("relief_cool_down_s", self.relief_cool_down_s, "must be 0 to 86,400 seconds")

@@ -76,6 +76,10 @@ class Fittings:
             self._registry.being_fitted.add(name)
         self._wished.set()
 
+    def is_fitting(self, name: str) -> bool:
+        """Whether ``name`` is being fitted, or about to be."""
+        return name in self._runners or name in self._wishes
+
     def cancel(self, name: str) -> None:
         self._wishes.pop(name, None)
         if name in self._runners:

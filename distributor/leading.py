@@ -1,6 +1,8 @@
-"""What runs while a distributor leads: HTTP over the book, and the fittings beside it."""
+"""What runs while a distributor leads: HTTP over the book, and the fittings and the relief beside it."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp
 
@@ -11,13 +13,16 @@ from distributor.fitting_setup import FittingOptions
 from distributor.fittings import Fittings
 from distributor.measuring import Measuring
 from distributor.registry import Registry
+from distributor.relieving import Relieving
 from distributor.scaler import scaling_of
 from distributor.syncing import Syncing
 from srtm.log import Log
 
+Task = Callable[[], Awaitable[None]]
 
-def leading(registry: Registry, url: str) -> tuple[ASGIApp, Fittings]:
-    """``url``: where this distributor is asked. The fittings are to be run beside the registry."""
+
+def leading(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
+    """``url``: where this distributor is asked. The tasks are to be run beside the registry."""
     config, log = registry.config, Log("distributor")
     measuring = Measuring(registry.stir)
     syncing = Syncing(registry, measuring.requests)
@@ -35,4 +40,5 @@ def leading(registry: Registry, url: str) -> tuple[ASGIApp, Fittings]:
         log=log,
     )
     fittings = Fittings(around, FittingOptions(method=config.fitting))
-    return make_app(registry, syncing, fittings=fittings), fittings
+    relieving = Relieving(registry, syncing, fittings.is_fitting)
+    return make_app(registry, syncing, fittings=fittings), (fittings.run, relieving.run)

@@ -1,11 +1,11 @@
-"""What Prometheus scrapes: the book as it is at that moment. No counters are kept for it."""
+"""What Prometheus scrapes: the book as it is at that moment, and what relief has counted while this one led."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
@@ -26,12 +26,13 @@ class _Book(Collector):
         self._registry = registry
         self._syncing = syncing
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         leads = float(self._registry.leads)
         yield GaugeMetricFamily("srtm_distributor_leads", "1 if this one leads, 0 if it stands by.", value=leads)
         yield from self._brokers()
         yield from self._topics()
         yield from self._shares()
+        yield from self._relief()
 
     def _brokers(self) -> Iterator[GaugeMetricFamily]:
         alive = GaugeMetricFamily("srtm_broker_alive", "1 if heard from lately.", labels=["broker"])
@@ -51,10 +52,25 @@ class _Book(Collector):
     def _topics(self) -> Iterator[GaugeMetricFamily]:
         count = GaugeMetricFamily("srtm_topic_publishers", "Publishers that the topic names.", labels=["topic"])
         missing = GaugeMetricFamily("srtm_topic_missing_rate", "msg/s for which no broker has room.", labels=["topic"])
+        astray = GaugeMetricFamily(
+            "srtm_topic_astray_rate", "msg/s of publishers that belong to other brokers.", labels=["topic", "broker"]
+        )
         for topic in self._registry.managed():
             count.add_metric([topic.name], len(topic.spec.publishers))
             missing.add_metric([topic.name], topic.placement.missing)
-        yield from (count, missing)
+            for name, homes in topic.astray.items():
+                astray.add_metric([topic.name, name], sum(homes.values()))
+        yield from (count, missing, astray)
+
+    def _relief(self) -> Iterator[CounterMetricFamily]:
+        relief = self._syncing.relief
+        moves = CounterMetricFamily("srtm_relief_moves", "Publishers moved off overloaded brokers.", labels=["step"])
+        for step, count in relief.moves.items():
+            moves.add_metric([step.value], count)
+        ended = CounterMetricFamily("srtm_relief_episodes", "Reliefs that have ended.", labels=["outcome"])
+        ended.add_metric(["relieved"], relief.relieved)
+        ended.add_metric(["rolled_back"], relief.rolled_back)
+        yield from (moves, ended)
 
     def _shares(self) -> Iterator[GaugeMetricFamily]:
         labels = ["topic", "broker"]

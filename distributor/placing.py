@@ -200,6 +200,15 @@ def extra_kept(
     return kept[: max(0, envelope.burst // MICRO - len({*placement.brokers, *astray}))]
 
 
+def reasons_after(reasons: Sequence[str], placement: Placement, before: Placement) -> tuple[str, ...]:
+    """``reasons`` with the lines about single brokers as they are after a few have moved."""
+    about = tuple(f"{name}: " for name in {*before.brokers, *placement.brokers})
+    kept = [line for line in reasons if not line.startswith((*about, "warning: "))]
+    heads = {name: len(ids) for name, ids in placement.ids_of.items()}
+    lines = [f"{name}: {heads[name]:,} publishers, {rate:,.6g} msg/s" for name, rate in placement.assigned.items()]
+    return (*kept, *lines)
+
+
 def share_lines(target: Mapping[str, Amount]) -> list[str]:
     return [f"{name}: share {one.rate / MICRO:g} msg/s, {one.burst / MICRO:g} messages" for name, one in target.items()]
 

@@ -204,7 +204,7 @@ class Registry:
             leases = old.leases
             if adapting.splits_anew(old.spec, spec):
                 envelope = leases.envelope
-                target = placing.shares(spec, envelope, old.placement, old.extra)
+                target = placing.shares(spec, envelope, old.placement, old.extra, placing.besides(old.astray))
                 leases = leases.retargeted(envelope, target).advanced(self.live(), version)
             new = replace(old, spec=spec, version=version, leases=leases)
             await self._commit([new], decision=adapting.options_line(old.spec, spec))
@@ -412,6 +412,27 @@ class Registry:
             what = what if homes else f"{broker}: those who moved away have gone"
             text = "\n".join([what, *placing.share_lines(target)])
             await self._commit([replace(topic, leases=leases, astray=astray)], decision=text)
+
+    async def relocate(self, name: str, to: Mapping[str, str], why: str) -> bool:
+        """Publishers of topic ``name`` belong to other brokers from now on: {publisher: broker}. False, and nothing is
+        changed: they are not its own any more, or such a broker takes nobody."""
+        async with self._placing:
+            topic = self.topics.get(name)
+            if topic is None or topic.removed or not set(to.values()) <= self.takes_more():
+                return False
+            if not to.keys() <= topic.spec.publishers.positions.keys():
+                return False
+            placement = topic.placement.moved(to)
+            reasons = placing.reasons_after(topic.reasons, placement, topic.placement)
+            await self._replace_topic(topic.spec, topic.burst, placement, reasons, why, asked_for=False)
+            return True
+
+    async def note(self, name: str, text: str) -> None:
+        """An entry of the decision log of topic ``name``, if it is there."""
+        async with self._writing:
+            topic = self.topics.get(name)
+            if topic is not None and not topic.removed:
+                await self._commit([topic], decision=text)
 
     # What happens by itself
 

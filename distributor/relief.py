@@ -13,9 +13,9 @@ Access delay is not load: the share is too small, or bursts are too large, and f
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
-from math import ceil
 
 from distributor.relief_model import chosen, destination, rate_of, to_shed
 from distributor.relief_values import Action, Note, Rules, Shift, Step, TopicView, View
@@ -23,6 +23,9 @@ from distributor.relief_values import Action, Note, Rules, Shift, Step, TopicVie
 MINUTE_S = 60.0
 _MOST_STEPS = 4  # of an episode, after the canary
 _BETTER = 0.2  # of the excess: less is no improvement
+_AGAIN_S = 5.0  # between two looks at a delay that falls
+_FALLING = 0.95
+_LONGEST_WATCH_S = 120.0
 _LONGEST_PAUSE_S = 3600.0
 _LONGEST_WAIT_S = 300.0  # of an episode for budget
 
@@ -36,6 +39,7 @@ class _Episode:
     steps: int = 0  # after the canary
     since_s: float | None = None  # everybody has arrived; None: not yet
     waits_since_s: float | None = None  # for budget
+    watched: tuple[float, float] | None = None  # when it was judged last, and the delay then, ms
 
     @property
     def brokers(self) -> set[str]:
@@ -84,9 +88,12 @@ class Relief:
             f"relieving {one.source}: {len(one.moved)} publishers moved to {', '.join(sorted(set(one.moved.values())))}"
         )
 
-    def failed(self, topic: str) -> None:
-        """The last shift was not carried out: the topic was changed meanwhile."""
-        self._episodes.pop(topic, None)
+    def failed(self, topic: str, now_s: float) -> None:
+        """The last shift was not carried out: the topic was changed meanwhile, or those who were to take publishers
+        cannot. What was moved before stays where it is."""
+        episode = self._episodes.pop(topic, None)
+        if episode is not None:
+            self._pause(topic, episode.source, now_s)
 
     def look(self, now_s: float, view: View) -> list[Action]:
         self._forget(now_s, view)
@@ -162,6 +169,8 @@ class Relief:
             self._roll_back(name, now_s, actions, f"the promise of {harmed} was broken")
         elif not topic.is_broken(episode.source):
             self._end(name, topic, now_s, actions)
+        elif episode.steps and self._is_falling(episode, topic, now_s):
+            pass  # a queue drains: too early to say
         elif episode.steps and not self._is_better(episode, topic):
             self._roll_back(name, now_s, actions, f"it did not help: {_late(topic, episode.source)}")
         elif episode.steps == _MOST_STEPS:
@@ -196,7 +205,7 @@ class Relief:
             broker = destination(view, name, source, rate_of(topic, source, who), barred) if who else None
             if broker is None:
                 continue
-            few = ceil(self.rules.canary * len(topic.placement.ids_of.get(source, ())))
+            few = math.ceil(self.rules.canary * len(topic.placement.ids_of.get(source, ())))
             who = who[:few] if canary else who
             episode.kept |= {(one, broker) for one, other in view.topics.items() if not other.is_broken(broker)}
             return self._shift(name, topic, episode, dict.fromkeys(who, broker), now_s, canary=canary)
@@ -208,7 +217,7 @@ class Relief:
         episode.before_ms = topic.parts[episode.source].promised_ms
         episode.moved |= to
         episode.steps += not canary
-        episode.since_s = episode.waits_since_s = None
+        episode.since_s = episode.waits_since_s = episode.watched = None
         step = Step.CANARY if canary else Step.REST
         self._spend(name, step, len(to), now_s)
         for publisher in to:
@@ -224,6 +233,15 @@ class Relief:
                 if (name, broker) in episode.kept and topic.is_broken(broker):
                     return f"topic {name} on {broker}"
         return None
+
+    def _is_falling(self, episode: _Episode, topic: TopicView, now_s: float) -> bool:
+        now_ms = topic.parts[episode.source].promised_ms
+        at_s, before_ms = episode.watched or (now_s, math.inf)
+        if episode.watched is None or now_s - at_s >= _AGAIN_S:
+            episode.watched = (now_s, now_ms)
+        elif now_s - at_s < _AGAIN_S:
+            return True
+        return now_ms < _FALLING * before_ms and now_s - (episode.since_s or now_s) < _LONGEST_WATCH_S
 
     def _is_better(self, episode: _Episode, topic: TopicView) -> bool:
         excess = episode.before_ms - topic.promise_ms

@@ -28,6 +28,7 @@ def to_shed(view: View, topic: TopicView, source: str) -> float:
     broker, part = view.brokers[source], topic.parts[source]
     slack = _slack(broker.load, broker.capacity)
     least = slack * (part.processing_ms / (CLEAR * topic.promise_ms) - 1)
+    least = max(least, broker.load - CLEAR * broker.capacity)  # what has queued up must drain
     return min(max(least, 0.0), _LARGEST_STEP * part.rate)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from distributor.config import DistributorConfig
 from distributor.state import Placement
 
 _ENOUGH_LATE = 1.5  # as many late messages as make a percentile: 150 for p99
@@ -24,6 +25,16 @@ class Rules:
     moves: int = 1000  # of all topics
     publisher_cool_down_s: float = 600.0  # one that was moved stays
     broker_cool_down_s: float = 300.0  # who has given does not take, who has taken does not give; also after a failure
+
+
+def rules_of(config: DistributorConfig) -> Rules:
+    return Rules(
+        grace_s=config.relief_grace_s,
+        topic_moves=config.relief_moves,
+        moves=5 * config.relief_moves,
+        publisher_cool_down_s=2 * config.relief_cool_down_s,
+        broker_cool_down_s=config.relief_cool_down_s,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

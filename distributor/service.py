@@ -72,9 +72,9 @@ async def _decide(store: Store, config: DistributorConfig, address: str, nursery
         await turns.decided.wait()
         return turns.front
     registry = await Registry.load(store, config)
-    app, fittings = leading(registry, f"http://{told_address(config, address)}")
-    nursery.start_soon(registry.run)
-    nursery.start_soon(fittings.run)
+    app, tasks = leading(registry, f"http://{told_address(config, address)}")
+    for task in (registry.run, *tasks):
+        nursery.start_soon(task)
     return app
 
 

@@ -96,6 +96,17 @@ class Placement:
         sums = np.bincount(before[moved], weights=self.publishers.rates[moved], minlength=len(old.brokers))
         return {name: rate for name, rate in zip(old.brokers, sums.tolist(), strict=True) if rate > 0}
 
+    def moved(self, to: Mapping[str, str]) -> Placement:
+        """With the publishers in ``to`` on other brokers: {publisher: broker}."""
+        names = list(dict.fromkeys([*self.brokers, *to.values()]))
+        at = self.at.copy()
+        for publisher_id, broker in to.items():
+            at[self.publishers.positions[publisher_id]] = names.index(broker)
+        used = np.bincount(at[at != NOWHERE], minlength=len(names)) > 0
+        renumbered = np.append(np.where(used, np.cumsum(used) - 1, NOWHERE), NOWHERE)  # the last is NOWHERE's
+        brokers = tuple(name for name, is_used in zip(names, used.tolist(), strict=True) if is_used)
+        return Placement(publishers=self.publishers, brokers=brokers, at=renumbered[at])
+
     def held(self, without: Collection[str] = ()) -> list[str | None]:
         """Each publisher's broker; None for those on the brokers in ``without``."""
         names = [None if name in without else name for name in self.brokers]

@@ -15,6 +15,8 @@ import trio
 from distributor import desired
 from distributor.histories import Histories
 from distributor.registry import Registry
+from distributor.relief import Relief
+from distributor.relief_values import rules_of
 from distributor.state import Broker, Topic
 from distributor.transitions import News
 from distributor.whereabouts import Whereabouts, is_news, is_worth
@@ -41,7 +43,8 @@ _FOR_SUBSCRIBERS_S = 1.0  # so long they have to connect to a broker that is new
 class Syncing:
     """``reports``: {broker: {topic: its latest report}}; ``drains``: {broker: how far it has got, if it drains};
     ``lab_service_ns``: {broker: its service time in the laboratory, 0 elsewhere}; ``throttling``: {broker: what others
-    take of its processors}; ``histories``: what came to topics."""
+    take of its processors}; ``histories``: what came to topics; ``relief``: who moves off overloaded brokers
+    (``relieving`` asks it)."""
 
     def __init__(
         self, registry: Registry, measurements: Callable[[str], list[MeasurementRequest]] = lambda _broker: []
@@ -55,6 +58,7 @@ class Syncing:
         self.news = trio.Event()  # set, and replaced, whenever a broker was heard
         self._measured: dict[str, list[MeasurementRequest]] = {}  # {broker: what it was told last to measure}
         self.histories = Histories(registry)
+        self.relief = Relief(rules_of(registry.config))
         self._registry = registry
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}

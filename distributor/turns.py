@@ -77,13 +77,13 @@ class Turns:
         await self._store.lead(self._url)
         registry = Registry(self._store, self._config)
         registry.show(await records.load(self._store, self._standby.stored))
-        app, fittings = leading(registry, self._url)
+        app, tasks = leading(registry, self._url)
         with self.front.leading(app, lambda: term.is_sure):
             self._log.info("leads", topics=len(registry.managed()), brokers=len(registry.brokers))
             self.decided.set()
             async with background_nursery() as nursery:
-                nursery.start_soon(registry.run)
-                nursery.start_soon(fittings.run)
+                for task in (registry.run, *tasks):
+                    nursery.start_soon(task)
                 await self._store.doubtful.wait()
         term.lost_because = "the store is not certain to be as this one left it, and is read again"
         end()

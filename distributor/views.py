@@ -47,6 +47,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
         "publishers_rate": spec.publishers.load,
         "state": placement.state,
         "reason": reason(topic.reasons),
+        "relief": syncing.relief.episode(topic.name),  # null: none is under way
         "channels": list(topic.channels),
         "brokers": [_part(topic, name, registry, syncing) for name in _with_part(topic)],
     }
@@ -65,6 +66,7 @@ def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json
         "address": broker.tcp_address if broker else None,
         "publishers": len(topic.placement.ids_of.get(name, [])),
         "rate_assigned": topic.placement.assigned.get(name, 0.0),
+        "rate_astray": sum(topic.astray.get(name, {}).values()),  # of publishers that belong to other brokers
         "rate": holding.share.rate / MICRO,
         "burst": holding.share.burst / MICRO,
         "share_version": holding.version,

@@ -202,7 +202,7 @@ async def cluster(
     http_address: str | None = None,
     broker_options: Sequence[str] = (),
     tokens: bool = False,
-    distributor_options: Sequence[str] = ("--fitting", "off"),
+    distributor_options: Sequence[str] = ("--fitting", "off", "--relief", "off"),
     ready_timeout_s: float = READY_TIMEOUT_S,
     tell: Callable[[str], object] = lambda _line: None,
 ) -> AsyncIterator[Cluster]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,11 @@ ScalerOption = Annotated[
 ScalerCommandOption = Annotated[
     str, typer.Option(metavar="COMMAND", help="For the shell; $SRTM_BROKERS is how many more are wanted.")
 ]
+
+
+class Switch(Enum):
+    on = "on"
+    off = "off"
 
 
 def broker(context: typer.Context) -> int:
@@ -61,6 +67,21 @@ def distributor(
     scaler_data: Annotated[
         Path, typer.Option(metavar="DIR", help="Of the brokers that --scaler process starts.")
     ] = Path("scaled"),
+    relief: Annotated[
+        Switch, typer.Option(help="Whether publishers move off a broker that breaks a promise by its load.")
+    ] = Switch.on,
+    relief_grace_s: Annotated[
+        float, typer.Option(metavar="S", help="So long a promise is broken before anybody moves.")
+    ] = 15.0,
+    relief_moves: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Publishers of one topic that may move so in a minute; five times as many of all."
+        ),
+    ] = 200,
+    relief_cool_down_s: Annotated[
+        float, typer.Option(metavar="S", help="Who has taken does not give, and the other way round, for so long.")
+    ] = 300.0,
     token: TokenOption = None,
     tokens: Annotated[
         str | None, typer.Option(metavar="FILE", help="Who may do what: SCOPE NAME TOKEN a line, instead of one token.")
@@ -84,6 +105,10 @@ def distributor(
         scaler=Scaler(scaler.value),
         scaler_command=scaler_command,
         scaler_data=scaler_data,
+        relief=relief is Switch.on,
+        relief_grace_s=relief_grace_s,
+        relief_moves=relief_moves,
+        relief_cool_down_s=relief_cool_down_s,
     )
     return run_service(partial(serve, config))
 

@@ -260,7 +260,12 @@ def _show_topic(view: Json, console: Console) -> None:
         "processing p99 ms",
     ]
     console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
+    if view.get("relief"):
+        console.print(view["relief"], soft_wrap=True)
     for place in view["brokers"]:
+        if place["rate_astray"]:
+            told = f"{place['broker']}: {place['rate_astray']:g} msg/s come from publishers that belong elsewhere"
+            console.print(told, soft_wrap=True)
         for remark in remarks(*conditions(place)):
             console.print(f"{place['broker']}: {remark}", soft_wrap=True)
     if "fitting" in view:

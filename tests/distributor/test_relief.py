@@ -97,6 +97,15 @@ def test_what_does_not_help_is_rolled_back_and_tried_again_only_after_a_pause_th
     assert running.topics["cars"].at == home
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["capacity known", "capacity unknown"])
+def test_where_a_queue_has_piled_up_it_is_left_to_drain(known: bool) -> None:
+    running = world({"a": 230, "b": 50}, known=known)
+    running.run(240)
+    assert running.delay_ms("a") <= PROMISE_MS
+    assert Step.BACK not in steps(running)
+    assert sum(len(shift.to) for _, shift in running.shifts) < 120
+
+
 def test_a_promise_that_breaks_where_they_went_brings_them_back() -> None:
     running = world({"a": 196, "b": 100})
     running.run(18)

@@ -1,0 +1,181 @@
+"""The policy of ``relief`` on the live cluster: what brokers report goes in, publishers are placed elsewhere and the
+decision log says why. Only the leader does this."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import trio
+
+from distributor import explaining, placing
+from distributor.forecast import Simulation
+from distributor.registry import Registry
+from distributor.relief_values import BrokerView, Note, Part, Shift, TopicView, View
+from distributor.state import Placement, Topic
+from distributor.syncing import Syncing
+from srtm.control import LatencyMs, TopicReport
+from srtm.errors import Unavailable
+from srtm.log import Log
+
+_PERIOD_S = 1.0
+_RATE_OVER_S = 10.0  # as the delays that are reported
+
+
+class Relieving:
+    """``is_fitting``: whether a topic is being fitted, and so moved by somebody else. ``run`` it beside the
+    registry."""
+
+    def __init__(
+        self, registry: Registry, syncing: Syncing, is_fitting: Callable[[str], bool] = lambda _topic: False
+    ) -> None:
+        self._registry = registry
+        self._syncing = syncing
+        self._is_fitting = is_fitting
+        self._rates = Rates()
+        self._log = Log("distributor")
+
+    async def run(self) -> None:
+        """Until cancelled; does nothing if the configuration says so."""
+        while self._registry.config.relief:
+            await trio.sleep(_PERIOD_S)
+            try:
+                await self.look()
+            except Unavailable as error:  # the store: nothing was changed; what was begun is judged by what is there
+                self._log.warning("no relief", reason=error)
+
+    async def look(self) -> None:
+        """Once. Raises Unavailable."""
+        relief, now_s = self._syncing.relief, trio.current_time()
+        for action in relief.look(now_s, self.view(now_s)):
+            if isinstance(action, Note):
+                await self._registry.note(action.topic, action.text)
+            elif not await self._carry_out(action):
+                relief.failed(action.topic, now_s)
+
+    async def _carry_out(self, shift: Shift) -> bool:
+        topic = self._registry.topics.get(shift.topic)
+        if topic is None or topic.removed or self._is_fitting(shift.topic):
+            return False
+        trouble = await self._trouble(topic, shift)
+        if trouble is not None:
+            await self._registry.note(shift.topic, f"nobody is moved: {trouble}")
+            return False
+        return await self._registry.relocate(shift.topic, shift.to, shift.reason)
+
+    async def _trouble(self, topic: Topic, shift: Shift) -> str | None:
+        """Why those who shall take publishers cannot. A broker that is new to the topic gets a small share, and may
+        make messages wait longer for it than they are late now (design section 5): the forecast says."""
+        after = topic.placement.moved(shift.to)
+        rooms = {one.name: one.rcap for one in self._registry.offered(topic.spec)}
+        for broker in sorted(set(shift.to.values())):
+            if after.assigned[broker] > rooms.get(broker, 0.0) + 1e-6:
+                return f"{broker} has no room for {after.assigned[broker]:,.6g} msg/s of the topic"
+        new = set(shift.to.values()) - set(topic.placement.brokers)
+        if new:
+            wait_ms = await trio.to_thread.run_sync(partial(self._access_ms, topic, after))
+            late = {broker: wait_ms[broker] for broker in new if wait_ms[broker] > topic.spec.slo.latency_ms}
+            for broker, delay_ms in late.items():
+                return f"on {broker}, which is new to the topic, messages would wait {delay_ms:.3g} ms for tokens"
+        return None
+
+    def _access_ms(self, topic: Topic, after: Placement) -> Mapping[str, float]:
+        envelope, spec = topic.leases.envelope, topic.spec
+        target = placing.shares(spec, envelope, after, topic.extra)
+        simulation = Simulation(spec.publishers, spec.slo.percentile, envelope, spec.seed)
+        forecast = simulation.forecast(after, target, explaining.services(self._syncing))
+        return {name: one.access_ms for name, one in forecast.brokers.items()}
+
+    # What is seen
+
+    def view(self, now_s: float) -> View:
+        registry, reports = self._registry, self._syncing.living()
+        rates = {
+            name: {topic: self._rates.of(name, one, now_s) for topic, one in by_topic.items()}
+            for name, by_topic in reports.items()
+        }
+        live = registry.live()
+        topics = {
+            topic.name: TopicView(
+                percentile=topic.spec.slo.percentile,
+                promise_ms=topic.spec.slo.latency_ms,
+                burst=topic.burst,
+                placement=topic.placement,
+                parts={
+                    name: part(reports[name][topic.name], topic.spec.slo.percentile, rates[name][topic.name])
+                    for name in topic.placement.brokers
+                    if name in live and topic.name in reports.get(name, {})
+                },
+                busy=self._is_busy(topic, live),
+            )
+            for topic in registry.managed()
+        }
+        takes_more = registry.takes_more()
+        brokers = {
+            name: BrokerView(
+                load=sum(rates.get(name, {}).values()),
+                capacity=self._capacity(name),
+                room=self._room(name),
+                takes_more=name in takes_more,
+            )
+            for name in live
+        }
+        return View(topics=topics, brokers=brokers)
+
+    def _is_busy(self, topic: Topic, live: set[str]) -> bool:
+        """Publishers or tokens are on their way, or somebody else is at it."""
+        return (
+            self._is_fitting(topic.name)
+            or any("" in homes for homes in topic.astray.values())
+            or any(not held.settled for name, held in topic.leases.holdings.items() if name in live)
+            or bool(self._registry.draining & topic.leases.target.keys())
+        )
+
+    def _capacity(self, broker: str) -> float:
+        service_ns = self._syncing.lab_service_ns.get(broker, 0)
+        return 1e9 / service_ns if service_ns else math.inf
+
+    def _room(self, broker: str) -> float:
+        """By what its operator states; what was measured for a promise is asked when it comes to it."""
+        mcap = self._registry.brokers[broker].mcap
+        allocated = sum(topic.placement.assigned.get(broker, 0.0) for topic in self._registry.managed())
+        return mcap - allocated if mcap else math.inf
+
+
+class Rates:
+    """Msg/s that brokers let go, from their counters."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], deque[tuple[float, int]]] = {}
+
+    def of(self, broker: str, report: TopicReport, now_s: float) -> float:
+        """Over the last seconds; 0 until there are two reports."""
+        seen = self._seen.setdefault((broker, report.topic), deque())
+        if seen and report.released < seen[-1][1]:  # another incarnation
+            seen.clear()
+        seen.append((now_s, report.released))
+        while len(seen) > 2 and seen[1][0] <= now_s - _RATE_OVER_S:
+            seen.popleft()
+        (since_s, before), (_, after) = seen[0], seen[-1]
+        return (after - before) / (now_s - since_s) if now_s > since_s else 0.0
+
+
+def part(report: TopicReport, percentile: float, rate: float) -> Part:
+    """A report as the policy sees it; one without the last seconds is one without messages."""
+    if report.recent is None:
+        return Part(rate=rate)
+    return Part(
+        rate=rate,
+        count=report.recent.total.count,
+        access_ms=_at(report.recent.access, percentile),
+        processing_ms=_at(report.recent.processing, percentile),
+        total_ms=_at(report.recent.total, percentile),
+    )
+
+
+def _at(latency: LatencyMs, percentile: float) -> float:
+    """Of the percentiles that are reported the first that is no lower."""
+    known = {50: latency.p50_ms, 95: latency.p95_ms, 99: latency.p99_ms, 99.9: latency.p999_ms}
+    return next(value for at, value in known.items() if at >= percentile)
