@@ -161,6 +161,8 @@ class Syncing:
                 continue
             if have_version < topic.assignment_version or self._registry.draining & topic.leases.target.keys():
                 continue
+            if any(stranger.topic == topic.name for stranger in self._strangers.get(name, ())):
+                continue  # some wait for the word to move
             homes = self._whereabouts.count(name, topic, report.undeclared, trio.current_time())
             if homes is None or not is_news(topic, name, homes):
                 continue
@@ -242,9 +244,10 @@ class Syncing:
         """Whether ``target`` has all that publishers need there: its share in force, as large as it can be for now (and
         then it has the channels too), and subscribers wherever there are some, if they come within a second."""
         live = self._registry.live()
-        at_rest = all(held.settled for name, held in topic.leases.holdings.items() if name in live)
-        if not (at_rest and topic.holding(target).share.usable and target in live):
+        if not (topic.holding(target).share.usable and target in live):
             self._ready_since_s.pop((target, topic.name), None)
+            return False
+        if not all(held.settled for name, held in topic.leases.holdings.items() if name in live):
             return False
         since_s = self._ready_since_s.setdefault((target, topic.name), trio.current_time())
         if trio.current_time() - since_s >= _FOR_SUBSCRIBERS_S:

@@ -8,12 +8,25 @@ but no more than what the topic says of those that were named. Who is not named 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from distributor.state import Topic
 
-WINDOW_S = 2.0  # counted for that long; a publisher that was told to move has gone by then
+WINDOW_S = 2.0  # counted for that long
+QUIET_S = 1.0  # without a message: whoever was on the way has gone
+_PATIENCE_S = 5.0  # then those who still publish are not on the way any more
 _WORTH = 0.01  # of the topic's load: less is not worth a change of shares
 _NEWS = 0.25  # of what is accounted: a smaller change is noise
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """Of the messages of strangers on one broker."""
+
+    version: int  # of the assignment
+    began_s: float  # when the first was taken under it
+    since_s: float
+    count: int
 
 
 class Whereabouts:
@@ -21,7 +34,7 @@ class Whereabouts:
 
     def __init__(self) -> None:
         self._named: dict[tuple[str, str], dict[str, int]] = {}  # {(broker, topic): {publisher: assignment version}}
-        self._counts: dict[tuple[str, str], tuple[int, float, int]] = {}  # {...: (assignment version, since s, count)}
+        self._counts: dict[tuple[str, str], _Count] = {}
 
     def forget(self, broker: str) -> None:
         for book in (self._named, self._counts):
@@ -38,16 +51,21 @@ class Whereabouts:
 
     def count(self, broker: str, topic: Topic, undeclared: int, now_s: float) -> dict[str, float] | None:
         """``undeclared``: messages of strangers since the broker's start. Gives {where they belong: msg/s} over the
-        last WINDOW_S, once there is one under the latest assignment; else None."""
+        last WINDOW_S, once there is one under the latest assignment; else None. While publishers are on the way: once
+        there was no message for QUIET_S, or after a while."""
         key = (broker, topic.name)
-        version, since_s, before = self._counts.get(key, (-1, now_s, 0))
-        if version != topic.assignment_version or undeclared < before:
-            self._counts[key] = (topic.assignment_version, now_s, undeclared)
+        last = self._counts.get(key)
+        if last is None or last.version != topic.assignment_version or undeclared < last.count:
+            self._counts[key] = _Count(topic.assignment_version, now_s, now_s, undeclared)
             return None
-        if now_s - since_s < WINDOW_S:
+        moving = "" in topic.astray.get(broker, {}) and now_s - last.began_s < _PATIENCE_S
+        if moving and undeclared > last.count:
+            self._counts[key] = replace(last, since_s=now_s, count=undeclared)
             return None
-        self._counts[key] = (version, now_s, undeclared)
-        return self._homes(key, topic, (undeclared - before) / (now_s - since_s))
+        if now_s - last.since_s < (QUIET_S if moving else WINDOW_S):
+            return None
+        self._counts[key] = replace(last, since_s=now_s, count=undeclared)
+        return self._homes(key, topic, (undeclared - last.count) / (now_s - last.since_s))
 
     def _homes(self, key: tuple[str, str], topic: Topic, rate: float) -> dict[str, float]:
         declared: dict[str, float] = {}

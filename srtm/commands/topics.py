@@ -263,7 +263,7 @@ def _show_topic(view: Json, console: Console) -> None:
     if view.get("relief"):
         console.print(view["relief"], soft_wrap=True)
     for place in view["brokers"]:
-        if place["rate_astray"]:
+        if place.get("rate_astray"):
             told = f"{place['broker']}: {place['rate_astray']:g} msg/s come from publishers that belong elsewhere"
             console.print(told, soft_wrap=True)
         for remark in remarks(*conditions(place)):

@@ -45,7 +45,7 @@ class Numbered:
                     self.moves += self.at.get(publisher_id, publisher.address) != publisher.address
                     self.at[publisher_id] = publisher.address
                 self._tell()
-                await trio.sleep(0.004)
+                await trio.sleep(0.01)
 
     async def take_all(self, subscriber: Subscriber) -> None:
         async for delivery in subscriber:
@@ -71,13 +71,13 @@ async def test_twenty_moves_under_load_lose_and_double_nothing_and_keep_each_pub
     """Concentrated, the topic is on one broker; spread over all, on two: each change moves half of the publishers."""
     documents = [
         read_topic_file(
-            topic_file(tmp_path, "roads", publishers=6, rate_each=250, rate=3000, more=f'placement = "{one}"')
+            topic_file(tmp_path, "roads", publishers=6, rate_each=100, rate=1200, more=f'placement = "{one}"')
         )
         for one in ("lb", "srtm")
     ]
-    with trio.fail_after(55):
+    with trio.fail_after(150):
         async with (
-            cluster(brokers=2, mcap=3000, data=tmp_path / "data") as running,
+            cluster(brokers=2, mcap=1200, data=tmp_path / "data") as running,
             DistributorClient(running.distributor) as client,
         ):
             await client.create_or_change_topic("roads", documents[1])
