@@ -44,7 +44,7 @@ async def problem(answer: httpx.Response, status: int) -> dict:
     return body
 
 
-async def test_a_topic_is_created_shown_listed_changed_and_removed(distributor, client):
+async def test_a_topic_is_created_shown_listed_changed_and_removed(distributor, client, mock_clock):
     a, b = await distributor.brokers("a", "b")
     created = await client.put("/v1/topics/cars", json=TOPIC)
     assert created.status_code == 200
