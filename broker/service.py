@@ -30,14 +30,11 @@ from broker.admin_context import AdminContext
 from broker.auth import AuthServers, parse_auth_address
 from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.data_path import locked
-from broker.distributors import Distributors
 from broker.drain import Drain
-from broker.histories import Histories
 from broker.lease_holder import LeaseHolder
 from broker.left import topics_left
 from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
-from broker.measured import Recorder
-from broker.measurement import Measurements
+from broker.membership import Membership, connect_to
 from broker.processors import Processors
 from broker.requests import Requests
 from broker.statsd import Lines, key_prefix, push
@@ -45,12 +42,11 @@ from broker.sync import Synchronizer, SyncState, load_state
 from broker.wakeup import Wakeup
 from srtm import __version__
 from srtm.address import format_address, is_socket_path, listen_address, parse_address
-from srtm.control import MeasurementRequest, SyncRequest
+from srtm.control import SyncRequest
 from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
 from srtm.http_client import HttpClient
 from srtm.log import Log, Threshold
 from srtm.tokens import Tokens
-from srtm.trust import trusting
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -224,8 +220,7 @@ class Broker:
         self._processors = Processors()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         self._requests = Requests(engine, admin_handler(self._admin_context()), log)
-        self._measurements = self._make_measurements()
-        self._histories = Histories(config.name, incarnation, engine, self._distributors(), log)
+        self._membership: Membership | None = None
         self._synchronizer: Synchronizer | None = None
 
     def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
@@ -242,7 +237,8 @@ class Broker:
     async def run(self, task_status: trio.TaskStatus[BoundAddresses]) -> None:
         prefix = key_prefix(self._config.statsd.prefix, self._broadcast_address, self._ports.http)
         self._statsd = Lines(prefix, self._config.statsd, self._settings.e2e_percentiles)
-        self._synchronizer = self._make_synchronizer()
+        self._membership = self._make_membership()
+        self._synchronizer = self._membership.synchronizer if self._membership is not None else None
         try:
             await self._run_tasks(self._bound(), task_status)
         finally:
@@ -257,10 +253,8 @@ class Broker:
             if self._config.statsd.address:
                 nursery.start_soon(push, self._config.statsd, self._statsd, self._snapshot, self._log)
             nursery.start_soon(self._drain_to_the_end, nursery.cancel_scope)
-            if self._synchronizer is not None:
-                nursery.start_soon(self._synchronizer.run)
-                nursery.start_soon(self._measurements.run)
-                nursery.start_soon(self._histories.run)
+            if self._membership is not None:
+                self._membership.start(nursery)
             served = {name: address for name, address in bound._asdict().items() if address}
             self._log.info("listening", **served, version=__version__, data=self._directory)
             task_status.started(bound)
@@ -325,7 +319,7 @@ class Broker:
         """Someone else may know channels of a topic that is new here: hold it until they were asked."""
         return bool(self._config.distributors or self._lookups.addresses)
 
-    def _make_synchronizer(self) -> Synchronizer | None:
+    def _make_membership(self) -> Membership | None:
         if not self._config.distributors:
             return None
         about = SyncRequest(
@@ -336,48 +330,8 @@ class Broker:
             mcap=self._config.mcap,
             lab_service_time_ns=self._settings.lab_service_time_ns,
         )
-        return Synchronizer(
-            self._config.name,
-            about,
-            self._engine,
-            self._holder,
-            self._distributors(),
-            self._directory,
-            self._log,
-            self._drain,
-            self._carry_out,
-            self._processors.throttling,
-        )
-
-    def _carry_out(self, measurements: Sequence[MeasurementRequest]) -> None:
-        self._measurements.want(measurements)
-        self._histories.follow(self._holder.followed)
-
-    def _make_measurements(self) -> Measurements:
-        return Measurements(
-            self._config.name,
-            self._incarnation,
-            self._settings.lab_service_time_ns,
-            lambda: self._holder.applied,
-            self._record,
-            self._distributors,
-            self._log,
-        )
-
-    def _record(self, topic: str, target_ns: int) -> Recorder:
-        from srtm._native import Measurement
-
-        return Measurement(self._engine, topic, target_ns)
-
-    def _distributors(self) -> Distributors:
-        """With connections of their own, for one task."""
-        clients = [self._connect(url) for url in self._config.distributors]
-        return Distributors(clients, self._connect, self._log)
-
-    def _connect(self, url: str) -> HttpClient:
-        """To a distributor. Raises BadInput."""
-        tls = trusting(self._config.ca_file) if url.startswith("https:") else None
-        return HttpClient(url, token=self._config.token, tls=tls)
+        throttling = self._processors.throttling
+        return Membership(self._config, about, self._engine, self._holder, self._drain, throttling, self._log)
 
     async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:
         await self._drain.run(self._note_drain)
@@ -468,7 +422,7 @@ class Broker:
         self._engine.release_topic(topic)
 
     async def _learn_channels(self, topic: str) -> None:
-        known = [self._connect(url) for url in self._config.distributors]
+        known = [connect_to(self._config, url) for url in self._config.distributors]
         known += [HttpClient(url) for url in self._lookups.http_urls]
         create = partial(self._engine.create_channel, topic)
         await known_channels(topic, known, CHANNEL_QUERY_TIMEOUT_S, self._log, create)

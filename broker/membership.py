@@ -1,0 +1,93 @@
+"""A member of a cluster: its conversations with the distributors, and what they share. The syncs say what is wanted of
+it; measurements and histories go their own ways, so that none waits for another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.distributors import Distributors
+from broker.drain import Drain
+from broker.histories import Histories
+from broker.lease_holder import LeaseHolder
+from broker.measured import Recorder
+from broker.measurement import Measurements
+from broker.sync import Synchronizer
+from srtm.control import MeasurementRequest, SyncRequest, Throttling
+from srtm.http_client import HttpClient
+from srtm.log import Log
+from srtm.trust import trusting
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+
+class Membership:
+    """``about``: how this broker presents itself. ``start`` it once."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        about: SyncRequest,
+        engine: Engine,
+        holder: LeaseHolder,
+        drain: Drain,
+        throttling: Callable[[], Throttling],
+        log: Log,
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._holder = holder
+        self._log = log
+        self._measurements = Measurements(
+            config.name,
+            about.incarnation,
+            about.lab_service_time_ns,
+            lambda: holder.applied,
+            self._record,
+            self._distributors,
+            log,
+        )
+        self._histories = Histories(config.name, about.incarnation, engine, self._distributors(), log)
+        self.synchronizer = Synchronizer(
+            config.name,
+            about,
+            engine,
+            holder,
+            self._distributors(),
+            Path(config.data_path),
+            log,
+            drain,
+            self._carry_out,
+            throttling,
+        )
+
+    def start(self, nursery: trio.Nursery) -> None:
+        for conversation in (self.synchronizer, self._measurements, self._histories):
+            nursery.start_soon(conversation.run)
+
+    def _carry_out(self, measurements: Sequence[MeasurementRequest]) -> None:
+        """What an answer asks for, besides the state that it names."""
+        self._measurements.want(measurements)
+        self._histories.follow(self._holder.followed)
+
+    def _record(self, topic: str, target_ns: int) -> Recorder:
+        from srtm._native import Measurement
+
+        return Measurement(self._engine, topic, target_ns)
+
+    def _distributors(self) -> Distributors:
+        """With connections of their own, for one task."""
+        connect = partial(connect_to, self._config)
+        return Distributors([connect(url) for url in self._config.distributors], connect, self._log)
+
+
+def connect_to(config: BrokerConfig, url: str) -> HttpClient:
+    """To a distributor. Raises BadInput."""
+    tls = trusting(config.ca_file) if url.startswith("https:") else None
+    return HttpClient(url, token=config.token, tls=tls)
