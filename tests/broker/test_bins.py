@@ -3,6 +3,8 @@
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.bins import EngineBins, EngineHistories, Followed
 
@@ -118,6 +120,17 @@ def test_bins_that_came_late_are_one_report_in_which_a_change_is_seen():
     engine.step(bins=30, t=900)
     (report,) = [report for _, report in engine.said]
     assert (report.changed, len(report.arrivals)) == (True, 30)
+
+
+@given(steps=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 30)), max_size=60))
+def test_every_message_is_told_once_whatever_the_pauses(steps):
+    engine = Engine("t")
+    for bins, count in steps:
+        engine.step(bins, **({"t": count} if count else {}))
+    engine.run(11)
+    assert sum(sum(report.arrivals) for _, report in engine.said) == sum(bins * count for bins, count in steps)
+    ends = [(report.first_ns, report.end_ns) for _, report in engine.said]
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
 
 
 def test_a_broker_that_stood_still_begins_again_with_what_its_engine_still_has():
