@@ -164,6 +164,10 @@ class DistributorClient:
         query = {} if broker is None else {"broker": broker}
         return await self._call("GET", f"/v1/topics/{_part(name)}/publishers", Json, query=query)
 
+    async def decisions(self, name: str) -> list[Json]:
+        """Why the topic is as it is: ``number, at, lines``, newest first. Raises NotFound."""
+        return await self._call("GET", f"/v1/topics/{_part(name)}/decisions", list[Json])
+
     async def assignment(self, topic: str, publisher_id: str) -> Assignment:
         """Where this publisher connects. Raises NotFound (topic), Unavailable (no broker)."""
         return await self._call("GET", f"/v1/topics/{_part(topic)}/publishers/{_part(publisher_id)}", Assignment)

@@ -1,0 +1,95 @@
+"""Load shifts onto one of two real brokers until it breaks the promise: a few publishers move, and then it is quiet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from srtm.distributor_client import DistributorClient, Json
+from srtm.publisher import Publisher
+from srtm.supervisor import cluster
+from tests.system.running import receiving
+
+pytestmark = pytest.mark.slow
+
+SERVICE_US = 5000  # a broker carries 200 msg/s, then its queue grows
+SHIFTED = 3.0  # times what they declared
+
+
+class Fleet:
+    """Each publisher sends at its own pace, which the test changes."""
+
+    def __init__(self, client: DistributorClient) -> None:
+        self.times: dict[str, float] = {}
+        self._client = client
+
+    async def publish(self, publisher_id: str, rate: float) -> None:
+        async with Publisher("roads", publisher_id, distributor=self._client) as publisher:
+            while True:
+                await publisher.publish(b"x")
+                await trio.sleep(1 / (rate * self.times.get(publisher_id, 1.0)))
+
+
+def document() -> Json:
+    return {
+        "name": "roads",
+        "rate": 1200,
+        "burst": 100,
+        "placement": "lb",
+        "split": "proportional",
+        "slo": {"percentile": 95, "latency_ms": 150},
+        "publishers": [{"count": 20, "rate": 8, "id_prefix": "p"}],
+    }
+
+
+async def lines(client: DistributorClient) -> list[str]:
+    """Of the decision log, oldest first."""
+    return [entry["lines"][0] for entry in reversed(await client.decisions("roads"))]
+
+
+async def until_relieved(client: DistributorClient) -> None:
+    while True:
+        if any("the promise is kept again" in line for line in await lines(client)):
+            return
+        await trio.sleep(0.5)
+
+
+async def test_a_broker_that_got_too_much_gives_up_a_few_publishers_and_it_settles(tmp_path: Path) -> None:
+    with trio.fail_after(200):
+        async with (
+            cluster(
+                brokers=2,
+                mcap=150,
+                data=tmp_path / "data",
+                broker_options=["--lab-service-time", str(SERVICE_US)],
+                distributor_options=["--fitting", "off", "--relief-grace-s", "2"],
+            ) as running,
+            DistributorClient(running.distributor) as client,
+            trio.open_nursery() as nursery,
+        ):
+            await client.create_or_change_topic("roads", document())
+            before = await client.publishers("roads")
+            overloaded = before["brokers"][0]
+            fleet = Fleet(client)
+            async with receiving("roads", running.distributor):
+                for one in before["ids"]:
+                    nursery.start_soon(fleet.publish, one, 8.0)
+                await trio.sleep(3)
+                for one, broker in zip(before["ids"], before["brokers"], strict=True):
+                    if broker == overloaded:
+                        fleet.times[one] = SHIFTED
+                await until_relieved(client)
+                after = await client.publishers("roads")
+                await trio.sleep(10)
+                last = await client.publishers("roads")
+                said = await lines(client)
+                nursery.cancel_scope.cancel()
+    moved = [
+        one for one, was, now in zip(before["ids"], before["brokers"], after["brokers"], strict=True) if was != now
+    ]
+    assert 1 <= len(moved) <= 6
+    assert {before["brokers"][before["ids"].index(one)] for one in moved} == {overloaded}
+    assert last["brokers"] == after["brokers"]
+    assert any(line.startswith(f"{overloaded}: p95") and "(canary)" in line for line in said)
