@@ -197,7 +197,7 @@ class Cluster:
 async def cluster(
     *,
     brokers: int,
-    mcap: float,
+    mcap: float | None,
     data: Path,
     http_address: str | None = None,
     broker_options: Sequence[str] = (),
@@ -206,9 +206,9 @@ async def cluster(
     ready_timeout_s: float = READY_TIMEOUT_S,
     tell: Callable[[str], object] = lambda _line: None,
 ) -> AsyncIterator[Cluster]:
-    """A running cluster whose brokers have all synced once. ``mcap``: msg/s a broker; ``http_address``: the
-    distributor's, None: a free port (kept); ``tokens``: services ask for them (``srtm.issuing``); ``tell`` takes a line
-    for a person whenever a process ended and is started again.
+    """A running cluster whose brokers have all synced once. ``mcap``: msg/s a broker, None: not stated;
+    ``http_address``: the distributor's, None: a free port (kept); ``tokens``: services ask for them
+    (``srtm.issuing``); ``tell`` takes a line for a person whenever a process ended and is started again.
 
     Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not come up; its last
     words are in the message).
@@ -228,10 +228,10 @@ async def cluster(
             running.note_stopped()
 
 
-def _check(brokers: int, mcap: float, http_address: str | None) -> None:
+def _check(brokers: int, mcap: float | None, http_address: str | None) -> None:
     if not 1 <= brokers <= 1024:
         raise BadInput("brokers", brokers, "must be 1 to 1024")
-    if not 0 < mcap < float("inf"):
+    if mcap is not None and not 0 < mcap < float("inf"):
         raise BadInput("mcap", mcap, "must be a rate above 0 msg/s")
     if http_address is not None and parse_peer("http-address", http_address)[1] == 0:
         raise BadInput("http-address", http_address, "must name a port: it is kept")
@@ -267,7 +267,7 @@ def _opened(path: Path) -> TextIO:
 def _plan(
     data: Path,
     brokers: int,
-    mcap: float,
+    mcap: float | None,
     http_address: str | None,
     options: Sequence[str],
     tell: Callable[[str], object],
@@ -283,7 +283,8 @@ def _plan(
         BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
         for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)
     ]
-    options = ["--mcap", str(mcap), *options]
+    if mcap is not None:
+        options = ["--mcap", str(mcap), *options]
     return Cluster(data, distributor, places, options, tell, issued, distributor_options)
 
 

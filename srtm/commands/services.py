@@ -134,8 +134,11 @@ def _tokens(token: str | None, file: str | None) -> Tokens | None:
 
 def up(
     brokers: Annotated[int, typer.Option(help="How many brokers.")],
-    mcap: Annotated[float, typer.Option(metavar="RATE", help="msg/s that each broker may be given.")],
     data: Annotated[Path, typer.Option(metavar="DIR", help="Everything that is kept: store, ports, logs.")],
+    mcap: Annotated[
+        float | None,
+        typer.Option(metavar="RATE", help="msg/s that each broker may be given. Default: what `srtm capacity` finds."),
+    ] = None,
     http_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Of the distributor.")] = "127.0.0.1:4190",
     tokens: Annotated[
         bool,
@@ -153,7 +156,13 @@ def up(
 
 
 async def _up(
-    brokers: int, mcap: float, data: Path, http_address: str, tokens: bool, options: list[str], json_file: str | None
+    brokers: int,
+    mcap: float | None,
+    data: Path,
+    http_address: str,
+    tokens: bool,
+    options: list[str],
+    json_file: str | None,
 ) -> None:
     async with cluster(
         brokers=brokers,
