@@ -33,6 +33,19 @@ class _Book(Collector):
         yield from self._topics()
         yield from self._shares()
         yield from self._relief()
+        yield from self._penalties()
+
+    def _penalties(self) -> Iterator[GaugeMetricFamily]:
+        name, labels = "srtm_topic_drl_penalty", ["topic"]
+        what = "Access delay of the shares less that of one bucket, over the last window recorded"
+        mean = GaugeMetricFamily(f"{name}_seconds", f"{what}: sum, per message.", labels=labels)
+        p99 = GaugeMetricFamily(f"{name}_p99_seconds", f"{what}: difference of the p99.", labels=labels)
+        at = GaugeMetricFamily(f"{name}_timestamp_seconds", "When that was worked out, s since 1970.", labels=labels)
+        for topic, gauged in self._syncing.penalties.items():
+            mean.add_metric([topic], gauged.penalty.mean_ms / 1e3)
+            p99.add_metric([topic], gauged.penalty.p99_ms / 1e3)
+            at.add_metric([topic], gauged.wall_ns / 1e9)
+        yield from (mean, p99, at)
 
     def _brokers(self) -> Iterator[GaugeMetricFamily]:
         alive = GaugeMetricFamily("srtm_broker_alive", "1 if heard from lately.", labels=["broker"])

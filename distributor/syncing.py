@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from distributor import desired
+from distributor.gauged import Gauged
 from distributor.histories import Histories
 from distributor.registry import Registry
 from distributor.relief import Relief
@@ -54,6 +55,7 @@ class Syncing:
         self.reports: dict[str, dict[str, TopicReport]] = {}
         self.drains: dict[str, DrainProgress | None] = {}  # as said last
         self.lab_service_ns: dict[str, int] = {}
+        self.penalties: dict[str, Gauged] = {}  # {topic: its DRL penalty, lately}
         self.throttling: dict[str, Throttling | None] = {}
         self.news = trio.Event()  # set, and replaced, whenever a broker was heard
         self._measured: dict[str, list[MeasurementRequest]] = {}  # {broker: what it was told last to measure}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from distributor.explanation import Json, reason
+from distributor.gauged import penalty_view
 from distributor.leases import MICRO
 from distributor.placing import promised
 from distributor.registry import Registry
@@ -49,6 +50,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
         "reason": reason(topic.reasons),
         "relief": syncing.relief.episode(topic.name),  # null: none is under way
         "channels": list(topic.channels),
+        "drl_penalty": penalty_view(syncing.penalties.get(topic.name)),
         "brokers": [_part(topic, name, registry, syncing) for name in _with_part(topic)],
     }
 

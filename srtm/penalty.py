@@ -25,7 +25,7 @@ class Recording:
 
     broker: str
     arrival_ns: Ints
-    waited_ns: Ints  # access delay, as it was
+    waited_ns: Ints | None  # access delay, as it was; None: not recorded
     share_micro: tuple[int, int]  # (r_l, b_l)
 
     def between(self, first_ns: int, last_ns: int) -> Recording:
@@ -34,7 +34,7 @@ class Recording:
         return Recording(
             broker=self.broker,
             arrival_ns=self.arrival_ns[start:end],
-            waited_ns=self.waited_ns[start:end],
+            waited_ns=None if self.waited_ns is None else self.waited_ns[start:end],
             share_micro=self.share_micro,
         )
 
@@ -46,7 +46,7 @@ class BrokerDelay:
     broker: str
     messages: int
     replayed_p99_ms: float
-    recorded_p99_ms: float
+    recorded_p99_ms: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ def recorded_penalty(recordings: Sequence[Recording], rate_micro: int, burst_mic
                 broker=one.broker,
                 messages=len(one.arrival_ns),
                 replayed_p99_ms=_p99_ms(access_delays(one.arrival_ns, *one.share_micro)),
-                recorded_p99_ms=_p99_ms(one.waited_ns),
+                recorded_p99_ms=None if one.waited_ns is None else _p99_ms(one.waited_ns),
             )
             for one in parts
         ),

@@ -1,0 +1,26 @@
+"""A topic's DRL penalty as it was measured last, and how it is shown."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from srtm.penalty import RecordedPenalty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gauged:
+    """The penalty of one window."""
+
+    penalty: RecordedPenalty
+    wall_ns: int  # when it was worked out
+
+
+def penalty_view(gauged: Gauged | None) -> dict[str, Any] | None:
+    """As JSON, ms. None: it is not known, or there is none."""
+    if gauged is None:
+        return None
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(gauged.wall_ns // 10**9))
+    figures = {name: value for name, value in asdict(gauged.penalty).items() if name != "brokers"}
+    return {"at": at, **figures}
