@@ -1,4 +1,5 @@
-"""What runs while a distributor leads: HTTP over the book, and the fittings and the relief beside it."""
+"""What runs while a distributor leads: HTTP over the book, the fittings, the relief and the gauge of penalties
+beside it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from distributor.fitting_run import Surroundings
 from distributor.fitting_setup import FittingOptions
 from distributor.fittings import Fittings
 from distributor.measuring import Measuring
+from distributor.penalties import PenaltyGauge
 from distributor.registry import Registry
 from distributor.relieving import Relieving
 from distributor.scaler import scaling_of
@@ -41,4 +43,5 @@ def leading(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
     )
     fittings = Fittings(around, FittingOptions(method=config.fitting))
     relieving = Relieving(registry, syncing, fittings.is_fitting)
-    return make_app(registry, syncing, fittings=fittings), (fittings.run, relieving.run)
+    gauge = PenaltyGauge(registry, syncing, measuring)
+    return make_app(registry, syncing, fittings=fittings), (fittings.run, relieving.run, gauge.run)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import trio
@@ -19,6 +18,7 @@ import trio
 from distributor.fitting_events import Event, Progress, Recorded
 from distributor.gauged import Gauged
 from distributor.leases import Amount
+from distributor.measuring import Measuring
 from distributor.registry import Registry
 from distributor.state import Topic
 from distributor.syncing import Syncing
@@ -32,22 +32,6 @@ WINDOW_S = 10.0
 MOST_MESSAGES = 50_000  # in a window
 _SHORTEST_S = 1.0
 _PATIENCE_S = 5.0  # beyond the window
-
-
-class Asking(Protocol):
-    """``distributor.measuring.Measuring``, as far as it is used here."""
-
-    def begin(
-        self,
-        broker: str,
-        incarnation: str,
-        request: MeasurementRequest,
-        round_: int,
-        positions: Mapping[str, int],
-        tell: Callable[[Event], None],
-    ) -> None: ...
-
-    def stop(self, broker: str, id_: str, *, trace_wanted: bool) -> None: ...
 
 
 class _Anybody(dict[str, int]):
@@ -78,11 +62,11 @@ class PenaltyGauge:
     """``run`` fills ``syncing.penalties``."""
 
     def __init__(
-        self, registry: Registry, syncing: Syncing, asking: Asking, *, wall_ns: Callable[[], int] = time.time_ns
+        self, registry: Registry, syncing: Syncing, measuring: Measuring, *, wall_ns: Callable[[], int] = time.time_ns
     ) -> None:
         self._registry = registry
         self._syncing = syncing
-        self._asking = asking
+        self._measuring = measuring
         self._wall_ns = wall_ns
         self._number = 0
 
@@ -103,9 +87,9 @@ class PenaltyGauge:
             self._syncing.penalties[name] = Gauged(penalty=found, wall_ns=self._wall_ns())
 
     async def _penalty(self, name: str) -> RecordedPenalty | None:
-        topic = self._registry.topics[name]
+        topic, fitting = self._registry.topics[name], self._registry.fittings.get(name)
         length_s, shares = window_s(topic), shares_in_force(topic)
-        if length_s is None or shares is None:
+        if length_s is None or shares is None or (fitting is not None and fitting.running):
             return None
         traces = await self._recorded(topic, length_s)
         if traces is None or shares_in_force(self._registry.topics[name]) != shares:
@@ -124,18 +108,18 @@ class PenaltyGauge:
                 if broker is None or not self._registry.is_alive(name):
                     return None
                 request = _request(id_, topic, length_s, topic.holding(name).version)
-                self._asking.begin(name, broker.incarnation, request, self._number, _Anybody(), send.send_nowait)
+                self._measuring.begin(name, broker.incarnation, request, self._number, _Anybody(), send.send_nowait)
             with trio.move_on_after(length_s + _PATIENCE_S):
                 while len(traces) < len(brokers):
                     event = await receive.receive()
                     if isinstance(event, Progress) and event.final:
-                        self._asking.stop(event.broker, id_, trace_wanted=True)
+                        self._measuring.stop(event.broker, id_, trace_wanted=True)
                     elif isinstance(event, Recorded):
                         traces[event.broker] = event.trace
             return traces if len(traces) == len(brokers) else None
         finally:
             for name in brokers.keys() - traces.keys():
-                self._asking.stop(name, id_, trace_wanted=False)
+                self._measuring.stop(name, id_, trace_wanted=False)
 
 
 def _request(id_: str, topic: Topic, length_s: float, share_version: int) -> MeasurementRequest:

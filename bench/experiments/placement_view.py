@@ -119,7 +119,7 @@ def _bars(axes: Axes, runs: Sequence[PlacementRun], of: Callable[[PlacementRun],
         places = [at + (number - (len(sides) - 1) / 2) * width for at in range(len(workloads))]
         axes.bar(places, [max(value, LOWEST_MS) for value in values], width, color=COLOURS[number], label=side)
         for place, value in zip(places, values, strict=True):
-            text = "0" if value < LOWEST_MS / 10 else f"{value:.2g}"
+            text = "0" if value < LOWEST_MS / 10 else f"{value:.2g}" if value < 10 else f"{value:,.0f}"
             at = (place, max(value, LOWEST_MS))
             axes.annotate(text, at, (0, 2), textcoords="offset points", ha="center", fontsize=7, rotation=60)
     axes.set_yscale("log")
