@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/nat
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach figures interop soak fuzz clean
+.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach figures interop soak model fuzz clean
 
 build: .venv/built
 
@@ -73,9 +73,15 @@ figures: build
 interop: build $(PEERS)
 	$(BIN)/python -m bench.interop
 
-# SIGKILL under load a hundred times; `make test` has five.
+# SIGKILL under load a hundred times, and ten minutes of bad links, stops and kills under both lease rules; `make test` has short forms.
 soak: build
 	$(BIN)/python -m bench.crash --kills 100
+	$(BIN)/python -m bench.lease_soak --seconds 600
+
+# The protocol of the leases, exhaustively for few brokers, and runs of that model through the code.
+model: build
+	@docs/model/check.sh
+	$(BIN)/pytest tests/model
 
 # Invented inputs, led by coverage: FUZZ_SECONDS (60) a target, or FUZZ_RUNS inputs. What it found before is replayed by `make test`.
 fuzz:

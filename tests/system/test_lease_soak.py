@@ -1,0 +1,27 @@
+"""Both lease rules on real processes in network namespaces, for a short while; ``make soak`` has ten minutes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bench import own_network
+from srtm.errors import Unavailable
+
+
+def lacks_privileges() -> bool:
+    try:
+        own_network.check_privileges()
+    except Unavailable:
+        return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(lacks_privileges(), reason="needs network namespaces of its own (root)")
+def test_nothing_is_let_go_above_the_envelope_and_the_shares_come_back_to_it():
+    command = [sys.executable, "-m", "bench.lease_soak", "--seconds", "20", "--seed", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "passed" in done.stdout
