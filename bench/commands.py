@@ -21,6 +21,7 @@ from bench.experiments.figures import chosen as experiments
 from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.experiments.placement import WORKLOADS, PlacementOptions, placement
 from bench.experiments.placement import chosen as workloads
+from bench.experiments.table1 import PAPER_S, Table1Options, table1
 from bench.hostile import HostileOptions, hostile
 from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
@@ -29,6 +30,7 @@ from bench.reach import MEASURES, ReachOptions, chosen, reach
 from bench.splits import SplitsOptions, no_worse, splits
 from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio
+from srtm.errors import BadInput
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -179,6 +181,47 @@ def bench_placement(
     for reason in missing:
         _console(json_file).print(f"failed: {reason}", soft_wrap=True)
     return 1 if missing else 0
+
+
+@app.command("table1")
+def bench_table1(
+    rows: Annotated[
+        str, typer.Option(metavar="N,N", help="Group sizes of the rows that are fitted our way.")
+    ] = ",".join(map(str, PAPER_S)),
+    paper_rows: Annotated[str, typer.Option(metavar="N,N", help="Those fitted as in the paper besides.")] = "",
+    rounds_s: Annotated[float, typer.Option(min=1.0, help="Round of the paper's way.")] = Table1Options.rounds_s,
+    after_s: Annotated[float, typer.Option(min=2.0, help="Measured afterwards.")] = Table1Options.after_s,
+    brokers: Annotated[int, typer.Option(min=1, help="In the cluster.")] = Table1Options.brokers,
+    lab_service_time: Annotated[float, typer.Option(metavar="US", help="Of a broker.")] = Table1Options.service_us,
+    seed: SeedOption = Table1Options.seed,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """Table 1 of the paper on real brokers: how long fitting takes, and whether the promise is kept afterwards.
+
+    Status 0 if every row fits, in a twentieth of the paper's time, and keeps its promise.
+    """
+    options = Table1Options(
+        rows=_groups("rows", rows),
+        paper_rows=_groups("paper-rows", paper_rows),
+        rounds_s=rounds_s,
+        after_s=after_s,
+        brokers=brokers,
+        service_us=lab_service_time,
+        seed=seed,
+        json_file=json_file,
+        document=PLACEMENT if document else None,
+    )
+    found = run_trio(partial(table1, options, partial(_console(json_file).print, soft_wrap=True)))
+    return 0 if all(one.reached for one in found) else 1
+
+
+def _groups(field: str, text: str) -> list[int]:
+    sizes = {str(group): group for group in PAPER_S}
+    for part in filter(None, text.split(",")):
+        if part.strip() not in sizes:
+            raise BadInput(field, text, f"must be of {', '.join(sizes)}, separated by commas")
+    return [sizes[part.strip()] for part in text.split(",") if part]
 
 
 @app.command("arrival")

@@ -22,7 +22,7 @@ class Publishers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rate: list[float]  # mean msg/s; a batch of n fires rate / n times a second
     batch: list[int]
     group: list[int]  # -1: alone
-    process: list[str]  # "poisson" | "periodic" (random phase)
+    process: list[str]  # "poisson" | "periodic" (random phase) | "staggered" (periodic, at even phases)
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

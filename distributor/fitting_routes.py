@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
+from typing import Annotated
+
+from fastapi import FastAPI, Path, Request, Response
 
 from distributor.bodies import documented, json_answer, read_body
 from distributor.fitting_setup import ROUNDS_S, FittingOptions, parsed_options
@@ -23,8 +25,8 @@ def add_fitting_routes(app: FastAPI, registry: Registry, fittings: Fittings | No
             return json_answer(stored_view(registry.fittings.get(name), topic))
         return json_answer(fittings.view(topic))
 
-    @app.post("/v1/brokers/{name}/measurements/{id_:path}", openapi_extra=documented("MeasurementReport"))
-    async def measured(name: str, id_: str, request: Request) -> Response:
+    @app.post("/v1/brokers/{name}/measurements/{id}", openapi_extra=documented("MeasurementReport"))
+    async def measured(name: str, id_: Annotated[str, Path(alias="id")], request: Request) -> Response:
         """For brokers: what a measurement has found since the last report."""
         if fittings is None:
             raise NotLeader(registry.leader_url)

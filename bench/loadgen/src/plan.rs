@@ -23,7 +23,10 @@ pub fn bad(field: impl Into<String>, value: impl std::fmt::Display, rule: &str) 
 #[serde(rename_all = "lowercase")]
 pub enum Process {
     Poisson,
+    /// At a random phase.
     Periodic,
+    /// Periodic, all who are so in turn, evenly.
+    Staggered,
 }
 
 /// Columns of equal length, one entry a publisher.

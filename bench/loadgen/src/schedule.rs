@@ -94,6 +94,11 @@ impl Schedule {
                 }
             }
         }
+        let mut in_turn: Vec<&mut Source> = sources.iter_mut().filter(|source| source.process == Process::Staggered).collect();
+        let count = in_turn.len() as f64;
+        for (turn, source) in in_turn.iter_mut().enumerate() {
+            source.at_ns = source.interval_ns * turn as f64 / count;
+        }
         let end_ns = plan.end_ns();
         let first = sources.iter().enumerate().map(|(i, source)| Reverse((source.at_ns as u64, i as u32)));
         let heap = first.filter(|Reverse((at, _))| *at < end_ns).collect();
@@ -188,6 +193,14 @@ mod tests {
             assert!(own.windows(2).all(|w| (w[1] - w[0]).abs_diff(100_000_000) <= 1));
         }
         assert_ne!(instants[0].0 % 100_000_000, instants[1].0 % 100_000_000);
+    }
+
+    #[test]
+    fn staggered_groups_fire_in_turn_at_even_phases() {
+        let instants = drawn(&plan(&columns(12, 1.0, |i| (i / 3) as i64, "staggered"), 2.0, 3));
+        let times: Vec<u64> = instants.iter().map(|(at, _)| *at / 1_000_000).collect();
+        assert_eq!(times, [0, 250, 500, 750, 1000, 1250, 1500, 1750]);
+        assert_eq!(instants[1].1, [3, 4, 5]);
     }
 
     #[test]
