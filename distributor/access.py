@@ -19,7 +19,7 @@ _ALSO: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", "/v1/topics/{name}/publishers/{publisher_id:path}"): ("client", "broker"),
     ("POST", "/v1/brokers/{name}/sync"): ("broker",),
     ("POST", "/v1/brokers/{name}/history"): ("broker",),
-    ("POST", "/v1/brokers/{name}/measurements/{id_:path}"): ("broker",),
+    ("POST", "/v1/brokers/{name}/measurements/{id}"): ("broker",),
     ("GET", "/metrics"): _ANY,
     ("GET", "/openapi.json"): _ANY,
     ("GET", "/docs"): _ANY,
