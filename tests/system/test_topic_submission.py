@@ -127,7 +127,7 @@ BAD_FILES = {
     "a burst under one message": (HEAD.replace("burst = 5", "burst = 0.5"), "burst: 0.5"),
     "a bad topic name": (HEAD.replace('"bad"', '"a b"'), "name: 'a b'"),
     "an unknown field": (HEAD.replace("burst", "brust = 1\nburst"), "brust: "),
-    "a mode that does not exist yet": (HEAD.replace("[slo]", 'mode = "gdrl"\n[slo]'), "mode: 'gdrl'"),
+    "a mode that does not exist": (HEAD.replace("[slo]", 'mode = "best"\n[slo]'), "mode: 'best'"),
     "a publisher listed twice": (HEAD + '[[publishers]]\ncsv = "twice.csv"\n', "publishers"),
     "an envelope below its publishers": (HEAD + "[[publishers]]\ncount = 20\nrate = 10\n", "rate: 100"),
 }
