@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from operator import attrgetter
 
 import trio
 
@@ -20,8 +21,14 @@ from srtm.control import LatencyMs, TopicReport
 from srtm.errors import Unavailable
 from srtm.log import Log
 
-_PERIOD_S = 1.0
+_PERIOD_S = 2.0  # soon enough for breaches of many seconds; a look at a large cluster costs milliseconds
 _RATE_OVER_S = 10.0  # as the delays that are reported
+_REPORTED: Mapping[float, Callable[[LatencyMs], float]] = {
+    50: attrgetter("p50_ms"),
+    95: attrgetter("p95_ms"),
+    99: attrgetter("p99_ms"),
+    99.9: attrgetter("p999_ms"),
+}
 
 
 class Relieving:
@@ -112,12 +119,13 @@ class Relieving:
             )
             for topic in registry.managed()
         }
-        takes_more = registry.takes_more()
+        self._rates.forget_all_but({(name, topic) for name, by_topic in reports.items() for topic in by_topic})
+        takes_more, allocated = registry.takes_more(), self._allocated()
         brokers = {
             name: BrokerView(
                 load=sum(rates.get(name, {}).values()),
                 capacity=self._capacity(name),
-                room=self._room(name),
+                room=_room(registry.brokers[name].mcap, allocated.get(name, 0.0)),
                 takes_more=name in takes_more,
             )
             for name in live
@@ -137,11 +145,13 @@ class Relieving:
         service_ns = self._syncing.lab_service_ns.get(broker, 0)
         return 1e9 / service_ns if service_ns else math.inf
 
-    def _room(self, broker: str) -> float:
-        """By what its operator states; what was measured for a promise is asked when it comes to it."""
-        mcap = self._registry.brokers[broker].mcap
-        allocated = sum(topic.placement.assigned.get(broker, 0.0) for topic in self._registry.managed())
-        return mcap - allocated if mcap else math.inf
+    def _allocated(self) -> dict[str, float]:
+        """{broker: msg/s of all topics}"""
+        sums: dict[str, float] = {}
+        for topic in self._registry.managed():
+            for name, rate in topic.placement.assigned.items():
+                sums[name] = sums.get(name, 0.0) + rate
+        return sums
 
 
 class Rates:
@@ -149,6 +159,11 @@ class Rates:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], deque[tuple[float, int]]] = {}
+
+    def forget_all_but(self, known: Collection[tuple[str, str]]) -> None:
+        """``known``: (broker, topic)."""
+        for key in self._seen.keys() - known:
+            self._seen.pop(key)
 
     def of(self, broker: str, report: TopicReport, now_s: float) -> float:
         """Over the last seconds; 0 until there are two reports."""
@@ -162,20 +177,25 @@ class Rates:
         return (after - before) / (now_s - since_s) if now_s > since_s else 0.0
 
 
+def _room(mcap: float, allocated: float) -> float:
+    """By what an operator states; what was measured for a promise is asked when it comes to it."""
+    return mcap - allocated if mcap else math.inf
+
+
 def part(report: TopicReport, percentile: float, rate: float) -> Part:
     """A report as the policy sees it; one without the last seconds is one without messages."""
     if report.recent is None:
         return Part(rate=rate)
+    at = _at(percentile)
     return Part(
         rate=rate,
         count=report.recent.total.count,
-        access_ms=_at(report.recent.access, percentile),
-        processing_ms=_at(report.recent.processing, percentile),
-        total_ms=_at(report.recent.total, percentile),
+        access_ms=at(report.recent.access),
+        processing_ms=at(report.recent.processing),
+        total_ms=at(report.recent.total),
     )
 
 
-def _at(latency: LatencyMs, percentile: float) -> float:
+def _at(percentile: float) -> Callable[[LatencyMs], float]:
     """Of the percentiles that are reported the first that is no lower."""
-    known = {50: latency.p50_ms, 95: latency.p95_ms, 99: latency.p99_ms, 99.9: latency.p999_ms}
-    return next(value for at, value in known.items() if at >= percentile)
+    return next(reported for at, reported in _REPORTED.items() if at >= percentile)

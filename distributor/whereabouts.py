@@ -33,7 +33,7 @@ class Whereabouts:
     """What was seen of strangers. Observed, not stored: brokers tell again after a change."""
 
     def __init__(self) -> None:
-        self._named: dict[tuple[str, str], dict[str, int]] = {}  # {(broker, topic): {publisher: assignment version}}
+        self._named: dict[tuple[str, str], tuple[int, set[str]]] = {}  # {(broker, topic): (assignment version, who)}
         self._counts: dict[tuple[str, str], _Count] = {}
 
     def forget(self, broker: str) -> None:
@@ -43,8 +43,13 @@ class Whereabouts:
 
     def name(self, broker: str, topic: Topic, publisher_id: str) -> None:
         """``publisher_id`` publishes on ``broker`` and does not belong there."""
-        if publisher_id in topic.spec.publishers.positions:
-            self._named.setdefault((broker, topic.name), {})[publisher_id] = topic.assignment_version
+        if publisher_id not in topic.spec.publishers.positions:
+            return
+        version, who = self._named.get((broker, topic.name), (0, set()))
+        if version != topic.assignment_version:
+            who = set()
+        who.add(publisher_id)
+        self._named[broker, topic.name] = (topic.assignment_version, who)
 
     def concerns(self, broker: str, topic: Topic) -> bool:
         return broker in topic.astray or (broker, topic.name) in self._named
@@ -69,13 +74,13 @@ class Whereabouts:
 
     def _homes(self, key: tuple[str, str], topic: Topic, rate: float) -> dict[str, float]:
         declared: dict[str, float] = {}
-        if rate > 0:
+        version, who = self._named.get(key, (0, set()))
+        if rate > 0 and version == topic.assignment_version:
             columns = topic.spec.publishers
-            for publisher_id, version in self._named.get(key, {}).items():
-                at = columns.positions.get(publisher_id)
+            for publisher_id in who:
                 home = topic.placement.broker_of(publisher_id)
-                if version == topic.assignment_version and at is not None and home not in (None, key[0]):
-                    declared[str(home)] = declared.get(str(home), 0.0) + float(columns.rates[at])
+                if home is not None and home != key[0]:
+                    declared[home] = declared.get(home, 0.0) + float(columns.rates[columns.positions[publisher_id]])
         part = min(1.0, rate / (sum(declared.values()) or 1.0))
         return {home: one * part for home, one in declared.items()}
 

@@ -5,8 +5,9 @@ order. When the broker dies or closes, what it had not answered is sent again, i
 then says: **at least once**, so a message whose answer was lost with the connection may arrive twice.
 
 When the broker says ``_move_``, it goes on there until it is connected to the new one. Then it stops, waits for what is
-outstanding, and until the last of it has left the bucket there (the receipts say when that is), and goes on at the new
-broker: no message twice, none let go before an earlier one. A broker that cannot be reached is not moved to.
+outstanding, and until the last of it has left the bucket there (the receipts say when that is) and 50 ms more, and
+goes on at the new broker: no message twice, none let go before an earlier one. A broker that cannot be reached is not
+moved to.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from srtm.wire import Receipt
 _ASK_TIMEOUT_S = 2.0  # a distributor that is away must not keep a publisher from the broker that it knows
 # What waits longer than this for its tokens at the old broker is overtaken: a caller must not hang for a long backlog.
 _LONGEST_HOLD_S = 5.0
+# From the last answer, or token, to the first message at the new broker: the old one may have to wait for a processor
+# before it hands over what it has let go.
+_HAND_OVER_S = 0.05
 # The broker cannot take anything just now: it is starting, or its memory is full.
 _UNABLE = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED"})
 _REFUSALS = _UNABLE | {"E_RATE_LIMITED", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_UNAUTHORIZED"}
@@ -93,7 +97,7 @@ class Publisher:
         self._preparing = trio.CancelScope()  # around the dialling for it
         self._next: Link | None = None  # to the broker that it leads to; nothing more is sent to the old one
         self._reading = trio.CancelScope()  # around the wait for the old one's next word
-        self._all_let_go_s = 0.0  # trio time at which all that was accepted has left the bucket
+        self._all_let_go_s = 0.0  # trio time at which all that was accepted has been handed over
         self._version = 0  # of the assignment followed; an older one is not
         self._last_address: str | None = None
         self._backoff = Backoff(first_s=0.05, longest_s=2.0)
@@ -339,10 +343,10 @@ class Publisher:
 
 
 def _hold_s(receipt: Receipt) -> float:
-    """Seconds until that message has left its bucket. Without a share nobody knows when that will be."""
+    """Seconds until that message has been handed over. Without a share nobody knows when that will be."""
     if receipt.wait_ms is None:
-        return 0.0 if receipt.fill is None else _LONGEST_HOLD_S
-    return min(receipt.wait_ms / 1e3, _LONGEST_HOLD_S)
+        return _HAND_OVER_S if receipt.fill is None else _LONGEST_HOLD_S
+    return min(receipt.wait_ms / 1e3 + _HAND_OVER_S, _LONGEST_HOLD_S)
 
 
 def _as_exception(error: wire.Error) -> SrtmError:

@@ -70,7 +70,7 @@ async def test_it_goes_on_there_only_when_the_last_message_here_has_its_token(
         there = await network.accepted()
         await outcomes.start(b"three")
         await expect_bodies(there, b"three")
-        assert trio.current_time() - accepted_s == pytest.approx(0.8)
+        assert trio.current_time() - accepted_s == pytest.approx(0.85)  # and the time to hand it over
 
 
 @pytest.mark.parametrize("receipt", [b"OK wait_ns=60000000000 fill=0", b"OK fill=0"], ids=["a minute", "no share"])
