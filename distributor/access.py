@@ -16,7 +16,7 @@ from srtm.tokens import SCOPES, Scope, Tokens
 _OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}
 _ANY: tuple[Scope, ...] = SCOPES
 _ALSO: dict[tuple[str, str], tuple[Scope, ...]] = {
-    ("GET", "/v1/topics/{name}/publishers/{publisher_id:path}"): ("client", "broker"),
+    ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): ("client", "broker"),
     ("POST", "/v1/brokers/{name}/sync"): ("broker",),
     ("POST", "/v1/brokers/{name}/history"): ("broker",),
     ("POST", "/v1/brokers/{name}/measurements/{id}"): ("broker",),
@@ -35,7 +35,7 @@ class Access:
 
     async def check(self, request: Request) -> None:
         """Raises Unauthorized, Forbidden."""
-        if request.url.path in _OPEN:
+        if is_open(request.url.path):
             return
         self._tokens.check(request.headers.get("Authorization"), self._scopes(request))
 
@@ -49,4 +49,9 @@ class Access:
 
 def scopes(method: str, path: str) -> tuple[Scope, ...]:
     """Besides operators, of a route's path with its {parameters}."""
-    return _ALSO.get(("GET" if method == "HEAD" else method, path), ())
+    return _ALSO.get(("GET" if method == "HEAD" else method, path.replace(":path}", "}")), ())
+
+
+def is_open(path: str) -> bool:
+    """Nobody is asked for a token."""
+    return path in _OPEN

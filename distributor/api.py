@@ -24,6 +24,7 @@ from distributor.fitting_setup import Method
 from distributor.fittings import Fittings
 from distributor.history_routes import add_history_routes
 from distributor.metrics import exposition
+from distributor.openapi import describe
 from distributor.refusing import Admit, add_refusals, asked_before
 from distributor.registry import Registry
 from distributor.share_routes import add_share_routes
@@ -58,6 +59,7 @@ def make_app(
         add_routes_of_topics(app, registry, syncing, fittings)
     add_fitting_routes(app, registry, fittings)
     add_refusals(app)
+    describe(app)
     if admit is not None:
         app.middleware("http")(asked_before(admit))
     if registry.config.tokens is not None:  # added last: asked first
