@@ -24,6 +24,7 @@ from distributor.spreading import NOWHERE, Ints
 from distributor.state import Placement
 from distributor.whatif import Latency, Trace, delays, latency
 from srtm.dispersion import traffic_of
+from srtm.errors import BadInput
 from srtm.firing import Sent, sent
 from srtm.fitted_split import Traffic
 from srtm.publishers import Publishers
@@ -108,8 +109,13 @@ class Simulation:
         """Of those publishers that have a broker. ``services``: of brokers that are not in it, ``ASSUMED``."""
         if not placement.brokers:
             return Forecast(method=self.method, seconds=self.seconds, messages=0, brokers={}, penalty=NO_PENALTY)
-        by = self._simulated if self.method == "simulation" else self._by_formula
-        return by(placement, [shares[name] for name in placement.brokers], services)
+        given = [shares[name] for name in placement.brokers]
+        if self.method == "simulation":
+            try:
+                return self._simulated(placement, given, services)
+            except (BadInput, OverflowError):  # messages would wait for ever, or for longer than 64 bits can tell
+                pass
+        return self._by_formula(placement, given, services)
 
     def _simulated(self, placement: Placement, shares: Sequence[Amount], services: Mapping[str, Service]) -> Forecast:
         who, when = self._sent.publisher, self._sent.arrival_ns

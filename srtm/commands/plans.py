@@ -8,7 +8,7 @@ from srtm.commands.output import number, table
 from srtm.distributor_client import Json
 
 _LONGEST_LIST = 40  # rows of a table for people
-_KNOWN = {"simulation": "simulated", "formula": "by formula (too much traffic to simulate enough of it)"}
+_KNOWN = {"simulation": "simulated", "formula": "by formula (a simulation would say too little)"}
 
 
 def promise(view: Json) -> str:

@@ -78,6 +78,25 @@ def test_a_broker_that_cannot_keep_up_has_no_percentile(monkeypatch):
     assert math.isinf(found.worst.total_ms)
 
 
+def test_a_share_without_tokens_never_lets_its_messages_go():
+    spec = topic(10, 10, burst=5)
+    _, placement, _ = placing.place_anew(spec, [BrokerCapacity(name=name, mcap=60.0) for name in "ab"])
+    whole = Amount(110 * MICRO, 5 * MICRO)
+    found = Simulation(spec.publishers, 99, whole, 1).forecast(placement, {"a": whole, "b": Amount(0, 0)}, {})
+    assert found.method == "formula"
+    assert math.isinf(found.brokers["b"].access_ms)
+    assert math.isfinite(found.brokers["a"].access_ms)
+
+
+def test_waits_beyond_what_64_bits_can_tell_are_answered_for_by_formula():
+    spec = topic(1, 1000, burst=1, batch=100_000, process="periodic")
+    _, placement, _ = placing.place_anew(spec, [BrokerCapacity(name="a", mcap=6000.0)])
+    least = Amount(1, MICRO)
+    found = Simulation(spec.publishers, 99, least, 1).forecast(placement, {"a": least}, {})
+    assert found.method == "formula"
+    assert math.isinf(found.worst.total_ms)
+
+
 def test_nobody_placed_is_nothing_predicted():
     spec = topic(10, 10, burst=5)
     _, placement, _ = placing.place_anew(spec, [])
