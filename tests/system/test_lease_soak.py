@@ -25,3 +25,12 @@ def test_nothing_is_let_go_above_the_envelope_and_the_shares_come_back_to_it():
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "passed" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_killed_distributor_costs_no_message_and_no_delay_where_leases_are_kept():
+    command = [sys.executable, "-m", "bench.distributor_loss", "--seconds", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "refused 0, lost 0" in done.stdout
