@@ -9,13 +9,15 @@ target_dir=../../target/fuzz
 fuzzer=$target_dir/$host/release/srtm-fuzz
 # Deflate's 300 KiB apiece are given back at once: what the process then takes is what is kept, without the holes that glibc's heap would get.
 export MALLOC_MMAP_THRESHOLD_=65536
+# Inputs of these two are steps, some 200 and 64 of them: longer ones only take longer. The others: 4096.
+declare -A longest=([operations]=1024 [queues]=160)
 limits=(-timeout=10 -rss_limit_mb=512)
 
 run() { # TARGET
     local found=$target_dir/found/$1 log=$target_dir/$1.log bound=(-max_total_time="${FUZZ_SECONDS:-60}")
     [ -z "${FUZZ_RUNS:-}" ] || bound=(-runs="$FUZZ_RUNS")
     mkdir -p "$found"
-    if ! FUZZ_TARGET=$1 "$fuzzer" "$found" "corpus/$1" "${limits[@]}" "${bound[@]}" -max_len=4096 -dict=words.dict \
+    if ! FUZZ_TARGET=$1 "$fuzzer" "$found" "corpus/$1" "${limits[@]}" "${bound[@]}" -max_len="${longest[$1]:-4096}" -dict=words.dict \
         -artifact_prefix="$target_dir/$1-" -print_final_stats=1 2>"$log"; then
         grep -E 'panicked|SUMMARY|Test unit written' -A 2 "$log" >&2 || tail "$log" >&2
         echo "$1: FAILED; again with FUZZ_TARGET=$1 broker/fuzz/$fuzzer FILE; the whole story: broker/fuzz/$log" >&2
