@@ -1,5 +1,6 @@
 //! One channel: its queue, what is in flight, what is deferred, and the ring of consumers that are ready.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -131,10 +132,10 @@ impl Channel {
     /// Take an answered message out of flight.
     pub fn answered(&mut self, id: Option<MessageId>, by: ConnKey) -> Result<InFlight, NotYours> {
         let id = id.ok_or(NotYours::NotInFlight)?;
-        match self.in_flight.get(&id) {
-            None => Err(NotYours::NotInFlight),
-            Some(in_flight) if in_flight.owner != by => Err(NotYours::OtherOwner),
-            Some(_) => self.in_flight.remove(&id).ok_or(NotYours::NotInFlight),
+        match self.in_flight.entry(id) {
+            Entry::Vacant(_) => Err(NotYours::NotInFlight),
+            Entry::Occupied(entry) if entry.get().owner != by => Err(NotYours::OtherOwner),
+            Entry::Occupied(entry) => Ok(entry.remove()),
         }
     }
 

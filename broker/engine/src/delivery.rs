@@ -1,6 +1,7 @@
 //! From the bucket to a consumer: released messages fan out to channels, and each channel gives its queue to the consumers that are ready, in turn.
 
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use slotmap::SlotMap;
 
@@ -30,6 +31,31 @@ impl Engine {
         let due = message.times.due;
         let done = server.enter(key, message, due);
         self.timers.arm(&mut server.armed, done, Timer::Served);
+    }
+
+    /// The same for messages of this turn that came together: where they all go to the queue of one channel, what they have in common is looked up once.
+    pub(crate) fn release_all(&mut self, key: TopicKey, messages: Range<usize>, now: Nanos) {
+        let straight = self.server.is_none();
+        let topic = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.is_empty());
+        let only = topic.and_then(|topic| if let [only] = topic.channels[..] { Some((topic, only)) } else { None });
+        let Some((topic, only)) = only else {
+            for index in messages {
+                if let Some(message) = self.turn.messages[index].take() {
+                    self.release(key, message, now);
+                }
+            }
+            return;
+        };
+        topic.counters.released += messages.len() as u64;
+        let Some(channel) = self.channels.get_mut(only) else { return };
+        for slot in &mut self.turn.messages[messages] {
+            let Some(mut message) = slot.take() else { continue };
+            message.times.queued = now;
+            if let Some(due) = channel.put(message, now) {
+                self.timers.arm(&mut channel.armed, due, Timer::Deferred(only));
+            }
+        }
+        self.mark_channel(only);
     }
 
     /// A released message goes to the topic's channels, or waits in the topic for the first one.

@@ -29,7 +29,7 @@ use crate::id::IdMaker;
 use crate::identify::Identity;
 use crate::laboratory::Server;
 use crate::latency::Sample;
-use crate::limits::Limits;
+use crate::limits::{LARGE_INPUT, Limits};
 use crate::message::Meter;
 use crate::publish::Turn;
 use crate::share::Work;
@@ -52,8 +52,7 @@ const STEP_BACK_NS: i64 = 1_000_000;
 /// Messages an answer from which on the answers of a turn go before its deliveries.
 const BULK: usize = 32;
 
-/// From here on an unfinished command gets room for all of it as soon as one in `PROMISED` of its bytes is there.
-const LARGE_INPUT: usize = 128 << 10;
+/// A large unfinished command gets room for all of it as soon as one in so many of its bytes is there.
 const PROMISED: usize = 8;
 
 #[derive(Debug)]
@@ -293,6 +292,9 @@ impl Engine {
         }
         if self.is_waiting(key) {
             return; // it is we who keep it, and no more than `Waiting::is_full` allows
+        }
+        if !speaks_http && let Some(error) = self.conns.get(key).and_then(|conn| self.refusal_of_announced(&conn.input)) {
+            return self.refuse(key, error);
         }
         let Some(why) = self.keeps_too_much(key, len) else { return };
         if speaks_http {

@@ -12,6 +12,7 @@ use crate::error::WireError;
 use crate::event::Event;
 use crate::http::answer::{Exchange, write_refusal};
 use crate::message::Meter;
+use crate::publish::Verb;
 use crate::share::ACCEPT_UNITS;
 use crate::wire;
 
@@ -23,6 +24,9 @@ const SMALL_INPUT: usize = 4 << 10;
 
 /// While the limit of unread output is reached, a client may still leave this much unread.
 const SMALL_OUTPUT: usize = 64 << 10;
+
+/// An unfinished command is large from here on.
+pub(crate) const LARGE_INPUT: usize = 128 << 10;
 
 /// How long a command may stay unfinished where no heartbeat watches over the connection.
 pub const UNFINISHED_NS: Nanos = 60_000_000_000;
@@ -240,6 +244,17 @@ impl Engine {
         }
         self.note_limit(Limit::UnfinishedBytes, key);
         Some(format!("all clients together may leave {limit} bytes unfinished ({setting})"))
+    }
+
+    /// Why the command that a connection's input begins with can be refused before it is whole: large, for messages that memory has no room for. The
+    /// rest is not waited for.
+    pub(crate) fn refusal_of_announced(&self, input: &[u8]) -> Option<WireError> {
+        if input.len() <= LARGE_INPUT {
+            return None;
+        }
+        let missing = wire::announced_len(input)?.saturating_sub(input.len()) as u64;
+        let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
+        (self.memory_used() + missing > self.config.max_memory_bytes).then(|| verb.refused(&self.memory_is_reached()))
     }
 
     /// Whether a client that has left `len` bytes unread must go, for all together leave too much.

@@ -314,11 +314,7 @@ impl Engine {
         if topic.limiter.is_some() {
             return self.charge(key, first..first + count as usize, source, stamp, now);
         }
-        for index in first..first + count as usize {
-            if let Some(message) = self.turn.messages[index].take() {
-                self.release(key, message, now);
-            }
-        }
+        self.release_all(key, first..first + count as usize, now);
         Outcome::Done { wait_ns: Some(0), fill: 1.0 }
     }
 

@@ -43,7 +43,11 @@ impl Engine {
     ) -> Result<Sliced, WireError> {
         let Progress { messages: done, bytes: at } = self.conns.get(key).map_or(Progress::default(), |conn| conn.sliced);
         let limited = self.has_limit(topic);
-        let copies = self.topic_names.get(topic).map_or(1, |topic| self.counted_copies(*topic)) as usize;
+        let there = self.topic_names.get(topic).copied();
+        if let Some(topic) = there {
+            self.work.note_topic(topic); // also if it will be refused
+        }
+        let copies = there.map_or(1, |topic| self.counted_copies(topic)) as usize;
         let most = self.work.connection_units() as usize;
         if done == 0 {
             if limited || copies * (bodies.count as usize + bodies.bytes() / UNIT_BYTES) <= most {

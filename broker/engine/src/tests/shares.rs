@@ -1,6 +1,7 @@
 //! What comes at once is spread over turns: connections, IDENTIFYs, large messages, copies for many channels, deliveries, and what is due.
 
 use super::pair::*;
+use crate::config::Config;
 use crate::engine::ConnKey;
 
 fn count(pair: &mut Pair, topic: &str, field: &str) -> u64 {
@@ -176,5 +177,21 @@ fn what_is_due_at_the_same_instant_comes_back_over_several_turns() {
         let topics = pair.snapshot()["topics"].as_array().cloned().expect("a list");
         let t = topics.iter().find(|view| view["topic_name"] == "t").expect("it is there");
         assert_eq!(t["channels"][0]["depth"], 1_000, "{late}");
+    }
+}
+
+#[test]
+fn a_large_command_that_memory_has_no_room_for_is_refused_before_all_of_it_is_there() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 1_000_000, ..Config::default() });
+    let body = "x".repeat(900_000);
+    let reached = "memory limit of 1000000 bytes reached: nobody drains what is queued";
+    for (command, name) in [(pub_("t", &body), "PUB"), (mpub("t", &[&body]), "MPUB"), (dpub("t", 5, &body), "DPUB")] {
+        let refused = format!("E_{name}_FAILED {name} failed {reached}");
+        let full = pair.connect();
+        assert_eq!(pair.ask(full, &command[..100_000]), []);
+        pair.publish("t", &"y".repeat(200_000));
+        assert_eq!(pair.ask(full, &command[100_000..200_000]), [error(&refused)], "{name}");
+        pair.engine.empty_topic("t");
+        pair.close(full);
     }
 }
