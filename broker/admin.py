@@ -9,6 +9,7 @@ from broker import snapshot
 from broker.admin_context import AdminContext
 from broker.bucket_routes import add_bucket_routes
 from broker.drain_routes import add_drain_routes
+from broker.gdrl_routes import add_gdrl_routes
 from broker.metrics import CONTENT_TYPE, metrics_text
 from broker.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.option_routes import add_option_routes
@@ -32,6 +33,7 @@ def admin_handler(context: AdminContext) -> Handler:
     add_option_routes(router, context)
     add_bucket_routes(router, context)
     add_drain_routes(router, context)
+    add_gdrl_routes(router, context)
     service = _ServiceRoutes(context)
     router.add("GET", "/metrics", service.metrics)
     router.add("GET", "/healthz", service.healthz)

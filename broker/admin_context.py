@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
-from srtm.control import Throttling
+from srtm.control import GdrlAnswer, GdrlMessage, Throttling
 from srtm.log import Threshold
 from srtm.tokens import Tokens
 
@@ -33,6 +33,7 @@ class AdminContext:
     note_change: Callable[[], None]  # something in the metadata file has changed, perhaps without an event
     health: Callable[[], str]  # "OK", or "NOK - why"
     drain: Drain
+    answer_gdrl: Callable[[GdrlMessage], GdrlAnswer]  # to another broker that exchanges tokens with this one
     throttling: Callable[[], Throttling]  # of this process's processors
     threshold: Threshold  # of the log
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use

@@ -17,7 +17,7 @@ import msgspec
 
 from broker import snapshot
 from broker.metadata import is_ephemeral
-from srtm.control import DesiredTopic, Share, SyncAnswer
+from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
 from srtm.errors import PeerError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class LeaseHolder:
         self._engine = engine
         self._desired: dict[str, DesiredTopic] = {}  # as in force in the engine; until the first sync at share (0, 0)
         self.version = 0
+        self._exchanged: dict[str, tuple[int, int, int]] = {}  # {topic: share version, rate, burst}, micro: by GDRL
         self._asked_ns = 0  # CLOCK_BOOTTIME: when the sync was sent that was answered last
 
     @property
@@ -61,6 +62,17 @@ class LeaseHolder:
         """Topics whose histories are wanted."""
         return [name for name, topic in self._desired.items() if topic.histories]
 
+    @property
+    def exchanges(self) -> dict[str, tuple[Exchange, Share]]:
+        """{topic: how it may be exchanged among brokers, the share that the distributor dealt}."""
+        return {name: (topic.exchange, topic.share) for name, topic in self._desired.items() if topic.exchange}
+
+    def put_exchanged(self, topic: str, rate_micro: int, burst_micro: int) -> None:
+        """By GDRL this is what is in force here, until the distributor deals anew."""
+        desired = self._desired[topic]
+        self._exchanged[topic] = (desired.share.version, rate_micro, burst_micro)
+        self._set_bucket(desired, full=False)
+
     def channels(self, topic: str) -> list[str]:
         return self._desired[topic].channels if topic in self._desired else []
 
@@ -68,16 +80,17 @@ class LeaseHolder:
         """At the start of an incarnation: what the last one had, without tokens. Whose publishers these are is not
         known yet, so nobody is a stranger."""
         for topic in topics:
-            held = msgspec.structs.replace(topic, share=_NOTHING, publishers=[], assignment_version=0)
+            held = msgspec.structs.replace(topic, share=_NOTHING, publishers=[], assignment_version=0, exchange=None)
             self._set_bucket(held, full=False)
             self._create_channels(held)
             self._desired[held.topic] = held
 
     def give_up(self) -> None:
         """This broker's tokens are someone else's: every share is nothing from now on, until the next answer."""
+        self._exchanged.clear()
         for name, topic in self._desired.items():
             share = msgspec.structs.replace(topic.share, rate=0.0, burst=0.0, full=False)
-            self._desired[name] = msgspec.structs.replace(topic, share=share)
+            self._desired[name] = msgspec.structs.replace(topic, share=share, exchange=None)
             self._set_bucket(self._desired[name], full=False)
         self.version = 0
 
@@ -99,6 +112,7 @@ class LeaseHolder:
         if not answer.unchanged or self.version == 0:  # "unchanged" since 0: there is no managed topic
             named = {topic.topic for topic in answer.topics}
             for name in [name for name in self._desired if name not in named]:
+                self._exchanged.pop(name, None)
                 self._engine.clear_bucket(name)
                 del self._desired[name]
             for topic in answer.topics:
@@ -161,10 +175,14 @@ class LeaseHolder:
         self._engine.set_publishers(topic.topic, topic.publishers, topic.assignment_version)
 
     def _set_bucket(self, topic: DesiredTopic, *, full: bool) -> None:
+        rate_micro, burst_micro = micro(topic.share.rate), micro(topic.share.burst)
+        exchanged = self._exchanged.get(topic.topic)
+        if exchanged is not None and exchanged[0] == topic.share.version:
+            _, rate_micro, burst_micro = exchanged
         taken = self._engine.set_bucket(
             topic.topic,
-            micro(topic.share.rate),
-            micro(topic.share.burst),
+            rate_micro,
+            burst_micro,
             topic.on_excess == "reject",
             topic.max_backlog,
             topic.max_backlog_bytes,

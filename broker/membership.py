@@ -1,5 +1,5 @@
 """A member of a cluster: its conversations with the distributors, and what they share. The syncs say what is wanted of
-it; measurements and histories go their own ways, so that none waits for another."""
+it; measurements, histories and the exchange of tokens go their own ways, so that none waits for another."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import trio
 from broker.config import BrokerConfig
 from broker.distributors import Distributors
 from broker.drain import Drain
+from broker.gdrl_agent import GdrlAgent
 from broker.histories import Histories
 from broker.lease_holder import LeaseHolder
 from broker.measured import Recorder
@@ -37,12 +38,14 @@ class Membership:
         engine: Engine,
         holder: LeaseHolder,
         drain: Drain,
+        agent: GdrlAgent,
         throttling: Callable[[], Throttling],
         log: Log,
     ) -> None:
         self._config = config
         self._engine = engine
         self._holder = holder
+        self._agent = agent
         self._log = log
         self._measurements = Measurements(
             config.name,
@@ -68,13 +71,14 @@ class Membership:
         )
 
     def start(self, nursery: trio.Nursery) -> None:
-        for conversation in (self.synchronizer, self._measurements, self._histories):
+        for conversation in (self.synchronizer, self._measurements, self._histories, self._agent):
             nursery.start_soon(conversation.run)
 
     def _carry_out(self, measurements: Sequence[MeasurementRequest]) -> None:
         """What an answer asks for, besides the state that it names."""
         self._measurements.want(measurements)
         self._histories.follow(self._holder.followed)
+        self._agent.follow()
 
     def _record(self, topic: str, target_ns: int) -> Recorder:
         from srtm._native import Measurement

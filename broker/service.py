@@ -10,6 +10,7 @@ lock is dropped.
 from __future__ import annotations
 
 import errno
+import random
 import signal
 import socket
 import ssl
@@ -31,6 +32,7 @@ from broker.auth import AuthServers, parse_auth_address
 from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.data_path import locked
 from broker.drain import Drain
+from broker.gdrl_agent import GdrlAgent
 from broker.lease_holder import LeaseHolder
 from broker.left import topics_left
 from broker.lookup import Identity, Lookups, Registration, known_channels, registrations
@@ -219,6 +221,8 @@ class Broker:
         self._lookups = self._make_lookups()
         self._processors = Processors()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
+        dice = random.Random(f"{config.name} {incarnation}")
+        self._agent = GdrlAgent(config.name, engine, self._holder, self._connect_partner, dice)
         self._requests = Requests(engine, admin_handler(self._admin_context()), log)
         self._membership: Membership | None = None
         self._synchronizer: Synchronizer | None = None
@@ -283,6 +287,7 @@ class Broker:
             health=lambda: self._health,
             config=self._config,
             drain=self._drain,
+            answer_gdrl=self._agent.answer,
             throttling=self._processors.throttling,
             threshold=self._log.threshold,
             lookup_addresses=lambda: self._lookups.addresses,
@@ -331,7 +336,12 @@ class Broker:
             lab_service_time_ns=self._settings.lab_service_time_ns,
         )
         throttling = self._processors.throttling
-        return Membership(self._config, about, self._engine, self._holder, self._drain, throttling, self._log)
+        return Membership(
+            self._config, about, self._engine, self._holder, self._drain, self._agent, throttling, self._log
+        )
+
+    def _connect_partner(self, address: str) -> HttpClient:
+        return HttpClient(f"http://{address}", token=self._config.token)
 
     async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:
         await self._drain.run(self._note_drain)

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from distributor.leases import MICRO, Amount
+from distributor.leases import MICRO, Amount, Leases
 from distributor.state import Broker, Placement, Topic
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
@@ -84,6 +84,12 @@ def options_line(old: TopicSpec, new: TopicSpec) -> str:
     }
     changes = [f"{field} {now} instead of {was}" for field, (was, now) in said.items() if was != now]
     return "options: " + ", ".join(changes)
+
+
+def pooled_if_due(spec: TopicSpec, leases: Leases) -> Leases:
+    """Under ``gdrl`` the brokers exchange among themselves as soon as all shares are in force; under any other mode a
+    pool is called back."""
+    return leases.as_pool() if spec.mode == "gdrl" else leases.recalled()
 
 
 def is_same_place(old: Topic, spec: TopicSpec, envelope: Amount, placement: Placement) -> bool:

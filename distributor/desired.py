@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from distributor import adapting
 from distributor.leases import MICRO, Holding
-from distributor.state import Topic
-from srtm.control import DesiredTopic, Move, Share, SyncAnswer
+from distributor.state import Broker, Topic
+from srtm.control import DesiredTopic, Exchange, Move, Share, SyncAnswer
 
 
 def answer(
-    version: int, have_version: int, broker: str, topics: Iterable[Topic], moves: list[Move], *, draining: bool
+    version: int,
+    have_version: int,
+    broker: str,
+    topics: Iterable[Topic],
+    moves: list[Move],
+    brokers: Mapping[str, Broker],
+    *,
+    draining: bool,
 ) -> SyncAnswer:
-    """The whole state of ``broker``: every managed topic is named, also where it has no share."""
+    """The whole state of ``broker``: every managed topic is named, also where it has no share. ``brokers``: all that
+    are known."""
     known = list(topics)
     return SyncAnswer(
         version=version,
-        topics=[desired_topic(topic, broker) for topic in known if not topic.removed],
+        topics=[desired_topic(topic, broker, brokers) for topic in known if not topic.removed],
         moves=moves,
         draining=draining,
         # Only to one that knew the topic: a purge must not hit what came under the name later.
@@ -24,7 +33,7 @@ def answer(
     )
 
 
-def desired_topic(topic: Topic, broker: str) -> DesiredTopic:
+def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> DesiredTopic:
     return DesiredTopic(
         topic=topic.name,
         share=share(topic.holding(broker)),
@@ -33,6 +42,23 @@ def desired_topic(topic: Topic, broker: str) -> DesiredTopic:
         assignment_version=topic.assignment_version,
         channels=list(topic.channels),
         histories=topic.spec.mode != "static",
+        exchange=exchange(topic, broker, brokers),
+    )
+
+
+def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> Exchange | None:
+    """What ``broker`` must know to exchange tokens with the others; None: it may not."""
+    if not topic.leases.pool or broker not in topic.leases.target or not topic.holding(broker).share.usable:
+        return None
+    mine = adapting.traits(topic, brokers).brokers[broker]
+    return Exchange(
+        epoch=topic.leases.pool,
+        rate=topic.leases.envelope.rate / MICRO,
+        members={name: brokers[name].http_address for name in topic.leases.target if name in brokers},
+        partners=topic.spec.adaptation.partners,
+        indicator=topic.spec.adaptation.indicator,
+        batch=mine.batch,
+        capacity=mine.capacity,
     )
 
 
@@ -51,5 +77,7 @@ def concerns(old: Topic | None, new: Topic, broker: str) -> bool:
     if old is None or old.removed or new.removed:
         return True
     if old.spec is not new.spec or old.assignment_version != new.assignment_version or old.channels != new.channels:
+        return True
+    if old.leases.pool != new.leases.pool:
         return True
     return old.holding(broker).version != new.holding(broker).version

@@ -87,14 +87,33 @@ class Leases:
     target: Mapping[str, Amount] = field(default_factory=dict)  # sums to at most the envelope
     lease_ms: int | None = None  # of shares issued from now on; None: "keep"
     holdings: Mapping[str, Holding] = field(default_factory=dict)
+    pool: int = 0  # above 0: the brokers exchange what they hold, only the sum is known; the version that it began with
+    recalling: bool = False  # of a pool: it is to end
 
     def outstanding(self) -> Amount:
         """What may be in force now, over all brokers."""
         return _total(holding.bound for holding in self.holdings.values())
 
     def retargeted(self, envelope: Amount, target: Mapping[str, Amount]) -> Leases:
-        """Aim at ``target``; nothing is issued before ``advanced``."""
-        return replace(self, envelope=envelope, target=dict(target))
+        """Aim at ``target``; nothing is issued before ``advanced``. A pool stays one as long as it has the same members
+        and the same envelope: how its shares move is not the distributor's business."""
+        ends = self.pool > 0 and (envelope != self.envelope or target.keys() != self.target.keys())
+        return replace(self, envelope=envelope, target=dict(target), recalling=self.recalling or ends)
+
+    def as_pool(self) -> Leases:
+        """From now on the brokers may exchange what they hold (GDRL); the same value as long as not all shares are in
+        force as targeted."""
+        held = {broker: one.share for broker, one in self.holdings.items() if one.bound != NOTHING}
+        whole = held == self.target and _total(held.values()) == self.envelope
+        settled = all(one.settled and one.lease_ms is None for one in self.holdings.values())
+        if self.pool or not whole or not settled:
+            return self
+        return replace(self, pool=max(one.version for one in self.holdings.values()))
+
+    def recalled(self) -> Leases:
+        """A pool is to end: as soon as all of its brokers are heard, all are issued nothing, and shares are dealt anew
+        once each of them has acknowledged that. Until then it goes on."""
+        return replace(self, recalling=True) if self.pool and not self.recalling else self
 
     def lasting(self, lease_ms: int | None) -> Leases:
         """Shares shall last that long from now on; those that are out are issued anew by ``advanced``."""
@@ -123,6 +142,9 @@ class Leases:
 
     def reissued(self, broker: str, version: int) -> Leases:
         """A new incarnation of ``broker``: what the old one had is gone with it, and it gets its share back, empty."""
+        if self.pool:  # what it had may be elsewhere by now
+            held = replace(self.holdings[broker], version=version, share=NOTHING)
+            return replace(self._with({broker: held}), recalling=True)
         share = self._share(broker)
         again = Holding(version, share, share, lease_ms=self.lease_ms, longest_ms=self.lease_ms)
         return self._with({broker: again})
@@ -130,21 +152,29 @@ class Leases:
     def doubted(self, broker: str, version: int) -> Leases:
         """``broker`` has a share that is not on record: the store is older than what was told. So nobody's bound is
         known: all are issued nothing, and nothing grows before each of them has acknowledged that."""
+        return self._emptied([*self.target, *self.holdings, broker], version)
+
+    def _emptied(self, brokers: Iterable[str], version: int) -> Leases:
         unknown = Holding(version, NOTHING, self.envelope, lease_ms=self.lease_ms, longest_ms=None)
-        return replace(self, granted=True, holdings=dict.fromkeys([*self.target, *self.holdings, broker], unknown))
+        holdings = dict.fromkeys(brokers, unknown)
+        return replace(self, granted=True, holdings=holdings, pool=0, recalling=False)
 
     def freed(self, broker: str) -> Leases:
         """``broker`` is proven dead and will not come back soon, or dropped its bucket, or its lease is over: what it
         had may go to others."""
         if broker not in self.holdings:
             return self
-        return replace(self, holdings={name: held for name, held in self.holdings.items() if name != broker})
+        left = {name: held for name, held in self.holdings.items() if name != broker}
+        return replace(self, holdings=left, recalling=self.recalling or self.pool > 0)
 
     def closed(self) -> Leases:
         """The topic is removed. What brokers may still hold stays on record, should a topic of this name come
         again."""
-        holdings = {broker: replace(held, full=False) for broker, held in self.holdings.items()}
-        return replace(self, target={}, holdings=holdings)
+        holdings = {
+            broker: replace(held, full=False, bound=self.envelope if self.pool else held.bound)
+            for broker, held in self.holdings.items()
+        }
+        return replace(self, target={}, holdings=holdings, pool=0, recalling=False)
 
     def advanced(self, live: Collection[str], version: int) -> Leases:
         """Issue all that may be issued now, under ``version`` (above every earlier one); the same value if there is
@@ -153,6 +183,9 @@ class Leases:
         Growth that does not fit waits for the brokers in ``live`` to acknowledge; what only silent ones hold back is
         not waited for, the others grow by what there is.
         """
+        if self.pool:
+            ends = self.recalling and self.holdings.keys() <= set(live)
+            return self._emptied(self.holdings, version) if ends else self
         return self._shrunk(version)._grown(live, version)
 
     def _shrunk(self, version: int) -> Leases:

@@ -17,6 +17,10 @@ STEPS: dict[int, tuple[str, ...]] = {  # {schema: statements that make it of the
         "ALTER TABLE shares ADD COLUMN longest_ms BIGINT",
     ),
     3: (),  # fittings, marks: tables of their own
+    4: (  # GDRL
+        "ALTER TABLE topics ADD COLUMN pool BIGINT DEFAULT 0 NOT NULL",
+        "ALTER TABLE topics ADD COLUMN recalling BOOLEAN DEFAULT FALSE NOT NULL",
+    ),
 }
 SCHEMA_VERSION = max(STEPS)
 

@@ -177,6 +177,8 @@ def _topic_row(topic: Topic) -> Row:
         "envelope_rate": topic.leases.envelope.rate,
         "envelope_burst": topic.leases.envelope.burst,
         "granted": topic.leases.granted,
+        "pool": topic.leases.pool,
+        "recalling": topic.leases.recalling,
     }
 
 
@@ -349,6 +351,8 @@ def _leases(row: Row, shares: Sequence[Row], lease_ms: int | None) -> Leases:
     return Leases(
         envelope=Amount(row["envelope_rate"], row["envelope_burst"]),
         granted=row["granted"],
+        pool=row["pool"],
+        recalling=row["recalling"],
         lease_ms=lease_ms,
         target={broker: target for broker, target in targets.items() if target != NOTHING},
         holdings={one["broker"]: _holding(one) for one in shares if one["version"]},

@@ -205,7 +205,8 @@ class Registry:
             if adapting.splits_anew(old.spec, spec):
                 envelope = leases.envelope
                 target = placing.shares(spec, envelope, old.placement, old.extra, placing.besides(old.astray))
-                leases = leases.retargeted(envelope, target).advanced(self.live(), version)
+                leases = leases.retargeted(envelope, target)
+            leases = adapting.pooled_if_due(spec, leases).advanced(self.live(), version)
             new = replace(old, spec=spec, version=version, leases=leases)
             await self._commit([new], decision=adapting.options_line(old.spec, spec))
             return new
@@ -625,7 +626,9 @@ class Registry:
                 version=old.version if old and same_spec else version,
                 placement=placement,
                 assignment_version=version,
-                leases=leases.lasting(spec.lease_ms).retargeted(envelope, target).advanced(self.live(), version),
+                leases=adapting.pooled_if_due(
+                    spec, leases.lasting(spec.lease_ms).retargeted(envelope, target)
+                ).advanced(self.live(), version),
                 reasons=tuple(reasons),
                 channels=old.channels if old and not old.removed else (),
                 astray=astray,

@@ -99,6 +99,8 @@ topics = Table(
     Column("envelope_rate", BigInteger, nullable=False),  # micro-messages/s
     Column("envelope_burst", BigInteger, nullable=False),  # micro-messages
     Column("granted", Boolean, nullable=False),
+    Column("pool", BigInteger, nullable=False),  # above 0: its brokers exchange what they hold
+    Column("recalling", Boolean, nullable=False),
 )
 
 publishers = Table(  # in chunks of columns: a million rows of one publisher each would take a minute

@@ -206,7 +206,9 @@ class Syncing:
             return SyncAnswer(
                 version=version, unchanged=True, moves=moves, draining=draining, measurements=measurements
             )
-        answer = desired.answer(version, have_version, name, registry.topics.values(), moves, draining=draining)
+        answer = desired.answer(
+            version, have_version, name, registry.topics.values(), moves, registry.brokers, draining=draining
+        )
         return msgspec.structs.replace(answer, measurements=measurements)
 
     def _due_moves(self, name: str) -> list[Move]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from distributor import adapting
 from distributor.leases import NOTHING
 from distributor.marks import FullMarks
 from distributor.state import Broker, Topic
@@ -65,6 +66,7 @@ def heard(topic: Topic, news: News, version: int, live: Collection[str], *, rebo
         else:
             leases = leases.acknowledged(name, applied)
         leases = leases.advanced(live, version) if leases is not topic.leases else leases
+        leases = adapting.pooled_if_due(topic.spec, leases)
         channels = news.channels.get(topic.name, channels)
     if leases is topic.leases and channels == topic.channels:
         return topic

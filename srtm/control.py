@@ -138,6 +138,19 @@ class Share(Control, frozen=True):
     lease_s: float | None = None  # None: the rule "keep"
 
 
+class Exchange(Control, frozen=True):
+    """Made by ``distributor.desired``, read by ``broker.gdrl_agent``: the members of a topic may exchange what they
+    hold among themselves. ``epoch`` grows with every new beginning; what belongs to another one is refused."""
+
+    epoch: int
+    rate: float  # of the topic, msg/s
+    members: dict[str, str] = {}  # {broker: HOST:PORT of its HTTP}
+    partners: str = "random"  # or "ring"
+    indicator: str = "slack"  # or "fill"
+    batch: int = 1  # the largest that one of this broker's publishers sends at once
+    capacity: float | None = None  # msg/s that this broker can process; None: not known
+
+
 class DesiredTopic(Control, frozen=True):
     """One managed topic as one broker shall run it."""
 
@@ -150,6 +163,7 @@ class DesiredTopic(Control, frozen=True):
     assignment_version: int = 0
     channels: list[str] = []  # every channel that the topic has anywhere: to be created before publishers come
     histories: bool = False  # its mode follows the traffic: send ``TopicHistory``
+    exchange: Exchange | None = None  # under ``gdrl``, once all shares are in force
 
 
 class Move(Control, frozen=True):
@@ -358,6 +372,46 @@ class ProposalResults(Control, frozen=True):
     """The answer of ``PUT /v1/shares``, read by the adaptor; in the order of the proposals."""
 
     results: list[ProposalResult]
+
+
+class GdrlOffer(Control, frozen=True):
+    """What a broker has of a topic, and wants. Micro-units; demand and capacity in msg/s."""
+
+    number: int
+    rate: int
+    burst: int
+    demand: float
+    dispersion: float = 1.0
+    batch: int = 1
+    capacity: float | None = None
+
+
+class GdrlCredit(Control, frozen=True):
+    """What the sender took out of its share for the receiver, after its offer of that number. Micro-units."""
+
+    number: int
+    rate: int
+    burst: int
+
+
+class GdrlMessage(Control, frozen=True):
+    """Made and read by ``broker.gdrl_agent``, at ``POST /v1/gdrl/exchange``: an offer, or a credit."""
+
+    topic: str
+    epoch: int
+    sender: str
+    offer: GdrlOffer | None = None
+    credit: GdrlCredit | None = None
+
+
+class GdrlAnswer(Control, frozen=True):
+    """``accepted`` false: nothing was done. To an offer: what has left the answerer, and what it asks for, micro."""
+
+    accepted: bool
+    gives_rate: int = 0
+    gives_burst: int = 0
+    asks_rate: int = 0
+    asks_burst: int = 0
 
 
 class DeadNotice(Control, frozen=True):

@@ -174,13 +174,16 @@ def parse_options(spec: TopicSpec, body: object) -> TopicSpec:
     """``spec`` with another mode, split or adaptation: ``{"mode", "split", "adaptation": {...}}``, what is missing
     stays. Raises BadInput."""
     said, table = read_options(body)
-    return replace(spec, **said, adaptation=checked(table, spec.adaptation))
+    return _checked(replace(spec, **said, adaptation=checked(table, spec.adaptation)))
 
 
 def _checked(spec: TopicSpec) -> TopicSpec:
     load = spec.publishers.load
     if load > spec.rate * (1 + 1e-9):  # a sum of floats is not exact
         raise BadInput("rate", spec.rate, f"must be at least the publishers' rates, which sum to {load:.10g} msg/s")
+    if spec.mode == "gdrl" and spec.lease_ms is not None:
+        rule = 'must be "keep" under mode "gdrl": brokers that need no distributor cannot renew a lease'
+        raise BadInput("lease", spec.lease, rule)
     if spec.on_excess == "reject" and spec.burst != "auto" and spec.publishers.largest_batch > spec.burst:
         who = spec.publishers.who_batches_most()
         raise BadInput("burst", spec.burst, f"must be at least the largest batch: {who}, always rejected otherwise")

@@ -15,7 +15,7 @@ PACKAGES = ("srtm", "broker", "distributor", "adaptor", "bench")
 # {package: what of ours it may import}
 ALLOWED = {
     "srtm": {"srtm"},
-    "broker": {"broker", "srtm"},
+    "broker": {"broker", "srtm", "adaptor"},
     "distributor": {"distributor", "srtm"},
     "adaptor": {"adaptor", "srtm"},
     "bench": set(PACKAGES),

@@ -15,7 +15,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
 from broker.requests import request
 from srtm.address import parse_peer
-from srtm.control import Throttling
+from srtm.control import GdrlAnswer, Throttling
 from srtm.http_api import respond
 from srtm.log import Log, Threshold
 from srtm.tokens import Tokens
@@ -45,6 +45,7 @@ class Admin:
                 "is_managed": self.managed.__contains__,
                 "note_change": self.note_change,
                 "health": lambda: self.health,
+                "answer_gdrl": lambda _message: GdrlAnswer(accepted=False),
                 "throttling": lambda: Throttling(
                     quota_cores=1.5, throttled_share=0.25, throttled_s=7.0, steal_share=0.5
                 ),

@@ -104,11 +104,18 @@ async def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in
                 bound_rate BIGINT NOT NULL, bound_burst BIGINT NOT NULL, applied BIGINT NOT NULL,
                 starts_full BOOLEAN NOT NULL, PRIMARY KEY (topic, broker));
             INSERT INTO shares VALUES ('t', 'a', 1, 2, 3, 4, 5, 6, 7, 8, 0);
+            CREATE TABLE topics (name VARCHAR PRIMARY KEY, removed BOOLEAN NOT NULL, purged BOOLEAN NOT NULL,
+                version BIGINT NOT NULL, assignment_version BIGINT NOT NULL, spec TEXT NOT NULL, brokers TEXT NOT NULL,
+                channels TEXT NOT NULL, reasons TEXT NOT NULL, envelope_rate BIGINT NOT NULL,
+                envelope_burst BIGINT NOT NULL, granted BOOLEAN NOT NULL);
+            INSERT INTO topics VALUES ('t', 0, 0, 1, 1, '{}', '[]', '[]', '[]', 1, 2, 1);
         """)
     for _ in range(2):
         opened = await Store.open(f"sqlite:///{path}")
         (share,) = await opened.rows(store.shares)
         assert (share["bound_burst"], share["lease_ms"], share["longest_ms"]) == (7, None, None)
+        (topic,) = await opened.rows(store.topics)
+        assert (topic["envelope_burst"], topic["pool"], topic["recalling"]) == (2, 0, False)
         await opened.aclose()
 
 

@@ -141,7 +141,7 @@ class Book:
             return Answer(request, SyncAnswer(version=version, unchanged=True))
         topics = [self._disk.topic]
         return Answer(
-            request, desired.answer(version, request.have_version, request.broker, topics, [], draining=False)
+            request, desired.answer(version, request.have_version, request.broker, topics, [], {}, draining=False)
         )
 
     def live(self) -> set[str]:
