@@ -21,6 +21,8 @@ from distributor.relief_model import chosen, destination, rate_of, to_shed
 from distributor.relief_values import Action, Note, Rules, Shift, Step, TopicView, View
 
 MINUTE_S = 60.0
+_SLIGHT = 1.1  # times the promise
+_SLIGHT_TIMES = 4  # the grace
 _MOST_STEPS = 4  # of an episode, after the canary
 _BETTER = 0.2  # of the excess: less is no improvement
 _AGAIN_S = 5.0  # between two looks at a delay that falls
@@ -105,7 +107,7 @@ class Relief:
             elif topic.busy and name in self._episodes:
                 self._episodes[name].since_s = None
         for (name, broker), since_s in sorted(self._broken_since_s.items(), key=lambda one: one[1]):
-            if now_s - since_s >= self.rules.grace_s:
+            if now_s - since_s >= self._grace_s(view.topics[name], broker):
                 self._begin(name, broker, view, now_s, actions)
         return actions
 
@@ -132,6 +134,11 @@ class Relief:
             if not ours and not topic.busy and now_s - since_s >= self.rules.grace_s and key not in self._noted:
                 self._noted.add(key)
                 actions.append(Note(topic=name, text=_not_ours(topic, broker)))
+
+    def _grace_s(self, topic: TopicView, broker: str) -> float:
+        """Placements are made close to the promise: what is just above it may be chance for a while."""
+        slight = topic.parts[broker].promised_ms <= _SLIGHT * topic.promise_ms
+        return self.rules.grace_s * (_SLIGHT_TIMES if slight else 1)
 
     # Episodes
 

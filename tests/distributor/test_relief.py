@@ -64,6 +64,15 @@ def test_nothing_is_done_before_the_grace_and_nothing_about_a_breach_that_passes
     assert running.shifts == []
 
 
+def test_a_breach_that_is_slight_must_last_four_times_as_long() -> None:
+    running = world({"a": 100, "b": 20})
+    running.servers["a"].stall_ms = 4.8  # and 0.4 by its load
+    running.run(4 * running.rules.grace_s)
+    assert running.shifts == []
+    running.run(6)
+    assert steps(running) == [Step.CANARY]
+
+
 def test_publishers_come_in_proportion_from_every_group() -> None:
     running = world({"a": 195, "b": 100}, known=True)
     running.run(60)
