@@ -84,10 +84,12 @@ def reason(lines: Sequence[str]) -> str:
 
 def _brokers(one: Outcome, target: Mapping[str, Amount], found: Forecast) -> list[Json]:
     groups, free = _groups(one.placement), _free(one.offered, one.placement)
+    there = one.placement.at[one.placement.at >= 0]
+    heads = np.bincount(there, minlength=len(one.placement.brokers)).tolist()
     return [
         {
             "broker": name,
-            "publishers": len(one.placement.ids_of[name]),
+            "publishers": heads[at],
             "groups": groups[at],
             "rate_assigned": one.placement.assigned[name],
             "rate": target[name].rate / MICRO,
