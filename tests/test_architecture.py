@@ -152,6 +152,24 @@ def test_what_brokers_exchange_by_comes_without_numpy(name: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=30, cwd=ROOT, check=False).returncode == 0
 
 
+# The client library and the command reach services through these alone.
+DOORS = {"srtm/distributor_client.py", "srtm/broker_client.py", "srtm/http_client.py"}
+
+
+def test_clients_and_commands_use_nothing_but_the_http_interfaces() -> None:
+    wrong = []
+    for path in sources("srtm"):
+        name = path.relative_to(ROOT).as_posix()
+        tops = {module.split(".")[0] for module in imports(path)}
+        if name not in DOORS:
+            wrong += [f"{name} imports {module}" for module in tops & {"httpx", "h11"}]
+        wrong += [f"{name} imports {module}" for module in tops & {"sqlalchemy", "sqlite3", "psycopg"}]
+        texts = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        routes = [text for text in texts if isinstance(text, str) and text.startswith("/v1/")]
+        wrong += [f"{name} knows the route {route}" for route in routes if name not in DOORS]
+    assert wrong == []
+
+
 @pytest.mark.slow
 def test_a_broker_starts_without_the_distributors_libraries() -> None:
     code = f"import sys, broker.__main__, broker.service; print([m for m in {HEAVY!r} if m in sys.modules])"
