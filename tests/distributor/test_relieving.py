@@ -12,7 +12,7 @@ from distributor import metrics, views
 from distributor.relief_values import Step
 from distributor.relieving import Rates, Relieving, part
 from srtm.control import LatencyMs, TopicLatency, TopicReport
-from srtm.errors import BadInput
+from srtm.errors import BadInput, Unavailable
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -159,6 +159,26 @@ async def test_access_delay_is_told_and_moves_nobody(
     await cluster.run(60)
     assert cluster.assigned() == {"a": 900.0, "b": 300.0}
     assert "wait for tokens" in cluster.decisions()[-1]
+
+
+async def test_a_store_that_is_away_moves_nobody_and_it_is_tried_again_after_the_pause(
+    distributor: Distributor, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    cluster = await on_two(distributor)
+    cluster.latency["a"] = late(processing_ms=8.0)
+
+    async def refuse(changes: object) -> None:
+        raise Unavailable("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(distributor.store, "apply", refuse)
+        with pytest.raises(Unavailable, match="the store is away"):
+            await cluster.run(40)
+    assert cluster.assigned() == {"a": 900.0, "b": 300.0}
+    await cluster.run(290)
+    assert cluster.assigned() == {"a": 900.0, "b": 300.0}
+    await cluster.run(20)
+    assert cluster.assigned()["a"] < 900.0
 
 
 async def test_where_relief_is_off_nothing_is_looked_at(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
