@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from broker.snapshot import Bucket, Latencies, LatencyNs, Snapshot, Topic
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 
+MICRO = 1_000_000
 NS_PER_MS = 1e6
 
 
@@ -30,6 +31,8 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         undeclared=topic.bucket.undeclared if topic.bucket else 0,
         backlog=topic.bucket.backlog if topic.bucket else 0,
         largest_backlog=_largest_backlog(topic.bucket),
+        rate=topic.bucket.rate_micro / MICRO if topic.bucket else 0.0,
+        burst=topic.bucket.burst_micro / MICRO if topic.bucket else 0.0,
         channels=[channel.channel_name for channel in topic.channels],
         consumed=[channel.channel_name for channel in topic.channels if channel.client_count],
         last_60s=topic_latency(topic.latency.last_60s),

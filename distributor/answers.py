@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from srtm.control import DrainProgress, Throttling, TopicReport
+from srtm.control import DrainProgress, ProposedShare, Throttling, TopicReport
 
 
 class Slo(msgspec.Struct):
@@ -26,12 +26,25 @@ class TopicPart(msgspec.Struct):
     rate_assigned: float
     rate: float
     burst: float
+    rate_in_force: float | None
+    burst_in_force: float | None
+    demand: float | None
+    fill_ratio: float | None
     share_version: int
     applied_version: int
     lab_service_time_ns: int
     throttling: Throttling | None
     renewed_s_ago: float | None
     report: TopicReport | None
+
+
+class ChangeView(msgspec.Struct):
+    """Shares as the adaptor changed them."""
+
+    at: str
+    mode: str
+    reason: str
+    shares: dict[str, ProposedShare]
 
 
 class TopicView(msgspec.Struct):
@@ -42,6 +55,8 @@ class TopicView(msgspec.Struct):
     slo: Slo
     on_excess: Literal["delay", "reject"]
     mode: str
+    adaptation: dict[str, float | str]
+    changes: list[ChangeView]
     lease: str
     placement: str
     split: str

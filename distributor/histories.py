@@ -75,6 +75,19 @@ class Histories:
                 await self._news.wait()
         return HistoryAnswer(version=self.version, topics=topics)
 
+    def demand(self, topic: str, broker: str) -> float | None:
+        """Msg/s: what came to ``topic`` on ``broker`` in the last second that was told, and what waited, which should
+        be gone within one. None: nothing was told lately."""
+        told = [one.history.history for one in self._kept.get(topic, ()) if one.history.broker == broker]
+        bins = [
+            (came, waits, one.bin_ns) for one in told for came, waits in zip(one.arrivals, one.waiting, strict=True)
+        ]
+        last = bins[-10:]
+        if not last:
+            return None
+        came, waited = sum(one[0] for one in last), sum(one[1] for one in last)
+        return came / (sum(one[2] for one in last) / 1e9) + waited / len(last)
+
     def _since(self, version: int) -> list[TopicHistories]:
         self._drop_old(trio.current_time())
         found = []

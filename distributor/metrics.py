@@ -85,17 +85,28 @@ class _Book(Collector):
         ended.add_metric(["rolled_back"], relief.rolled_back)
         yield from (moves, ended)
 
-    def _shares(self) -> Iterator[GaugeMetricFamily]:
+    def _shares(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         labels = ["topic", "broker"]
         rate = GaugeMetricFamily("srtm_share_rate", "Token rate issued, msg/s.", labels=labels)
         burst = GaugeMetricFamily("srtm_share_burst", "Burst issued, messages.", labels=labels)
         settled = GaugeMetricFamily("srtm_share_in_force", "1 if the broker has acknowledged it.", labels=labels)
         backlog = GaugeMetricFamily("srtm_share_backlog", "Messages waiting for tokens, as reported.", labels=labels)
+        demand = GaugeMetricFamily(
+            "srtm_share_demand", "msg/s that came and waited, in the last second.", labels=labels
+        )
+        changes = CounterMetricFamily(
+            "srtm_share_changes", "Proposals of the adaptor that were taken.", labels=["topic"]
+        )
+        for name, number in self._registry.share_change_counts.items():
+            changes.add_metric([name], number)
         for topic in self._registry.managed():
             for name, held in topic.leases.holdings.items():
+                wanted = self._syncing.histories.demand(topic.name, name)
+                if wanted is not None:
+                    demand.add_metric([topic.name, name], wanted)
                 rate.add_metric([topic.name, name], held.share.rate / MICRO)
                 burst.add_metric([topic.name, name], held.share.burst / MICRO)
                 settled.add_metric([topic.name, name], float(held.settled))
                 report = self._syncing.reports.get(name, {}).get(topic.name)
                 backlog.add_metric([topic.name, name], report.backlog if report else 0)
-        yield from (rate, burst, settled, backlog)
+        yield from (rate, burst, settled, backlog, demand, changes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -55,6 +56,7 @@ class Registry:
         self.decisions: dict[str, list[Decision]] = {}  # oldest first
         self.capacities: dict[str, tuple[Capacity, ...]] = {}  # {broker: each of another promise or class}
         self.share_changes: dict[str, tuple[adapting.ShareChange, ...]] = {}  # of each topic, by the adaptor, lately
+        self.share_change_counts: Counter[str] = Counter()  # by topic, since the start
         self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
         self.liveness = Liveness(config.liveness_s)
         self.fittings: dict[str, FittingRecord] = {}  # {topic: of its latest}
@@ -221,6 +223,8 @@ class Registry:
             for proposal in proposals:
                 try:
                     topic = changed.get(proposal.topic) or self.topic(proposal.topic)
+                    if topic.name in self.being_fitted:
+                        raise Conflict("topic", topic.name, "is being fitted: its shares belong to that")
                     target = adapting.checked_target(topic, proposal)
                 except SrtmError as error:
                     results.append(ProposalResult(topic=proposal.topic, taken=False, problem=str(error)))
@@ -232,6 +236,7 @@ class Registry:
             if changed:
                 await self._commit(list(changed.values()))
                 for name, change in log.items():
+                    self.share_change_counts[name] += 1
                     self.share_changes[name] = adapting.with_change(self.share_changes, name, change)
         return ProposalResults(results=results)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from distributor.adapting import ShareChange
 from distributor.explanation import Json, reason
 from distributor.gauged import penalty_view
 from distributor.leases import MICRO
@@ -49,6 +50,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
         "state": placement.state,
         "reason": reason(topic.reasons),
         "relief": syncing.relief.episode(topic.name),  # null: none is under way
+        "changes": changes_view(registry.share_changes.get(topic.name, ())),
         "channels": list(topic.channels),
         "drl_penalty": penalty_view(syncing.penalties.get(topic.name)),
         "brokers": [_part(topic, name, registry, syncing) for name in _with_part(topic)],
@@ -63,6 +65,7 @@ def _with_part(topic: Topic) -> list[str]:
 def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json:
     holding, broker = topic.holding(name), registry.brokers.get(name)
     report: TopicReport | None = syncing.reports.get(name, {}).get(topic.name)
+    demand = syncing.histories.demand(topic.name, name)
     return {
         "broker": name,
         "address": broker.tcp_address if broker else None,
@@ -71,6 +74,10 @@ def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json
         "rate_astray": sum(topic.astray.get(name, {}).values()),  # of publishers that belong to other brokers
         "rate": holding.share.rate / MICRO,
         "burst": holding.share.burst / MICRO,
+        "rate_in_force": report.rate if report is not None else None,  # under gdrl brokers exchange what they have
+        "burst_in_force": report.burst if report is not None else None,
+        "demand": demand,  # msg/s; null: its mode asks for no histories, or nothing came lately
+        "fill_ratio": _ratio(report.rate if report is not None else holding.share.rate / MICRO, demand),
         "share_version": holding.version,
         "applied_version": holding.applied,
         "lab_service_time_ns": syncing.lab_service_ns.get(name, 0),
@@ -78,6 +85,26 @@ def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json
         "renewed_s_ago": registry.liveness.last_s_ago(name) if registry.leads else None,  # null: only the leader knows
         "report": msgspec.to_builtins(report),
     }
+
+
+def _ratio(rate: float, demand: float | None) -> float | None:
+    """S / D; null where nothing is wanted."""
+    return rate / demand if demand else None
+
+
+def changes_view(changes: Sequence[ShareChange]) -> list[Json]:
+    """Of shares, by the adaptor; newest first."""
+    return [
+        {
+            "at": _utc(one.wall_ns),
+            "mode": one.mode,
+            "reason": one.reason,
+            "shares": {
+                name: {"rate": share.rate / MICRO, "burst": share.burst / MICRO} for name, share in one.shares.items()
+            },
+        }
+        for one in reversed(changes)
+    ]
 
 
 def publishers_view(topic: Topic, broker: str | None) -> Json:

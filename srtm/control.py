@@ -59,6 +59,8 @@ class TopicReport(Control, frozen=True):
     largest_backlog: float = 0.0  # largest unfinished work U = b - tokens + waiting, messages, last 60 s
     channels: list[str] = []
     consumed: list[str] = []  # of these, the ones that have a consumer now
+    rate: float = 0.0  # of the share in force now, msg/s (under ``gdrl`` not what the distributor dealt)
+    burst: float = 0.0
     last_60s: TopicLatency = TopicLatency()
     since_start: TopicLatency = TopicLatency()
     recent: TopicLatency | None = None  # the last 5 to 10 s

@@ -22,6 +22,7 @@ from srtm.errors import BadInput
 from srtm.topic_file import read_topic_file, topic_name
 
 _T = TypeVar("_T")
+_CHANGES_SHOWN = 3
 app = typer.Typer(no_args_is_help=True, help="Topics: submit, list, show, remove.", rich_markup_mode=None)
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE.toml")]
@@ -242,7 +243,8 @@ def _show_topics(views: list[Json], console: Console) -> None:
 def _show_topic(view: Json, console: Console) -> None:
     console.print(
         f"{view['name']}: {view['state']}, version {view['version']}; {view['publishers']} publishers, "
-        f"{view['publishers_rate']:g} msg/s; r {view['rate']:g} msg/s, b {view['burst']:g}; promise {promise(view)}",
+        f"{view['publishers_rate']:g} msg/s; r {view['rate']:g} msg/s, b {view['burst']:g}; promise {promise(view)}; "
+        f"mode {view.get('mode', 'static')}",
         soft_wrap=True,
     )
     if view.get("reason"):
@@ -260,12 +262,17 @@ def _show_topic(view: Json, console: Console) -> None:
         "msg/s",
         "r_l",
         "b_l",
+        "demand msg/s",
+        "fill ratio",
         "renewed s ago",
         "received",
         "access p99 ms",
         "processing p99 ms",
     ]
     console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
+    for change in view.get("changes", [])[:_CHANGES_SHOWN]:
+        shares = ", ".join(f"{name} {one['rate']:,.6g}/{one['burst']:.4g}" for name, one in change["shares"].items())
+        console.print(f"{change['at']} {change['mode']}: {shares} ({change['reason']})", soft_wrap=True)
     if view.get("relief"):
         console.print(view["relief"], soft_wrap=True)
     for place in view["brokers"]:
@@ -283,14 +290,20 @@ def _show_submitted(view: Json, console: Console) -> None:
     show_plan(view["explanation"], console)
 
 
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value
+
+
 def _place_row(place: Json) -> list[Any]:
     return [
         place["broker"],
         place["address"],
         place["publishers"],
         place["rate_assigned"],
-        place["rate"],
-        place["burst"],
+        _or(place.get("rate_in_force"), place["rate"]),
+        _or(place.get("burst_in_force"), place["burst"]),
+        place.get("demand"),
+        place.get("fill_ratio"),
         place["renewed_s_ago"],
         (place.get("report") or {}).get("received"),
         _p99_ms(place, "access"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 
 from distributor.adapting import shares_version, traits
 from distributor.api import make_app
-from srtm.control import ProposedShare, ShareProposal
+from distributor.metrics import exposition
+from distributor.views import topic_view
+from srtm.control import HistoryReport, ProposedShare, ShareProposal, TopicHistory, TopicReport
 from srtm.errors import BadInput, NotFound
 from srtm.topic import TopicSpec, parse_options
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
@@ -170,4 +173,33 @@ async def test_options_of_an_unknown_topic_are_not_found(tmp_path: Path) -> None
         await opened.registry.set_options("bikes", lambda old: replace(old, mode="static"))
     with pytest.raises(BadInput, match="interval_s"):
         await opened.registry.set_options("cars", lambda old: parse_options(old, {"adaptation": {"interval_s": 20}}))
+    await opened.aclose()
+
+
+async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_reasons(tmp_path: Path) -> None:
+    opened, (b1, b2) = await placed(tmp_path)
+    b1.reports = [TopicReport(topic="cars", share_version=3, rate=100.0, burst=5.0)]
+    await b1.sync()
+    history = TopicHistory(
+        topic="cars",
+        share_version=3,
+        first_ns=time.time_ns() - 10**9,
+        arrivals=[10] * 10,
+        waiting=[5] * 10,
+        unfinished=[9.0] * 10,
+    )
+    opened.syncing.histories.take("b1", HistoryReport(incarnation=b1.incarnation, topics=[history]))
+    await opened.registry.adapt([proposal(opened, {"b1": (100.0, 5.0), "b2": (1_000.0, 25.0)})])
+    view = topic_view(opened.registry.topics["cars"], opened.registry, opened.syncing)
+    first, second = view["brokers"]
+    assert (first["demand"], first["rate_in_force"], first["burst_in_force"]) == (pytest.approx(105.0), 100.0, 5.0)
+    assert first["fill_ratio"] == pytest.approx(100.0 / 105.0)
+    assert (second["demand"], second["fill_ratio"]) == (None, None)
+    (change,) = view["changes"]
+    assert (change["mode"], change["reason"]) == ("fitted", "traffic moved")
+    assert change["shares"]["b2"] == {"rate": 1_000.0, "burst": 25.0}
+    text = exposition(opened.registry, opened.syncing)[0].decode()
+    assert 'srtm_share_demand{broker="b1",topic="cars"} 105.0' in text
+    assert 'srtm_share_changes_total{topic="cars"} 1.0' in text
+    await settle(b1, b2)
     await opened.aclose()
