@@ -180,6 +180,8 @@ def bucket_json(topic: Topic, bucket: Bucket, managed: bool) -> dict[str, object
         "timestamp_source": bucket.timestamp_source,
         "timestamp_bias_max_seconds": bucket.timestamp_bias_max_ns / 1e9,
         "merged_read_share": bucket.merged_read_share,
+        "lease_left_seconds": None if bucket.lease_left_ns is None else bucket.lease_left_ns / 1e9,
+        "lapses": bucket.lapses,
         "latency": {
             kind: {name: latency_ms(getattr(latencies, kind)) for name, latencies in windows.items()} for kind in KINDS
         },

@@ -23,6 +23,7 @@ _TOPIC_COUNTERS = {
 _BUCKET_COUNTERS = {
     "delayed": "Messages that had to wait for a token",
     "undeclared": "Messages of publishers that the topic does not name here",
+    "lapses": "Times that the lease of the share ended without renewal",
 }
 _BUCKET_GAUGES = {
     "rate_micro": ("rate", "Token rate, msg/s", 1e-6),

@@ -261,6 +261,7 @@ async def test_a_bucket_is_put_shown_changed_and_removed(admin):
     status, shown = await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1, "max_backlog": 0})
     assert (status, shown["max_backlog"], shown["fill"]) == (200, 0, 1.0)
     assert (shown["timestamp_bias_max_seconds"], shown["merged_read_share"]) == (0.0, 0.0)
+    assert (shown["lease_left_seconds"], shown["lapses"]) == (None, 0)
     assert admin.engine.calls[-1][-2] is False  # only a bucket that was not there starts full
     assert (await admin.json("GET", "/v1/topics/t/bucket"))[1] == shown
     assert set(shown["latency"]) == {"access", "processing", "consumer_wait", "total"}

@@ -103,7 +103,7 @@ async def test_when_the_leader_ends_the_standby_leads_on_and_everybody_finds_it(
     assert (await standby.health()) == {**(await standby.health()), "role": "standby", "leader": leader.url}
     with trio.fail_after(3 * PATIENCE_S):
         # The operator and the clients have the standby first: it sends them on.
-        await submit(topic_file(tmp_path, "cars", publishers=2, rate_each=10, rate=40))
+        await submit(topic_file(tmp_path, "cars", publishers=2, rate_each=10, rate=40, more='lease = "15s"'))
         async with DistributorClient(standby.url) as client:
             shown = await client.topic("cars")
         assert [place["broker"] for place in shown["brokers"]] == ["b1"]
@@ -119,11 +119,20 @@ async def test_when_the_leader_ends_the_standby_leads_on_and_everybody_finds_it(
             await publish_all("lorries", "lorries-1", cluster.urls, [b"new"])
             await received.wait_for([b"before", b"meanwhile", b"after"])
             assert set(received.bodies.values()) == {1}
+        assert await lapses(shown["brokers"][0]["broker"], cluster) == 0  # the takeover came well inside the lease
         if end == "SIGSTOP":  # it wakes, and is none any more, from its first word on
             leader.process.send_signal(signal.SIGCONT)
             assert (await refused_write(leader))["title"] == "standby"
             await leader.comes_to("standby")
             assert (await refused_write(leader))["leader"] == standby.url
+
+
+async def lapses(broker: str, cluster: Cluster) -> int:
+    """How often the lease of its share of "cars" has ended without renewal."""
+    async with DistributorClient(cluster.standby.url) as client:
+        known = next(one for one in await client.brokers() if one["name"] == broker)
+    async with httpx.AsyncClient(trust_env=False, timeout=5) as client:
+        return (await client.get(f"http://{known['http_address']}/v1/topics/cars/bucket")).json()["lapses"]
 
 
 async def submit(file: Path) -> None:
