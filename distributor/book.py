@@ -1,0 +1,255 @@
+"""The distributor's one book: brokers and topics, versions, what is stored of them. Loads from the store at its start;
+stores before it tells.
+
+Concurrency. Values are immutable and replaced in ``_commit`` only, which stores them first, under the short lock
+``_writing``. What plans (and may take seconds in a worker thread) holds ``_placing`` besides: only it changes specs and
+placements, so a plan made outside ``_writing`` still holds when it is committed; leases and brokers may have moved on
+meanwhile and are read afresh. A method that raises has changed nothing.
+
+Versions are one counter for everything: of specs, placements, shares and desired states. It only grows, and it is
+stored with what it numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+import trio
+
+from distributor import adapting, desired, placing, records
+from distributor.allocation import BrokerCapacity
+from distributor.config import DistributorConfig
+from distributor.leases import Amount, Leases
+from distributor.liveness import Liveness
+from distributor.marks import FullMarks
+from distributor.records import Stored
+from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
+from distributor.store import Replace, Store
+from distributor.transitions import lifted
+from srtm.capacity import Capacity
+from srtm.errors import NotFound
+from srtm.log import Log
+from srtm.splitting import to_micro
+from srtm.topic import TopicSpec
+
+
+class Book:
+    """See the module. ``brokers`` and ``topics`` may be read at any time; ``upkeep`` and ``registry`` change them."""
+
+    def __init__(self, store: Store, config: DistributorConfig, *, wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self.config = config
+        self.brokers: dict[str, Broker] = {}
+        self.topics: dict[str, Topic] = {}  # removed ones too
+        self.decisions: dict[str, list[Decision]] = {}  # oldest first
+        self.capacities: dict[str, tuple[Capacity, ...]] = {}  # {broker: each of another promise or class}
+        self.share_changes: dict[str, tuple[adapting.ShareChange, ...]] = {}  # of each topic, by the adaptor, lately
+        self.share_change_counts: Counter[str] = Counter()  # by topic, since the start
+        self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
+        self.liveness = Liveness(config.liveness_s)
+        self.fittings: dict[str, FittingRecord] = {}  # {topic: of its latest}
+        self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
+        self.being_fitted: set[str] = set()  # topics for whose publishers nobody else looks for a place
+        self.marks = FullMarks()
+        self.version = 0
+        self.leads = True  # a standby shows what is stored, and hears no broker
+        self.leader_url: str | None = None  # known to standbys
+        self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
+        self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
+        self._attention = trio.Event()  # something for ``run`` to look at
+        self._tried_on: dict[str, list[BrokerCapacity]] = {}  # {topic: brokers on which the rest of it found no room}
+        self._grace_ends: dict[str, float] = {}  # {dead broker: trio time after which its publishers go elsewhere}
+        self._store = store
+        self._wall_ns = wall_ns
+        self._log = Log("distributor")
+        self._writing = trio.Lock()
+        self._placing = trio.Lock()
+
+    @classmethod
+    async def load(cls, store: Store, config: DistributorConfig) -> Self:
+        """Raises Unavailable."""
+        registry = cls(store, config)
+        registry.show(await records.load(store))
+        return registry
+
+    def show(self, stored: Stored) -> None:
+        """``stored`` instead of everything that was here."""
+        self.version, self.brokers = stored.version, dict(stored.brokers)
+        self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
+        self.capacities = dict(stored.capacities)
+        self.draining = set(stored.draining)
+        self.liveness = Liveness(self.config.liveness_s)
+        self.fittings, self.marks = dict(stored.fittings), stored.marks
+        self._desired_version = dict.fromkeys(stored.brokers, stored.version)
+
+    # Reading
+
+    def topic(self, name: str) -> Topic:
+        """Raises NotFound."""
+        topic = self.topics.get(name)
+        if topic is None or topic.removed:
+            raise NotFound("topic", name)
+        return topic
+
+    def managed(self) -> list[Topic]:
+        return [topic for topic in self.topics.values() if not topic.removed]
+
+    def broker(self, name: str) -> Broker:
+        """Raises NotFound."""
+        if name not in self.brokers:
+            raise NotFound("broker", name)
+        return self.brokers[name]
+
+    def is_alive(self, name: str) -> bool:
+        """Heard from lately, and not proven dead since."""
+        return name in self.brokers and not self.brokers[name].dead and self.liveness.is_heard(name)
+
+    def live(self) -> set[str]:
+        return {name for name in self.brokers if self.is_alive(name)}
+
+    def takes_more(self) -> set[str]:
+        """Brokers that may be given publishers."""
+        return {name for name in self.live() - self.draining if self.brokers[name].accepting}
+
+    def is_settled(self) -> bool:
+        """Whether it is known which brokers live: right after a start nobody was heard, and a plan made then would put
+        a topic onto none."""
+        return self.liveness.all_heard(self._expected())
+
+    async def wait_settled(self) -> None:
+        await self.liveness.wait_all_heard(self._expected)
+
+    def _expected(self) -> set[str]:
+        return {name for name, broker in self.brokers.items() if not broker.dead}
+
+    def desired_version(self, broker: str) -> int:
+        return self._desired_version.get(broker, self.version)
+
+    def changed(self, broker: str) -> trio.Event:
+        """Set when what ``broker`` is told changes, or a move for it may have become due."""
+        return self._changed.setdefault(broker, trio.Event())
+
+    def offered(
+        self, spec: TopicSpec, topics: Mapping[str, Topic] | None = None, *, without: str = ""
+    ) -> list[BrokerCapacity]:
+        """The brokers, and what is left of them for the topic that ``spec`` asks for. ``topics``: instead of those that
+        there are."""
+        book = self.topics if topics is None else topics
+        brokers = [broker for name, broker in self.brokers.items() if name != without]
+        return placing.capacities(brokers, self.takes_more(), book.values(), spec, self.capacities)
+
+    def stir(self, broker: str) -> None:
+        """There may be something to tell ``broker`` that is not in the book: a move, a measurement."""
+        self._changed.pop(broker, trio.Event()).set()
+
+    def _silent_ms(self, name: str) -> float:
+        return self.liveness.silent_s(name) * 1000
+
+    def _placed_on(self, name: str) -> list[Topic]:
+        return [topic for topic in self.managed() if name in topic.placement.brokers]
+
+    # How it is changed
+
+    def _is_gone(self, name: str, topic: Topic) -> bool:
+        """Proven dead, and no incarnation has come since, or its lease is over. To be asked under ``_writing``."""
+        proven = name not in self.brokers or self.brokers[name].dead
+        return proven or name in topic.leases.lapsed(self._silent_ms)
+
+    async def _replace_topic(
+        self,
+        spec: TopicSpec,
+        burst: float,
+        placement: Placement,
+        reasons: Sequence[str],
+        what: str,
+        *,
+        asked_for: bool = True,
+        dead: str = "",
+        leaving: str = "",
+        fitting: bool = False,
+    ) -> Topic:
+        """Store ``spec`` as placed, and start its shares on their way. Under ``_placing``.
+
+        Raises BadInput for batches that could never pass under ``reject``, if an operator asked for it: what happens
+        by itself happens, and is warned about.
+        """
+        envelope = Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst"))
+        async with self._writing:
+            old, version = self.topics.get(spec.name), self.version + 1
+            if old and dead and not self._is_gone(dead, old):
+                return old  # it came back while this was planned
+            leases = old.leases if old else Leases(envelope)
+            leases = leases.freed(dead) if dead else leases
+            # Under a fitting a broker that keeps some gives the others' tokens up at once, so that it can be measured.
+            prompt = placement.brokers if fitting else ()
+            astray = placing.on_their_way(old, placement, envelope, {dead, leaving, *prompt}) if old else {}
+            extra = placing.extra_kept(old, placement, envelope, without=dead, astray=astray) if old else ()
+            target = placing.shares(spec, envelope, placement, extra, placing.besides(astray))
+            if old and adapting.is_same_place(old, spec, envelope, placement):
+                target = adapting.kept(old, target)
+            oversized = placing.oversized_batches(spec, placement, target)
+            if oversized and asked_for and spec.on_excess == "reject":
+                raise oversized[0]
+            if old and leaving:  # for a while
+                target = placing.leaving_share(old, placement, leaving, envelope) or target
+            reasons = (*reasons, *(f"warning: {one}" for one in oversized))
+            same_spec = old is not None and not old.removed and old.spec is spec
+            new = Topic(
+                spec=spec,
+                version=old.version if old and same_spec else version,
+                placement=placement,
+                assignment_version=version,
+                leases=adapting.pooled_if_due(
+                    spec, leases.lasting(spec.lease_ms).retargeted(envelope, target)
+                ).advanced(self.live(), version),
+                reasons=tuple(reasons),
+                channels=old.channels if old and not old.removed else (),
+                astray=astray,
+            )
+            await self._commit([new], decision="\n".join([what, *reasons, *placing.share_lines(target)]))
+            return new
+
+    async def _commit(
+        self,
+        topics: Sequence[Topic],
+        brokers: Sequence[Broker] = (),
+        *,
+        decision: str = "",
+        forgotten: str = "",
+        draining: Mapping[str, bool] | None = None,
+        capacities: Mapping[str, tuple[Capacity, ...]] | None = None,
+        besides: Sequence[Replace] = (),
+        marks: FullMarks | None = None,
+    ) -> None:
+        """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
+        1``."""
+        version = self.version + 1
+        changes = {**(draining or {}), **({forgotten: False} if forgotten else {})}
+        figures = {**(capacities or {}), **({forgotten: ()} if forgotten else {})}
+        log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
+        marks = lifted(self.marks if marks is None else marks, self.topics, topics)
+        stored = records.changes(self.topics, topics, brokers, version, log, forgotten, changes, figures)
+        await self._store.apply([*stored, *records.mark_changes(self.marks, marks), *besides])
+        self.marks = marks
+        self.version = version
+        self.brokers.update({broker.name: broker for broker in brokers})
+        self.brokers.pop(forgotten, None)
+        self.capacities = {name: kept for name, kept in {**self.capacities, **figures}.items() if kept}
+        self.draining = {name for name in self.draining | changes.keys() if changes.get(name, True)}
+        self._desired_version.pop(forgotten, None)  # what changes from now on is not counted for it
+        for name, entry in log.items():
+            self.decisions[name] = [*self.decisions.get(name, []), entry][-records.DECISIONS_KEPT :]
+        before, self.topics = self.topics, {**self.topics, **{topic.name: topic for topic in topics}}
+        for name in self.brokers:
+            told = name in changes
+            if told or any(desired.concerns(before.get(topic.name), topic, name) for topic in topics):
+                self._desired_version[name] = version
+            if told or topics or name not in self._desired_version:
+                self._desired_version.setdefault(name, version)
+                self._changed.pop(name, trio.Event()).set()
+
+    def _next_decision(self, topic: str, text: str) -> Decision:
+        entries = self.decisions.get(topic)
+        number = entries[-1].number + 1 if entries else 1
+        return Decision(number=number, wall_ns=self._wall_ns(), lines=tuple(text.split("\n")))
