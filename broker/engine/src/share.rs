@@ -35,10 +35,10 @@ pub(crate) const REQUEST_UNITS: u32 = 8;
 pub(crate) const CREATION_UNITS: u32 = 64;
 
 /// What an IDENTIFY costs: JSON both ways, a record of the client, and an answer that nobody shares with it.
-pub(crate) const IDENTIFY_UNITS: u32 = 192;
+pub(crate) const IDENTIFY_UNITS: u32 = 320;
 
 /// What a new connection costs, for the most part in the kernel.
-pub(crate) const ACCEPT_UNITS: u32 = 160;
+pub(crate) const ACCEPT_UNITS: u32 = 256;
 
 /// Bytes that take about as long to copy as a unit of work.
 pub(crate) const UNIT_BYTES: usize = 256;
