@@ -218,7 +218,10 @@ class FittingRun:
     # Measuring
 
     def _measure(self, action: Measure) -> None:
-        broker = self._registry.brokers[action.broker]
+        broker = self._registry.brokers.get(action.broker)
+        if broker is None:  # forgotten just now
+            self._leave(action.broker)
+            return
         topic = self._registry.topics[self._name]
         version, others = topic.holding(action.broker).version, self._others(action.broker)
         request = measured.request(action, self._task, self._prefix, self._name, version, others)

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from distributor import fitting_view
-from distributor.fitting_events import Report
+from distributor.fitting_events import Report, Scaler
 from distributor.fitting_run import FailedFitting, FittingRun, Superseded, Surroundings, insist
 from distributor.fitting_setup import FittingOptions, parsed_options
 from distributor.fitting_view import Json
@@ -155,6 +155,8 @@ class Fittings:
             if not runner.wish.ramp:
                 await self._wait_traffic(name, runner)
             await self._wait_turn(name, runner, alone=alone)
+            if not self._is_there(name):
+                return
             try:
                 report = await self._run_once(name, runner)
             except Superseded as error:
@@ -183,13 +185,18 @@ class Fittings:
         return await runner.run.run()
 
     async def _wait_traffic(self, name: str, runner: _Runner) -> None:
-        while self._is_there(name) and not self._has_traffic(name):
+        while self._is_there(name) and not (self._has_traffic(name) or self._may_ask_for_room(name)):
             runner.state = fitting_view.WAITING
             runner.reason = "not measured: no traffic; the placement by rates stands until messages come"
             self._registry.being_fitted.discard(name)
             with trio.move_on_after(_WAITS_S):
                 await self._around.syncing.news.wait()
         runner.reason = ""
+
+    def _may_ask_for_room(self, name: str) -> bool:
+        """Whether brokers are short before the first message, and somebody can be asked for more."""
+        placed = self._registry.topic(name).placement.state == "placed"
+        return self._around.scaler is not Scaler.NONE and not placed
 
     def _has_traffic(self, name: str) -> bool:
         return any(

@@ -178,6 +178,15 @@ async def test_the_scaler_is_asked_for_what_is_missing_and_what_it_starts_is_use
     assert (view["state"], here.scaler.asked) == ("fits", [1])
 
 
+async def test_where_there_is_no_broker_at_all_the_scaler_is_asked_before_any_message(distributor, autojump_clock):
+    async with live(distributor, Scaler.PROCESS) as here:
+        here.scaler.names = ["n1", "n2"]
+        await here.submit(count=40)
+        view = await here.ended()
+        assert here.placed_on() == {"n1"}
+    assert (view["state"], here.scaler.asked) == ("fits", [1])
+
+
 async def test_a_scaler_that_brings_nothing_ends_it(distributor, autojump_clock):
     async with live(distributor, Scaler.COMMAND) as here:
         await here.start_broker("a")
@@ -266,6 +275,20 @@ async def test_a_topic_that_is_removed_meanwhile_is_fitted_no_longer(distributor
         assert distributor.registry.being_fitted == set()
         assert here.syncing is not None
         assert (await here.brokers["a"].sync()).measurements == []
+
+
+async def test_a_topic_that_is_removed_while_its_fitting_waits_for_its_turn_ends_it(distributor, autojump_clock):
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.submit(count=40)
+        await trio.sleep(0.3)
+        await here.submit("bikes", count=5)
+        await trio.sleep(0.3)
+        assert here.view("bikes")["state"] == "queued"
+        await distributor.registry.remove("bikes", purge=False)
+        assert (await here.ended())["state"] == "fits"
+        await trio.sleep(1)
+        assert distributor.registry.being_fitted == set()
 
 
 async def test_a_store_that_is_away_is_waited_for(distributor, monkeypatch, autojump_clock):
