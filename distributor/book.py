@@ -13,6 +13,7 @@ stored with what it numbers.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
