@@ -13,7 +13,9 @@ is missing there, and nothing else.
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -335,6 +337,15 @@ async def _until_whole(cluster: Cluster) -> float | None:
     return None
 
 
+def check_means() -> None:
+    """Raises Unavailable naming what is missing."""
+    own_network.check_privileges()
+    lacking = [f"the command {name} (util-linux)" for name in ("unshare", "nsenter") if shutil.which(name) is None]
+    lacking += ["/dev/net/tun"] * (not os.access("/dev/net/tun", os.R_OK | os.W_OK))
+    if lacking:
+        raise Unavailable(f"bad links between network namespaces need {', '.join(lacking)}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m bench.lease_soak")
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -342,7 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--brokers", type=int, default=3)
     asked = parser.parse_args(arguments)
     try:
-        own_network.check_privileges()
+        check_means()
         own_network.enter()
         failures = trio.run(partial(soak, asked.seconds, asked.seed, asked.brokers))
     except SrtmError as error:

@@ -5,21 +5,21 @@ import sys
 
 import pytest
 
-from bench import own_network
+from bench.lease_soak import check_means
 from srtm.errors import Unavailable
 
 
-def lacks_privileges() -> bool:
+def what_is_missing() -> str:
     try:
-        own_network.check_privileges()
-    except Unavailable:
-        return True
-    return False
+        check_means()
+    except Unavailable as error:
+        return str(error)
+    return ""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.skipif(lacks_privileges(), reason="needs network namespaces of its own (root)")
+@pytest.mark.skipif(what_is_missing() != "", reason=what_is_missing())
 def test_nothing_is_let_go_above_the_envelope_and_the_shares_come_back_to_it():
     command = [sys.executable, "-m", "bench.lease_soak", "--seconds", "20", "--seed", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
