@@ -1,7 +1,8 @@
 """What the adaptor knows of all topics: takes in histories as the distributor tells them, says what to propose. Pure.
 
-Nothing here must survive: a new adaptor is told the last ten seconds. A broker that says nothing while others do has
-nothing to say (idle bins may be left out), so silence counts as bins without a message.
+Nothing here must survive: a new adaptor is told the last ten seconds. A broker leaves bins out after it said that
+nothing came, so silence after an idle bin counts as idle bins. Any other silence is a report that was late or lost, and
+says nothing: to take it for an end of the traffic would take tokens from a broker that is only busy.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ class _Broker:
     heard_s: float
     end_ns: int = 0  # wall clock there: up to which bins are known
     bins: deque[Bin] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing came in the last bin that was told, and nothing waited."""
+        return bool(self.bins) and self.bins[-1].demand == 0
 
 
 @dataclass
@@ -84,7 +90,7 @@ class Book:
         broker = topic.brokers.setdefault(name, _Broker(at_s, history.first_ns))
         broker.heard_s = at_s
         gap = (history.first_ns - broker.end_ns) // BIN_NS
-        if gap > 0:  # nothing came meanwhile
+        if gap > 0 and broker.is_idle:
             bins = [Bin(0)] * min(gap, _KEPT) + bins
         elif gap < 0:  # told before
             bins = bins[-gap:]
@@ -94,7 +100,7 @@ class Book:
     def _note_silence(self, topic: _Topic, told: TopicHistories, at_s: float) -> None:
         for name, broker in topic.brokers.items():
             silent = int((at_s - broker.heard_s) / BIN_S)
-            if at_s - broker.heard_s > _SILENCE_S:
+            if at_s - broker.heard_s > _SILENCE_S and broker.is_idle:
                 broker.heard_s += silent * BIN_S
                 broker.end_ns += silent * BIN_NS
                 self._observe(topic, told, name, broker, [Bin(0)] * min(silent, _KEPT))

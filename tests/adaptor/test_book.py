@@ -67,22 +67,35 @@ def test_a_leap_is_answered_with_shares_that_sum_to_the_envelope_within_what_bro
 
 def test_what_was_told_before_counts_once_and_what_was_left_out_was_idle() -> None:
     book = Book()
-    first = history(0, [100] * 30)
-    book.take(told(("b1", first), ("b2", first), mode="proportional"), 3.0)
+    first, idle = history(0, [100] * 30), history(0, [100] * 29 + [0])
+    book.take(told(("b1", first), ("b2", idle), mode="proportional"), 3.0)
     book.take(told(("b1", first), ("b2", history(60, [100] * 30)), mode="proportional"), 9.0)
     found = book.take(told(("b1", history(30, [100] * 60)), ("b2", history(90, [100])), mode="proportional"), 10.0)
     rate = after(found)["b1"][0]
     assert round(rate / 11_000, 2) == 0.6  # b1 100 in each bin, b2 in 60 of 90
 
 
-def test_a_broker_that_falls_silent_while_others_talk_has_no_traffic() -> None:
+def test_a_broker_that_falls_silent_after_an_idle_bin_has_no_traffic() -> None:
     book, shares = Book(), dict(SHARES)
-    both = [("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))]
+    both = [("b1", history(0, counts(500, 50, 1))), ("b2", history(0, [*counts(500, 49, 2), 0]))]
     book.take(told(*both), 5.0)
     for second in range(6):
         found = book.take(told(("b1", history(50 + 10 * second, counts(500, 10, 3))), shares=shares), 6.0 + second)
         shares = after(found) if found else shares
     assert shares["b1"][0] == 9_500.0  # all that it can process
+
+
+def test_a_broker_whose_reports_are_late_or_lost_keeps_its_share() -> None:
+    book = Book()
+    both = [("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))]
+    book.take(told(*both), 5.0)
+    shares = dict(SHARES)
+    for second in range(6):
+        found = book.take(told(("b1", history(50 + 10 * second, counts(500, 10, second))), shares=shares), 6.0 + second)
+        shares = after(found) if found else shares
+    late = book.take(told(("b2", history(110, counts(500, 10, 9))), shares=shares), 12.0)
+    shares = after(late) if late else shares
+    assert 5_300 < shares["b2"][0] < 5_700
 
 
 def test_reports_that_make_no_sense_are_ignored_and_counted() -> None:
