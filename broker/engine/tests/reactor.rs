@@ -396,6 +396,21 @@ fn a_half_closed_client_gets_its_answers_and_then_the_end() {
 }
 
 #[test]
+fn of_a_crowd_that_leaves_together_every_socket_is_closed_and_who_stays_is_served() {
+    let (handle, port) = start();
+    let mut crowd: Vec<Client> = (0..200).map(|_| Client::connect(port)).collect();
+    let mut stays = Client::connect(port);
+    wait_until("all are there", || connections(&handle) == 201);
+    crowd.iter().for_each(|client| client.0.shutdown(Shutdown::Write).expect("an end"));
+    stays.publish("t", b"x");
+    for client in &mut crowd {
+        assert_eq!(client.0.read(&mut [0]).expect("the end, not silence"), 0);
+    }
+    assert_eq!(connections(&handle), 1);
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
 fn a_client_that_goes_on_sending_after_a_fatal_error_does_not_keep_the_engine_busy() {
     let (handle, port) = start();
     let mut client = Client::connect(port);
