@@ -104,6 +104,8 @@ class GdrlAgent:
         topic = self._topics.get(message.topic)
         if topic is None or topic.exchange.epoch != message.epoch or message.sender not in topic.exchange.members:
             return GdrlAnswer(accepted=False)
+        if not self._is_current(message.topic, topic):
+            return GdrlAnswer(accepted=False)
         if message.credit is not None and _is_amount(message.credit.rate, message.credit.burst):
             credit = message.credit
             accepted = topic.ledger.credit(message.sender, credit.number, Tokens(credit.rate, credit.burst))
@@ -129,7 +131,7 @@ class GdrlAgent:
         kind = cast(Partners, topic.exchange.partners)
         to = partner(kind, list(topic.exchange.members), self._name, topic.turn, self._dice)
         topic.turn += 1
-        if to is None:
+        if to is None or not self._is_current(name, topic):
             return
         if topic.ledger.owed(to) is None:
             await self._offer(name, topic, to)
@@ -147,7 +149,7 @@ class GdrlAgent:
             capacity=topic.exchange.capacity,
         )
         answer = await self._tell(name, topic, to, offer=offer)
-        if answer is None or not answer.accepted or self._topics.get(name) is not topic:
+        if answer is None or not answer.accepted or not self._is_current(name, topic):
             return
         if _is_amount(answer.gives_rate, answer.gives_burst) and _is_amount(answer.asks_rate, answer.asks_burst):
             gives, asks = Tokens(answer.gives_rate, answer.gives_burst), Tokens(answer.asks_rate, answer.asks_burst)
@@ -156,7 +158,7 @@ class GdrlAgent:
 
     async def _pay(self, name: str, topic: _Topic, to: str) -> None:
         owed = topic.ledger.owed(to)
-        if owed is None or self._topics.get(name) is not topic:
+        if owed is None or not self._is_current(name, topic):
             return
         number, tokens = owed
         credit = GdrlCredit(number=number, rate=tokens.rate, burst=tokens.burst)
@@ -184,6 +186,10 @@ class GdrlAgent:
             return None
         finally:
             await client.aclose()
+
+    def _is_current(self, name: str, topic: _Topic) -> bool:
+        """It may have changed while a message was on its way."""
+        return self._topics.get(name) is topic and self._holder.is_exchanged(name, topic.exchange.epoch)
 
     def _put_in_force(self, name: str, topic: _Topic) -> None:
         self._holder.put_exchanged(name, topic.ledger.rate, topic.ledger.burst)

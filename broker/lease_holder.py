@@ -67,8 +67,13 @@ class LeaseHolder:
         """{topic: how it may be exchanged among brokers, the share that the distributor dealt}."""
         return {name: (topic.exchange, topic.share) for name, topic in self._desired.items() if topic.exchange}
 
+    def is_exchanged(self, topic: str, epoch: int) -> bool:
+        """Whether this broker may take part in that epoch now; not any more once it has given up its shares."""
+        desired = self._desired.get(topic)
+        return desired is not None and desired.exchange is not None and desired.exchange.epoch == epoch
+
     def put_exchanged(self, topic: str, rate_micro: int, burst_micro: int) -> None:
-        """By GDRL this is what is in force here, until the distributor deals anew."""
+        """By GDRL this is what is in force here, until the distributor deals anew. Only where ``is_exchanged``."""
         desired = self._desired[topic]
         self._exchanged[topic] = (desired.share.version, rate_micro, burst_micro)
         self._set_bucket(desired, full=False)

@@ -146,6 +146,16 @@ async def test_what_the_distributor_deals_anew_is_in_force_and_old_messages_chan
     assert moved.held == (0, 0)
 
 
+async def test_a_broker_that_gave_up_its_shares_takes_and_gives_nothing_any_more(autojump_clock: MockClock) -> None:
+    members = six(Net())
+    await run_for(members, 5)
+    gone = members[5]
+    gone.holder.give_up()
+    await run_for(members, 10)
+    assert gone.held == (0, 0)
+    assert sum(one.held[0] for one in members) < RATE * 1e6
+
+
 async def test_a_share_that_was_exchanged_stays_when_only_the_rest_of_the_topic_changes(
     autojump_clock: MockClock,
 ) -> None:
