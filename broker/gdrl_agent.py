@@ -49,6 +49,7 @@ class _Topic:
     """One topic that is exchanged."""
 
     exchange: Exchange
+    share_version: int  # of the share that the ledger began with
     ledger: Ledger
     estimate: RateEstimate
     waiting: int = 0
@@ -67,26 +68,30 @@ class GdrlAgent:
         self._connect = connect  # to HOST:PORT
         self._dice = dice
         self._topics: dict[str, _Topic] = {}
+        self._resting: dict[str, _Topic] = {}  # not exchanged for now, and what was exchanged is still in force
         self._next_bin = 0
         self._some = trio.Event()  # there is something to exchange
 
     def follow(self) -> None:
-        """What the distributor lets be exchanged from now on. A new epoch begins with the share in force."""
+        """What the distributor lets be exchanged from now on. A new epoch begins with the share in force; one that is
+        interrupted goes on with its ledger: another one would count what has changed hands as still here."""
         wanted = self._holder.exchanges
-        for name in self._topics.keys() - wanted.keys():
-            del self._topics[name]
-        for name, (exchange, share) in wanted.items():
-            known = self._topics.get(name)
-            if known is not None and known.exchange.epoch == exchange.epoch:
-                known.exchange = exchange
-            else:
-                indicator = cast(Indicator, exchange.indicator)
-                ledger = Ledger(exchange.epoch, micro(share.rate), micro(share.burst), indicator)
-                self._topics[name] = _Topic(exchange, ledger, RateEstimate())
+        known = {**self._resting, **self._topics}
+        kept = {name: one for name, one in known.items() if one.share_version == self._holder.applied.get(name)}
+        self._resting = {name: one for name, one in kept.items() if name not in wanted}
+        self._topics = {name: self._following(name, exchange, kept.get(name)) for name, exchange in wanted.items()}
         if wanted:
             self._some.set()
         elif self._some.is_set():
             self._some = trio.Event()
+
+    def _following(self, name: str, exchange: Exchange, known: _Topic | None) -> _Topic:
+        if known is not None and known.exchange.epoch == exchange.epoch:
+            known.exchange = exchange
+            return known
+        rate_micro, burst_micro = self._holder.in_force(name)
+        ledger = Ledger(exchange.epoch, rate_micro, burst_micro, cast(Indicator, exchange.indicator))
+        return _Topic(exchange, self._holder.applied[name], ledger, RateEstimate())
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -63,9 +63,13 @@ class LeaseHolder:
         return [name for name, topic in self._desired.items() if topic.histories]
 
     @property
-    def exchanges(self) -> dict[str, tuple[Exchange, Share]]:
-        """{topic: how it may be exchanged among brokers, the share that the distributor dealt}."""
-        return {name: (topic.exchange, topic.share) for name, topic in self._desired.items() if topic.exchange}
+    def exchanges(self) -> dict[str, Exchange]:
+        """{topic: how it may be exchanged among brokers}."""
+        return {name: topic.exchange for name, topic in self._desired.items() if topic.exchange}
+
+    def in_force(self, topic: str) -> tuple[int, int]:
+        """Rate and burst of a managed ``topic`` here, micro: as dealt, or as exchanged since."""
+        return self._amounts(self._desired[topic])
 
     def is_exchanged(self, topic: str, epoch: int) -> bool:
         """Whether this broker may take part in that epoch now; not any more once it has given up its shares."""
@@ -180,10 +184,7 @@ class LeaseHolder:
         self._engine.set_publishers(topic.topic, topic.publishers, topic.assignment_version)
 
     def _set_bucket(self, topic: DesiredTopic, *, full: bool) -> None:
-        rate_micro, burst_micro = micro(topic.share.rate), micro(topic.share.burst)
-        exchanged = self._exchanged.get(topic.topic)
-        if exchanged is not None and exchanged[0] == topic.share.version:
-            _, rate_micro, burst_micro = exchanged
+        rate_micro, burst_micro = self._amounts(topic)
         taken = self._engine.set_bucket(
             topic.topic,
             rate_micro,
@@ -197,6 +198,12 @@ class LeaseHolder:
         )
         if not taken:
             raise PeerError(f"topic {topic.topic!r}: share {topic.share.version} is older than the one in force")
+
+    def _amounts(self, topic: DesiredTopic) -> tuple[int, int]:
+        share, exchanged = topic.share, self._exchanged.get(topic.topic)
+        if exchanged is not None and exchanged[0] == share.version:
+            return exchanged[1:]
+        return micro(share.rate), micro(share.burst)
 
     def _has_bucket(self, name: str) -> bool:
         found = snapshot.find_topic(self._engine, name)

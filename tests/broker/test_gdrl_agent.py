@@ -162,13 +162,36 @@ async def test_a_share_that_was_exchanged_stays_when_only_the_rest_of_the_topic_
     members = six(Net())
     await run_for(members, 10)
     before = members[5].held
-    topic = members[5].holder.exchanges["cars"]
     again = DesiredTopic(
-        topic="cars", share=topic[1], histories=True, exchange=topic[0], on_excess="reject", channels=["c"]
+        topic="cars",
+        share=Share(version=3, rate=RATE / 6, burst=BURST / 6),
+        histories=True,
+        exchange=members[5].holder.exchanges["cars"],
+        on_excess="reject",
+        channels=["c"],
     )
     members[5].holder.apply(SyncAnswer(version=2, topics=[again]), 0)
     members[5].agent.follow()
     assert members[5].held == before != (RATE * 1e6 / 6, BURST * 1e6 / 6)
+
+
+@pytest.mark.parametrize(("epoch", "back"), [(3, 1), (8, 2)])
+async def test_a_member_that_may_not_exchange_for_a_while_goes_on_with_what_it_has(
+    autojump_clock: MockClock, epoch: int, back: int
+) -> None:
+    members = six(Net())
+    await run_for(members, 10)
+    before = members[0].held
+    members[0].deal(epoch=None, version=2)
+    late = GdrlMessage(topic="cars", epoch=3, sender="b1", offer=GdrlOffer(number=99, rate=1, burst=1, demand=1.0))
+    assert not members[0].agent.answer(late).accepted
+    for one in members[:back]:
+        one.deal(epoch=epoch, version=3)
+    await run_for(members, 10)
+    assert members[0].held[0] < RATE * 1e6 / 6  # it gave, and has not got back what it was dealt
+    assert members[0].held != (RATE * 1e6 / 6, BURST * 1e6 / 6) != before
+    assert sum(one.held[0] for one in members) <= RATE * 1e6
+    assert sum(one.held[1] for one in members) <= BURST * 1e6
 
 
 @pytest.mark.parametrize(
