@@ -109,6 +109,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
     async def remove_topic(name: str, purge: bool = False) -> Response:
         """Remove placement and buckets; queued messages stay unless `purge`."""
         await registry.remove(name, purge=purge)
+        syncing.forget_topic(name)
         if fittings is not None:
             fittings.cancel(name)
         return Response(status_code=204)

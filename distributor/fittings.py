@@ -7,6 +7,7 @@ next leader begins it again from the layout in force; how it ended is stored and
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -139,13 +140,21 @@ class Fittings:
     async def _look_after(self, name: str, runner: _Runner) -> None:
         try:
             with runner.scope:
-                await self._fit(name, runner)
+                await self._fit_or_fail(name, runner)
         finally:
             self._around.claims.release(name)
             del self._runners[name]
             if name not in self._wishes:
                 self._registry.being_fitted.discard(name)
             self._wished.set()
+
+    async def _fit_or_fail(self, name: str, runner: _Runner) -> None:
+        """A defect ends this fitting, not the leader; and it has ended: the next leader does not meet it again."""
+        try:
+            await self._fit(name, runner)
+        except Exception as error:  # noqa: BLE001
+            self._around.log.failure("a fitting is defective", topic=name, trace=traceback.format_exc())
+            await self._conclude(name, runner, fitting_view.FAILED, f"a defect in the distributor: {error!r}")
 
     async def _fit(self, name: str, runner: _Runner) -> None:
         """Until it ended, one way or the other."""

@@ -9,6 +9,7 @@ their own: between them, arrivals are as far apart as these say.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -25,6 +26,7 @@ from distributor.syncing import Syncing
 from distributor.whatif import Trace
 from srtm.control import MeasurementRequest
 from srtm.errors import BadInput
+from srtm.log import Log
 from srtm.penalty import RecordedPenalty, Recording, recorded_penalty
 
 PERIOD_S = 30.0  # from the beginning of one round of all topics to the next
@@ -69,6 +71,7 @@ class PenaltyGauge:
         self._measuring = measuring
         self._wall_ns = wall_ns
         self._number = 0
+        self._log = Log("distributor")
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -80,8 +83,12 @@ class PenaltyGauge:
 
     async def _gauge(self, name: str) -> None:
         """A topic that cannot be gauged now has no penalty, rather than an old one."""
-        found = await self._penalty(name)
-        if found is None:
+        try:
+            found = await self._penalty(name)
+        except Exception:  # noqa: BLE001 - a defect must not end the leader: the next one would meet it too
+            self._log.failure("a penalty could not be worked out", topic=name, trace=traceback.format_exc())
+            found = None
+        if found is None or self._registry.topics[name].removed:
             self._syncing.penalties.pop(name, None)
         else:
             self._syncing.penalties[name] = Gauged(penalty=found, wall_ns=self._wall_ns())

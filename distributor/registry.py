@@ -194,11 +194,15 @@ class Registry(Upkeep):
     # What fittings and relief do
 
     async def arrange(self, name: str, assignment_version: int, placement: Placement, what: str) -> Topic:
-        """Place a topic that is being fitted. Raises NotFound, Conflict (others have placed it anew meanwhile)."""
+        """Place a topic that is being fitted. Raises NotFound, Conflict (others have placed it anew meanwhile, or a
+        broker that is new to it takes nobody any more: whoever is buried now would keep what came after)."""
         async with self._placing:
             topic = self.topic(name)
             if topic.assignment_version != assignment_version:
                 raise Conflict("assignment_version", assignment_version, f"is {topic.assignment_version} by now")
+            refusing = {*placement.brokers} - {*topic.placement.brokers} - self.takes_more()
+            if refusing:
+                raise Conflict("broker", ", ".join(sorted(refusing)), "takes no publishers now")
             self.arranged_s[name] = trio.current_time()
             return await self._replace_topic(
                 topic.spec, topic.burst, placement, topic.reasons, what, asked_for=False, fitting=True

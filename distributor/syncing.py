@@ -108,6 +108,10 @@ class Syncing:
         self._whereabouts.forget(name)
         self._measured.pop(name, None)
 
+    def forget_topic(self, name: str) -> None:
+        """``name`` was removed: what was observed of it says nothing of another topic of that name."""
+        self.penalties.pop(name, None)
+
     def living(self) -> dict[str, dict[str, TopicReport]]:
         """The latest reports of brokers that are not known to be dead: what a dead one had is no news any more."""
         brokers = self._registry.brokers

@@ -11,7 +11,7 @@ import trio
 
 from distributor.claims import Claims
 from distributor.fitting_events import Scaler
-from distributor.fitting_run import Surroundings
+from distributor.fitting_run import FittingRun, Surroundings
 from distributor.fitting_setup import FittingOptions
 from distributor.fitting_view import ENDED
 from distributor.fittings import Fittings
@@ -289,6 +289,41 @@ async def test_a_topic_that_is_removed_while_its_fitting_waits_for_its_turn_ends
         assert (await here.ended())["state"] == "fits"
         await trio.sleep(1)
         assert distributor.registry.being_fitted == set()
+
+
+async def test_a_topic_that_is_removed_just_as_news_wake_its_fitting_ends_it(distributor, monkeypatch, autojump_clock):
+    apply = distributor.store.apply
+
+    async def apply_as_news_come(changes: object) -> None:
+        await apply(changes)
+        here.syncing.news.set()  # the task that waits for news is woken, and runs once the topic has gone
+
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic.clear()
+        await here.submit(count=40)
+        await trio.sleep(5.3)
+        assert here.view()["state"] == "waiting"
+        monkeypatch.setattr(distributor.store, "apply", apply_as_news_come)
+        await distributor.registry.remove("cars", purge=False)
+        await trio.sleep(5)
+        assert distributor.registry.being_fitted == set()
+        assert not here.fittings.is_fitting("cars")
+
+
+async def test_a_defect_ends_the_fitting_that_meets_it_and_not_the_leader(distributor, monkeypatch, autojump_clock):
+    def defective(*_given: object) -> float:
+        raise KeyError("a defect")
+
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        with monkeypatch.context() as patched:
+            patched.setattr(FittingRun, "_undeclared", defective)
+            await here.submit(count=40)
+            view = await here.ended()
+        assert (view["state"], "KeyError" in view["reason"]) == ("failed", True)
+        assert not distributor.registry.fittings["cars"].running  # so the next leader does not meet it again
+        await here.submit("bikes", count=5)
+        assert (await here.ended("bikes"))["state"] == "fits"
 
 
 async def test_a_store_that_is_away_is_waited_for(distributor, monkeypatch, autojump_clock):

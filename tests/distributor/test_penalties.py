@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import httpx
 import numpy as np
 import pytest
 import trio
 
+from distributor import penalties
+from distributor.api import make_app
 from distributor.fitting_events import Event, Progress, Recorded
 from distributor.leases import Amount, Leases
 from distributor.metrics import exposition
@@ -151,6 +154,36 @@ async def test_a_window_in_which_shares_changed_does_not_count(distributor, auto
         nursery.cancel_scope.cancel()
     assert len(played.asked) == 2
     assert distributor.syncing.penalties == {}
+
+
+async def test_a_topic_that_is_made_again_does_not_inherit_the_penalty_of_the_removed_one(
+    distributor, autojump_clock, no_threads
+):
+    await placed(distributor)
+    await gauged(distributor, 20.0)
+    assert "cars" in distributor.syncing.penalties
+    transport = httpx.ASGITransport(make_app(distributor.registry, distributor.syncing))
+    async with httpx.AsyncClient(transport=transport, base_url="http://d") as client:
+        assert (await client.delete("/v1/topics/cars")).status_code == 204
+    assert distributor.syncing.penalties == {}
+
+
+async def test_a_topic_that_cannot_be_gauged_for_a_defect_leaves_the_others_theirs(
+    distributor, monkeypatch, autojump_clock, no_threads
+):
+    brokers = await placed(distributor)
+    await distributor.submit(spec("bikes", count=10, placement="lb"))
+    await settle(*brokers)
+    window = penalties.window_s
+
+    def defective(topic: Topic) -> float | None:
+        if topic.name == "cars":
+            raise KeyError("a defect")
+        return window(topic)
+
+    monkeypatch.setattr(penalties, "window_s", defective)
+    await gauged(distributor, 20.0)
+    assert distributor.syncing.penalties.keys() == {"bikes"}
 
 
 def topic(load: float) -> Topic:

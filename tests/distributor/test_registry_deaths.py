@@ -225,3 +225,17 @@ async def test_the_new_address_of_a_broker_that_came_back_elsewhere_is_told_to_p
     assert {one.broadcast_address for one in found.producers} == {"10.0.0.9", "127.0.0.1"}
     b.strangers = [Stranger(topic="cars", publisher_id=publisher)]
     assert [move.address for move in (await b.sync()).moves] == [a.address]
+
+
+async def test_a_fitting_cannot_place_a_topic_on_a_broker_that_has_died_meanwhile(distributor, autojump_clock):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec(count=40))
+    await settle(a, b)
+    topic = distributor.registry.topic("cars")
+    (home,) = topic.placement.brokers
+    (idle,) = {"a", "b"} - {home}
+    await distributor.registry.declare_dead(idle, "1")
+    elsewhere = topic.placement.moved(dict.fromkeys(topic.spec.publishers.ids, idle))
+    with pytest.raises(Conflict, match=idle):
+        await distributor.registry.arrange("cars", topic.assignment_version, elsewhere, "fitting")
+    assert distributor.registry.topic("cars") is topic
