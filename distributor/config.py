@@ -29,6 +29,7 @@ class DistributorConfig:
     scaler: Scaler = Scaler.NONE  # nothing is started that the operator has not asked for
     scaler_command: str = ""  # of the operator's shell
     scaler_data: Path = Path("scaled")  # of the brokers that "process" starts
+    scaler_options: tuple[str, ...] = ()  # and more that they are started with: whom they trust, what they show
     relief: bool = True  # publishers move off a broker that breaks their topic's promise by its load
     relief_grace_s: float = 15.0  # reports cover the last 10 s: what passes by itself within 5 s is nobody's fault
     relief_moves: int = 200  # publishers of one topic a minute; five times as many of all

@@ -54,6 +54,15 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/metrics"): str,
 }
 
+# {operation: what brokers and the adaptor send}. Topics, changes and capacities have parsers of their own.
+_BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/v1/brokers/{name}/sync"): control.SyncRequest,
+    ("POST", "/v1/brokers/{name}/dead"): control.DeadNotice,
+    ("POST", "/v1/brokers/{name}/history"): control.HistoryReport,
+    ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementReport,
+    ("PUT", "/v1/shares"): control.ShareProposals,
+}
+
 _WHY = {
     400: "the request breaks a rule: `field`, `value` and `rule` say which; nothing was changed",
     401: "no bearer token that is known here",
@@ -87,6 +96,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
                 well: _answer(refer, ANSWERS.get(key, dict[str, Any])),
                 **_refusals(key, operation),
             }
+            if key in _BODIES:
+                operation["requestBody"]["content"][_JSON]["schema"] = refer(_BODIES[key])
             if not is_open(path):
                 operation["security"] = [{"token": []}]
                 also = [scope for scope in scopes(*key) if scope != "operator"]
@@ -97,6 +108,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 def _schemas() -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
     kinds = [kind for kind in ANSWERS.values() if kind is not None]
+    kinds += _BODIES.values()
     kinds += [control.Problem, answers.LookupRefusal, dict[str, Any]]
     found, components = msgspec.json.schema_components(
         kinds, schema_hook=_schema_of, ref_template="#/components/schemas/{name}"

@@ -6,7 +6,7 @@ A scaler starts what it is asked for and returns; that the brokers are there is 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -68,12 +68,15 @@ class ProcessScaler:
     """Brokers as processes of this distributor, on loopback, restarted when they crash. They end with it, and come back
     with it: each has its directory in ``folder``."""
 
-    def __init__(self, folder: Path, distributor: str, mcap: Callable[[], float], log: Log) -> None:
-        """``mcap``: msg/s that the next may be given; 0: not stated."""
+    def __init__(
+        self, folder: Path, distributor: str, mcap: Callable[[], float], log: Log, options: Sequence[str] = ()
+    ) -> None:
+        """``mcap``: msg/s that the next may be given; 0: not stated; ``options``: more for each ``srtm broker``."""
         self._folder = folder
         self._distributor = distributor
         self._mcap = mcap
         self._log = log
+        self._options = options
         self._send, self._receive = trio.open_memory_channel[Child](1024)
 
     async def ask(self, brokers: int) -> None:
@@ -108,6 +111,7 @@ class ProcessScaler:
             *("--tcp-address", tcp_address, "--http-address", http_address),
             *("--distributor", self._distributor),
             *(("--mcap", f"{mcap:g}") if mcap else ()),
+            *self._options,
         ]
         return Child(path.name, arguments, self._folder, lambda line: self._log.warning(line))
 
@@ -125,5 +129,5 @@ def scaling_of(config: DistributorConfig, distributor: str, mcap: Callable[[], f
     if config.scaler is Scaler.COMMAND:
         return CommandScaler(config.scaler_command)
     if config.scaler is Scaler.PROCESS:
-        return ProcessScaler(config.scaler_data, distributor, mcap, log)
+        return ProcessScaler(config.scaler_data, distributor, mcap, log, config.scaler_options)
     return NoScaler()

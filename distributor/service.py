@@ -65,14 +65,14 @@ async def serve(
 
 async def _decide(store: Store, config: DistributorConfig, address: str, nursery: trio.Nursery) -> ASGIApp:
     """What HTTP reaches, once it is known who leads; what belongs to it runs in ``nursery``."""
+    url, log = f"{_scheme(config)}://{told_address(config, address)}", Log("distributor")
     if store.database.is_shared:
-        url, log = f"{_scheme(config)}://{told_address(config, address)}", Log("distributor")
         turns = Turns(store, config, Election(partial(LockSession, store.database)), url, log)
         nursery.start_soon(turns.run)
         await turns.decided.wait()
         return turns.front
     registry = await Registry.load(store, config)
-    app, tasks = leading(registry, f"http://{told_address(config, address)}")
+    app, tasks = leading(registry, url)
     for task in (registry.run, *tasks):
         nursery.start_soon(task)
     return app

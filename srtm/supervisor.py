@@ -107,7 +107,7 @@ class Cluster:
         arguments = ["distributor", "--http-address", distributor_address, "--store", store, *distributor_options]
         adaptor = ["adaptor", "--distributor", self.distributor]
         if issued is not None:
-            arguments += ["--tokens", str(issued.list_file)]
+            arguments += ["--tokens", str(issued.list_file), "--scaler-token-file", str(issued.files["broker"])]
             adaptor += ["--token-file", str(issued.files["operator"])]
         self._distributor = Child("distributor", arguments, data, tell)
         self._adaptor = Child("adaptor", adaptor, data, tell)

@@ -20,7 +20,8 @@ from srtm.commands.running import run_service
 from srtm.distributor_client import DistributorClient
 from srtm.log import Log
 from srtm.supervisor import cluster
-from srtm.tokens import Tokens
+from srtm.tokens import Tokens, read_token
+from srtm.trust import trusting
 
 FittingOption = Annotated[
     Fitting, typer.Option(help="How topics are fitted to brokers by measurement; a submission may say otherwise.")
@@ -67,6 +68,12 @@ def distributor(
     scaler_data: Annotated[
         Path, typer.Option(metavar="DIR", help="Of the brokers that --scaler process starts.")
     ] = Path("scaled"),
+    scaler_token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="With the token that those brokers show.")
+    ] = None,
+    scaler_ca_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Certificates (PEM) that those brokers trust.")
+    ] = None,
     relief: Annotated[
         Switch, typer.Option(help="Whether publishers move off a broker that breaks a promise by its load.")
     ] = Switch.on,
@@ -105,6 +112,7 @@ def distributor(
         scaler=Scaler(scaler.value),
         scaler_command=scaler_command,
         scaler_data=scaler_data,
+        scaler_options=_scaled(scaler_token_file, scaler_ca_file, tokens),
         relief=relief is Switch.on,
         relief_grace_s=relief_grace_s,
         relief_moves=relief_moves,
@@ -130,6 +138,17 @@ def _tokens(token: str | None, file: str | None) -> Tokens | None:
     if file is not None:
         return Tokens.read("tokens", file)
     return None if token is None else Tokens.of_one(token)
+
+
+def _scaled(token_file: str | None, ca_file: str | None, tokens: str | None) -> tuple[str, ...]:
+    """Of brokers that the distributor starts: they show one token, and ask for those that it asks for. Raises
+    BadInput, for they would only fail."""
+    if token_file is not None:
+        read_token("scaler_token_file", token_file)
+    if ca_file is not None:
+        trusting(ca_file)
+    given = {"--token-file": token_file, "--ca-file": ca_file, "--tokens": tokens}
+    return tuple(word for option, file in given.items() if file is not None for word in (option, file))
 
 
 def up(

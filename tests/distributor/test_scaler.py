@@ -52,15 +52,27 @@ def test_a_command_goes_with_the_scaler_of_that_name_only(settings):
         DistributorConfig(**settings)
 
 
+async def test_a_local_process_is_started_with_the_options_that_are_configured(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr("distributor.scaler.Child", lambda name, arguments, *_: started.append(arguments))
+    config = DistributorConfig(
+        scaler=Scaler.PROCESS, scaler_data=tmp_path, scaler_options=("--token-file", "t", "--ca-file", "c")
+    )
+    await scaling_of(config, "https://127.0.0.1:1", lambda: 0.0, QUIET).ask(1)
+    assert started[0][-4:] == ["--token-file", "t", "--ca-file", "c"]
+
+
 @pytest.mark.slow
 async def test_local_processes_join_the_cluster_and_come_back_with_the_distributor(tmp_path: Path) -> None:
+    """Under tokens: nobody lets a broker in that shows none."""
     with trio.fail_after(60):
         async with (
-            cluster(brokers=1, mcap=500, data=tmp_path / "data") as running,
-            DistributorClient(running.distributor) as client,
+            cluster(brokers=1, mcap=500, data=tmp_path / "data", tokens=True) as running,
+            running.client(30.0) as client,
         ):
+            shown = ("--token-file", str(tmp_path / "data" / "broker.token"))
             for asked in (1, 0):
-                scaler = ProcessScaler(tmp_path / "scaled", running.distributor, lambda: 500.0, QUIET)
+                scaler = ProcessScaler(tmp_path / "scaled", running.distributor, lambda: 500.0, QUIET, shown)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(scaler.run)
                     if asked:

@@ -369,6 +369,8 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
             "ca_file: '/nowhere': must be a file that can be read",
         ),
         (["distributor", "--tokens", "/dev/null"], "tokens: 'no line': must have at least one token"),
+        (["distributor", "--scaler-token-file", "/nowhere"], "scaler_token_file: '/nowhere': must be a file that can"),
+        (["distributor", "--scaler-ca-file", "/nowhere"], "ca_file: '/nowhere': must be a file that can be read"),
         (["distributor", "--tls-cert", "/nowhere"], "tls_key: None: a certificate and its key must be given together"),
         (
             ["distributor", "--tls-cert", "/nowhere", "--tls-key", "/dev/null"],
