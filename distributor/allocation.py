@@ -39,6 +39,12 @@ class BrokerCapacity:
         """Residual capacity (section 4.2)."""
         return max(0.0, self.mcap - self.allocated) if self.mcap else math.inf
 
+    def at_most(self, most: float) -> BrokerCapacity:
+        """With room for ``most`` msg/s, if it had more."""
+        if self.rcap <= most:
+            return self
+        return replace(self, mcap=self.allocated + most) if most > 0 else replace(self, mcap=1.0, allocated=1.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:

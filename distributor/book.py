@@ -12,6 +12,7 @@ stored with what it numbers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from distributor.allocation import BrokerCapacity
 from distributor.config import DistributorConfig
 from distributor.leases import Amount, Leases
 from distributor.liveness import Liveness
-from distributor.marks import FullMarks
+from distributor.marks import FullMarks, traffic_class
 from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
 from distributor.store import Replace, Store
@@ -132,13 +133,22 @@ class Book:
         return self._changed.setdefault(broker, trio.Event())
 
     def offered(
-        self, spec: TopicSpec, topics: Mapping[str, Topic] | None = None, *, without: str = ""
+        self,
+        spec: TopicSpec,
+        topics: Mapping[str, Topic] | None = None,
+        *,
+        without: str = "",
+        beyond_marks: bool = False,
     ) -> list[BrokerCapacity]:
         """The brokers, and what is left of them for the topic that ``spec`` asks for. ``topics``: instead of those that
-        there are."""
+        there are; ``beyond_marks``: whatever fittings found the brokers to keep of such traffic."""
         book = self.topics if topics is None else topics
         brokers = [broker for name, broker in self.brokers.items() if name != without]
-        return placing.capacities(brokers, self.takes_more(), book.values(), spec, self.capacities)
+        found = placing.capacities(brokers, self.takes_more(), book.values(), spec, self.capacities)
+        if beyond_marks or not self.marks.kept:
+            return found
+        full = self.marks.of(spec.slo, traffic_class(spec.publishers))
+        return [one.at_most(full.get(one.name, math.inf)) for one in found]
 
     def stir(self, broker: str) -> None:
         """There may be something to tell ``broker`` that is not in the book: a move, a measurement."""

@@ -43,7 +43,7 @@ from distributor.fitting_events import (
 )
 from distributor.marks import kept_by, rate_on
 from distributor.model import Candidate, Model, Recording, Refuted, recording
-from distributor.moves import let_in, receiving, with_fewest_moves, without
+from distributor.moves import let_in, receiving, with_fewest_moves, with_shares, without
 from distributor.search import (
     Outcome,
     layout_for,
@@ -117,11 +117,13 @@ class Fitting:
     def _may_begin_with_what_is(self) -> bool:
         """Whether everybody is somewhere, and nowhere more than is known to be too much."""
         there = self._in_force
-        return (
-            len(there.brokers) > 0
-            and NOWHERE not in there.placement
-            and self._brokers.keys() >= set(there.brokers)
-            and all(rate_on(self._task, there, name) <= self._task.full.get(name, math.inf) for name in there.brokers)
+        return len(there.brokers) > 0 and NOWHERE not in there.placement and self._may_be(there)
+
+    def _may_be(self, layout: Layout) -> bool:
+        """Whether its brokers are there, and none gets more than is known to be too much."""
+        full = self._task.full
+        return self._brokers.keys() >= set(layout.brokers) and all(
+            rate_on(self._task, layout, name) <= full.get(name, math.inf) for name in layout.brokers
         )
 
     def handle(self, event: Event, now_ns: int) -> list[Action]:
@@ -135,6 +137,10 @@ class Fitting:
     @property
     def rounds(self) -> Sequence[RoundRecord]:
         return self._rounds
+
+    @property
+    def full(self) -> Mapping[str, float]:
+        return {name: self._task.full[name] for name in self._aborted}
 
     # Phases: what the next event means.
 
@@ -273,7 +279,7 @@ class Fitting:
 
     def _best_measured(self) -> Candidate | None:
         measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted]
-        there = [one for one in measured if self._brokers.keys() >= set(one.layout.brokers)]
+        there = [one for one in measured if self._may_be(one.layout)]
         return min(there, key=lambda one: one.worst_ns, default=None)
 
     def _without(self, outcome: Outcome, now_ns: int) -> list[Action]:
@@ -287,10 +293,16 @@ class Fitting:
         self._layout = self._nobody()
         if best is not None:
             self._layout = with_fewest_moves(self._in_force, best.layout, self._task.demand)
-        self._round += 1
-        placed = Place(round=self._round, layout=self._layout)
+        elif self._aborted:  # better nowhere than where another topic needs the broker
+            self._layout = with_shares(
+                self._in_force.brokers, self._in_force.placement, self._task.demand, self._splits[0]
+            )
+        placed: list[Action] = []
+        if best is not None or self._aborted:  # else what is in force stays
+            self._round += 1
+            placed = [Place(round=self._round, layout=self._layout)]
         latency = {} if best is None else best.latency
-        return [placed, self._done(now_ns, latency, fits=False, certain=False, missing=missing)]
+        return [*placed, self._done(now_ns, latency, fits=False, certain=False, missing=missing)]
 
     def _nobody(self) -> Layout:
         return Layout(brokers=(), placement=np.full(len(self._task.demand.rates), NOWHERE), shares_micro=())

@@ -189,10 +189,14 @@ Action = Place | Measure | Stop | AskScaler | Done
 
 class AnyFitting(Protocol):
     """``start`` once, then ``handle`` every event until a ``Done`` comes out. Times are of any one monotonic clock.
-    ``rounds``: measured so far."""
+    ``rounds``: measured so far; ``full``: {broker: msg/s that it keeps}, of those that are full whatever becomes of the
+    rest."""
 
     @property
     def rounds(self) -> Sequence[RoundRecord]: ...
+
+    @property
+    def full(self) -> Mapping[str, float]: ...
 
     def start(self, now_ns: int) -> list[Action]: ...
 

@@ -6,7 +6,7 @@ Whatever else places the topic meanwhile (a change, a death, a drain) ends the r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -105,6 +105,11 @@ class FittingRun:
     def rounds(self) -> Sequence[RoundRecord]:
         return self._fitting.rounds if self._fitting is not None else ()
 
+    @property
+    def full(self) -> Mapping[str, float]:
+        """{broker: msg/s that it keeps}, of those found full so far."""
+        return self._fitting.full if self._fitting is not None else {}
+
     async def run(self) -> Report:
         """Raises Superseded, FailedFitting."""
         self._known = self._usable()
@@ -150,8 +155,6 @@ class FittingRun:
     # Placing
 
     async def _place(self, action: Place, nursery: trio.Nursery) -> None:
-        if not action.layout.brokers:  # nobody can be placed better: what is in force stays
-            return
         taken = self._around.claims.take(self._name, action.layout.brokers)
         if taken:
             self.withheld |= taken
@@ -300,7 +303,8 @@ class FittingRun:
     def _usable(self) -> dict[str, BrokerCapacity]:
         """Brokers that this fitting may use."""
         usable = self._registry.takes_more() - self._around.claims.held_by_others(self._name)
-        return {one.name: one for one in self._registry.offered(self._topic.spec) if one.name in usable}
+        offered = self._registry.offered(self._topic.spec, beyond_marks=True)
+        return {one.name: one for one in offered if one.name in usable}
 
     def _tell(self, event: Event | Superseded | FailedFitting) -> None:
         self._send.send_nowait(event)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import msgspec
 import trio
@@ -19,7 +20,7 @@ from distributor.fitting_events import Report, Scaler
 from distributor.fitting_run import FailedFitting, FittingRun, Superseded, Surroundings, insist
 from distributor.fitting_setup import FittingOptions, parsed_options
 from distributor.fitting_view import Json
-from distributor.marks import traffic_class
+from distributor.marks import FullMarks, traffic_class
 from distributor.state import FittingRecord, Topic
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable
@@ -225,26 +226,32 @@ class Fittings:
         runner.reason = ""
 
     async def _end(self, name: str, runner: _Runner, report: Report) -> None:
-        spec = self._registry.topics[name].spec
-        target_ns = round(spec.slo.latency_ms * 1e6)
+        target_ns = round(self._registry.topics[name].spec.slo.latency_ms * 1e6)
         shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns)
-        marks = self._registry.marks.marked(spec.slo, traffic_class(spec.publishers), report.full)
         record = _record(name, runner, shown, running=False)
         decision = "\n".join(["fitting: " + shown["explanation"][0], *shown["explanation"][1:]])
         await insist(
-            lambda: self._registry.note_fitting(record, decision=decision, marks=marks if report.full else None),
+            lambda: self._registry.note_fitting(record, decision=decision, marks=self._marked(name, report.full)),
             self._around.log,
         )
+
+    def _marked(self, name: str, full: Mapping[str, float]) -> FullMarks | None:
+        """All marks with those that a fitting of ``name`` has found; None: it found none."""
+        spec = self._registry.topics[name].spec
+        return self._registry.marks.marked(spec.slo, traffic_class(spec.publishers), full) if full else None
 
     async def _conclude(self, name: str, runner: _Runner, state: str, reason: str) -> None:
         self._around.log.warning("a fitting ended", topic=name, reason=reason)
         runner.state, runner.reason = state, reason
-        await self._note(name, runner, running=False)
+        full = runner.run.full if runner.run is not None else {}
+        await self._note(name, runner, running=False, full=full)
 
-    async def _note(self, name: str, runner: _Runner, *, running: bool) -> None:
+    async def _note(
+        self, name: str, runner: _Runner, *, running: bool, full: Mapping[str, float] = MappingProxyType({})
+    ) -> None:
         shown = fitting_view.begun(runner.state, runner.wish.options, runner.started_at, reason=runner.reason)
         record = _record(name, runner, shown, running=running)
-        await insist(lambda: self._registry.note_fitting(record), self._around.log)
+        await insist(lambda: self._registry.note_fitting(record, marks=self._marked(name, full)), self._around.log)
 
     def _is_there(self, name: str) -> bool:
         topic = self._registry.topics.get(name)

@@ -47,7 +47,7 @@ def let_in(old: Layout, new: Layout, part: float, demand: Demand, split: Split) 
         coming = np.flatnonzero((new.placement == at) & (now != at))
         first = np.linspace(0, len(coming) - 1, math.ceil(part * len(coming))).round().astype(np.int64)
         placement[coming[first]] = at
-    return _with_shares(brokers, placement, demand, split)
+    return with_shares(brokers, placement, demand, split)
 
 
 def receiving(old: Layout, new: Layout) -> set[str]:
@@ -65,7 +65,7 @@ def without(layout: Layout, broker: str) -> Layout:
     return replace(layout, placement=np.where(here, NOWHERE, layout.placement))
 
 
-def _with_shares(brokers: Sequence[str], placement: Ints, demand: Demand, split: Split) -> Layout:
+def with_shares(brokers: Sequence[str], placement: Ints, demand: Demand, split: Split) -> Layout:
     """Of the brokers that have anybody."""
     used = np.unique(placement[placement != NOWHERE])
     renumbered = np.full(len(brokers) + 1, NOWHERE)  # the last entry is that of NOWHERE

@@ -118,6 +118,12 @@ class PaperFitting:
     def rounds(self) -> Sequence[RoundRecord]:
         return self._rounds
 
+    @property
+    def full(self) -> Mapping[str, float]:
+        rates, searches = self._task.demand.rates, self._searches
+        kept = {name: searches[name] for name in self._full & searches.keys() if searches[name].count}
+        return {name: float(rates[search.members].sum()) for name, search in kept.items()}
+
     def _iterate(self, now_ns: int) -> list[Action]:
         """Those that wait go to additional brokers."""
         if not len(self._waiting):
@@ -125,7 +131,7 @@ class PaperFitting:
         demand = self._task.demand
         rest = demand.of(self._waiting)
         unused = [broker for name, broker in self._brokers.items() if name not in self._searches]
-        offered = [_limited(broker, self._task.full.get(broker.name)) for broker in unused]
+        offered = [broker.at_most(self._task.full.get(broker.name, math.inf)) for broker in unused]
         made = plan(rest, offered, self._task.strategy)
         if made.missing or not made.brokers:
             return self._without(now_ns, missing_by_rate(replace(self._task, demand=rest), offered, used=self._used))
@@ -145,7 +151,9 @@ class PaperFitting:
             return [AskScaler(kind=self._task.scaler, brokers=missing.brokers)]
         self._round += 1
         self._layout = self._current()
-        return [Place(round=self._round, layout=self._layout), self._done(now_ns, missing)]
+        # Where nobody could be placed at all, what is in force stays.
+        placed = [Place(round=self._round, layout=self._layout)] if self._searches else []
+        return [*placed, self._done(now_ns, missing)]
 
     def _place(self) -> list[Action]:
         layout = self._current()
@@ -251,18 +259,13 @@ class PaperFitting:
 
     def _done(self, now_ns: int, missing: Missing | None = None) -> Done:
         self._phase = "over"
-        rates = self._task.demand.rates
         report = Report(
             fits=missing is None,
             certain=False,  # a sample of a fixed length says nothing of its error
             layout=self._layout,
             latency=self._latency_now(),
             rounds=tuple(self._rounds),
-            full={
-                name: float(rates[self._searches[name].members].sum())
-                for name in self._full & self._searches.keys()
-                if self._searches[name].count
-            },
+            full=self.full,
             missing=missing,
             others_worst_ns=self._others_worst_ns,
             took_ns=now_ns - self._started_ns,
@@ -271,10 +274,3 @@ class PaperFitting:
 
     def _latency_now(self) -> Mapping[str, Latency]:
         return {name: self._latency[name] for name in self._layout.brokers if name in self._latency}
-
-
-def _limited(broker: BrokerCapacity, most: float | None) -> BrokerCapacity:
-    """``most``: msg/s of the topic that a full broker keeps."""
-    if most is None or broker.rcap <= most:
-        return broker
-    return replace(broker, mcap=broker.allocated + most) if most > 0 else replace(broker, mcap=1.0, allocated=1.0)

@@ -61,7 +61,7 @@ def layout_for(task: Task, brokers: Sequence[BrokerCapacity], split: Split, quot
     not fit."""
     demand = task.demand
     room = quota + float(demand.rates.max(initial=0.0))  # publishers are indivisible
-    offered = [_with_room(broker, min(room, task.full.get(broker.name, math.inf))) for broker in brokers]
+    offered = [broker.at_most(min(room, task.full.get(broker.name, math.inf))) for broker in brokers]
     made = plan(demand, offered, task.strategy)
     if made.missing or not made.brokers or len(made.brokers) * MICRO > round(demand.burst * MICRO):
         return None
@@ -106,12 +106,6 @@ def missing_by_rate(task: Task, brokers: Sequence[BrokerCapacity], used: int = 0
     more = max(1, math.ceil(short / typical)) if typical else 1
     shares = used + sum(one > 0 for one in room) + more
     return Missing(burst=float(shares)) if shares > task.demand.burst else Missing(brokers=more)
-
-
-def _with_room(broker: BrokerCapacity, most: float) -> BrokerCapacity:
-    if broker.rcap <= most:
-        return broker
-    return replace(broker, mcap=broker.allocated + most) if most > 0 else replace(broker, mcap=1.0, allocated=1.0)
 
 
 def search(

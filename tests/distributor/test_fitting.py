@@ -115,6 +115,11 @@ def small_task(**more):
     return Task(demand=demand, percentile=99, target_ns=MS, **more)
 
 
+def small_task_on_one():
+    demand = Demand(rates=np.full(40, 0.5), groups=np.full(40, ALONE), rate=22.0, burst=40.0)
+    return Task(demand=demand, percentile=99, target_ns=MS)
+
+
 def progress(action, *, late=0, blocks=20, others_kept=True, final=False, worst_ns=0):
     count = np.ones(blocks, dtype=np.int64)
     return Progress(
@@ -223,6 +228,26 @@ def test_a_breach_of_two_seconds_gives_the_broker_back_to_those_who_were_there()
     before = climb.place.layout.brokers.index("b0")
     let_in = np.count_nonzero(climb.place.layout.placement == before)  # at 30 %
     assert done.full == {"b0": pytest.approx(let_in / 3, abs=1.0)}
+    (left,) = of_kind(Place, actions)  # who is on b1 stays there
+    assert left.layout.brokers == ("b1",)
+    assert (left.layout.placement == 0).tolist() == (climb.place.layout.placement == 1 - before).tolist()
+
+
+def test_whom_no_other_broker_can_take_after_an_abort_is_placed_nowhere():
+    climb = Climb(brokers=BUSY[:1], task=small_task_on_one())
+    assert placed_share(climb.place) == pytest.approx(0.1, abs=0.05)
+    climb.tell(0, others_kept=False)
+    climb.now_ns += BREACH_NS
+    actions = climb.tell(0, others_kept=False)
+    (place,), (done,) = of_kind(Place, actions), of_kind(Done, actions)
+    assert (placed_share(place), place.layout.brokers) == (0.0, ())
+    assert done.report.full == climb.fitting.full == {"b0": 0.0}
+
+
+def test_where_nobody_can_be_placed_and_nobody_complained_what_is_in_force_stays():
+    fitting = Fitting(small_task(), [])
+    actions = fitting.start(0)
+    assert [of_kind(Place, actions), len(of_kind(Done, actions))] == [[], 1]
 
 
 def test_a_breach_that_passes_is_forgiven():

@@ -391,6 +391,37 @@ async def test_a_promise_that_breaks_gives_the_broker_back(distributor, autojump
             assert view["missing"] is not None
 
 
+async def test_whoever_an_aborted_fitting_took_off_a_broker_is_not_put_back_by_rates(distributor, autojump_clock):
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.submit(count=10)
+        await here.ended()
+        here.brokers["a"].broken.add("cars")
+        await here.submit("bikes", count=30)
+        assert len(distributor.registry.topic("bikes").placement.brokers) == 1
+        view = await here.ended("bikes")
+        assert (view["state"], view["brokers"]) == ("does not fit", 0)
+        await trio.sleep(30)  # what found no room is looked after every second
+        assert here.placed_on("bikes") == set()
+        await here.start_broker("b")
+        await trio.sleep(5)
+        assert here.placed_on("bikes") == {"b"}
+
+
+async def test_what_a_fitting_that_failed_had_found_full_stays_so(distributor, autojump_clock):
+    async with live(distributor) as here:
+        for name in "ab":
+            (await here.start_broker(name)).traffic |= {"cars", "bikes"}
+        await here.submit(count=40, placement="lb")
+        await here.ended()
+        here.brokers["a"].broken.add("cars")
+        here.brokers["b"].silent = True
+        await here.submit("bikes", count=30, placement="lb")
+        assert (await here.ended("bikes"))["state"] == "failed"
+        await trio.sleep(30)
+        assert here.placed_on("bikes") == {"b"}
+
+
 async def test_off_is_off_and_the_same_topic_again_is_not_fitted_anew(distributor, autojump_clock):
     async with live(distributor) as here:
         await here.start_broker("a")
