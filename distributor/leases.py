@@ -165,16 +165,17 @@ class Leases:
         if broker not in self.holdings:
             return self
         left = {name: held for name, held in self.holdings.items() if name != broker}
-        return replace(self, holdings=left, recalling=self.recalling or self.pool > 0)
+        pool = self.pool if left else 0
+        return replace(self, holdings=left, pool=pool, recalling=pool > 0)
 
     def closed(self) -> Leases:
-        """The topic is removed. What brokers may still hold stays on record, should a topic of this name come
-        again."""
+        """The topic is removed. What brokers may still hold stays on record, should a topic of this name come again;
+        a pool is then called back before anything is dealt."""
         holdings = {
             broker: replace(held, full=False, bound=self.envelope if self.pool else held.bound)
             for broker, held in self.holdings.items()
         }
-        return replace(self, target={}, holdings=holdings, pool=0, recalling=False)
+        return replace(self, target={}, holdings=holdings, recalling=self.pool > 0)
 
     def advanced(self, live: Collection[str], version: int) -> Leases:
         """Issue all that may be issued now, under ``version`` (above every earlier one); the same value if there is

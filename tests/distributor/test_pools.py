@@ -67,6 +67,21 @@ def test_of_a_removed_topic_every_broker_may_hold_all() -> None:
     assert all(held.bound == ENVELOPE for held in pool().closed().holdings.values())
 
 
+def test_a_pool_whose_topic_comes_again_before_its_brokers_heard_that_it_went_is_called_back() -> None:
+    again = pool().closed().retargeted(ENVELOPE, {"a": ENVELOPE}).advanced(LIVE, 5)
+    again = again.acknowledged("a", 5).advanced(LIVE, 6)
+    assert again.outstanding() == ENVELOPE  # b may hold all of it
+    dealt = again.acknowledged("b", 5).advanced(LIVE, 7)
+    assert dealt.holdings["a"].share == ENVELOPE
+    assert not dealt.pool
+
+
+def test_a_pool_is_over_with_the_last_of_its_brokers() -> None:
+    again = pool().closed().freed("a").freed("b").retargeted(ENVELOPE, {"a": ENVELOPE}).advanced(LIVE, 5)
+    assert again.holdings["a"].share == ENVELOPE
+    assert not again.pool
+
+
 async def exchanging(path: Path) -> tuple[Distributor, list[FakeBroker]]:
     opened = await Distributor.open(path / "store.sqlite3")
     brokers = await opened.brokers("b1", "b2")
