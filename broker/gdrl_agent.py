@@ -24,7 +24,9 @@ from broker.bins import EngineHistories
 from broker.lease_holder import LeaseHolder, micro
 from srtm.adaptation import Indicator, Partners
 from srtm.control import Exchange, GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
-from srtm.errors import SrtmError
+from srtm.errors import SrtmError, Unavailable
+from srtm.log import Log
+from srtm.refusals import refusal
 from srtm.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
@@ -60,13 +62,21 @@ class GdrlAgent:
     """``follow`` it after every answer to a sync, ``run`` it once; ``answer`` whoever asks."""
 
     def __init__(
-        self, name: str, engine: Engine, holder: LeaseHolder, connect: Callable[[str], Partner], dice: random.Random
+        self,
+        name: str,
+        engine: Engine,
+        holder: LeaseHolder,
+        connect: Callable[[str], Partner],
+        dice: random.Random,
+        log: Log,
     ) -> None:
         self._name = name
         self._engine = engine
         self._holder = holder
         self._connect = connect  # to HOST:PORT
         self._dice = dice
+        self._log = log
+        self._troubles: dict[str, str] = {}  # {partner: why it does not talk to us}
         self._topics: dict[str, _Topic] = {}
         self._resting: dict[str, _Topic] = {}  # not exchanged for now, and what was exchanged is still in force
         self._next_bin = 0
@@ -186,11 +196,24 @@ class GdrlAgent:
         client = self._connect(address)
         try:
             status, body = await client.request("POST", PATH, msgspec.json.encode(message), timeout_s=_PATIENCE_S)
-            return msgspec.json.decode(body, type=GdrlAnswer) if status == 200 else None
-        except (SrtmError, *UNREADABLE):
+            if status != 200:
+                raise refusal(f"http://{address}", status, body)
+            answer = msgspec.json.decode(body, type=GdrlAnswer)
+            self._troubles.pop(to, None)
+        except Unavailable:  # whether a broker lives is for the distributor to notice
+            return None
+        except (SrtmError, *UNREADABLE) as error:
+            self._note_trouble(to, str(error))
             return None
         finally:
             await client.aclose()
+        return answer
+
+    def _note_trouble(self, partner: str, trouble: str) -> None:
+        """Once a change: a refusal stays one until somebody acts."""
+        if self._troubles.get(partner) != trouble:
+            self._log.warning("no tokens are exchanged", partner=partner, reason=trouble)
+        self._troubles[partner] = trouble
 
     def _is_current(self, name: str, topic: _Topic) -> bool:
         """It may have changed while a message was on its way."""

@@ -22,4 +22,4 @@ def add_gdrl_routes(router: Router, context: AdminContext) -> None:
             raise BadInput("body", body[:80], f"must be a GdrlMessage: {error}") from None
         return json_response(context.answer_gdrl(message))
 
-    router.add("POST", "/v1/gdrl/exchange", exchange)
+    router.add("POST", "/v1/gdrl/exchange", exchange, scopes=("broker",))

@@ -122,7 +122,7 @@ def tokens_of(config: BrokerConfig) -> Tokens | None:
     own = None if config.token is None else Tokens.of_one(config.token)
     if own is None or config.tokens is None:
         return own or config.tokens
-    return own.joined(config.tokens)
+    return config.tokens.joined(own)  # which the list may name too, as that of a broker
 
 
 def optional_address(field: str, address: str) -> str:
@@ -222,7 +222,7 @@ class Broker:
         self._processors = Processors()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         dice = random.Random(f"{config.name} {incarnation}")
-        self._agent = GdrlAgent(config.name, engine, self._holder, self._connect_partner, dice)
+        self._agent = GdrlAgent(config.name, engine, self._holder, self._connect_partner, dice, log)
         self._requests = Requests(engine, admin_handler(self._admin_context()), log)
         self._membership: Membership | None = None
         self._synchronizer: Synchronizer | None = None

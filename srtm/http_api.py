@@ -10,13 +10,14 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from srtm.errors import BadInput, InternalError, NotFound, SrtmError, Unavailable
 from srtm.log import Log
-from srtm.tokens import Tokens
+from srtm.tokens import Scope, Tokens
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -122,41 +123,54 @@ Handler = Callable[[Request], Awaitable[Response]]
 RouteHandler = Callable[..., Awaitable[Response]]
 
 
+class _Route(NamedTuple):
+    handler: RouteHandler
+    scopes: tuple[Scope, ...]  # besides operators
+
+
 class Router:
     """Methods and path patterns (``/v1/topics/{name}/bucket``) to handlers. Raises NotFound, NoSuchMethod,
     Unauthorized, Forbidden: the caller's flavour of error answers them."""
 
     def __init__(self, *, tokens: Tokens | None = None, open_paths: frozenset[str] = frozenset({"/healthz"})) -> None:
-        self._routes: list[tuple[list[str], dict[str, RouteHandler]]] = []
+        self._routes: list[tuple[list[str], dict[str, _Route]]] = []
         self._tokens = tokens
         self._open_paths = open_paths
 
-    def add(self, method: str, pattern: str, handler: RouteHandler) -> None:
+    def add(self, method: str, pattern: str, handler: RouteHandler, *, scopes: tuple[Scope, ...] = ()) -> None:
+        """``scopes``: whose tokens may use it, besides operators'."""
         parts = pattern.split("/")[1:]
         methods = next((known for path, known in self._routes if path == parts), None)
         if methods is None:
             methods = {}
             self._routes.append((parts, methods))
-        methods[method] = handler
+        methods[method] = _Route(handler, scopes)
 
     async def __call__(self, request: Request) -> Response:
+        methods, names = self._find(request)
+        route = methods.get(request.method)
         if self._tokens is not None and request.path not in self._open_paths:
-            self._tokens.check(request.header("authorization"), ())
+            self._tokens.check(request.header("authorization"), route.scopes if route is not None else ())
+        if not methods:
+            raise NotFound("path", request.path)
+        return await self._dispatch(methods, names, request)
+
+    def _find(self, request: Request) -> tuple[dict[str, _Route], dict[str, str]]:
         segments = request.segments
         for parts, methods in self._routes:
             names = _match(parts, segments)
             if names is not None:
-                return await self._dispatch(methods, names, request)
-        raise NotFound("path", request.path)
+                return methods, names
+        return {}, {}
 
-    async def _dispatch(self, methods: dict[str, RouteHandler], names: dict[str, str], request: Request) -> Response:
+    async def _dispatch(self, methods: dict[str, _Route], names: dict[str, str], request: Request) -> Response:
         allowed = sorted([*methods, "OPTIONS"])
         if request.method == "OPTIONS":
             return Response(headers=(("Allow", ", ".join(allowed)),))
-        handler = methods.get(request.method)
-        if handler is None:
+        route = methods.get(request.method)
+        if route is None:
             raise NoSuchMethod(request.method, allowed)
-        return await handler(request, **names)
+        return await route.handler(request, **names)
 
 
 def _match(parts: list[str], segments: list[str]) -> dict[str, str] | None:

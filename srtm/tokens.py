@@ -76,6 +76,7 @@ class Tokens:
         return cls.parsed(field, read_text(field, path))
 
     def joined(self, others: Self) -> Self:
+        """A token of both is what ``others`` say."""
         return type(self)({**self._digests, **others._digests})
 
     def check(self, authorization: str | None, scopes: Collection[Scope]) -> None:

@@ -14,6 +14,7 @@ from broker.admin_context import AdminContext
 from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
 from broker.requests import request
+from broker.service import tokens_of
 from srtm.address import parse_peer
 from srtm.control import GdrlAnswer, Throttling
 from srtm.http_api import respond
@@ -157,6 +158,18 @@ async def test_a_token_is_asked_for_in_both_kinds_of_routes():
     assert await admin.code("POST", "/topic/create?topic=t") == (401, "UNAUTHORIZED")
     assert (await admin.json("GET", "/v1/topics/t/bucket"))[0] == 401
     assert (await admin.ask("POST", "/topic/create?topic=t", authorization="Bearer s3cret")).status == 200
+
+
+async def test_partners_use_the_exchange_with_tokens_of_brokers_and_nothing_else():
+    listed = Tokens.parsed("tokens", "broker b1 own\nbroker b2 other\noperator ann o\nclient cars c\n")
+    admin = Admin(tokens=tokens_of(BrokerConfig(name="b1", data_path=".", token="own", tokens=listed)))
+
+    async def status(token, method, path):
+        return (await admin.ask(method, path, b"{}", authorization=f"Bearer {token}")).status
+
+    exchange, bucket = ("POST", "/v1/gdrl/exchange"), ("GET", "/v1/topics/t/bucket")
+    assert [await status(token, *exchange) for token in ("own", "other", "o", "c", "x")] == [400, 400, 400, 403, 401]
+    assert [await status(token, *bucket) for token in ("own", "other", "o", "c", "x")] == [404, 403, 404, 403, 401]
 
 
 # --- stats

@@ -12,7 +12,9 @@ from trio.testing import MockClock
 from broker.gdrl_agent import PATH, ROUND_S, GdrlAgent
 from broker.lease_holder import LeaseHolder
 from srtm.control import DesiredTopic, Exchange, GdrlCredit, GdrlMessage, GdrlOffer, Share, SyncAnswer
-from srtm.errors import Unavailable
+from srtm.errors import Forbidden, Unavailable
+from srtm.http_api import problem
+from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
 
 RATE, BURST = 12_000.0, 60.0
@@ -23,6 +25,7 @@ class Net:
 
     def __init__(self, lose: float = 0.0) -> None:
         self.agents: dict[str, GdrlAgent] = {}
+        self.refuses = False
         self._lose = lose
         self._dice = random.Random(5)
 
@@ -43,6 +46,9 @@ class Line:
             await trio.sleep(0.002)
         if self._net.lost():
             raise Unavailable("lost on its way")
+        if self._net.refuses:
+            refused = problem(Forbidden("b0", "broker", ["operator"]))
+            return refused.status, refused.body
         answer = self._net.agents[self._address].answer(msgspec.json.decode(body, type=GdrlMessage))
         if self._net.lost():
             raise Unavailable("the answer was lost")
@@ -77,9 +83,11 @@ class CountingEngine(FakeEngine):
 
 class Member:
     def __init__(self, net: Net, name: str, members: int, a_bin: int) -> None:
+        self.said: list[str] = []
         self.engine = CountingEngine(a_bin)
         self.holder = LeaseHolder(self.engine)  # type: ignore[arg-type]
-        self.agent = GdrlAgent(name, self.engine, self.holder, net.connect, random.Random(name))  # type: ignore[arg-type]
+        dice, log = random.Random(name), Log("broker", self.said.append)
+        self.agent = GdrlAgent(name, self.engine, self.holder, net.connect, dice, log)  # type: ignore[arg-type]
         net.agents[name] = self.agent
         self._share = Share(version=3, rate=RATE / members, burst=BURST / members)
         self._members = {f"b{at}": f"b{at}" for at in range(members)}
@@ -173,6 +181,20 @@ async def test_a_share_that_was_exchanged_stays_when_only_the_rest_of_the_topic_
     members[5].holder.apply(SyncAnswer(version=2, topics=[again]), 0)
     members[5].agent.follow()
     assert members[5].held == before != (RATE * 1e6 / 6, BURST * 1e6 / 6)
+
+
+async def test_a_partner_that_refuses_is_told_once(autojump_clock: MockClock) -> None:
+    net = Net()
+    members = [Member(net, name, 2, 10) for name in ("b0", "b1")]
+    for one in members:
+        one.deal(epoch=3)
+    net.refuses = True
+    await run_for(members, 20)
+    (line,) = members[0].said
+    assert "no tokens are exchanged partner=b1" in line
+    net.refuses = False
+    await run_for(members, 20)
+    assert members[0].said == [line]
 
 
 @pytest.mark.parametrize(("epoch", "back"), [(3, 1), (8, 2)])
