@@ -61,6 +61,12 @@ class _Book(Collector):
         for name, count in self._syncing.histories.ignored.items():
             ignored.add_metric([name], count)
         yield ignored
+        nonsense = GaugeMetricFamily(
+            "srtm_reports_ignored", "Reports of topics that made no sense, since the start.", labels=["broker"]
+        )
+        for name, count in self._syncing.ignored_reports.items():
+            nonsense.add_metric([name], count)
+        yield nonsense
 
     def _topics(self) -> Iterator[GaugeMetricFamily]:
         count = GaugeMetricFamily("srtm_topic_publishers", "Publishers that the topic names.", labels=["topic"])

@@ -4,7 +4,7 @@ promise."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,6 +60,7 @@ class TopicView:
     burst: float  # b, messages
     placement: Placement
     parts: Mapping[str, Part]
+    extra: Collection[str] = ()  # brokers that have a share for publishers that the topic does not name
     busy: bool = False  # being fitted, or publishers or tokens are on their way: not to be judged now
 
     def is_measured(self, broker: str) -> bool:

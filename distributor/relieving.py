@@ -4,6 +4,7 @@ decision log says why. Only the leader does this."""
 from __future__ import annotations
 
 import math
+import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -52,6 +53,8 @@ class Relieving:
                 await self.look()
             except Unavailable as error:  # the store: nothing was changed; what was begun is judged by what is there
                 self._log.warning("no relief", reason=error)
+            except Exception:  # noqa: BLE001 - a defect here must not end the leader: the next one would meet it too
+                self._log.failure("no relief", trace=traceback.format_exc())
 
     async def look(self) -> None:
         """Once. Raises Unavailable."""
@@ -59,12 +62,24 @@ class Relieving:
         for action in relief.look(now_s, self.view(now_s)):
             if isinstance(action, Note):
                 await self._registry.note(action.topic, action.text)
-            elif not await self._carry_out(action):
+            elif not await self._is_carried_out(action):
                 relief.failed(action.topic, now_s)
+
+    async def _is_carried_out(self, shift: Shift) -> bool:
+        """A defect that one shift meets is a shift that failed. Raises Unavailable."""
+        try:
+            return await self._carry_out(shift)
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001
+            self._log.failure("a relief is defective", topic=shift.topic, trace=traceback.format_exc())
+            return False
 
     async def _carry_out(self, shift: Shift) -> bool:
         topic = self._registry.topics.get(shift.topic)
         if topic is None or topic.removed or self._is_fitting(shift.topic):
+            return False
+        if not shift.to.keys() <= topic.spec.publishers.positions.keys():  # some were removed since the look
             return False
         trouble = await self._trouble(topic, shift)
         if trouble is not None:
@@ -115,6 +130,7 @@ class Relieving:
                     for name in topic.placement.brokers
                     if name in live and topic.name in reports.get(name, {})
                 },
+                extra=topic.extra,
                 busy=self._is_busy(topic, live),
             )
             for topic in registry.managed()

@@ -7,6 +7,7 @@ What is only observed lives here (reports, strangers that wait for their new bro
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -18,6 +19,7 @@ from distributor.histories import Histories
 from distributor.registry import Registry
 from distributor.relief import Relief
 from distributor.relief_values import rules_of
+from distributor.reported import is_sound
 from distributor.state import Broker, Topic
 from distributor.transitions import News
 from distributor.whereabouts import Whereabouts, is_news, is_worth
@@ -53,6 +55,7 @@ class Syncing:
         """``measurements``: those that a broker shall be running."""
         self._measurements = measurements
         self.reports: dict[str, dict[str, TopicReport]] = {}
+        self.ignored_reports: Counter[str] = Counter()  # by broker, since the start
         self.drains: dict[str, DrainProgress | None] = {}  # as said last
         self.lab_service_ns: dict[str, int] = {}
         self.penalties: dict[str, Gauged] = {}  # {topic: its DRL penalty, lately}
@@ -72,7 +75,7 @@ class Syncing:
         ``have_version`` or somebody is to move. Raises BadInput, Conflict (a later incarnation is known), Unavailable
         (the store)."""
         broker = presented(name, request)
-        reports = {report.topic: report for report in request.topics}
+        reports = {report.topic: report for report in request.topics if is_sound(report)}
         channels = {
             topic: self._channels(self._registry.topics[topic], {**self.living(), name: reports})
             for topic in reports
@@ -85,6 +88,7 @@ class Syncing:
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
         before, self.reports[name] = self.reports.get(name, {}), reports
+        self.ignored_reports[name] += len(request.topics) - len(reports)
         self.drains[name] = request.drain
         self.lab_service_ns[name] = request.lab_service_time_ns
         self.throttling[name] = request.throttling
@@ -103,6 +107,7 @@ class Syncing:
         self.drains.pop(name, None)
         self.lab_service_ns.pop(name, None)
         self.throttling.pop(name, None)
+        self.ignored_reports.pop(name, None)
         self._strangers.pop(name, None)
         self._latest.pop(name, None)
         self._whereabouts.forget(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import trio
 import trio.testing
 
 from distributor import metrics, views
-from distributor.relief_values import Step
+from distributor.relief_values import Note, Shift, Step
 from distributor.relieving import Rates, Relieving, part
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from srtm.errors import BadInput, Unavailable
@@ -179,6 +180,85 @@ async def test_a_store_that_is_away_moves_nobody_and_it_is_tried_again_after_the
     assert cluster.assigned() == {"a": 900.0, "b": 300.0}
     await cluster.run(20)
     assert cluster.assigned()["a"] < 900.0
+
+
+NONSENSE = [
+    {"released": 10**400},
+    {"released": -1},
+    {"share_version": 10**30},
+    {"rate": math.nan},
+    {"largest_backlog": math.inf},
+    {"recent": TopicLatency(total=LatencyMs(count=5, p99_ms=math.inf))},
+    {"since_start": TopicLatency(access=LatencyMs(count=10**400))},
+]
+
+
+@pytest.mark.parametrize("figures", NONSENSE, ids=[next(iter(one)) for one in NONSENSE])
+async def test_a_report_that_cannot_be_is_ignored_and_counted_and_those_beside_it_are_taken(
+    distributor: Distributor, figures: dict[str, object]
+) -> None:
+    a, b = await distributor.brokers("a", "b", mcap=2000)
+    await distributor.submit(spec())
+    await settle(a, b)
+    relieving = Relieving(distributor.registry, distributor.syncing)
+    a.reports = [TopicReport(topic="cars", share_version=1), TopicReport(topic="bikes", share_version=1)]
+    await a.sync()
+    await relieving.look()
+    a.reports[0] = TopicReport(**{"topic": "cars", "share_version": 1, **figures})
+    await a.sync()
+    await relieving.look()
+    assert distributor.syncing.reports["a"].keys() == {"bikes"}
+    text, _ = metrics.exposition(distributor.registry, distributor.syncing)
+    assert b'srtm_reports_ignored{broker="a"} 1.0' in text
+
+
+async def test_a_shift_of_somebody_who_was_removed_meanwhile_has_failed_and_is_no_defect(
+    distributor: Distributor, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, capsys
+) -> None:
+    cluster = await on_two(distributor)
+    relief, failed = cluster.syncing.relief, []
+    shift = Shift(topic="cars", step=Step.CANARY, to={"nobody": "b"}, reason="late")
+    monkeypatch.setattr(relief, "look", lambda _now_s, _view: [shift])
+    monkeypatch.setattr(relief, "failed", lambda topic, _now_s: failed.append(topic))
+    await cluster.relieving.look()
+    assert (failed, capsys.readouterr().err) == (["cars"], "")
+    assert cluster.assigned() == {"a": 900.0, "b": 300.0}
+
+
+async def test_a_defect_that_a_shift_meets_is_told_and_fails_that_shift_alone(
+    distributor: Distributor, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, capsys
+) -> None:
+    cluster = await on_two(distributor)
+    relief, failed = cluster.syncing.relief, []
+
+    def defective(*_given: object) -> bool:
+        raise KeyError("a defect")
+
+    shift = Shift(topic="cars", step=Step.CANARY, to={"p0": "b"}, reason="late")
+    monkeypatch.setattr(relief, "look", lambda _now_s, _view: [shift, Note(topic="cars", text="what came after it")])
+    monkeypatch.setattr(relief, "failed", lambda topic, _now_s: failed.append(topic))
+    monkeypatch.setattr(cluster.registry, "relocate", defective)
+    await cluster.relieving.look()
+    assert (failed, cluster.decisions()[-1]) == (["cars"], "what came after it")
+    assert "a defect" in capsys.readouterr().err
+
+
+async def test_a_look_that_meets_a_defect_does_not_end_the_leader(
+    distributor: Distributor, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, capsys
+) -> None:
+    cluster, looks = await on_two(distributor), []
+
+    def look(now_s: float, _view: object) -> list[Note]:
+        looks.append(now_s)
+        if len(looks) == 1:
+            raise OverflowError("a defect")
+        return []
+
+    monkeypatch.setattr(cluster.syncing.relief, "look", look)
+    with trio.move_on_after(5):
+        await cluster.relieving.run()
+    assert len(looks) == 2
+    assert "a defect" in capsys.readouterr().err
 
 
 async def test_where_relief_is_off_nothing_is_looked_at(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
