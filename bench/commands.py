@@ -15,6 +15,7 @@ from bench.attacks import ATTACKS
 from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT
 from bench.experiments.adaptation import MODES, STEPS, AdaptationOptions, adaptation, fast_enough
 from bench.experiments.adaptation import chosen as chosen_names
+from bench.experiments.demand import DemandOptions, demand
 from bench.experiments.figure import Effort
 from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures
 from bench.experiments.figures import chosen as experiments
@@ -151,6 +152,24 @@ def bench_gdrl(
     sizes = tuple(size for size in GdrlOptions.sizes if size <= largest)
     options = GdrlOptions(sizes, runs, seed, json_file, ADAPTATION if document else None)
     return 0 if reached(gdrl(options, partial(_console(json_file).print, soft_wrap=True))) else 1
+
+
+@app.command("demand")
+def bench_demand(
+    hours: Annotated[int, typer.Option(min=1, max=24, help="From midnight on.")] = DemandOptions.hours,
+    seconds: Annotated[float, typer.Option(min=1.0, max=3600.0, help="In which an hour is played.")] = (
+        DemandOptions.seconds
+    ),
+    seed: SeedOption = DemandOptions.seed,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """A day of demand that wanders between four brokers, at speed, under each mode. A simulation of some minutes.
+
+    Status 0 if fitted delays least, and nothing ever lets more go than the envelope.
+    """
+    options = DemandOptions(hours, seconds, seed, json_file, ADAPTATION if document else None)
+    return 0 if demand(options, partial(_console(json_file).print, soft_wrap=True)).reached else 1
 
 
 @app.command("placement")

@@ -1,52 +1,22 @@
-"""The simulation against the plain bucket, and the policies on traffic that moves (a small topic, for speed)."""
+"""The policies on traffic that moves (a small topic, for speed)."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from adaptor.observed import Shares
 from adaptor.policy import Policy
-from bench.shift import BIN_NS, Shift, SimulatedBroker, simulate
+from bench.shift import Shift, simulate
 from srtm.adaptation import Adaptation, Mode
-from srtm.bucket import Bucket, conforms_due
-from srtm.replay import NEVER_NS
-from srtm.splitting import MICRO, split_bucket
+from srtm.bucket import conforms_due
+from srtm.splitting import split_bucket
 
 SMALL = Shift(load=2_000.0, rate=2_200.0, burst=25.0, at_s=8.0, ends_s=22.0)
 
 
 def even(shift: Shift) -> Shares:
     return split_bucket(shift.envelope.rate_micro, shift.envelope.burst_micro, [1.0, 1.0])
-
-
-@given(
-    st.lists(st.integers(0, 3 * BIN_NS), min_size=1, max_size=60),
-    st.lists(st.tuples(st.integers(1, 500), st.integers(1, 20)), min_size=4, max_size=4),
-)
-def test_a_simulated_broker_lets_go_when_the_plain_bucket_does(
-    arrivals: list[int], shares: list[tuple[int, int]]
-) -> None:
-    """Changes come at the ends of bins; a message that has not gone by then is re-timed."""
-    arrivals = sorted(arrivals)
-    parameters = [(rate * MICRO, burst * MICRO) for rate, burst in shares]
-    broker = SimulatedBroker(np.array(arrivals, dtype=np.int64), parameters[0])
-    plain = Bucket(*parameters[0], at_ns=0)
-    due: list[int | None] = []
-    coming = list(arrivals)
-    for number, share in enumerate(parameters[1:], start=1):
-        until_ns = number * BIN_NS
-        broker.run(until_ns)
-        while coming and coming[0] < until_ns:
-            due.append(plain.take(1, coming.pop(0)))
-        still = plain.set(*share, at_ns=until_ns)
-        due[len(due) - len(still) :] = still
-        broker.set(share)
-    broker.run(10**13)
-    due += [plain.take(1, at_ns) for at_ns in coming]
-    assert broker.log()[1].tolist() == [NEVER_NS if one is None else one for one in due]
 
 
 @pytest.mark.parametrize("mode", ["proportional", "fitted"])

@@ -1,0 +1,65 @@
+"""A policy that hears what the product's brokers tell, and when: reports come as ``broker.bins`` makes them due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from adaptor.observed import Bin, Envelope, Shares
+from adaptor.policy import Policy
+from bench.aftermath import Ints
+from bench.shift import Simulation
+from bench.stepped import BIN_NS
+from broker.bins import EngineBins, EngineHistories, Followed
+from srtm.control import TopicHistory
+
+_TOPIC = "demand"
+
+
+class Reporting(Simulation):
+    """As ``Simulation``, with each broker's own detection of change: once a second, at once, or four times a second."""
+
+    def __init__(self, arrivals_ns: Sequence[Ints], envelope: Envelope, policy: Policy, start: Shares) -> None:
+        super().__init__(arrivals_ns, envelope, policy, start)
+        self.reports = 0  # sent
+        self._followed = [Followed() for _ in start]
+        for followed in self._followed:
+            followed.follow([_TOPIC])
+
+    @property
+    def messages(self) -> int:
+        """Of control: reports, proposals, and each change of one broker's share with its acknowledgement."""
+        return self.reports + len(self.proposed) + 2 * self.told
+
+    def _bin_over(self, now_ns: int, bins: list[Bin]) -> None:
+        if self._policy.mode == "static":
+            return
+        reports = {
+            name: [report]
+            for name, followed, one in zip(self._names, self._followed, bins, strict=True)
+            for report in followed.take(_as_read(now_ns, one), now_ns)
+        }
+        if reports:
+            self.reports += len(reports)
+            heard = {name: _bins(report) for name, [report] in reports.items()}
+            self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, heard))
+
+
+def _as_read(now_ns: int, one: Bin) -> EngineHistories:
+    """What the engine says once the bin is over that ends at ``now_ns``."""
+    until = now_ns // BIN_NS
+    told = EngineBins(
+        topic=_TOPIC,
+        version=1,
+        first=until - 1,
+        arrivals=[one.arrivals],
+        waiting=[one.waiting],
+        unfinished=[one.work],
+    )
+    nothing = not (one.arrivals or one.waiting or one.work)
+    return EngineHistories(until=until, bin_ns=BIN_NS, wall_offset_ns=0, topics=[] if nothing else [told])
+
+
+def _bins(report: TopicHistory) -> list[Bin]:
+    columns = zip(report.arrivals, report.waiting, report.unfinished, strict=True)
+    return [Bin(arrivals, waiting, work) for arrivals, waiting, work in columns]

@@ -1,0 +1,47 @@
+"""What brokers report to a policy in simulation, and how often."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from adaptor.observed import Envelope
+from adaptor.policy import Policy
+from bench.aftermath import SECOND_NS, Ints
+from bench.reporting import Reporting
+from srtm.adaptation import Adaptation, Mode
+from srtm.splitting import MICRO, split_bucket
+
+ENVELOPE = Envelope(rate_micro=2_200 * MICRO, burst_micro=50 * MICRO)
+EVEN = split_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, [1.0, 1.0])
+
+
+def regular(rate: int, from_s: float, to_s: float) -> Ints:
+    return (np.arange(from_s * rate, to_s * rate) * (SECOND_NS // rate)).astype(np.int64)
+
+
+def run(mode: Mode, arrivals: list[Ints], ends_s: int) -> Reporting:
+    found = Reporting(arrivals, ENVELOPE, Policy(mode, Adaptation()), EVEN)
+    found.run(ends_s * SECOND_NS)
+    return found
+
+
+def test_a_broker_whose_traffic_stays_reports_about_once_a_second() -> None:
+    steady = run("fitted", [regular(500, 0, 20), regular(500, 0, 20)], 20)
+    assert 36 <= steady.reports <= 42
+
+
+def test_traffic_that_changes_is_reported_more_often_and_moves_the_shares() -> None:
+    moved = run(
+        "fitted",
+        [regular(500, 0, 20), np.concatenate([regular(200, 0, 10), regular(1_600, 10, 20)])],
+        20,
+    )
+    assert moved.reports > 44
+    assert moved.brokers[1].share[0] > 1_600 * MICRO
+    assert moved.messages >= moved.reports + len(moved.proposed) + 2 * moved.told > moved.reports
+
+
+def test_under_static_nobody_says_anything() -> None:
+    still = run("static", [regular(500, 0, 3), regular(1_600, 0, 3)], 3)
+    assert still.messages == 0
+    assert [broker.share for broker in still.brokers] == EVEN
