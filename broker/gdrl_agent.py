@@ -27,6 +27,7 @@ from srtm.control import Exchange, GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffe
 from srtm.errors import SrtmError, Unavailable
 from srtm.log import Log
 from srtm.refusals import refusal
+from srtm.splitting import LARGEST, MICRO
 from srtm.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
@@ -266,9 +267,11 @@ class GdrlAgent:
 
 
 def _is_amount(rate: int, burst: int) -> bool:
-    return rate >= 0 and burst >= 0
+    """Of a share that the engine could take, micro."""
+    return 0 <= rate <= LARGEST * MICRO and 0 <= burst <= LARGEST * MICRO
 
 
 def _makes_sense(offer: GdrlOffer) -> bool:
-    finite = 0 <= offer.demand < float("inf") and 0 < offer.dispersion < float("inf")
-    return finite and _is_amount(offer.rate, offer.burst) and offer.batch >= 1
+    wanted = 0 <= offer.demand <= LARGEST and 1 / LARGEST <= offer.dispersion <= LARGEST
+    able = 1 <= offer.batch <= LARGEST and (offer.capacity is None or offer.capacity >= 0)
+    return wanted and able and _is_amount(offer.rate, offer.burst)

@@ -18,6 +18,7 @@ from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, P
 from srtm.errors import BadInput
 
 LONGEST_COLUMN = 10_000_000
+LONGEST_SERVICE_NS = 10**10
 _LONGEST_NS = 1 << 60  # 36 years; also of the sum of a column
 _LATEST_NS = 1 << 62  # wall clock: the year 2116
 
@@ -82,6 +83,8 @@ def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns
         raise BadInput(
             "publisher", int(publisher.max()), f"must be an index into publishers, of {len(sent.publishers)}"
         )
+    if not 0 <= lab_service_time_ns <= LONGEST_SERVICE_NS:
+        raise BadInput("lab_service_time_ns", lab_service_time_ns, f"must be from 0 to {LONGEST_SERVICE_NS} ns")
     if not 0 <= sent.first_ns <= _LATEST_NS:
         raise BadInput("first_ns", sent.first_ns, f"must be from 0 to {_LATEST_NS}")
     arrival_ns = sent.first_ns + np.cumsum(gap_ns)

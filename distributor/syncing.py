@@ -16,6 +16,7 @@ import trio
 from distributor import desired
 from distributor.gauged import Gauged
 from distributor.histories import Histories
+from distributor.measured import LONGEST_SERVICE_NS
 from distributor.registry import Registry
 from distributor.relief import Relief
 from distributor.relief_values import rules_of
@@ -39,7 +40,6 @@ from srtm.errors import BadInput
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _EPHEMERAL = "#ephemeral"
 _TELL_MOVES = 2
-_LONGEST_SERVICE_NS = 10**10
 _FOR_SUBSCRIBERS_S = 1.0  # so long they have to connect to a broker that is new to the topic
 
 
@@ -287,8 +287,8 @@ def presented(name: str, request: SyncRequest) -> Broker:
         raise BadInput("incarnation", request.incarnation, "must not be empty")
     if not 0 <= request.mcap < float("inf"):
         raise BadInput("mcap", request.mcap, "must be a number of msg/s, 0 if it is not known")
-    if not 0 <= request.lab_service_time_ns <= _LONGEST_SERVICE_NS:
-        rule = f"must be from 0 to {_LONGEST_SERVICE_NS} ns"
+    if not 0 <= request.lab_service_time_ns <= LONGEST_SERVICE_NS:
+        rule = f"must be from 0 to {LONGEST_SERVICE_NS} ns"
         raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
     return Broker(
         name=name,

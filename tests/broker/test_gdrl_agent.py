@@ -227,6 +227,19 @@ async def test_a_member_that_may_not_exchange_for_a_while_goes_on_with_what_it_h
         GdrlMessage(topic="cars", epoch=3, sender="b1", credit=GdrlCredit(number=1, rate=10, burst=10)),
         GdrlMessage(topic="cars", epoch=3, sender="b1", credit=GdrlCredit(number=1, rate=-10, burst=10)),
         GdrlMessage(topic="cars", epoch=3, sender="b1"),
+        *(
+            GdrlMessage(
+                topic="cars", epoch=3, sender="b1", offer=GdrlOffer(**{"number": 1, "rate": 1, "burst": 1, **wrong})
+            )
+            for wrong in (
+                {"demand": 1.0, "rate": 10**400},
+                {"demand": 1.0, "burst": 10**16},
+                {"demand": 1e300},
+                {"demand": 1.0, "dispersion": 1e-300},
+                {"demand": 1.0, "batch": 10**400},
+                {"demand": 1.0, "capacity": -1.0},
+            )
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(message: GdrlMessage) -> None:
@@ -234,3 +247,14 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(message: GdrlMessage
     before = members[0].held
     assert not members[0].agent.answer(message).accepted
     assert members[0].held == before
+
+
+@pytest.mark.parametrize("amount", [10**400, 10**16])
+def test_a_credit_beyond_what_a_share_can_be_is_refused(amount: int) -> None:
+    member = six(Net())[0]
+    offer = GdrlMessage(topic="cars", epoch=3, sender="b1", offer=GdrlOffer(number=1, rate=1, burst=1, demand=1.0))
+    assert member.agent.answer(offer).accepted
+    before = member.held
+    credit = GdrlMessage(topic="cars", epoch=3, sender="b1", credit=GdrlCredit(number=1, rate=amount, burst=0))
+    assert not member.agent.answer(credit).accepted
+    assert member.held == before

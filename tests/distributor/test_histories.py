@@ -117,6 +117,8 @@ async def test_a_later_distributor_begins_beyond_what_an_earlier_one_gave(placed
         ({"unfinished": [0.0, -0.5]}, "from 0"),
         ({"unfinished": [0.0, math.inf]}, "from 0"),
         ({"unfinished": [math.nan, 0.0]}, "from 0"),
+        ({"arrivals": [10**400, 1]}, "counts"),
+        ({"waiting": [0, -(10**400)]}, "counts"),
         ({"arrivals": [1]}, "one length"),
         ({"arrivals": [0] * 1001, "waiting": [0] * 1001, "unfinished": [0.0] * 1001}, "at most 1000"),
         ({"bin_ns": 0}, "bin_ns"),

@@ -123,3 +123,9 @@ def test_an_empty_trace_is_a_trace():
 def test_a_trace_that_cannot_be_is_refused_by_field(fields, named):
     with pytest.raises(BadInput, match=named):
         trace(sent(**fields), {"p0": 0, "p1": 1})
+
+
+@pytest.mark.parametrize("service_ns", [-1, 10**10 + 1, 10**400])
+def test_a_service_time_that_cannot_be_is_refused(service_ns):
+    with pytest.raises(BadInput, match="lab_service_time_ns"):
+        trace(sent(), {"p0": 7, "p1": 4}, lab_service_time_ns=service_ns)
