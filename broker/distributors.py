@@ -96,11 +96,12 @@ class Distributors:
         except BadInput as error:
             self._log.warning("the leader cannot be asked", reason=error)
             return None
-        if self._extra is not None:
-            self._known.remove(self._extra)
-            await self._extra.aclose()
-        self._extra = connected
+        before, self._extra = self._extra, connected
         self._known.append(connected)
+        if before is not None:
+            self._known.remove(before)
+            with trio.CancelScope(shield=True):  # closing takes no time
+                await before.aclose()
         return connected
 
 

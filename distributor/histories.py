@@ -69,10 +69,12 @@ class Histories:
         if not self._registry.leads:
             raise NotLeader(self._registry.leader_url)
         known = since if self._first <= since <= self.version else 0
+        version, topics = self.version, self._since(known)
         with trio.move_on_after(wait_s):
-            while not (topics := self._since(known)):
+            while not topics:
                 await self._news.wait()
-        return HistoryAnswer(version=self.version, topics=topics)
+                version, topics = self.version, self._since(known)
+        return HistoryAnswer(version=version, topics=topics)  # what comes with the deadline is for the next question
 
     def demand(self, topic: str, broker: str) -> float | None:
         """Msg/s: what came to ``topic`` on ``broker`` in the last second that was told, and what waited, which should

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srtm.errors import BadInput
-from srtm.tokens import OPERATOR, SCOPES, Scope, Tokens, listed, read_token
+from srtm.tokens import OPERATOR, SCOPES, Scope, Tokens, listed, read_text, read_token, relisted
 
 LIST_NAME = "tokens"
 
@@ -28,17 +28,20 @@ class Issued:
 
 def issue(data: Path) -> Issued:
     """``DATA/tokens``, and one token each in ``DATA/operator.token``, ``broker.token`` and ``client.token``; those that
-    are there are kept. Raises BadInput."""
+    are there are kept. A token whose file was taken away is another one from then on. Raises BadInput."""
     data = data.resolve()  # processes may be started elsewhere
     files = {scope: data / f"{scope}.token" for scope in SCOPES}
     for path in files.values():
         if not path.exists():
             _write(path, secrets.token_urlsafe(32) + "\n")
     issued = Issued(data / LIST_NAME, files)
+    tokens = [(scope, scope, read_token("data", str(path))) for scope, path in files.items()]
     if not issued.list_file.exists():
-        tokens = [(scope, scope, read_token("data", str(path))) for scope, path in files.items()]
         _write(issued.list_file, listed(tokens))
-    Tokens.read("data", str(issued.list_file))
+    known = Tokens.read("data", str(issued.list_file))
+    for holder in tokens:
+        if not known.knows(holder[2]):  # its file was taken away, and made anew
+            _write(issued.list_file, relisted(read_text("data", str(issued.list_file)), holder))
     return issued
 
 

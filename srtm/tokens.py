@@ -79,6 +79,9 @@ class Tokens:
         """A token of both is what ``others`` say."""
         return type(self)({**self._digests, **others._digests})
 
+    def knows(self, token: str) -> bool:
+        return digest(token) in self._digests
+
     def check(self, authorization: str | None, scopes: Collection[Scope]) -> None:
         """``authorization``: the header. Raises Unauthorized (it has no token that is known here), Forbidden (one whose
         scope is not among ``scopes``)."""
@@ -105,8 +108,18 @@ def digest(token: str) -> bytes:
 
 def listed(holders: Iterable[tuple[Scope, str, str]]) -> str:
     """A file's text for (scope, name, token); it holds digests only."""
-    lines = [f"{scope} {name} {_HASHED}{digest(token).hex()}" for scope, name, token in holders]
+    lines = [_line(*holder) for holder in holders]
     return "\n".join(["# SCOPE NAME TOKEN", *lines, ""])
+
+
+def relisted(text: str, holder: tuple[Scope, str, str]) -> str:
+    """A file's text with the token of ``holder`` (scope, name, token) instead of those that this name had."""
+    kept = [line for line in text.splitlines() if line.split()[:2] != [*holder[:2]]]
+    return "\n".join([*kept, _line(*holder), ""])
+
+
+def _line(scope: Scope, name: str, token: str) -> str:
+    return f"{scope} {name} {_HASHED}{digest(token).hex()}"
 
 
 def checked_token(field: str, token: str) -> str:

@@ -7,16 +7,19 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import Request
+from starlette.datastructures import URL
 from starlette.routing import Route
 
-from distributor.access import scopes
+from distributor.access import Access, scopes
 from distributor.api import make_app
+from srtm.errors import Unauthorized
 from srtm.tokens import Tokens
 from tests.support.distributor_in_process import Distributor
 
 TOKENS = "operator ann o\nbroker b1 b\nclient cars c\n"
 OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}
-BROKERS = {("POST", f"/v1/brokers/{{name}}/{what}") for what in ("sync", "history", "measurements/{id}")}
+BROKERS = {("POST", f"/v1/brokers/{{name}}/{what}") for what in ("sync", "history", "measurements/{id}", "dead")}
 CLIENTS = {("GET", "/v1/topics/{name}/publishers/{publisher_id:path}")}
 ANYBODYS = {("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")}
 
@@ -79,7 +82,7 @@ async def test_what_is_not_for_operators_alone_is_named_here(guarded: Distributo
         assert scopes(method, path) == ("client", "broker")
     for method, path in ANYBODYS:
         assert set(scopes(method, path)) == {"operator", "broker", "client"}
-    for path in ("/v1/topics", "/v1/topics/{name}", "/v1/brokers/{name}/dead", "/v1/brokers/{name}/drain"):
+    for path in ("/v1/topics", "/v1/topics/{name}", "/v1/brokers/{name}/drain"):
         for method in ("GET", "POST", "PUT", "DELETE", "PATCH"):
             assert scopes(method, path) == ()
 
@@ -88,3 +91,18 @@ async def test_whoever_has_a_token_is_told_what_is_not_there(guarded: Distributo
     async with client(guarded) as http:
         assert await statuses(http, "GET", "/nope") == {"": 401, "wrong": 401, "o": 404, "b": 404, "c": 404}
         assert await statuses(http, "PATCH", "/v1/brokers") == {"": 401, "wrong": 401, "o": 405, "b": 405, "c": 405}
+
+
+@pytest.mark.parametrize("host", ["d/ping?", "d/ping#", "u@d/healthz?x="])
+async def test_a_host_header_opens_no_path(guarded: Distributor, host: str) -> None:
+    class Trusting(Request):
+        """As frameworks were that took the header for whatever it said."""
+
+        @property
+        def url(self) -> URL:
+            return URL(f"http://{host}{self.scope['path']}")
+
+    scope = {"type": "http", "method": "GET", "path": "/v1/topics", "headers": [(b"host", host.encode())]}
+    access = Access(Tokens.parsed("tokens", TOKENS), make_app(guarded.registry, guarded.syncing).routes)
+    with pytest.raises(Unauthorized):
+        await access.check(Trusting(scope))

@@ -85,6 +85,21 @@ async def test_a_question_waits_for_news(placed, histories, autojump_clock, nurs
     assert (trio.current_time() - started_s, nothing.topics) == (pytest.approx(5), [])
 
 
+async def test_what_comes_together_with_the_end_of_the_wait_is_told_then_or_next(histories, autojump_clock):
+    for _ in range(20):  # of two tasks that wake at once, either may be first
+        since, answers = histories.version, []
+
+        async def ask(since=since, answers=answers):
+            answers.append(await histories.answer(since, 3.0))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.sleep(3.0)
+            histories.take("a", report(history()))
+        answers.append(await histories.answer(answers[0].version, 0.0))
+        assert [len(answer.topics) for answer in answers] in ([1, 0], [0, 1])
+
+
 async def test_ten_seconds_are_kept(histories, autojump_clock):
     histories.take("a", report(history()))
     await trio.sleep(6)

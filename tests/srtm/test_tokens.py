@@ -120,3 +120,15 @@ def test_issued_tokens_are_kept_are_their_owners_alone_and_fit_the_list(tmp_path
         assert token not in again.list_file.read_text()
     for path in (again.list_file, *again.files.values()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_token_whose_file_was_taken_away_is_replaced_in_the_list_and_other_lines_stay(tmp_path: Path) -> None:
+    first = issue(tmp_path)
+    old = read_token("data", str(first.files["broker"]))
+    first.list_file.write_text(first.list_file.read_text() + "broker b7 of-another\n")
+    first.files["broker"].unlink()
+    again = issue(tmp_path)
+    new, tokens = read_token("data", str(again.files["broker"])), Tokens.read("tokens", str(again.list_file))
+    assert new != old
+    assert [tokens.knows(token) for token in (new, old, "of-another", first.operator)] == [True, False, True, True]
+    assert stat.S_IMODE(again.list_file.stat().st_mode) == 0o600
