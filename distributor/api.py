@@ -26,7 +26,7 @@ from distributor.history_routes import add_history_routes
 from distributor.metrics import exposition
 from distributor.openapi import describe
 from distributor.refusing import Admit, add_refusals, asked_before
-from distributor.registry import Registry
+from distributor.registry import Registry, not_fitted
 from distributor.share_routes import add_share_routes
 from distributor.state import Topic
 from distributor.syncing import Syncing
@@ -78,9 +78,10 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
     async def create_topic(request: Request, fitting: Method | None = None, rounds_s: float | None = None) -> Response:
         """Create a topic; 409 if one of this name exists. `fitting`: instead of the distributor's."""
         options = asked(fitting, rounds_s)
-        topic = await registry.submit(await _spec(request, config), create_only=True)
+        fitted = fittings.intended(options) if fittings is not None else not_fitted
+        topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
         if fittings is not None:
-            fittings.submitted(topic, None, options)
+            await fittings.submitted(topic, None, options)
         return json_answer(await _explained(topic, registry, syncing), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=shape)
@@ -90,9 +91,10 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
         """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
         `fitting`."""
         options, before = asked(fitting, rounds_s), registry.topics.get(name)
-        topic = await registry.submit(await _spec(request, config, name))
+        fitted = fittings.intended(options) if fittings is not None else not_fitted
+        topic = await registry.submit(await _spec(request, config, name), fitting=fitted)
         if fittings is not None:
-            fittings.submitted(topic, before, options)
+            await fittings.submitted(topic, before, options)
         return json_answer(await _explained(topic, registry, syncing))
 
     @app.get("/v1/topics")
@@ -159,9 +161,10 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittin
         """Add and remove publishers of a running topic; the others stay where they are."""
         change = await read_body(request, config, object)
         before = registry.topics.get(name)
-        topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change))
+        fitted = fittings.intended(None) if fittings is not None else not_fitted
+        topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change), fitted)
         if fittings is not None:
-            fittings.submitted(topic, before, None)
+            await fittings.submitted(topic, before, None)
         return json_answer(views.topic_view(topic, registry, syncing))
 
     @app.get("/v1/topics/{name}/publishers")

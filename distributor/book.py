@@ -179,8 +179,10 @@ class Book:
         dead: str = "",
         leaving: str = "",
         fitting: bool = False,
+        record: FittingRecord | None = None,
     ) -> Topic:
-        """Store ``spec`` as placed, and start its shares on their way. Under ``_placing``.
+        """Store ``spec`` as placed, and start its shares on their way; ``record``: of its fitting, from now on. Under
+        ``_placing``.
 
         Raises BadInput for batches that could never pass under ``reject``, if an operator asked for it: what happens
         by itself happens, and is warned about.
@@ -218,7 +220,8 @@ class Book:
                 channels=old.channels if old and not old.removed else (),
                 astray=astray,
             )
-            await self._commit([new], decision="\n".join([what, *reasons, *placing.share_lines(target)]))
+            decision = "\n".join([what, *reasons, *placing.share_lines(target)])
+            await self._commit([new], decision=decision, fitting=record)
             return new
 
     async def _commit(
@@ -232,6 +235,7 @@ class Book:
         capacities: Mapping[str, tuple[Capacity, ...]] | None = None,
         besides: Sequence[Replace] = (),
         marks: FullMarks | None = None,
+        fitting: FittingRecord | None = None,
     ) -> None:
         """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
         1``."""
@@ -241,8 +245,11 @@ class Book:
         log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
         marks = lifted(self.marks if marks is None else marks, self.topics, topics)
         stored = records.changes(self.topics, topics, brokers, version, log, forgotten, changes, figures)
-        await self._store.apply([*stored, *records.mark_changes(self.marks, marks), *besides])
+        fitted = [] if fitting is None else [records.fitting_change(fitting.topic, fitting)]
+        await self._store.apply([*stored, *records.mark_changes(self.marks, marks), *fitted, *besides])
         self.marks = marks
+        if fitting is not None:
+            self.fittings[fitting.topic] = fitting
         self.version = version
         self.brokers.update({broker.name: broker for broker in brokers})
         self.brokers.pop(forgotten, None)

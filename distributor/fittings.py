@@ -21,9 +21,11 @@ from distributor.fitting_run import FailedFitting, FittingRun, Superseded, Surro
 from distributor.fitting_setup import FittingOptions, parsed_options
 from distributor.fitting_view import Json
 from distributor.marks import FullMarks, traffic_class
+from distributor.registry import FittingIntent
 from distributor.state import FittingRecord, Topic
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable
+from srtm.topic import TopicSpec
 
 _WAITS_S = 1.0
 
@@ -59,14 +61,42 @@ class Fittings:
         self._wished = trio.Event()
         self._serial = 0
 
-    def submitted(self, topic: Topic, before: Topic | None, options: FittingOptions | None) -> None:
-        """``topic`` was created or changed from ``before``, or sent again. ``options``: as asked for with it."""
+    def intended(self, options: FittingOptions | None) -> FittingIntent:
+        """What is to be stored with a topic that is created or changed, in the same transaction: nothing may come
+        between its placement and its fitting. ``options``: as asked for with it."""
+        return lambda spec: self._intention(spec, options)
+
+    def _intention(self, spec: TopicSpec, options: FittingOptions | None) -> FittingRecord | None:
+        chosen = self._chosen(spec.name, options)
+        if _is_to_be_fitted(spec, chosen):
+            return _record(
+                spec.name, chosen, fitting_view.begun(fitting_view.QUEUED, chosen, self._now()), running=True
+            )
+        remembered = options or self._last_options(spec.name)
+        return _record(spec.name, remembered, fitting_view.off(), running=False) if remembered is not None else None
+
+    def _chosen(self, name: str, options: FittingOptions | None) -> FittingOptions:
+        """As asked for, or as the topic was fitted last; nothing by itself where the distributor fits nothing."""
+        if options is None and self._default.method != "off":
+            return self._last_options(name) or self._default
+        return options or self._default
+
+    def _last_options(self, name: str) -> FittingOptions | None:
+        record = self._registry.fittings.get(name)
+        return None if record is None else parsed_options(record.method, record.rounds_s)
+
+    async def submitted(self, topic: Topic, before: Topic | None, options: FittingOptions | None) -> None:
+        """``topic`` was created or changed from ``before``, or sent again. ``options``: as asked for with it. Raises
+        Unavailable."""
         changed = before is None or before.removed or before.version != topic.version
         if options is None and not changed:
             return
-        chosen = options or self._default
-        if chosen.method == "off" or not len(topic.spec.publishers):
+        chosen = self._chosen(topic.name, options)
+        if not _is_to_be_fitted(topic.spec, chosen):
             self.cancel(topic.name)
+            record = self._intention(topic.spec, options)
+            if record is not None:  # after what the fitting that was cancelled may have noted
+                await self._registry.note_fitting(record)
             return
         new = before is None or before.removed
         self.begin(topic.name, chosen, ramp=new and chosen.method == "sequential" and self._has_company(topic))
@@ -228,7 +258,7 @@ class Fittings:
     async def _end(self, name: str, runner: _Runner, report: Report) -> None:
         target_ns = round(self._registry.topics[name].spec.slo.latency_ms * 1e6)
         shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns)
-        record = _record(name, runner, shown, running=False)
+        record = _record(name, runner.wish.options, shown, running=False)
         decision = "\n".join(["fitting: " + shown["explanation"][0], *shown["explanation"][1:]])
         await insist(
             lambda: self._registry.note_fitting(record, decision=decision, marks=self._marked(name, report.full)),
@@ -250,7 +280,7 @@ class Fittings:
         self, name: str, runner: _Runner, *, running: bool, full: Mapping[str, float] = MappingProxyType({})
     ) -> None:
         shown = fitting_view.begun(runner.state, runner.wish.options, runner.started_at, reason=runner.reason)
-        record = _record(name, runner, shown, running=running)
+        record = _record(name, runner.wish.options, shown, running=running)
         await insist(lambda: self._registry.note_fitting(record, marks=self._marked(name, full)), self._around.log)
 
     def _is_there(self, name: str) -> bool:
@@ -275,8 +305,11 @@ def stored_view(record: FittingRecord | None, topic: Topic) -> Json:
     return {"topic": topic.name, **shown}
 
 
-def _record(name: str, runner: _Runner, shown: Json, *, running: bool) -> FittingRecord:
-    options = runner.wish.options
+def _is_to_be_fitted(spec: TopicSpec, options: FittingOptions) -> bool:
+    return options.method != "off" and len(spec.publishers) > 0
+
+
+def _record(name: str, options: FittingOptions, shown: Json, *, running: bool) -> FittingRecord:
     return FittingRecord(
         topic=name,
         running=running,

@@ -23,27 +23,36 @@ from srtm.topic import TopicSpec
 _FLUX_S = 3.0  # aware publishers have moved by then
 _LARGEST_CLAIM = 2**62  # a version that a broker may say it has; beyond 2**63 the store could not count on
 
+FittingIntent = Callable[[TopicSpec], FittingRecord | None]  # None: nothing new
+
+
+def not_fitted(_spec: TopicSpec) -> FittingRecord | None:
+    return None
+
 
 class Registry(Upkeep):
     """``brokers`` and ``topics`` may be read at any time; everything else goes through the methods."""
 
     # What an operator asks for
 
-    async def submit(self, spec: TopicSpec, *, create_only: bool = False) -> Topic:
-        """Create or change a topic. The same spec again changes nothing. Raises Conflict, BadInput."""
+    async def submit(self, spec: TopicSpec, *, create_only: bool = False, fitting: FittingIntent = not_fitted) -> Topic:
+        """Create or change a topic. The same spec again changes nothing. ``fitting``: what is stored with it, so that
+        whoever leads next fits it. Raises Conflict, BadInput."""
         await self.wait_settled()
         async with self._placing:
             old = self.topics.get(spec.name)
             if old is None or old.removed:
-                return await self._replace_topic(spec, *await self.dry_run(spec), "submitted")
+                return await self._replace_topic(spec, *await self.dry_run(spec), "submitted", record=fitting(spec))
             if create_only:
                 raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
             if old.spec == spec:
                 return old
             burst = await trio.to_thread.run_sync(placing.burst_of, spec)
             if same_demand(old, spec, burst):
-                return await self._replace_topic(spec, burst, old.placement, old.reasons, "changed")
-            return await self._replace_topic(spec, *await self.dry_run(spec), "changed")
+                placed = burst, old.placement, old.reasons
+            else:
+                placed = await self.dry_run(spec)
+            return await self._replace_topic(spec, *placed, "changed", record=fitting(spec))
 
     async def dry_run(self, spec: TopicSpec) -> tuple[float, Placement, tuple[str, ...]]:
         """What ``submit`` would do: burst, placement, reasons. Nothing is changed.
@@ -57,16 +66,20 @@ class Registry(Upkeep):
         held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
         return await trio.to_thread.run_sync(placing.place_again, spec, offered, held)
 
-    async def change_publishers(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
-        """``change`` adds and removes publishers, or changes their rates; few of those that stay move. Raises
-        NotFound, and what ``change`` raises."""
+    async def change_publishers(
+        self, name: str, change: Callable[[TopicSpec], TopicSpec], fitting: FittingIntent = not_fitted
+    ) -> Topic:
+        """``change`` adds and removes publishers, or changes their rates; few of those that stay move. ``fitting``: as
+        in ``submit``. Raises NotFound, and what ``change`` raises."""
         await self.wait_settled()
         async with self._placing:
             old = self.topic(name)
             spec = change(old.spec)
             if spec == old.spec:
                 return old
-            return await self._replace_topic(spec, *await self.dry_run(spec), "publishers changed")
+            return await self._replace_topic(
+                spec, *await self.dry_run(spec), "publishers changed", record=fitting(spec)
+            )
 
     async def set_options(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
         """``change`` the mode, the split or the adaptation; shares move only where the new mode or split says so at
@@ -219,9 +232,7 @@ class Registry(Upkeep):
             topic = self.topics.get(record.topic)
             if topic is None or topic.removed:
                 return
-            besides = [records.fitting_change(record.topic, record)]
-            await self._commit([topic] if decision else [], decision=decision, besides=besides, marks=marks)
-            self.fittings[record.topic] = record
+            await self._commit([topic] if decision else [], decision=decision, marks=marks, fitting=record)
 
     async def relocate(self, name: str, to: Mapping[str, str], why: str) -> bool:
         """Publishers of topic ``name`` belong to other brokers from now on: {publisher: broker}. False, and nothing is

@@ -26,6 +26,7 @@ from tests.support.measuring_broker import MeasuringBroker
 pytestmark = pytest.mark.usefixtures("no_threads")
 
 SEQUENTIAL = FittingOptions()
+OFF = FittingOptions(method="off")
 
 
 @dataclass
@@ -68,12 +69,12 @@ class Live:
         with trio.CancelScope() as self.scopes[broker.name]:
             await broker.run()
 
-    async def submit(self, name: str = "cars", options: FittingOptions = SEQUENTIAL, **more: object) -> None:
+    async def submit(self, name: str = "cars", options: FittingOptions | None = SEQUENTIAL, **more: object) -> None:
         registry = self.distributor.registry
         before = registry.topics.get(name)
         document = {"rate": 200.0, "burst": 500, "slo": {"percentile": 99, "latency_ms": 1}, **more}
-        topic = await registry.submit(spec(name, **document))
-        self.fittings.submitted(topic, before, options)
+        topic = await registry.submit(spec(name, **document), fitting=self.fittings.intended(options))
+        await self.fittings.submitted(topic, before, options)
 
     def view(self, name: str = "cars") -> dict[str, object]:
         return self.fittings.view(self.distributor.registry.topic(name))
@@ -89,7 +90,9 @@ class Live:
 
 
 @asynccontextmanager
-async def live(distributor: Distributor, scaler: Scaler = Scaler.NONE) -> AsyncIterator[Live]:
+async def live(
+    distributor: Distributor, scaler: Scaler = Scaler.NONE, default: FittingOptions = OFF
+) -> AsyncIterator[Live]:
     registry = distributor.registry
     measuring = Measuring(registry.stir)
     syncing = Syncing(registry, measuring.requests)
@@ -103,7 +106,7 @@ async def live(distributor: Distributor, scaler: Scaler = Scaler.NONE) -> AsyncI
         scaling=NoScaler() if scaler is Scaler.NONE else fake,
         log=Log("test", lambda _line: None),
     )
-    fittings = Fittings(around, FittingOptions(method="off"), wall_s=lambda: 0.0)
+    fittings = Fittings(around, default, wall_s=lambda: 0.0)
     async with trio.open_nursery() as nursery:
         made = Live(distributor, fittings, syncing, fake, nursery)
         fake.start = lambda name: nursery.start_soon(made.start_broker, name)
@@ -422,15 +425,78 @@ async def test_what_a_fitting_that_failed_had_found_full_stays_so(distributor, a
         assert here.placed_on("bikes") == {"b"}
 
 
+async def test_a_fitting_that_is_switched_off_meanwhile_stays_off_also_for_the_next_leader(
+    distributor, tmp_path, autojump_clock
+):
+    async with live(distributor) as here:
+        (await here.start_broker("a")).silent = True
+        await here.submit(count=80)
+        await trio.sleep(2)
+        assert here.view()["state"] == "running"
+        await here.submit(count=80, options=OFF)
+        await trio.sleep(1)
+        assert here.view()["state"] == "off"
+    await distributor.aclose()
+    again = await Distributor.open(tmp_path / "store.sqlite3")
+    async with live(again) as here:
+        await here.start_broker("a")
+        await trio.sleep(30)
+        assert here.view()["state"] == "off"
+    await again.aclose()
+
+
+async def test_a_leader_killed_right_after_a_submission_leaves_its_fitting_to_the_next(
+    distributor, tmp_path, autojump_clock
+):
+    async with live(distributor) as here:
+        await here.start_broker("a")
+        intended = here.fittings.intended(FittingOptions(method="paper", rounds_s=10))
+        await distributor.registry.submit(spec(count=40, rate=200.0), fitting=intended)
+        here.nursery.cancel_scope.cancel()  # before it has heard of it
+    await distributor.aclose()
+    again = await Distributor.open(tmp_path / "store.sqlite3")
+    async with live(again) as here:
+        await here.start_broker("a")
+        view = await here.ended()
+        assert (view["state"], view["method"], view["rounds_s"]) == ("fits", "paper", 10)
+    await again.aclose()
+
+
+@pytest.mark.parametrize("method", ["off", "paper"])
+async def test_a_topic_is_fitted_as_was_asked_also_when_its_publishers_change(distributor, method, autojump_clock):
+    async with live(distributor, default=SEQUENTIAL) as here:
+        await here.start_broker("a")
+        await here.submit(count=10, options=FittingOptions(method=method, rounds_s=10))
+        await here.ended()
+        await here.submit(count=20, options=None)
+        assert (await here.ended())["method"] == method
+
+
+async def test_a_distributor_that_fits_nothing_by_itself_forgets_no_topics_way(distributor, tmp_path, autojump_clock):
+    async with live(distributor, default=OFF) as here:
+        await here.start_broker("a")
+        await here.submit(count=10, options=FittingOptions(method="paper", rounds_s=10))
+        await here.ended()
+        await here.submit(count=20, options=None)
+        assert here.view()["state"] == "off"
+    await distributor.aclose()
+    again = await Distributor.open(tmp_path / "store.sqlite3")
+    async with live(again, default=SEQUENTIAL) as here:
+        await here.start_broker("a")
+        await here.submit(count=30, options=None)
+        assert (await here.ended())["method"] == "paper"
+    await again.aclose()
+
+
 async def test_off_is_off_and_the_same_topic_again_is_not_fitted_anew(distributor, autojump_clock):
     async with live(distributor) as here:
         await here.start_broker("a")
-        await here.submit(count=40, options=FittingOptions(method="off"))
+        await here.submit(count=40, options=OFF)
         assert here.view()["state"] == "off"
         topic = distributor.registry.topic("cars")
-        here.fittings.submitted(topic, topic, None)
+        await here.fittings.submitted(topic, topic, None)
         assert here.view()["state"] == "off"
-        here.fittings.submitted(topic, topic, SEQUENTIAL)
+        await here.fittings.submitted(topic, topic, SEQUENTIAL)
         assert (await here.ended())["state"] == "fits"
 
 
