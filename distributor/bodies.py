@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from srtm.errors import BadInput
 from srtm.unreadable import UNREADABLE
 
 _T = TypeVar("_T")
+_MISSING = re.compile("Object missing required field `(.*)`")
 
 
 class _TooLarge(BadInput):
@@ -27,9 +29,22 @@ async def read_body(request: Request, config: DistributorConfig, kind: type[_T])
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
-        raise BadInput("body", content[:80], str(error)) from error
+        raise _misfit(content, str(error)) from error
     except UNREADABLE as error:
         raise BadInput("body", content[:80], f"must be JSON: {error}") from error
+
+
+def _misfit(content: bytes, said: str) -> BadInput:
+    """msgspec's words as field and rule: "Expected `int`, got `str` - at `$.topics[0].received`", "Object missing
+    required field `mcap`"."""
+    rule, _, place = said.partition(" - at `$")
+    field = place.removesuffix("`").removeprefix(".")
+    if field.startswith("[...]"):  # somewhere in a document without a type
+        field = ""
+    missing = _MISSING.fullmatch(rule)
+    if missing is not None:
+        return BadInput(f"{field}.{missing[1]}".removeprefix("."), None, "is required")
+    return BadInput(field or "body", content[:80], f"must be of its type: {rule}")
 
 
 async def _content(request: Request, limit_bytes: int) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from srtm.control import LatencyMs, TopicLatency, TopicReport
+from srtm.wire import is_name
 
 _LARGEST = 2**62  # of any figure: sums and differences of such stay finite as floats
 
 
 def is_sound(report: TopicReport) -> bool:
-    """Whether all figures of ``report`` are ones that a broker can have counted or measured."""
+    """Whether all figures of ``report`` are ones that a broker can have counted or measured, and all names some that it
+    can have: channels are made on the other brokers, too."""
     figures: list[float] = [
         report.share_version,
         report.received,
@@ -22,7 +24,8 @@ def is_sound(report: TopicReport) -> bool:
     ]
     periods = [report.last_60s, report.since_start, *([report.recent] if report.recent is not None else [])]
     return (
-        all(0 <= figure <= _LARGEST for figure in figures)
+        all(map(is_name, (report.topic, *report.channels, *report.consumed)))
+        and all(0 <= figure <= _LARGEST for figure in figures)
         and -_LARGEST <= report.largest_backlog <= _LARGEST
         and all(_is_sound_period(one) for one in periods)
     )

@@ -6,7 +6,6 @@ What is only observed lives here (reports, strangers that wait for their new bro
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -16,12 +15,12 @@ import trio
 from distributor import desired
 from distributor.gauged import Gauged
 from distributor.histories import Histories
-from distributor.measured import LONGEST_SERVICE_NS
+from distributor.presenting import presented
 from distributor.registry import Registry
 from distributor.relief import Relief
 from distributor.relief_values import rules_of
 from distributor.reported import is_sound
-from distributor.state import Broker, Topic
+from distributor.state import Topic
 from distributor.transitions import News
 from distributor.whereabouts import Whereabouts, is_news, is_worth
 from srtm.control import (
@@ -33,11 +32,8 @@ from srtm.control import (
     SyncRequest,
     Throttling,
     TopicReport,
-    check_broker_name,
 )
-from srtm.errors import BadInput
 
-_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _EPHEMERAL = "#ephemeral"
 _TELL_MOVES = 2
 _FOR_SUBSCRIBERS_S = 1.0  # so long they have to connect to a broker that is new to the topic
@@ -268,34 +264,3 @@ class Syncing:
         reports = [by_topic[topic.name] for by_topic in self.living().values() if topic.name in by_topic]
         here = self.reports.get(target, {}).get(topic.name)
         return {channel for one in reports for channel in one.consumed} <= set(here.consumed if here else ())
-
-
-def presented(name: str, request: SyncRequest) -> Broker:
-    """The broker as it presents itself. Raises BadInput."""
-    check_broker_name("broker", name)
-    for field in ("incarnation", "srtm_version", "tcp_address", "http_address"):
-        if "\0" in getattr(request, field):
-            raise BadInput(
-                field, getattr(request, field), "must not have a NUL character in it"
-            )  # no text to PostgreSQL
-    for field in ("tcp_address", "http_address"):
-        address = getattr(request, field)
-        match = _ADDRESS.fullmatch(address)
-        if match is None or not 0 < int(match[1]) < 65536:
-            raise BadInput(field, address, "must be HOST:PORT")
-    if not request.incarnation:
-        raise BadInput("incarnation", request.incarnation, "must not be empty")
-    if not 0 <= request.mcap < float("inf"):
-        raise BadInput("mcap", request.mcap, "must be a number of msg/s, 0 if it is not known")
-    if not 0 <= request.lab_service_time_ns <= LONGEST_SERVICE_NS:
-        rule = f"must be from 0 to {LONGEST_SERVICE_NS} ns"
-        raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
-    return Broker(
-        name=name,
-        incarnation=request.incarnation,
-        srtm_version=request.srtm_version,
-        tcp_address=request.tcp_address,
-        http_address=request.http_address,
-        mcap=request.mcap,
-        accepting=request.accepting,
-    )

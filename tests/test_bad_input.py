@@ -121,7 +121,7 @@ DEAD = b'{"incarnation": "1"}'
         ("PATCH", "/v1/topics/cars/publishers", b'{"add": [{"id": "p0", "rate": 1}]}', 400, "add[0].id"),
         ("POST", "/v1/topics", b"[" * 100_000, 400, "body"),
         ("PUT", "/v1/topics/roads", b"\xff\xfe", 400, "body"),
-        ("POST", "/v1/brokers/a/sync", b'{"incarnation": 5}', 400, "body"),
+        ("POST", "/v1/brokers/a/sync", b'{"incarnation": 5}', 400, "incarnation"),
     ],
 )
 def test_what_is_not_there_or_no_document_is_refused_and_changes_nothing(

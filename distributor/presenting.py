@@ -1,0 +1,63 @@
+"""What a broker says of itself, checked before anything is done with it: it is stored, and shown to others. Pure.
+
+What it says of topics: ``reported``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from distributor.measured import LONGEST_SERVICE_NS
+from distributor.state import Broker
+from srtm.control import SyncRequest, check_broker_name
+from srtm.errors import BadInput
+
+_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
+_LONGEST_TEXT = 300  # characters; host names have at most 253
+
+
+def presented(name: str, request: SyncRequest) -> Broker:
+    """The broker as it presents itself. Raises BadInput."""
+    check_broker_name("broker", name)
+    for field in ("incarnation", "srtm_version", "tcp_address", "http_address"):
+        _check_text(field, getattr(request, field))
+    for field in ("tcp_address", "http_address"):
+        address = getattr(request, field)
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match[1]) < 65536:
+            raise BadInput(field, address, "must be HOST:PORT")
+    if not request.incarnation:
+        raise BadInput("incarnation", request.incarnation, "must not be empty")
+    if not 0 <= request.mcap < float("inf"):
+        raise BadInput("mcap", request.mcap, "must be a number of msg/s, 0 if it is not known")
+    if not 0 <= request.lab_service_time_ns <= LONGEST_SERVICE_NS:
+        rule = f"must be from 0 to {LONGEST_SERVICE_NS} ns"
+        raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
+    _check_versions(request.have_version, request.applied)
+    return Broker(
+        name=name,
+        incarnation=request.incarnation,
+        srtm_version=request.srtm_version,
+        tcp_address=request.tcp_address,
+        http_address=request.http_address,
+        mcap=request.mcap,
+        accepting=request.accepting,
+    )
+
+
+def _check_text(field: str, text: str) -> None:
+    if "\0" in text:
+        raise BadInput(field, text, "must not have a NUL character in it")  # no text to PostgreSQL
+    if len(text) > _LONGEST_TEXT:
+        raise BadInput(field, text, f"must be at most {_LONGEST_TEXT} characters long")
+
+
+def _check_versions(have_version: int, applied: Mapping[str, int]) -> None:
+    """How large they may be the registry knows."""
+    for field, version in (
+        ("have_version", have_version),
+        *((f"applied.{topic}", one) for topic, one in applied.items()),
+    ):
+        if version < 0:
+            raise BadInput(field, version, "must be 0 or more")
