@@ -8,6 +8,7 @@ many bins as the shares do, and with every bin while something waits; else never
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from srtm.splitting import MICRO, from_micro
 
 _TO_BACKLOGS = 0.8  # of the slack
 _LEAST_SLACK = 0.02  # of the rate, where the estimates say that there is none
-_MANY = 4.0  # what waits is a backlog beyond this many times I lambda / slack, twice the mean of U: not by chance
+_MANY = 4.0  # what waits is a backlog beyond this many times I lambda / (its slack), twice the mean of U: not by chance
 _FEW = 1.0  # and is none any more below this
 _WORTH = 0.25  # of its slack, by which a broker's rate has to drift
 _SIGMAS = 4.0  # and of the estimate's deviation
@@ -92,9 +93,10 @@ class Fitted:
     def _backlogs(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:
         """Messages that wait on each, where they are more than chance explains and were there a bin ago as well."""
         found = []
-        for member, rate in zip(members, rates, strict=True):
+        deviations = [math.sqrt(self._dispersion(member) * rate) for member, rate in zip(members, rates, strict=True)]
+        for member, deviation in zip(members, deviations, strict=True):
             waiting = self._last.get(member.name, [0])
-            chance = member.batch + self._dispersion(member) * rate / slack
+            chance = member.batch + deviation * sum(deviations) / slack  # I lambda / its own part of the slack
             if min(waiting) > _MANY * chance:
                 self._backlogged.add(member.name)
             elif waiting[-1] < _FEW * chance:

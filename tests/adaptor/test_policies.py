@@ -121,3 +121,14 @@ def test_under_central_the_busiest_broker_owns_all_but_the_floors_and_keeps_it_w
     back = [[Bin(520), Bin(480)]] * 30
     proposed = fed("central", [*shift, *back], window_s=1.0)
     assert proposed == [[(220 * MICRO, MICRO), (10_780 * MICRO, 24 * MICRO)]]
+
+
+def test_what_waits_by_chance_at_one_of_four_brokers_is_no_backlog() -> None:
+    """Each has a quarter of the slack, where 10 messages of work are usual: 20 are no reason to take others' slack."""
+    settled = [[Bin(arrivals)] * 4 for arrivals in [239, 261] * 50]
+    uneven = [(3_500 * MICRO, 6_250_000), *[(2_500 * MICRO, 6_250_000)] * 3]
+    shares = fed("fitted", settled, uneven)[-1]
+    for waiting, is_backlog in [(20, False), (100, True)]:
+        queued = [[Bin(250, waiting), *[Bin(250)] * 3]] * 2
+        found = fed("fitted", [*settled, *queued], uneven)[-1]
+        assert (found[0][0] > 1.05 * shares[0][0]) == is_backlog
