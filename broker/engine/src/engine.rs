@@ -55,6 +55,9 @@ const BULK: usize = 32;
 /// A large unfinished command gets room for all of it as soon as one in so many of its bytes is there.
 const PROMISED: usize = 8;
 
+/// Room that a connection's input may keep beyond what is in it.
+const KEEP_INPUT: usize = 64 << 10;
+
 #[derive(Debug)]
 pub struct Engine {
     pub config: Config,
@@ -261,7 +264,7 @@ impl Engine {
         input.extend_from_slice(bytes);
         let used = self.run_commands(key, &input, stamps, now);
         if used < input.len() {
-            input.drain(..used);
+            drop_front(&mut input, used);
             let since = unfinished_since.filter(|_| used == 0);
             self.keep_input(key, input, used, stamps, since.unwrap_or(now));
         }
@@ -495,6 +498,17 @@ fn make_room(input: &mut Vec<u8>, more: usize) {
         && let Some(whole) = wire::announced_len(input).filter(|whole| (len..=PROMISED * len).contains(whole))
     {
         input.reserve_exact(whole - input.len());
+    }
+}
+
+/// Take `used` bytes off the front. The room of a large command goes with it, or a byte of the next one would keep it, uncharged.
+pub(crate) fn drop_front(input: &mut Vec<u8>, used: usize) {
+    if used == 0 {
+        return;
+    }
+    input.drain(..used);
+    if input.capacity() > KEEP_INPUT.max(2 * input.len()) {
+        input.shrink_to_fit();
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Nothing else waits with it. Heartbeats go on, and what it sends meanwhile is bounded: beyond that the reactor leaves its bytes in the kernel.
 
+use crate::arrival::Stamps;
 use crate::bucket::Nanos;
 use crate::connection::Phase;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::{ConnKey, Engine, drop_front};
 
 /// Bytes kept for a waiting connection before it is read no further. (One read may exceed it.)
 const MAX_KEPT_BYTES: usize = 64 << 10;
@@ -44,20 +45,13 @@ impl Engine {
         (conn.input_charge, conn.unfinished_since) = (None, None);
         conn.last_command = now; // it could not be heard: its silence begins now
         self.resumed.push(key);
-        let mut used = 0;
-        for (end, stamp) in &waiting.reads {
-            used += self.run_commands(key, &input[used..*end], (*stamp).into(), now);
-            if self.is_waiting(key) {
-                break;
+        // In one piece, however many spans it came in: each would cost a look at an unfinished command, and a share could end before the last one.
+        if let Some(stamps) = Stamps::exact(&waiting.reads) {
+            let used = self.run_commands(key, &input, stamps, now);
+            if used < input.len() {
+                drop_front(&mut input, used);
+                self.keep_input(key, input, used, stamps, now);
             }
-        }
-        let rest: Vec<_> = waiting.reads.iter().filter(|(end, _)| *end > used).map(|(end, stamp)| (end - used, *stamp)).collect();
-        if let Some((_, stamp)) = rest.last() {
-            input.drain(..used);
-            self.keep_input(key, input, used, (*stamp).into(), now);
-        }
-        if let Some(waiting) = self.conns.get_mut(key).and_then(|conn| conn.waiting.as_mut()) {
-            waiting.reads = rest;
         }
         self.decode_later(key);
         self.end_if_waited_for(key);

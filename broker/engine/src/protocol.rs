@@ -12,7 +12,7 @@ use crate::id::MessageId;
 use crate::identify;
 use crate::limits::Limit;
 use crate::publish::{Outcome, Verb};
-use crate::share::{IDENTIFY_UNITS, LEAST_UNITS, REFUSAL_UNITS, UNIT_BYTES, message_units};
+use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS, message_units};
 use crate::slices::Sliced;
 use crate::timer::Timer;
 use crate::topology::Nearness;
@@ -74,16 +74,15 @@ impl Engine {
                             }
                         }
                     }
-                    let units = units_of(&command);
-                    if units > LEAST_UNITS && !self.work.may_run(units, bound) {
+                    if !self.fits(&command, bound) {
                         self.postpone(key);
                         return at;
                     }
                     let publishes = self.turn.publishes.len();
                     if let Command::Mpub { topic, bodies } = command {
                         match self.run_slice(key, topic, bodies, stamps.at(at + len), bound) {
-                            Ok(Sliced::Not) if self.work.may_run(bodies.count + (bodies.bytes() / UNIT_BYTES) as u32, bound) => {}
-                            Ok(Sliced::Not | Sliced::More) => {
+                            Ok(Sliced::Not { units }) if self.work.may_run(units, bound) => {}
+                            Ok(Sliced::Not { .. } | Sliced::More) => {
                                 self.postpone(key);
                                 return at;
                             }
@@ -110,6 +109,18 @@ impl Engine {
                 }
                 Err(ParseError::LineTooLong) => self.close(key),
             }
+        }
+    }
+
+    /// Whether a command that is dear whoever sends it may run where the share ends at `bound`. (MPUBs are cut.) A publish to a limited topic always may: what
+    /// stays behind would be decided behind later arrivals, and wait for their tokens.
+    fn fits(&mut self, command: &Command<'_>, bound: u32) -> bool {
+        match command {
+            Command::Pub { topic, body } | Command::Dpub { topic, body, .. } if body.len() >= LARGE_BODY => {
+                self.has_limit(topic) || self.work.may_run(message_units(body.len()), bound)
+            }
+            Command::Identify(_) => self.work.may_introduce(bound),
+            _ => true,
         }
     }
 
@@ -340,15 +351,6 @@ impl Engine {
         }
         drop_stale_deadlines(sub, channel);
         Ok((sub.channel, entry))
-    }
-}
-
-/// What a command costs that may be dear whoever sends it. (MPUBs are cut.)
-fn units_of(command: &Command<'_>) -> u32 {
-    match command {
-        Command::Pub { body, .. } | Command::Dpub { body, .. } => message_units(body.len()),
-        Command::Identify(_) => IDENTIFY_UNITS,
-        _ => 1,
     }
 }
 

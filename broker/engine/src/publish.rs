@@ -241,7 +241,8 @@ impl Engine {
         }
         let count = (self.turn.messages.len() - first) as u32;
         self.work.note_topic(topic);
-        self.work.units = self.work.units.saturating_add(units.saturating_mul(self.counted_copies(topic)));
+        let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
+        self.work.note_collected(units.saturating_mul(self.counted_copies(topic)), ordered);
         self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided });
     }
 

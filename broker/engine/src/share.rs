@@ -16,7 +16,7 @@ const TURN_UNITS: u32 = 1_024;
 const SHARED_TURN_UNITS: u32 = 512;
 
 /// Enough for what a client that is no flood sends at once.
-pub(crate) const LEAST_UNITS: u32 = 16;
+const LEAST_UNITS: u32 = 16;
 
 /// Where more than so many connections wait from earlier turns, others that bring much go behind them.
 const SHORT_LINE: usize = 3;
@@ -24,6 +24,9 @@ const SHORT_LINE: usize = 3;
 /// From here on nothing more is read before what was read is decided. A fleet that a stopped broker wakes up to, with one publish each, stays below: all
 /// of it is decided in order of arrival.
 const HOLD_UNITS: u32 = 10_000;
+
+/// How much more may be read if it is publishes to limited topics that are larger than others: messages of 5 KB of 1,900 connections.
+const HOLD_IN_ORDER_UNITS: u32 = 40_000;
 
 /// What a refused command costs beyond being read: its text.
 pub(crate) const REFUSAL_UNITS: u32 = 3;
@@ -51,6 +54,9 @@ pub(crate) fn message_units(len: usize) -> u32 {
     1 + (len / UNIT_BYTES) as u32
 }
 
+/// From here on a message is large: it runs only where the share has room for it.
+pub(crate) const LARGE_BODY: usize = 64 << 10;
+
 /// What a connection has had of a turn.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Share {
@@ -70,6 +76,7 @@ pub(crate) struct Work {
     oversize: bool,     // one command beyond its connection's share has run
     postponed: Vec<ConnKey>, // have commands left for the next turn
     pub postponements: u64,
+    in_order: u32,           // of `units`: what large publishes cost that are decided in order of arrival, beyond one each
     topic: Option<TopicKey>, // whose message was collected or delivered last
     since: Nanos,            // the turn's begin, as near as the end of the last one
     shared_until: Nanos,
@@ -94,6 +101,14 @@ impl Work {
         self.turn_units() / 2
     }
 
+    /// A publish of so many `units` was collected. `ordered`: for a limited topic, alone in its command.
+    pub fn note_collected(&mut self, units: u32, ordered: bool) {
+        self.units = self.units.saturating_add(units);
+        if ordered {
+            self.in_order = (self.in_order + units.saturating_sub(1)).min(HOLD_IN_ORDER_UNITS);
+        }
+    }
+
     /// Book what was done since `units` was `before`.
     pub fn book(&self, share: &mut Share, before: u32) {
         if share.turn != self.turn {
@@ -104,7 +119,20 @@ impl Work {
 
     /// Whether a command of `units` may run where the share ends at `bound`: one in a turn may be larger than that.
     pub fn may_run(&mut self, units: u32, bound: u32) -> bool {
-        self.units + units <= bound || (!self.goes_behind() && !std::mem::replace(&mut self.oversize, true))
+        self.units.saturating_add(units) <= bound || (!self.goes_behind() && !std::mem::replace(&mut self.oversize, true))
+    }
+
+    /// The same for an IDENTIFY, which may be dearer than a share: as many run in a shared turn as in any other.
+    pub fn may_introduce(&mut self, bound: u32) -> bool {
+        (!self.goes_behind() && self.has_room_to_introduce()) || self.may_run(IDENTIFY_UNITS, bound)
+    }
+
+    fn has_room_in_line(&self) -> bool {
+        self.units - self.before + IDENTIFY_UNITS <= self.turn_units()
+    }
+
+    fn has_room_to_introduce(&self) -> bool {
+        self.units - self.before + IDENTIFY_UNITS <= TURN_UNITS
     }
 
     /// Whether what is read now, and is more than a little, goes behind those that wait already.
@@ -131,7 +159,7 @@ impl Work {
 
     pub fn end_turn(&mut self, now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
-        (self.units, self.before, self.in_line, self.decoded, self.oversize) = (0, 0, false, 0, false);
+        (self.units, self.before, self.in_order, self.in_line, self.decoded, self.oversize) = (0, 0, 0, false, 0, false);
         self.since = now;
     }
 }
@@ -152,10 +180,14 @@ impl Engine {
     pub(crate) fn run_postponed(&mut self, now: Nanos) {
         let mut waiting = std::mem::take(&mut self.work.postponed).into_iter();
         (self.work.before, self.work.in_line, self.work.oversize) = (self.work.units, true, false);
-        for key in waiting.by_ref() {
+        while let Some(key) = waiting.next() {
             self.resume(key, now);
-            if self.work.units - self.work.before + IDENTIFY_UNITS > self.work.turn_units() {
-                break; // who comes next may need as much
+            // Who comes next may need as much as is left, or more than a share, and must not be tried in vain: it would go behind those that ran.
+            let next = waiting.as_slice().first();
+            let introduces = next.and_then(|key| self.conns.get(*key)).is_some_and(|conn| conn.input.starts_with(b"IDENTIFY"));
+            let fits = if introduces { self.work.has_room_to_introduce() } else { self.work.has_room_in_line() };
+            if self.work.oversize || !fits {
+                break;
             }
         }
         let again = std::mem::take(&mut self.work.postponed);
@@ -175,7 +207,7 @@ impl Engine {
 
     /// Whether enough was read for a turn: what is still unread waits for the next.
     pub fn has_enough_to_do(&self) -> bool {
-        self.work.units >= HOLD_UNITS
+        self.work.units - self.work.in_order >= HOLD_UNITS
     }
 
     /// Whether what is read of a connection would only wait for many turns: what it had last was more than its share. (It is moved with each.)

@@ -14,6 +14,9 @@ use crate::wire::Bodies;
 /// However little a turn has left, a slice has as much.
 const LEAST_UNITS: usize = 32;
 
+/// What an MPUB costs, copied once, that goes in as a whole wherever it goes: all of it or none.
+const WHOLE_UNITS: usize = 512;
+
 /// How far the MPUB that a connection's input begins with is published.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Progress {
@@ -23,8 +26,8 @@ pub struct Progress {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sliced {
-    /// It is not: run it as any other command.
-    Not,
+    /// It is not: run it as any other command, which costs so much.
+    Not { units: u32 },
     /// There is more for the next turn.
     More,
     /// That was all of it.
@@ -47,11 +50,12 @@ impl Engine {
         if let Some(topic) = there {
             self.work.note_topic(topic); // also if it will be refused
         }
-        let copies = there.map_or(1, |topic| self.counted_copies(topic)) as usize;
+        let copies = there.map_or(1, |topic| self.counted_copies(topic)).max(1) as usize;
         let most = self.work.connection_units() as usize;
         if done == 0 {
-            if limited || copies * (bodies.count as usize + bodies.bytes() / UNIT_BYTES) <= most {
-                return Ok(Sliced::Not);
+            let units = bodies.count as usize + bodies.bytes() / UNIT_BYTES;
+            if limited || units <= WHOLE_UNITS {
+                return Ok(Sliced::Not { units: u32::try_from(copies * units).unwrap_or(u32::MAX) });
             }
             self.check_room_for(topic, bodies)?;
         }
@@ -71,7 +75,7 @@ impl Engine {
         Ok(if last { Sliced::Last } else { Sliced::More })
     }
 
-    fn has_limit(&self, topic: &str) -> bool {
+    pub(crate) fn has_limit(&self, topic: &str) -> bool {
         self.topic_names.get(topic).and_then(|key| self.topics.get(*key)).is_some_and(|topic| topic.limiter.is_some())
     }
 

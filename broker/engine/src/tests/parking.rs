@@ -1,6 +1,7 @@
 //! A connection that waits for an answer from Python, and what it sends meanwhile.
 
 use super::pair::*;
+use crate::arrival::Stamps;
 use crate::config::Config;
 
 fn parked(pair: &mut Pair) -> crate::engine::ConnKey {
@@ -111,4 +112,35 @@ fn what_is_kept_is_bounded_and_charged() {
     pair.close(key);
     pair.close(many);
     assert_eq!(pair.engine.limits.unfinished.used(), 0);
+}
+
+#[test]
+fn the_room_of_a_large_command_goes_with_it() {
+    let (large, mut pair) = (pub_("t", &"x".repeat(1_000_000)), Pair::new());
+    let (key, parked) = (pair.connect(), parked(&mut pair));
+    for sender in [key, parked] {
+        pair.send(sender, &large[..200_000]);
+        pair.send(sender, [&large[200_000..], b"N"].concat());
+    }
+    pair.turn();
+    resume(&mut pair, parked);
+    for sender in [key, parked] {
+        let input = &pair.engine.conns.get(sender).expect("it is open").input;
+        assert_eq!(input, b"N");
+        assert!(input.capacity() <= 64 << 10, "{} bytes kept for one", input.capacity());
+    }
+    assert_eq!(pair.ask(key, "OP\n"), [ok()], "and the command goes on");
+}
+
+#[test]
+fn a_command_that_came_in_more_packets_than_a_share_has_units_runs_at_its_resumption() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(1_000, 5, 1));
+    let key = parked(&mut pair);
+    let command = pub_("t", &"x".repeat(2_000));
+    pair.stall(S);
+    let spans: Vec<_> = (1..=command.len()).map(|end| (end, pair.now)).collect();
+    pair.engine.handle_bytes(key, &command, Stamps::exact(&spans).expect("spans"), pair.now);
+    assert_eq!(resume(&mut pair, key), [ok()]);
+    assert!(!pair.engine.is_waiting(key));
 }
