@@ -25,7 +25,7 @@ from distributor.allocation import BrokerCapacity
 from distributor.config import DistributorConfig
 from distributor.leases import Amount, Leases
 from distributor.liveness import Liveness
-from distributor.marks import FullMarks, traffic_class
+from distributor.marks import FullMarks
 from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
 from distributor.store import Replace, Store
@@ -145,9 +145,10 @@ class Book:
         book = self.topics if topics is None else topics
         brokers = [broker for name, broker in self.brokers.items() if name != without]
         found = placing.capacities(brokers, self.takes_more(), book.values(), spec, self.capacities)
-        if beyond_marks or not self.marks.kept:
+        if beyond_marks:
             return found
-        full = self.marks.of(spec.slo, traffic_class(spec.publishers))
+        here = book.get(spec.name)
+        full = self.marks.room(spec.slo, spec.publishers, here.placement.assigned if here is not None else {})
         return [one.at_most(full.get(one.name, math.inf)) for one in found]
 
     def stir(self, broker: str) -> None:

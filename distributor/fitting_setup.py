@@ -13,7 +13,7 @@ from distributor import placing
 from distributor.allocation import BrokerCapacity
 from distributor.fitting import Fitting
 from distributor.fitting_events import AnyFitting, Layout, Scaler, Task
-from distributor.marks import FullMarks, traffic_class
+from distributor.marks import FullMarks
 from distributor.paper_fitting import PaperFitting
 from distributor.search import fitted, proportional
 from distributor.state import Placement, Topic
@@ -53,7 +53,7 @@ def task_of(topic: Topic, scaler: Scaler, marks: FullMarks) -> Task:
         target_ns=math.floor(spec.slo.latency_ms * 1e6),
         strategy=spec.placement,
         scaler=scaler,
-        full=marks.of(spec.slo, traffic_class(spec.publishers)),
+        full=marks.room(spec.slo, spec.publishers, topic.placement.assigned),
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import numpy as np
+
 from distributor.fitting_events import Layout, Task
 from distributor.model import Model
 from srtm.publishers import Process, Publishers
@@ -27,13 +29,11 @@ class TrafficClass:
 
 def traffic_class(publishers: Publishers) -> TrafficClass:
     named = publishers.groups[publishers.groups >= 0]
-    sizes: dict[int, int] = {}
-    for group in named.tolist():
-        sizes[group] = sizes.get(group, 0) + 1
+    _, sizes = np.unique(named, return_counts=True)
     return TrafficClass(
         process="periodic" if publishers.periodic.sum() * 2 > len(publishers) else "poisson",
         batch=publishers.largest_batch,
-        group=max(sizes.values(), default=1),
+        group=int(sizes.max(initial=1)),
     )
 
 
@@ -50,6 +50,13 @@ class FullMarks:
     def of(self, slo: Slo, traffic: TrafficClass) -> dict[str, float]:
         """{broker: msg/s that it keeps}, of those that are full."""
         return {name: rate for (name, *what), rate in self.kept.items() if what == [slo, traffic]}
+
+    def room(self, slo: Slo, publishers: Publishers, has: Mapping[str, float]) -> dict[str, float]:
+        """{broker: msg/s that a topic may have there}, of those that are full. ``has``: what the topic has there now:
+        a mark keeps newcomers out, and drives nobody away who was there when another topic met it."""
+        if not self.kept:
+            return {}
+        return {name: max(rate, has.get(name, 0.0)) for name, rate in self.of(slo, traffic_class(publishers)).items()}
 
     def marked(self, slo: Slo, traffic: TrafficClass, full: Mapping[str, float]) -> FullMarks:
         return FullMarks({**self.kept, **{(name, slo, traffic): rate for name, rate in full.items()}})

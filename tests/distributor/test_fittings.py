@@ -411,6 +411,23 @@ async def test_whoever_an_aborted_fitting_took_off_a_broker_is_not_put_back_by_r
         assert here.placed_on("bikes") == {"b"}
 
 
+async def test_a_mark_that_another_topic_met_drives_nobody_off_the_broker(distributor, autojump_clock):
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.submit(count=10)
+        await here.ended()
+        here.brokers["a"].broken.add("cars")
+        await here.submit("bikes", count=30)
+        await here.ended("bikes")
+        assert list(distributor.registry.marks.kept.values()) == [0.0]  # for traffic like that of both
+        await here.start_broker("b")
+        await here.submit(count=10)
+        assert (await here.ended())["state"] == "fits"
+        assert here.placed_on() == {"a"}
+        await here.submit(count=9, options=OFF)
+        assert here.placed_on() == {"a"}
+
+
 async def test_what_a_fitting_that_failed_had_found_full_stays_so(distributor, autojump_clock):
     async with live(distributor) as here:
         for name in "ab":

@@ -7,6 +7,7 @@ import trio.testing
 
 from distributor import views
 from distributor.leases import MICRO
+from distributor.marks import FullMarks, traffic_class
 from srtm.control import Share, Stranger, TopicReport
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.topic import parse_change
@@ -401,3 +402,20 @@ async def test_a_sync_that_was_cut_short_takes_no_moves_with_it(distributor, aut
         await settle(b)
     assert answers["abandoned"].moves == []
     assert [move.publisher_id for move in answers["heard"].moves] == [lost]
+
+
+async def test_a_broker_that_a_fitting_found_full_takes_no_more_of_such_traffic_and_keeps_whom_it_has(distributor):
+    a, b = await distributor.brokers("a", "b", mcap=5000)
+    await distributor.submit(spec())
+    await settle(a, b)
+    cars = distributor.registry.topic("cars")
+    (home,) = cars.placement.brokers
+    of_such = traffic_class(cars.spec.publishers)
+    distributor.registry.marks = FullMarks().marked(cars.spec.slo, of_such, {home: 300.0})
+    await distributor.submit(spec(count=99))
+    assert distributor.registry.topic("cars").placement.brokers == (home,)
+    distributor.registry.marks = FullMarks().marked(cars.spec.slo, of_such, {home: 300.0})
+    await distributor.submit(spec("bikes", placement="lb"))
+    assert distributor.registry.topic("bikes").placement.assigned[home] == pytest.approx(300.0)
+    await distributor.submit(spec("trains", placement="lb", slo={"percentile": 99, "latency_ms": 9}))
+    assert distributor.registry.topic("trains").placement.assigned[home] == pytest.approx(500.0)  # another promise
