@@ -61,6 +61,7 @@ pub struct Channel {
     pub paused: bool,
     pub dirty: bool, // in the engine's list of channels to deliver from
     pub armed: Armed,
+    pub overdue: bool, // in the engine's list of those with more deferred that is due than a turn takes
     pub counters: Counters,
     pub e2e: Option<Box<E2e>>, // from the first FIN on, if asked for
 }
@@ -94,6 +95,7 @@ impl Channel {
             paused: false,
             dirty: false,
             armed: Armed::default(),
+            overdue: false,
             counters: Counters::default(),
             e2e: None,
         }

@@ -77,6 +77,7 @@ pub struct Subscription {
     pub listed: bool,                            // in the channel's ring of ready consumers
     pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
     pub armed: Armed,
+    pub overdue: bool, // in the engine's list of those with more that is due than a turn takes
     pub nearness: Nearness,
     pub messages: u64,
     pub finished: u64,
@@ -337,6 +338,7 @@ impl Subscription {
             listed: false,
             deadlines: VecDeque::new(),
             armed: Armed::default(),
+            overdue: false,
             messages: 0,
             finished: 0,
             requeued: 0,

@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Give a channel's queue to its ready consumers in turn, until one or the other is empty; where the turn is shared, until that has come to `share`
-    /// units. Gives the units, and whether there is more: the channel is still marked then.
+    /// units, and as soon as samplers have dropped so many. Gives the units, and whether there is more: the channel is still marked then.
     fn deliver(&mut self, key: ChannelKey, share: u32, now: Nanos) -> (u32, bool) {
         let Some(channel) = self.channels.get_mut(key) else { return (0, false) };
         channel.dirty = false;
@@ -153,9 +153,9 @@ impl Engine {
         if channel.paused || self.topics.get(channel.topic).is_none_or(|topic| topic.held) {
             return (0, false);
         }
-        let mut units = 0;
+        let (mut units, mut dropped) = (0, 0);
         while !channel.ready.is_empty() && channel.queue.ready(now) {
-            if units >= share && self.work.is_shared() {
+            if units >= share && (dropped >= share || self.work.is_shared()) {
                 channel.dirty = true;
                 return (units, true);
             }
@@ -194,6 +194,8 @@ impl Engine {
                     conn.dirty = true;
                     self.dirty_conns.push(consumer);
                 }
+            } else {
+                (units, dropped) = (units + 1, dropped + 1); // no credit of the consumer's ends these
             }
             let ready = conn.is_ready();
             if let Some(sub) = conn.subscription.as_mut().filter(|_| ready) {

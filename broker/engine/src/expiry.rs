@@ -22,8 +22,18 @@ impl Engine {
     pub(crate) fn handle_timeouts(&mut self, now: Nanos) {
         for overdue in std::mem::take(&mut self.overdue) {
             match overdue {
-                Overdue::InFlight(key) => self.expire(key, now),
-                Overdue::Deferred(key) => self.undefer(key, now),
+                Overdue::InFlight(key) => {
+                    if let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) {
+                        sub.overdue = false;
+                    }
+                    self.expire(key, now);
+                }
+                Overdue::Deferred(key) => {
+                    if let Some(channel) = self.channels.get_mut(key) {
+                        channel.overdue = false;
+                    }
+                    self.undefer(key, now);
+                }
             }
         }
         while let Some((at, timer)) = self.timers.pop(now) {
@@ -67,7 +77,7 @@ impl Engine {
 
     fn handle_deferred(&mut self, key: ChannelKey, at: Nanos, now: Nanos) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if channel.armed.fire(at) {
+        if channel.armed.fire(at) && !channel.overdue {
             self.undefer(key, now);
         }
     }
@@ -77,7 +87,10 @@ impl Engine {
         let Some(channel) = self.channels.get_mut(key) else { return };
         let moved = channel.undefer(DUE_IN_A_TURN, now);
         match channel.next_deferred() {
-            Some(due) if due <= now => self.overdue.push(Overdue::Deferred(key)),
+            Some(due) if due <= now => {
+                channel.overdue = true;
+                self.overdue.push(Overdue::Deferred(key));
+            }
             Some(due) => self.timers.arm(&mut channel.armed, due, Timer::Deferred(key)),
             None => {}
         }
@@ -88,7 +101,7 @@ impl Engine {
 
     fn handle_message_timeouts(&mut self, key: ConnKey, at: Nanos, now: Nanos) {
         let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) else { return };
-        if sub.armed.fire(at) {
+        if sub.armed.fire(at) && !sub.overdue {
             self.expire(key, now);
         }
     }
@@ -109,7 +122,10 @@ impl Engine {
             }
         }
         match sub.deadlines.front() {
-            Some((deadline, _)) if *deadline <= now => self.overdue.push(Overdue::InFlight(key)),
+            Some((deadline, _)) if *deadline <= now => {
+                sub.overdue = true;
+                self.overdue.push(Overdue::InFlight(key));
+            }
             Some((deadline, _)) => self.timers.arm(&mut sub.armed, *deadline, Timer::MessageTimeout(key)),
             None => {}
         }

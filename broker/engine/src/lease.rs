@@ -12,7 +12,7 @@ use crate::event::Event;
 pub type Renewal = (String, u64, Nanos);
 
 impl Engine {
-    /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC. To be told before every turn while `has_leases`.
+    /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC. To be told before every turn while `has_leases`, and before commands.
     pub fn set_suspended(&mut self, suspended: Nanos) {
         self.suspended = suspended;
     }

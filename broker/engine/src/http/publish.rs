@@ -8,8 +8,10 @@ use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
 use crate::http::query::{Broken, arguments};
+use crate::http::request::Head;
 use crate::limits::Limit;
 use crate::publish::{Outcome, Publish, Verb};
+use crate::share::{LARGE_BODY, UNIT_BYTES};
 use crate::wire::{self, Bodies};
 
 /// What nsqd says of a publish that it does not take: status and code.
@@ -26,6 +28,23 @@ impl From<Broken> for Refusal {
 }
 
 impl Engine {
+    /// Whether a publish may run where its connection's share of the turn ends at `bound`, as on the other port.
+    pub(crate) fn has_room_to_publish(&mut self, head: &Head<'_, '_>, body: &[u8], bound: u32) -> bool {
+        let alone = head.path != "/mpub";
+        if head.path == "/ping" || (alone && body.len() < LARGE_BODY) {
+            return true;
+        }
+        let Ok([topic, binary]) = arguments(head.query, ["topic", "binary"]) else { return true };
+        let topic = topic.unwrap_or_default();
+        if alone && self.has_limit(&topic) {
+            return true;
+        }
+        let copies = self.topic_names.get(&*topic).map_or(1, |topic| self.counted_copies(*topic)).max(1);
+        let count = if alone { 1 } else { announced_count(body, is_binary(binary.as_deref())) };
+        let units = count.saturating_add(body.len() / UNIT_BYTES).saturating_mul(copies as usize);
+        self.work.may_run(u32::try_from(units).unwrap_or(u32::MAX), bound)
+    }
+
     pub(crate) fn http_pub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {
         if body.len() > self.config.max_msg_size as usize {
             return Err(refusal(413, "MSG_TOO_BIG"));
@@ -42,7 +61,7 @@ impl Engine {
     pub(crate) fn http_mpub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {
         let [topic, binary] = arguments(query, ["topic", "binary"])?;
         let topic = topic_argument(topic.as_deref())?;
-        if binary.is_some_and(|value| !matches!(&*value, "false" | "0")) {
+        if is_binary(binary.as_deref()) {
             let bodies = binary_bodies(body, &self.config)?;
             self.check_count(key, bodies.count as usize)?;
             return self.http_publish(key, Verb::Mpub, topic, bodies, 0, stamp, exchange);
@@ -98,6 +117,18 @@ pub(crate) fn write_outcome(out: &mut Vec<u8>, publish: &Publish, exchange: Exch
         Outcome::Failed(reason) => answer::write_refusal(out, 503, reason, &[], exchange, date),
         refused => answer::write_refusal(out, 503, &refused.error(publish, now).text, &[], exchange, date),
     }
+}
+
+fn is_binary(argument: Option<&str>) -> bool {
+    argument.is_some_and(|value| !matches!(value, "false" | "0"))
+}
+
+/// How many messages the body of an `/mpub` has at most.
+fn announced_count(body: &[u8], binary: bool) -> usize {
+    if !binary {
+        return 1 + body.iter().filter(|&&c| c == b'\n').count();
+    }
+    body.first_chunk::<4>().map_or(0, |count| u32::from_be_bytes(*count) as usize).min(body.len() / 5)
 }
 
 fn topic_argument(topic: Option<&str>) -> Result<&str, Refusal> {

@@ -16,6 +16,9 @@ use crate::identify::Identity;
 use crate::share::REQUEST_UNITS;
 use crate::stream::{HANDSHAKE_NS, Layers};
 
+/// Of a chunked request that waits for the next turn, the last byte stays in the input, and its arrival with it.
+const LAST: usize = 1;
+
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Engine {
@@ -56,13 +59,13 @@ impl Engine {
         let Some(conn) = self.conns.get(key) else { return 0 };
         let (before, bound) = (self.work.units, self.work.bound(conn.share));
         let mut at = 0;
-        loop {
+        while self.conns.get(key).is_some_and(Connection::takes_commands) {
             if self.work.units >= bound && at < bytes.len() {
                 self.postpone(key);
                 break;
             }
             let publishes = self.turn.publishes.len();
-            let Some(used) = self.run_request(key, &bytes[at..], |len| stamps.at(at + len), now) else { break };
+            let Some(used) = self.run_request(key, &bytes[at..], |len| stamps.at(at + len), bound, now) else { break };
             self.work.units += REQUEST_UNITS;
             at += used;
             self.turn.shares_stamp |= at < bytes.len() && self.turn.publishes.len() > publishes;
@@ -74,9 +77,9 @@ impl Engine {
         at
     }
 
-    /// `None`: nothing to do before more bytes come, or an answer. `arrival`: of the last of so many bytes.
-    fn run_request(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, now: Nanos) -> Option<usize> {
-        let conn = self.conns.get_mut(key).filter(|conn| conn.takes_commands())?;
+    /// `None`: nothing to do before more bytes come, an answer, or the next turn. `arrival`: of the last of so many bytes.
+    fn run_request(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, bound: u32, now: Nanos) -> Option<usize> {
+        let conn = self.conns.get_mut(key)?;
         let untaken = conn.pending();
         let http = conn.http.as_deref_mut()?;
         if untaken > MAX_UNTAKEN {
@@ -85,7 +88,7 @@ impl Engine {
             return None;
         }
         if http.chunks.is_some() {
-            return self.run_chunks(key, bytes, arrival, now);
+            return self.run_chunks(key, bytes, arrival, bound, now);
         }
         let blank = bytes.iter().take_while(|c| matches!(c, b'\r' | b'\n')).count();
         if blank > 0 {
@@ -97,7 +100,7 @@ impl Engine {
         let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         match request::parse(bytes, &mut room) {
             Ok(None) => None,
-            Ok(Some(head)) => self.take_request(key, &head, bytes, arrival, now),
+            Ok(Some(head)) => self.take_request(key, &head, bytes, arrival, bound, now),
             Err(malformed) => {
                 self.refuse_malformed(key, malformed, now);
                 None
@@ -112,6 +115,7 @@ impl Engine {
         head: &Head<'_, '_>,
         bytes: &[u8],
         arrival: impl Fn(usize) -> Nanos,
+        bound: u32,
         now: Nanos,
     ) -> Option<usize> {
         let Framing::Length(len) = head.framing else { return self.begin_chunks(key, head, &bytes[..head.len]) };
@@ -121,8 +125,7 @@ impl Engine {
         }
         let end = head.len + len as usize;
         if let Some(body) = bytes.get(head.len..end) {
-            self.answer_request(key, head, body, arrival(end), now);
-            return Some(end);
+            return self.answer_request(key, head, body, arrival(end), bound, now).then_some(end);
         }
         self.conns.get_mut(key)?.http.as_mut()?.wanted = end;
         if bytes.len() == head.len && head.expects_continue {
@@ -141,15 +144,13 @@ impl Engine {
         Some(head.len)
     }
 
-    fn run_chunks(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, now: Nanos) -> Option<usize> {
+    fn run_chunks(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, bound: u32, now: Nanos) -> Option<usize> {
         let limit = self.config.max_body_size as usize;
         let http = self.conns.get_mut(key)?.http.as_mut()?;
         let mut chunks = http.chunks.take()?;
-        let decoded = chunks.body.decode(bytes, limit);
+        let decoded = if chunks.body.is_over() { Ok(LAST) } else { chunks.body.decode(bytes, limit) };
         if decoded.is_ok() && !chunks.body.is_over() {
-            let len = chunks.head.len() + chunks.body.body.capacity();
-            chunks._charge = self.limits.unfinished.charge(len as u64);
-            http.chunks = Some(chunks);
+            let len = self.keep_chunks(key, chunks);
             if let Some(why) = self.keeps_too_much(key, len) {
                 self.refuse_unfinished(key, &why, now);
                 return None;
@@ -160,8 +161,11 @@ impl Engine {
         let head = request::parse(&chunks.head, &mut room).ok().flatten()?;
         match decoded {
             Ok(used) => {
-                self.answer_request(key, &head, &chunks.body.body, arrival(used), now);
-                return Some(used);
+                if self.answer_request(key, &head, &chunks.body.body, arrival(used), bound, now) {
+                    return Some(used);
+                }
+                self.keep_chunks(key, chunks);
+                return used.checked_sub(LAST);
             }
             Err(Fault::TooBig) => self.refuse_body(key, head.path, now),
             Err(Fault::Malformed(malformed)) => self.refuse_malformed(key, malformed, now),
@@ -169,28 +173,50 @@ impl Engine {
         None
     }
 
-    fn answer_request(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], stamp: Nanos, now: Nanos) {
+    /// Keep what has come of a chunked request; gives how much memory that takes.
+    fn keep_chunks(&mut self, key: ConnKey, mut chunks: Chunks) -> usize {
+        let len = chunks.head.len() + chunks.body.body.capacity();
+        chunks._charge = self.limits.unfinished.charge(len as u64);
+        if let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) {
+            http.chunks = Some(chunks);
+        }
+        len
+    }
+
+    /// False: it is more than this turn has room for, and is to be taken in the next one.
+    fn answer_request(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], stamp: Nanos, bound: u32, now: Nanos) -> bool {
         let afterwards = if self.http.stage == Stage::Closing { Afterwards::Closed } else { head.afterwards };
         let exchange = Exchange { afterwards, head_only: head.method == "HEAD" };
-        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
+        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return true };
         http.start_over(now);
         if self.config.tls_required == TlsRequired::True && !http.over_tls {
-            return self.answer_tls_required(key, exchange, now);
+            self.answer_tls_required(key, exchange, now);
+            return true;
         }
         let allowed = match head.path {
             "/pub" | "/mpub" => "POST",
             "/ping" => "GET",
-            _ => return self.hand_over(key, head, body, exchange),
+            _ => {
+                self.hand_over(key, head, body, exchange);
+                return true;
+            }
         };
         let refused = if head.path != "/ping" && !self.is_authorized(head) {
             Err((401, "UNAUTHORIZED".into()))
         } else if head.method != allowed {
-            return self.answer_other_method(key, head.method, allowed, exchange, now);
+            self.answer_other_method(key, head.method, allowed, exchange, now);
+            return true;
+        } else if !self.has_room_to_publish(head, body, bound) {
+            self.postpone(key);
+            return false;
         } else {
             match head.path {
                 "/pub" => self.http_pub(key, head.query, body, stamp, exchange),
                 "/mpub" => self.http_mpub(key, head.query, body, stamp, exchange),
-                _ => return self.answer_ping(key, exchange, now),
+                _ => {
+                    self.answer_ping(key, exchange, now);
+                    Ok(())
+                }
             }
         };
         match refused {
@@ -200,6 +226,7 @@ impl Engine {
                 self.answer(key, exchange, now, |out, date| answer::write_refusal(out, status, &code, &[], exchange, date));
             }
         }
+        true
     }
 
     fn answer_tls_required(&mut self, key: ConnKey, exchange: Exchange, now: Nanos) {

@@ -153,7 +153,7 @@ impl Reactor {
             let mut ready = self.wait_for_work(now)?;
             now = self.clock.resample();
             self.engine.set_wall_offset(self.clock.offset());
-            self.note_suspension(now);
+            self.note_suspension(false, now);
             (self.engine.clock_steps, self.engine.stamps_corrected) = (self.clock.steps, self.clock.corrected);
             if let Some(packets) = &mut self.packets {
                 packets.drain(&mut self.clock);
@@ -177,7 +177,7 @@ impl Reactor {
                 ready = self.wait(Block::No, now)?;
             }
             now = clock::monotonic(); // nothing that was read arrived after this
-            self.note_suspension(now);
+            self.note_suspension(commands, now);
             if commands {
                 self.shared.wake.clear();
                 self.engine.decide_publishes(now); // what came before a change of parameters is decided before it
@@ -203,9 +203,9 @@ impl Reactor {
         Ok(())
     }
 
-    /// Leases alone count the time for which the host is suspended.
-    fn note_suspension(&mut self, now: Nanos) {
-        if self.engine.has_leases() {
+    /// Leases alone count the time for which the host is suspended, and any of the `commands` may bring the first one.
+    fn note_suspension(&mut self, commands: bool, now: Nanos) {
+        if commands || self.engine.has_leases() {
             self.engine.set_suspended(clock::boottime() - now);
         }
     }
@@ -525,7 +525,13 @@ impl Reactor {
     /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.
     fn close_some(&mut self) {
         for key in self.engine.poll_closed() {
-            self.leaving.extend(self.sockets.remove(key));
+            if let Some(socket) = self.sockets.remove(key) {
+                // Those that must wait would be told of at every wait once their peers are gone. (If that fails they are, and closed soon all the same.)
+                if self.leaving.len() >= CLOSES {
+                    let _ = self.epoll.remove(socket.fd.as_raw_fd());
+                }
+                self.leaving.push_back(socket);
+            }
             if let Some(packets) = &mut self.packets {
                 packets.forget(key);
             }

@@ -238,6 +238,11 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, bits, token)
     }
 
+    /// Tell nothing more of `fd`.
+    pub fn remove(&self, fd: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, 0)
+    }
+
     fn control(&self, operation: libc::c_int, fd: RawFd, bits: libc::c_int, token: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: bits as u32, u64: token };
         // SAFETY: `event` is valid through the call.
@@ -266,5 +271,24 @@ impl Epoll {
     pub fn event(&self, index: usize) -> (u64, u32) {
         let event = self.events[index];
         (event.u64, event.events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn of_a_socket_that_was_removed_nothing_is_told_though_its_peer_is_gone() {
+        let mut epoll = Epoll::new(4).expect("an epoll set");
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        epoll.add(ours.as_raw_fd(), 1).expect("room");
+        epoll.set_interest(ours.as_raw_fd(), 1, false, false).expect("it is there");
+        drop(theirs);
+        assert_eq!(epoll.wait(Block::No).expect("a wait"), 1, "no interest keeps a hang-up away");
+        epoll.remove(ours.as_raw_fd()).expect("it is there");
+        assert_eq!(epoll.wait(Block::No).expect("a wait"), 0);
     }
 }

@@ -274,3 +274,61 @@ fn reading_ends_also_for_large_messages_in_order_of_arrival() {
     });
     assert!(read.count() < 300);
 }
+
+#[test]
+fn what_falls_due_while_more_is_due_than_a_turn_takes_does_not_let_more_come_back() {
+    for late in ["in flight", "deferred"] {
+        let mut pair = Pair::new();
+        let (silent, publisher) = (pair.subscribe("t", "c", 2_500), pair.connect());
+        pair.send(publisher, mpub("t", &["x"; 500]));
+        pair.advance(0);
+        let ids: Vec<String> = pair.messages(silent).into_iter().map(|message| message.id).collect();
+        let (last, others) = ids.split_last().expect("messages");
+        pair.send(silent, "RDY 0\n");
+        if late == "deferred" {
+            pair.send(silent, others.iter().map(|id| format!("REQ {id} 10000\n")).collect::<String>());
+        }
+        pair.advance(0);
+        let depth = |pair: &mut Pair| pair.channel()["depth"].as_u64().expect("a count");
+        let wait = if late == "deferred" { 10 * S } else { 60 * S - MS };
+        pair.stall(wait);
+        pair.send(silent, if late == "deferred" { format!("REQ {last} 1\n") } else { "NOP\n".to_owned() });
+        pair.stall(MS);
+        if late == "in flight" {
+            pair.turn();
+            pair.send(silent, format!("TOUCH {last}\n"));
+            pair.stall(60 * S);
+        }
+        pair.send(silent, "NOP\n");
+        let mut seen = depth(&mut pair);
+        for _ in 0..6 {
+            pair.turn();
+            let now = depth(&mut pair);
+            assert!(now - seen <= 128, "{late}: {now} after {seen}");
+            seen = now;
+        }
+        assert_eq!(seen, 500, "{late}");
+    }
+}
+
+#[test]
+fn a_sampler_that_drops_nearly_all_of_a_backlog_takes_it_in_portions_also_alone() {
+    let mut pair = Pair::new();
+    let publisher = pair.connect();
+    pair.engine.create_topic("t");
+    let now = pair.now;
+    pair.engine.create_channel("t", "c", now);
+    for _ in 0..20 {
+        pair.send(publisher, mpub("t", &["x"; 500]));
+        pair.advance(0);
+    }
+    let sampler = pair.connect();
+    pair.ask(sampler, identify(r#"{"sample_rate":1}"#));
+    pair.send(sampler, "SUB t c\nRDY 2500\n");
+    let depth = |pair: &mut Pair| pair.channel()["depth"].as_u64().expect("a count");
+    pair.turn();
+    let left = depth(&mut pair);
+    assert!((9_000..10_000).contains(&left), "{left} after the first turn");
+    pair.advance(0);
+    assert_eq!(depth(&mut pair), 0);
+}

@@ -153,3 +153,69 @@ proptest::proptest! {
         proptest::prop_assert_eq!(pair.snapshot()["http_connections"].clone(), 0);
     }
 }
+
+/// A text or binary `/mpub` of so many messages of one byte, or the same in chunks.
+fn large_mpub(form: &str, topic: &str, count: u32) -> Vec<u8> {
+    let binary: Vec<u8> = count.to_be_bytes().into_iter().chain((0..count).flat_map(|_| [0, 0, 0, 1, b'x'])).collect();
+    let body = if form == "binary" { binary } else { b"x\n".repeat(count as usize) };
+    let query = if form == "binary" { "&binary=true" } else { "" };
+    let head = format!("POST /mpub?topic={topic}{query} HTTP/1.1\r\nHost: x\r\n");
+    if form == "chunked" {
+        let chunk = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", body.len());
+        return [chunk.as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+    }
+    [format!("{head}Content-Length: {}\r\n\r\n", body.len()).as_bytes(), &body].concat()
+}
+
+#[test]
+fn of_large_mpubs_of_many_connections_one_is_taken_in_a_turn_beside_those_that_have_waited() {
+    for form in ["text", "binary", "chunked"] {
+        let mut pair = Pair::new();
+        let request = large_mpub(form, "h", 2_000);
+        let publishers: Vec<_> = (0..8).map(|_| pair.connect_http()).collect();
+        publishers.iter().for_each(|&key| pair.send(key, [&request[..], get("/ping").as_bytes()].concat()));
+        let (mut seen, mut answers) = (0, 0);
+        while answers < 2 * publishers.len() {
+            pair.turn();
+            let now = pair.topic()["message_count"].as_u64().expect("a count");
+            assert!(now - seen <= 4_000, "{form}: {now} after {seen}");
+            seen = now;
+            answers += publishers.iter().map(|&key| taken(&mut pair, key).len()).sum::<usize>();
+        }
+        assert_eq!(seen, 16_000, "{form}");
+        assert_eq!(pair.engine.limits.unfinished.used(), 0);
+    }
+}
+
+#[test]
+fn a_large_mpub_that_waited_for_its_turn_counts_as_of_its_arrival() {
+    for form in ["text", "chunked"] {
+        let mut pair = Pair::new();
+        pair.limit("t", Limit { max_backlog: 10_000, ..limit(1_000, 5, 1) });
+        let keys = [pair.connect_http(), pair.connect_http()];
+        pair.stall(S);
+        let arrival = pair.now - MS;
+        for key in keys {
+            pair.send_at(key, large_mpub(form, "t", 2_000), arrival);
+        }
+        assert!(pair.engine.is_waiting(keys[1]));
+        pair.advance(0);
+        assert_eq!(keys.map(|key| taken(&mut pair, key)), [vec![published()], vec![published()]]);
+        assert_eq!(pair.trace("t").arrival_ns, arrival.to_le_bytes().repeat(4_000), "{form}");
+    }
+}
+
+#[test]
+fn what_is_behind_a_request_for_python_waits_for_its_answer_though_the_share_is_used_up() {
+    let mut pair = Pair::new();
+    let key = pair.connect_http();
+    pair.send(key, [get("/ping").repeat(63), get("/stats"), get("/ping")].concat());
+    pair.advance(0);
+    assert_eq!(taken(&mut pair, key).len(), 63);
+    let id = pair.engine.poll_handed()[0].id;
+    let answer = Answer { status: 200, content_type: "text/plain", headers: &[], body: b"stats" };
+    let now = pair.now;
+    assert!(pair.engine.respond(id, &answer, now));
+    pair.advance(0);
+    assert_eq!(taken(&mut pair, key), [(200, "stats".to_owned()), published()]);
+}
