@@ -87,7 +87,7 @@ def plan_of(assignments: Json, addresses: dict[str, str], options: DemoOptions, 
 async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
     """Both placements, shown. Returns ``shortcomings``. Raises Unavailable, PeerError, BadInput."""
     started, sides = time.time(), []
-    document = read_topic_file(TOPIC_TOML)
+    document = {**read_topic_file(TOPIC_TOML), "mode": "static"}  # placements are compared, nothing else
     promise = Promise(document["slo"]["percentile"] / 100, document["slo"]["latency_ms"])
     with TemporaryDirectory(prefix="srtm-demo-") as data, _progress(console) as progress:
         step = progress.add_task(f"starting {BROKERS} brokers", total=None)

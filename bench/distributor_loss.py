@@ -93,7 +93,8 @@ async def _start(words: Sequence[str], http_address: str, stack: AsyncExitStack)
 
 async def _submit(url: str) -> None:
     publishers = [{"count": _PUBLISHERS, "rate": _BATCH / _EVERY_S, "batch": _BATCH, "id_prefix": "p"}]
-    document = {"name": TOPIC, "rate": _RATE * 1.1, "burst": 20, "slo": {"percentile": 99, "latency_ms": 50}}
+    slo = {"percentile": 99, "latency_ms": 50}
+    document = {"name": TOPIC, "rate": _RATE * 1.1, "burst": 20, "mode": "static", "slo": slo}
     async with DistributorClient([url]) as client:
         await client.create_or_change_topic(TOPIC, {**document, "placement": "lb", "publishers": publishers})
 

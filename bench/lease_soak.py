@@ -151,11 +151,12 @@ class Cluster:
         self._distributor.send_signal(number)
 
     async def submit(self) -> None:
+        slo = {"percentile": 99, "latency_ms": 50}
         async with DistributorClient(["http://127.0.0.1:4190"]) as client:
             for topic, lease in TOPICS.items():
                 publishers = [{"count": 30, "rate": RATE / 40, "id_prefix": f"{topic}-"}]
                 document = {"name": topic, "rate": RATE, "burst": BURST, "lease": lease, "publishers": publishers}
-                await client.create_or_change_topic(topic, {**document, "slo": {"percentile": 99, "latency_ms": 50}})
+                await client.create_or_change_topic(topic, {**document, "mode": "static", "slo": slo})
 
     async def in_force(self) -> dict[str, tuple[float, float]]:
         """Sums of the shares."""

@@ -59,7 +59,7 @@ class TopicSpec:
     slo: Slo
     publishers: Publishers
     on_excess: Literal["delay", "reject"] = "delay"
-    mode: Mode = "static"
+    mode: Mode = "fitted"
     adaptation: Adaptation = field(default_factory=Adaptation)
     lease: str = KEEP  # or a length, "15s"
     placement: Strategy = "srtm"
@@ -134,7 +134,7 @@ class _Topic(Schema):
     rate: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
     burst: Annotated[Burst, PlainValidator(_burst)]
     on_excess: Literal["delay", "reject"] = "delay"
-    mode: Mode = "static"
+    mode: Mode = "fitted"
     adaptation: AdaptationTable = Field(default_factory=AdaptationTable)
     lease: Annotated[str, AfterValidator(_lease)] = KEEP
     placement: Strategy = "srtm"

@@ -185,6 +185,7 @@ async def _reserve(client: DistributorClient, rates: Sequence[float]) -> None:
             "name": name,
             "rate": rate,
             "burst": 100,
+            "mode": "static",
             "slo": {"percentile": PERCENTILE, "latency_ms": PROMISE_MS},
             "publishers": [{"ids": [name], "rates": [rate]}],
         }
@@ -201,6 +202,7 @@ def _document(workload: Workload, side: Side, burst: float | str, publishers: in
         "burst": burst,
         "placement": side.placement,
         "split": side.split,
+        "mode": "static",
         "slo": {"percentile": PERCENTILE, "latency_ms": PROMISE_MS},
         "publishers": [
             {

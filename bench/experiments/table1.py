@@ -195,7 +195,8 @@ def document(group: int) -> dict[str, object]:
     """The topic as it is submitted."""
     model = {"count": PUBLISHERS, "rate": RATE_PER_S, "group_size": group, "batch": BATCH, "process": "periodic"}
     slo = {"percentile": PERCENTILE, "latency_ms": LATENCY_MS}
-    return {"name": TOPIC, "rate": ENVELOPE, "burst": BURST, "slo": slo, "publishers": [{**model, "id_prefix": "p"}]}
+    publishers = [{**model, "id_prefix": "p"}]
+    return {"name": TOPIC, "rate": ENVELOPE, "burst": BURST, "mode": "static", "slo": slo, "publishers": publishers}
 
 
 def addresses(running: Cluster) -> dict[str, str]:

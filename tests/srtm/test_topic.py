@@ -55,7 +55,7 @@ def test_a_topic_file_is_read_with_its_lists_and_models(tmp_path):
         99.0,
         1.0,
     )
-    assert (spec.mode, spec.split, spec.lease, spec.placement) == ("static", "fitted", "keep", "srtm")
+    assert (spec.mode, spec.split, spec.lease, spec.placement) == ("fitted", "fitted", "keep", "srtm")
     publishers = spec.publishers
     assert publishers[0] == PublisherSpec(
         id="north", rate=12.5, correlation_group="bridge", process="periodic", batch=2

@@ -20,6 +20,7 @@ def spec(name: str = "cars", count: int = 100, rate: float = 10.0, **changes: ob
         "name": name,
         "rate": count * rate * 1.1,
         "burst": 30,
+        "mode": "static",
         "split": "proportional",  # shares that a reader can check
         "slo": {"percentile": 99, "latency_ms": 5},
         "publishers": [{"count": count, "rate": rate, "group_size": 5, "id_prefix": "p"}],

@@ -202,4 +202,5 @@ def new_disk(lease_ms: int | None) -> Disk:
 
 
 def _spec() -> TopicSpec:
-    return parse_topic_json({"name": NAME, "rate": 100, "burst": 20, "slo": {"percentile": 99, "latency_ms": 1}})
+    slo = {"percentile": 99, "latency_ms": 1}
+    return parse_topic_json({"name": NAME, "rate": 100, "burst": 20, "mode": "static", "slo": slo})

@@ -29,7 +29,8 @@ def topic_file(folder: Path, name: str, *, publishers: int, rate_each: float, ra
     """A topic whose publishers are ``NAME-1`` and so on; ``more``: further lines of the file's head."""
     file = folder / f"{name}.toml"
     file.write_text(
-        f'name = "{name}"\nrate = {rate}\nburst = 50\n{more}\n[slo]\npercentile = 99\nlatency_ms = 50\n'
+        f'name = "{name}"\nrate = {rate}\nburst = 50\nmode = "static"\n{more}\n'
+        "[slo]\npercentile = 99\nlatency_ms = 50\n"
         f'[[publishers]]\ncount = {publishers}\nrate = {rate_each}\nid_prefix = "{name}-"\n'
     )
     return file

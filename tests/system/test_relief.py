@@ -39,6 +39,7 @@ def document() -> Json:
         "burst": 100,
         "placement": "lb",
         "split": "proportional",
+        "mode": "static",
         "slo": {"percentile": 95, "latency_ms": 150},
         "publishers": [{"count": 20, "rate": 8, "id_prefix": "p"}],
     }
