@@ -67,8 +67,10 @@ class Histories:
     async def _send(self, due: list[TopicHistory]) -> None:
         body = msgspec.json.encode(HistoryReport(incarnation=self._incarnation, topics=due))
         try:
-            with trio.move_on_after(_PATIENCE_S):
+            with trio.move_on_after(_PATIENCE_S) as patience:
                 await self._distributors.post("history", self._target, body)
+            if patience.cancelled_caught:  # a leader that hangs does not say who leads now
+                await self._distributors.choose_next(None)
         except PeerError as error:
             if str(error) != self._trouble:
                 self._log.warning("histories are refused", reason=error)

@@ -68,12 +68,12 @@ class Leader:
 
 
 class Rig:
-    def __init__(self):
+    def __init__(self, *hanging):
         self.engine = Engine()
         self.leader = Leader()
         self.lines = []
         log = Log("b1", self.lines.append)
-        known = Distributors([self.leader], lambda _url: self.leader, log)
+        known = Distributors([*hanging, self.leader], lambda _url: self.leader, log)
         self.histories = Histories("b1", "7", self.engine, known, log)
 
     @property
@@ -144,6 +144,17 @@ async def test_a_silent_distributor_holds_nothing_up_for_more_than_a_second(rig,
     await trio.sleep(5.5)
     times = [at for at, _ in rig.leader.reports]
     assert len(times) >= 5
+
+
+async def test_after_a_distributor_that_hangs_another_one_is_told(nursery, autojump_clock):
+    hanging = Leader()
+    hanging.silent = True
+    made = Rig(hanging)
+    nursery.start_soon(made.histories.run)
+    made.histories.follow(["t"])
+    await trio.sleep(5.5)
+    assert len(hanging.reports) == 1
+    assert made.reports
 
 
 async def test_a_refusal_is_said_once_and_tried_again(rig, autojump_clock):
