@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 
@@ -60,7 +61,7 @@ pub struct Measurement {
     total: Histogram<u64>,
     recent: Share,
     recent_total: Histogram<u64>,
-    pub network: Network,
+    pub network: Arc<Network>,
     pub lost: u64,   // the trace dropped it before it was sent
     pub unsent: u64, // given up
 }
@@ -81,7 +82,7 @@ impl Measurement {
             total: histogram(3),
             recent: Share::default(),
             recent_total: histogram(3),
-            network: Network::default(),
+            network: Arc::default(),
             lost: 0,
             unsent: 0,
         }
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn the_network_is_part_of_the_total_and_the_wait_for_a_subscriber_is_not() {
         let mut measurement = Measurement::new(0, MS, 0);
-        measurement.network = Network { publishers: HashMap::from([(0, 30 * US)]), subscribers: 20 * US };
+        measurement.network = Arc::new(Network { publishers: HashMap::from([(0, 30 * US)]), subscribers: 20 * US });
         let entry = Entry { wait_us: 900, ..sent(0, 100 * US, MS) };
         measurement.take(0, &[entry, Entry { publisher: 1, ..entry }], MS);
         assert_eq!(measurement.intervals(true), [told(0, 2, 0, (250 + 220) * US)]);

@@ -1,62 +1,90 @@
 //! How long bytes are on their way between clients and this broker: half of the smallest round trip that the kernel has seen on their connections. (The
-//! smoothed one has delayed acknowledgements in it.) Asked for only while somebody measures.
+//! smoothed one has delayed acknowledgements in it.) Asked for only while somebody measures, of one topic after the other, a few connections in each turn.
+
+use std::sync::Arc;
 
 use slotmap::SecondaryMap;
 
 use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::{ConnKey, Engine, TopicKey};
 use crate::measure::Network;
 
-/// Connections that are asked in one turn, at well under a microsecond each.
-const ASKED_A_TURN: usize = 32;
+/// Connections that are looked at in one turn, and asked if they are clients of the topic, at well under a microsecond each.
+const VISITED_A_TURN: usize = 32;
+
+/// How long what was found of a topic's clients holds: the least of all round trips seldom changes.
+const HOLDS_NS: Nanos = 5_000_000_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    wanted: Vec<ConnKey>,
-    known: SecondaryMap<ConnKey, Nanos>,
+    asking: Option<(TopicKey, Nanos)>, // of whose clients, and since when
+    unvisited: Vec<ConnKey>,
+    found: Network,
+    of_consumers: Vec<Nanos>,
+    known: SecondaryMap<TopicKey, (Nanos, Arc<Network>)>, // asked for when, and what was found
 }
 
 impl Engine {
-    /// Ask for the ways of all clients of a topic, unless some are still asked for.
-    pub fn ask_ways(&mut self, topic: &str) {
+    /// Ask for the ways of all clients of a topic, unless they are known well enough, or others are still asked for.
+    pub fn ask_ways(&mut self, topic: &str, now: Nanos) {
         let Some(&topic) = self.topic_names.get(topic) else { return };
-        if !self.ways.wanted.is_empty() {
+        if self.ways.asking.is_some() || self.ways.known.get(topic).is_some_and(|(asked, _)| now < asked + HOLDS_NS) {
             return;
         }
-        let publishes = self.conns.iter().filter(|(_, conn)| conn.published.iter().any(|published| published.topic == topic));
-        self.ways.wanted.extend(publishes.map(|(key, _)| key));
-        for channel in self.topics.get(topic).into_iter().flat_map(|topic| &topic.channels) {
-            self.ways.wanted.extend(self.channels.get(*channel).into_iter().flat_map(|channel| &channel.consumers));
-        }
+        self.ways.asking = Some((topic, now));
+        self.ways.unvisited.extend(self.conns.keys());
     }
 
-    /// Connections whose round trip is to be handed in by `handle_round_trip`: some of those asked for.
-    pub fn poll_ways(&mut self) -> impl Iterator<Item = ConnKey> + use<> {
-        let kept = self.ways.wanted.len().saturating_sub(ASKED_A_TURN);
-        self.ways.wanted.split_off(kept).into_iter()
+    /// Connections whose round trip is to be handed in by `handle_round_trip`, before `end_ways`: some of those asked for.
+    pub fn poll_ways(&mut self) -> Vec<ConnKey> {
+        let Some((topic, _)) = self.ways.asking else { return Vec::new() };
+        let kept = self.ways.unvisited.len().saturating_sub(VISITED_A_TURN);
+        let mut visited = self.ways.unvisited.split_off(kept);
+        visited.retain(|&key| self.consumes(key, topic) || self.indices_of(key, topic).next().is_some());
+        visited
     }
 
     pub fn handle_round_trip(&mut self, key: ConnKey, round_trip: Nanos) {
-        if self.conns.contains_key(key) {
-            self.ways.known.insert(key, round_trip / 2);
+        let Some((topic, _)) = self.ways.asking else { return };
+        let way = round_trip / 2;
+        let mut found = std::mem::take(&mut self.ways.found);
+        for index in self.indices_of(key, topic) {
+            found.publishers.entry(index).and_modify(|shortest| *shortest = way.min(*shortest)).or_insert(way);
+        }
+        self.ways.found = found;
+        if self.consumes(key, topic) {
+            self.ways.of_consumers.push(way);
+        }
+    }
+
+    /// Once all are visited, what they said is what is known.
+    pub fn end_ways(&mut self) {
+        let Some((topic, asked)) = self.ways.asking.filter(|_| self.ways.unvisited.is_empty()) else { return };
+        let (mut network, mut ways) = (std::mem::take(&mut self.ways.found), std::mem::take(&mut self.ways.of_consumers));
+        if !ways.is_empty() {
+            let middle = ways.len() / 2;
+            network.subscribers = *ways.select_nth_unstable(middle).1;
+        }
+        self.ways.asking = None;
+        if self.topics.contains_key(topic) {
+            self.ways.known.insert(topic, (asked, Arc::new(network)));
         }
     }
 
     /// The ways of a topic's clients, as far as they are known: each publisher's shortest, the median of its subscribers'.
-    pub fn network(&self, topic: &str) -> Network {
-        let mut network = Network::default();
-        let Some(&key) = self.topic_names.get(topic) else { return network };
-        for (way, conn) in self.ways.known.iter().filter_map(|(key, way)| Some((*way, self.conns.get(key)?))) {
-            let indices = conn.published.iter().filter(|published| published.topic == key).filter_map(|published| published.trace_index);
-            for index in indices {
-                network.publishers.entry(index).and_modify(|shortest| *shortest = way.min(*shortest)).or_insert(way);
-            }
-        }
-        let channels = self.topics.get(key).into_iter().flat_map(|topic| &topic.channels);
-        let consumers = channels.filter_map(|channel| self.channels.get(*channel)).flat_map(|channel| &channel.consumers);
-        let mut ways: Vec<Nanos> = consumers.filter_map(|key| self.ways.known.get(*key).copied()).collect();
-        ways.sort_unstable();
-        network.subscribers = ways.get(ways.len() / 2).copied().unwrap_or_default();
-        network
+    pub fn network(&self, topic: &str) -> Arc<Network> {
+        let known = self.topic_names.get(topic).and_then(|topic| self.ways.known.get(*topic));
+        known.map_or_else(Arc::default, |(_, network)| Arc::clone(network))
+    }
+
+    /// As which publishers of a topic a connection stands in its trace.
+    fn indices_of(&self, key: ConnKey, topic: TopicKey) -> impl Iterator<Item = u32> + '_ {
+        let published = self.conns.get(key).into_iter().flat_map(|conn| &conn.published);
+        published.filter(move |published| published.topic == topic).filter_map(|published| published.trace_index)
+    }
+
+    fn consumes(&self, key: ConnKey, topic: TopicKey) -> bool {
+        let subscription = self.conns.get(key).and_then(|conn| conn.subscription.as_ref());
+        subscription.and_then(|sub| self.channels.get(sub.channel)).is_some_and(|channel| channel.topic == topic)
     }
 }

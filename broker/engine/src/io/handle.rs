@@ -280,7 +280,7 @@ impl Handle {
     /// A measurement of what arrives at a limited topic from now on; `None`: no such topic, or it has no limit.
     pub fn measure(&self, topic: String, target: Nanos) -> Result<Option<Measurement>, NotRunning> {
         self.call(move |engine, now| {
-            engine.ask_ways(&topic);
+            engine.ask_ways(&topic, now);
             engine.trace(&topic).map(|trace| Measurement::new(trace.range().end, target, now))
         })
     }
@@ -288,8 +288,8 @@ impl Handle {
     /// Take what was sent since the last time into a measurement, in pieces. Nothing changes while the topic has no limit.
     pub fn advance(&self, topic: &str, measurement: &mut Measurement) -> Result<(), NotRunning> {
         let name = topic.to_owned();
-        measurement.network = self.call(move |engine, _| {
-            engine.ask_ways(&name);
+        measurement.network = self.call(move |engine, now| {
+            engine.ask_ways(&name, now);
             engine.network(&name)
         })?;
         loop {

@@ -520,6 +520,7 @@ impl Reactor {
                 self.engine.handle_round_trip(key, round_trip);
             }
         }
+        self.engine.end_ways();
     }
 
     /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.

@@ -1,6 +1,8 @@
 //! What a measurement is made of: the trace's word on who waited for a subscriber, and the ways of clients.
 
 use super::pair::*;
+use crate::bucket::Nanos;
+use crate::engine::ConnKey;
 use crate::measure::Measurement;
 
 /// Everything in the trace of "t" up to now.
@@ -48,22 +50,42 @@ fn the_ways_of_a_topics_clients_are_asked_for_some_at_a_time_and_added() {
     for publisher in &publishers {
         pair.ask(*publisher, pub_("t", "x"));
     }
-    pair.engine.ask_ways("t");
-    let mut asked = Vec::new();
-    while let Some(some) = Some(pair.engine.poll_ways().collect::<Vec<_>>()).filter(|some| !some.is_empty()) {
-        assert!(some.len() <= 32);
-        pair.engine.ask_ways("t"); // nobody is asked twice meanwhile
-        asked.extend(some);
-        if asked.len() == 41 {
-            break;
-        }
-    }
-    assert!(asked.contains(&consumer) && !asked.contains(&stranger) && publishers.iter().all(|one| asked.contains(one)));
-    for key in asked {
-        pair.engine.handle_round_trip(key, if key == consumer { 60 * MS } else { 20 * MS });
-    }
-    pair.close(publishers[0]);
+    let mut asked = ask(&mut pair, |key| if key == consumer { 60 * MS } else { 20 * MS });
+    asked.sort_unstable();
+    let mut clients = [publishers, vec![consumer]].concat();
+    clients.sort_unstable();
+    assert_eq!(asked, clients);
     let network = pair.engine.network("t");
-    assert_eq!((network.subscribers, network.publishers.len()), (30 * MS, 39));
+    assert_eq!((network.subscribers, network.publishers.len()), (30 * MS, 40));
     assert!(network.publishers.values().all(|way| *way == 10 * MS));
+}
+
+/// Ask for the ways of the clients of "t", as the reactor does, to the end; gives who was asked.
+fn ask(pair: &mut Pair, round_trip: impl Fn(ConnKey) -> Nanos) -> Vec<ConnKey> {
+    let mut asked = Vec::new();
+    for _ in 0..10 {
+        let now = pair.now;
+        pair.engine.ask_ways("t", now); // nobody is asked twice meanwhile
+        let some = pair.engine.poll_ways();
+        assert!(some.len() <= 32);
+        some.iter().for_each(|&key| pair.engine.handle_round_trip(key, round_trip(key)));
+        pair.engine.end_ways();
+        asked.extend(some);
+    }
+    asked
+}
+
+#[test]
+fn ways_are_asked_for_again_after_some_seconds_not_at_each_report() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(1_000_000, 1_000, 1));
+    let publisher = pair.connect_as("p");
+    pair.ask(publisher, pub_("t", "x"));
+    assert_eq!(ask(&mut pair, |_| 20 * MS), [publisher]);
+    pair.advance(4 * S);
+    assert_eq!(ask(&mut pair, |_| 40 * MS), []);
+    assert_eq!(pair.engine.network("t").publishers[&0], 10 * MS);
+    pair.advance(S);
+    assert_eq!(ask(&mut pair, |_| 40 * MS), [publisher]);
+    assert_eq!(pair.engine.network("t").publishers[&0], 20 * MS);
 }
