@@ -217,11 +217,13 @@ fn a_crowd_that_introduces_itself_while_messages_are_on_their_way_moves_on_as_fa
 fn who_waited_and_could_not_run_goes_before_who_ran_and_has_more() {
     let mut pair = Pair::new();
     pair.limit("t", Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
-    let (greedy, other) = (pair.connect(), pair.connect());
+    let [greedy, first, other] = [pair.connect(), pair.connect(), pair.connect()];
     let large = mpub("t", &["x"; 600]);
     pair.send(greedy, large.repeat(20));
-    pair.send(other, &large);
     pair.turn();
+    pair.send(first, &large); // what may be larger of those that come with the turn
+    pair.send(other, &large);
+    assert!(pair.engine.is_waiting(greedy) && pair.engine.is_waiting(other));
     pair.turn();
     pair.turn();
     assert_eq!(pair.take(other), [ok()]);
