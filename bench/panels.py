@@ -34,6 +34,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_yscale("log")
     for number, series in enumerate(panel.series):
         _draw_series(axes, series, number)
+    axes.set_ylim(bottom=min(max(_LEAST_MS, value) for series in panel.series for value in series.y) / 3)
     if panel.slo_ms is not None:
         axes.axhline(panel.slo_ms, color=INK, linewidth=1.0, linestyle=":", label=f"SLO {panel.slo_ms:g} ms")
     axes.yaxis.set_major_locator(LogLocator(10))

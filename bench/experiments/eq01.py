@@ -29,6 +29,7 @@ BURSTS = (1, 2, 5, 10, 25)
 PARTS = {"halves": (0.5, 0.5), "one to nine": (0.1, 0.9), "six equal": (1 / 6,) * 6}
 LAW_S = 0.5  # of traffic for the laws: every arrival is looked at
 LAW_BURST = 25
+MEAN_TIMES = 60  # the mean of a rare delay needs that much more traffic than a percentile
 CHANGES = 10
 
 Shares = list[tuple[int, int]]  # micro-messages
@@ -50,7 +51,7 @@ def _mean_row(burst: int, effort: Effort) -> Row:
     fleet = Fleet(count=LOAD // 10)
     sums, counts = 0, 0
     for seed in effort.seeds():
-        delays = access_delays(_arrivals(fleet, 10 * effort.seconds, seed), RATE * MICRO, burst * MICRO)
+        delays = access_delays(_arrivals(fleet, MEAN_TIMES * effort.seconds, seed), RATE * MICRO, burst * MICRO)
         sums, counts = sums + int(delays.sum()), counts + len(delays)
     return {
         "part": "Eq. (1)",
