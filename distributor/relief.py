@@ -39,6 +39,7 @@ class _Episode:
     kept: set[tuple[str, str]] = field(default_factory=set)  # {(topic, broker)}: promises, where publishers went to
     moved: dict[str, str] = field(default_factory=dict)  # {publisher: broker}
     steps: int = 0  # after the canary
+    is_part: bool = False  # its last step was less than the model wants; an overloaded broker may show no gain yet
     since_s: float | None = None  # everybody has arrived; None: not yet
     waits_since_s: float | None = None  # for budget
     watched: tuple[float, float] | None = None  # when it was judged last, and the delay then, ms
@@ -178,7 +179,7 @@ class Relief:
             self._end(name, topic, now_s, actions)
         elif episode.steps and self._is_falling(episode, topic, now_s):
             pass  # a queue drains: too early to say
-        elif episode.steps and not self._is_better(episode, topic):
+        elif episode.steps and not episode.is_part and not self._is_better(episode, topic):
             self._roll_back(name, now_s, actions, f"it did not help: {_late(topic, episode.source)}")
         elif episode.steps == _MOST_STEPS:
             self._end(name, topic, now_s, actions)
@@ -194,7 +195,7 @@ class Relief:
         shift = self._step(name, episode, view, now_s, canary=False)
         if shift is not None:
             actions.append(shift)
-        elif episode.steps:  # it has helped so far, and nobody can take more
+        elif episode.steps and self._is_better(episode, topic):  # and nobody can take more
             self._end(name, topic, now_s, actions)
         else:
             self._roll_back(name, now_s, actions, "no broker can take the rest")
@@ -212,6 +213,7 @@ class Relief:
             broker = destination(view, name, source, rate_of(topic, source, who), barred) if who else None
             if broker is None:
                 continue
+            episode.is_part = part < 1.0 or len(who) == most
             few = math.ceil(self.rules.canary * len(topic.placement.ids_of.get(source, ())))
             who = who[:few] if canary else who
             episode.kept |= {(one, broker) for one, other in view.topics.items() if not other.is_broken(broker)}

@@ -53,11 +53,12 @@ def _large_first(members: Ints, columns: Publishers) -> Ints:
 
 
 def rate_of(topic: TopicView, source: str, publishers: Collection[str]) -> float:
-    """Msg/s that they send, by what ``source`` lets go."""
+    """Msg/s that they send: what ``source`` lets go of theirs, or what they said, for an overloaded broker lets go less
+    than comes."""
     columns = topic.placement.publishers
     declared = topic.placement.assigned.get(source, 0.0)
     theirs = sum(float(columns.rates[columns.positions[one]]) for one in publishers)
-    return theirs * topic.parts[source].rate / declared if declared else 0.0
+    return max(theirs, theirs * topic.parts[source].rate / declared) if declared else 0.0
 
 
 def destination(view: View, name: str, source: str, rate: float, without: Collection[str]) -> str | None:
@@ -80,8 +81,8 @@ def destination(view: View, name: str, source: str, rate: float, without: Collec
 def _strain(view: View, topic: TopicView, source: str, broker: str, more: float) -> float:
     """The largest delay on ``broker`` with ``more`` msg/s, as a part of its promise; infinite if it takes nobody."""
     about, giver = view.brokers[broker], view.brokers[source]
-    # Brokers are taken for alike: what one can hardly carry is what another could.
-    capacity = about.capacity if math.isfinite(about.capacity) else giver.load * (1 + _LEAST_SLACK)
+    # Brokers are taken for alike: no more than what one was seen to carry is expected of another.
+    capacity = about.capacity if math.isfinite(about.capacity) else giver.load
     left = capacity - about.load - more
     if left <= 0:
         return math.inf

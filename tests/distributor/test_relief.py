@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distributor.relief import Budget
@@ -227,6 +227,7 @@ def test_under_load_that_comes_and_goes_moves_are_bounded_nobody_goes_to_and_fro
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), over=st.floats(0.9, 1.3), known=st.booleans())
+@example(seed=1, over=1.296875, known=False)  # an overloaded broker lets go less than its publishers send
 def test_where_others_have_room_the_promise_is_kept_again_within_minutes(seed: int, over: float, known: bool) -> None:
     random = np.random.default_rng(seed)
     capacity = float(random.integers(1500, 4000))

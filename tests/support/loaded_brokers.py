@@ -89,16 +89,24 @@ class World:
 
     def view(self) -> View:
         brokers = {
-            name: BrokerView(load=self.load(name), **({"capacity": server.capacity} if self.known else {}))
+            name: BrokerView(
+                load=self.load(name) * self._let_go(name), **({"capacity": server.capacity} if self.known else {})
+            )
             for name, server in self.servers.items()
         }
         return View(topics={name: self._seen(topic) for name, topic in self.topics.items()}, brokers=brokers)
+
+    def _let_go(self, broker: str) -> float:
+        """Of what comes. A laboratory's server, whose capacity is known, stands behind the bucket that counts; else
+        nobody lets go more than can be carried."""
+        load = self.load(broker)
+        return 1.0 if self.known or not load else min(1.0, self.servers[broker].capacity / load)
 
     def _seen(self, topic: Topic) -> TopicView:
         parts = {}
         for broker in topic.loads:
             processing_ms, access_ms = self.delay_ms(broker), topic.access_ms.get(broker, 0.0)
-            rate = topic.loads[broker]
+            rate = topic.loads[broker] * self._let_go(broker)
             parts[broker] = Part(
                 rate=rate,
                 count=round(rate * WINDOW_S),
