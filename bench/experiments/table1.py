@@ -35,7 +35,7 @@ ENVELOPE, BURST = 11_000.0, 1_600.0
 PERCENTILE, LATENCY_MS = 99, 1.0
 CLAIM = (
     "1,000 publishers of 10 msg/s in batches of 10, groups firing together in turn, r = 11,000, b = 1,600, p99 <= "
-    "1 ms, {brokers} brokers with a service time of {service_us:g} us; p99 end to end over {after_s:g} s afterwards."
+    "{promise_ms:g} ms, {brokers} brokers with a service time of {service_us:g} us; p99 end to end over {after_s:g} s afterwards."
 )
 _LONG_S = 3_600.0  # of a plan that is cut short when assignments change
 _LOOK_S = 0.1
@@ -51,6 +51,7 @@ class Table1Options:
     after_s: float = 60.0
     brokers: int = 8
     service_us: float = 18.0
+    promise_ms: float = LATENCY_MS  # a machine that stops for parts of a ms cannot show the paper's 1 ms
     seed: int = 1
     json_file: str | None = None
     document: Path | None = None  # to write the table into
@@ -64,6 +65,7 @@ class Fitted:
     method: str
     found: Json  # the fitting as the distributor shows it
     after: RunResult
+    promise_ms: float = LATENCY_MS
 
     @property
     def brokers(self) -> int:
@@ -78,7 +80,7 @@ class Fitted:
     def reached(self) -> bool:
         """Whether it fits, keeps the promise afterwards, and was as fast as is asked (the paper's way need not be)."""
         fast = self.method == "paper" or self.found["took_s"] <= PAPER_S[self.group] / PART
-        return self.found["state"] == "fits" and fast and self.worst_p99_ms <= LATENCY_MS
+        return self.found["state"] == "fits" and fast and self.worst_p99_ms <= self.promise_ms
 
     def row(self) -> dict[str, Any]:
         return {
@@ -104,7 +106,12 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> list[Fi
     for group, method in asked:
         found.append(await fit_row(group, method, options))
         show(_line(found[-1]))
-    claim = CLAIM.format(brokers=options.brokers, service_us=options.service_us, after_s=options.after_s)
+    claim = CLAIM.format(
+        brokers=options.brokers,
+        service_us=options.service_us,
+        after_s=options.after_s,
+        promise_ms=options.promise_ms,
+    )
     text = f"{claim}\n\n{markdown(found, options)}"
     show(text)
     if options.document is not None:
@@ -114,6 +121,7 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> list[Fi
         settings = {
             "brokers": options.brokers,
             "lab_service_time_us": options.service_us,
+            "promise_ms": options.promise_ms,
             "rounds_s": options.rounds_s,
             "after_s": options.after_s,
             "rate": ENVELOPE,
@@ -141,7 +149,7 @@ async def fit_row(group: int, method: str, options: Table1Options) -> Fitted:
 
 
 async def _fit(group: int, method: str, options: Table1Options, running: Cluster, client: DistributorClient) -> Fitted:
-    topic = document(group)
+    topic = document(group, options.promise_ms)
     await client.create_or_change_topic(TOPIC, topic, fitting="off")
     async with _traffic(client, running, group, options.seed):
         await _wait_flowing(client)
@@ -149,8 +157,8 @@ async def _fit(group: int, method: str, options: Table1Options, running: Cluster
         await client.create_or_change_topic(TOPIC, topic, fitting=method, rounds_s=rounds_s)
         found = await _ended(client)
     assigned = await client.publishers(TOPIC)
-    after = await run_plan(plan(assigned, addresses(running), group, options.seed, options.after_s))
-    return Fitted(group, method, found, after)
+    traffic = plan(assigned, addresses(running), group, options.seed, options.after_s, options.promise_ms)
+    return Fitted(group, method, found, await run_plan(traffic), options.promise_ms)
 
 
 @asynccontextmanager
@@ -191,10 +199,10 @@ async def _ended(client: DistributorClient) -> Json:
         await trio.sleep(_LOOK_S)
 
 
-def document(group: int) -> dict[str, object]:
+def document(group: int, promise_ms: float = LATENCY_MS) -> dict[str, object]:
     """The topic as it is submitted."""
     model = {"count": PUBLISHERS, "rate": RATE_PER_S, "group_size": group, "batch": BATCH, "process": "periodic"}
-    slo = {"percentile": PERCENTILE, "latency_ms": LATENCY_MS}
+    slo = {"percentile": PERCENTILE, "latency_ms": promise_ms}
     publishers = [{**model, "id_prefix": "p"}]
     return {"name": TOPIC, "rate": ENVELOPE, "burst": BURST, "mode": "static", "slo": slo, "publishers": publishers}
 
@@ -203,7 +211,9 @@ def addresses(running: Cluster) -> dict[str, str]:
     return {broker.name: broker.tcp_address for broker in running.brokers}
 
 
-def plan(assigned: Json, where: dict[str, str], group: int, seed: int, duration_s: float) -> Plan:
+def plan(
+    assigned: Json, where: dict[str, str], group: int, seed: int, duration_s: float, promise_ms: float = LATENCY_MS
+) -> Plan:
     """What the generator sends: of every publisher that has a broker, there. ``assigned``: columns."""
     used = sorted({name for name in assigned["brokers"] if name is not None})
     index = {name: at for at, name in enumerate(used)}
@@ -222,7 +232,7 @@ def plan(assigned: Json, where: dict[str, str], group: int, seed: int, duration_
         subscribers=[Subscriber(target=number) for number in range(len(used))],
         duration_s=duration_s,
         seed=seed,
-        slo_ms=LATENCY_MS,
+        slo_ms=promise_ms,
         percentile=PERCENTILE,
     )
 
