@@ -35,7 +35,8 @@ ENVELOPE, BURST = 11_000.0, 1_600.0
 PERCENTILE, LATENCY_MS = 99, 1.0
 CLAIM = (
     "1,000 publishers of 10 msg/s in batches of 10, groups firing together in turn, r = 11,000, b = 1,600, p99 <= "
-    "{promise_ms:g} ms, {brokers} brokers with a service time of {service_us:g} us; p99 end to end over {after_s:g} s afterwards."
+    "{promise_ms:g} ms, {brokers} brokers with a service time of {service_us:g} us; p99 end to end over {after_s:g} s "
+    "afterwards."
 )
 _LONG_S = 3_600.0  # of a plan that is cut short when assignments change
 _LOOK_S = 0.1
