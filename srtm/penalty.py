@@ -8,13 +8,15 @@ before the recording began a bucket may have been drained.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import msgspec
 import numpy as np
 
 from srtm.errors import BadInput
 from srtm.publishers import Ints
+from srtm.recorded import of_common_time
 from srtm.replay import access_delays, penalty
 from srtm.unreadable import UNREADABLE
 
@@ -28,15 +30,11 @@ class Recording:
     waited_ns: Ints | None  # access delay, as it was; None: not recorded
     share_micro: tuple[int, int]  # (r_l, b_l)
 
-    def between(self, first_ns: int, last_ns: int) -> Recording:
+    def between(self, first_ns: int, last_ns: int) -> Self:
         """Both included."""
         start, end = np.searchsorted(self.arrival_ns, [first_ns, last_ns + 1]).tolist()
-        return Recording(
-            broker=self.broker,
-            arrival_ns=self.arrival_ns[start:end],
-            waited_ns=None if self.waited_ns is None else self.waited_ns[start:end],
-            share_micro=self.share_micro,
-        )
+        waited_ns = None if self.waited_ns is None else self.waited_ns[start:end]
+        return replace(self, arrival_ns=self.arrival_ns[start:end], waited_ns=waited_ns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,7 @@ class RecordedPenalty:
 
 def recorded_penalty(recordings: Sequence[Recording], rate_micro: int, burst_micro: int) -> RecordedPenalty:
     """Over the time that all who recorded anything have in common. Raises BadInput where they have none."""
-    parts = _of_common_time(recordings)
+    parts = of_common_time(recordings)
     if not parts:
         return RecordedPenalty(
             messages=0, seconds=0.0, sum_ms=0.0, mean_ms=0.0, p99_ms=0.0, one_mean_ms=0.0, one_p99_ms=0.0, brokers=()
@@ -90,17 +88,6 @@ def recorded_penalty(recordings: Sequence[Recording], rate_micro: int, burst_mic
             for one in parts
         ),
     )
-
-
-def _of_common_time(recordings: Sequence[Recording]) -> list[Recording]:
-    heard = [one for one in recordings if len(one.arrival_ns)]
-    if len(heard) < 2:
-        return heard
-    first_ns = max(int(one.arrival_ns[0]) for one in heard)
-    last_ns = min(int(one.arrival_ns[-1]) for one in heard)
-    if first_ns > last_ns:
-        raise BadInput("trace", f"{len(heard)} recordings", "must have some time in common")
-    return [one.between(first_ns, last_ns) for one in heard]
 
 
 def _p99_ms(delays_ns: Ints) -> float:

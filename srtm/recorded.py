@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -37,10 +38,10 @@ class Arrivals:
         """From the first to the last."""
         return float(self.arrival_ns[-1] - self.arrival_ns[0]) / 1e9 if len(self) else 0.0
 
-    def between(self, first_ns: int, last_ns: int) -> Arrivals:
+    def between(self, first_ns: int, last_ns: int) -> Self:
         """Those from ``first_ns`` to ``last_ns``, both included."""
         start, end = np.searchsorted(self.arrival_ns, [first_ns, last_ns + 1]).tolist()
-        return Arrivals(self.names, self.publisher[start:end], self.arrival_ns[start:end])
+        return replace(self, publisher=self.publisher[start:end], arrival_ns=self.arrival_ns[start:end])
 
 
 class _TraceColumns(msgspec.Struct):
@@ -76,7 +77,7 @@ def merged(parts: Sequence[Arrivals]) -> Arrivals:
     """Those of several brokers of one host as one, of the time that all of them recorded: each keeps so many, which is
     less time the more it gets. A publisher that sent to several is one publisher. Raises BadInput where they have no
     time in common."""
-    parts = _of_common_time(parts)
+    parts = of_common_time(parts)
     names = tuple(dict.fromkeys(name for part in parts for name in part.names))
     index = {name: at for at, name in enumerate(names)}
     empty = np.zeros(0, dtype=np.int64)
@@ -86,8 +87,20 @@ def merged(parts: Sequence[Arrivals]) -> Arrivals:
     return Arrivals(names, np.concatenate([empty, *translated])[order], arrival_ns[order])
 
 
-def _of_common_time(parts: Sequence[Arrivals]) -> list[Arrivals]:
-    heard = [part for part in parts if len(part)]
+class _Timed(Protocol):
+    @property
+    def arrival_ns(self) -> Ints: ...
+
+    def between(self, first_ns: int, last_ns: int) -> Self: ...
+
+
+_Part = TypeVar("_Part", bound=_Timed)
+
+
+def of_common_time(parts: Sequence[_Part]) -> list[_Part]:
+    """What recordings of several brokers hold of the time that all of them cover; those without a message left out.
+    Raises BadInput where there is no such time."""
+    heard = [part for part in parts if len(part.arrival_ns)]
     if len(heard) < 2:
         return heard
     first_ns = max(int(part.arrival_ns[0]) for part in heard)

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from functools import partial
 
-from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
-from bench.experiments.layouts import BROKERS, MACHINE, PAPER, SLO_NS, Result, by_rate, envelope, fewest, mcap, ms, run
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, lines
+from bench.experiments.layouts import (
+    BROKERS,
+    MACHINE,
+    PAPER,
+    SLO_NS,
+    Result,
+    attempts,
+    by_rate,
+    envelope,
+    fewest,
+    mcap,
+    ms,
+    run,
+)
 from bench.traffic import Fleet
 from bench.verdict import Check
 
@@ -54,11 +66,7 @@ def _result(fleet: Fleet, strategy: str, seconds: float, seed: int) -> Result:
     if strategy == "lb":
         return run(fleet, strategy, BROKERS, seconds, seed)
     least = by_rate(fleet.load, [mcap(PAPER, fleet.process, fleet.batch)] * BROKERS)
-    return fewest(partial(_on, fleet, strategy, seconds, seed), least)
-
-
-def _on(fleet: Fleet, strategy: str, seconds: float, seed: int, k: int) -> Result:
-    return run(fleet, strategy, k, seconds, seed)
+    return fewest(attempts(fleet, strategy, seconds, seed), least)
 
 
 def checks(rows: Sequence[Row]) -> list[Check]:
@@ -83,17 +91,7 @@ def _panel(part: str, rows: Sequence[Row]) -> Panel:
     return Panel(
         title=f"Fig. {part}: {process}, batch {batch}",
         x_label="publishers",
-        series=[
-            Series(
-                label=label,
-                x=[row["publishers"] for row in mine],
-                y=[row["p99_ms"] for row in mine],
-                spread=[row["p99_deviation_ms"] for row in mine],
-                notes=[str(row["brokers"]) for row in mine],
-            )
-            for label, one in (("LB", "lb"), ("Conc", "conc"))
-            if (mine := [row for row in rows if row["strategy"] == one])
-        ],
+        series=lines(rows, {"lb": "LB", "conc": "Conc"}, "publishers", "p99_ms"),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, lines
 from bench.experiments.layouts import MACHINE, PAPER, SLO_NS, by_rate, envelope, mcap, ms, run
 from bench.simulator import Tail
 from bench.traffic import Fleet
@@ -89,17 +89,7 @@ def checks(rows: Sequence[Row]) -> list[Check]:
 
 def _panel(part: str, rows: Sequence[Row]) -> Panel:
     process, batch = PARTS[part]
-    series = [
-        Series(
-            label=label,
-            x=[row["publishers"] for row in mine],
-            y=[row["worst_p99_ms"] for row in mine],
-            spread=[row["p99_deviation_ms"] for row in mine],
-            notes=[str(row["brokers"]) for row in mine],
-        )
-        for label, one in (("Conc", "conc"), ("Max-Min", "maxmin"))
-        if (mine := [row for row in rows if row["strategy"] == one])
-    ]
+    series = lines(rows, {"conc": "Conc", "maxmin": "Max-Min"}, "publishers", "worst_p99_ms")
     if part == "8a":
         series.append(Series(label="paper", x=[8_000, 8_000], y=list(PAPER_8K_MS.values()), marks_only=True))
     return Panel(

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from functools import partial
 
-from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
-from bench.experiments.layouts import BROKERS, MACHINE, PAPER, SLO_NS, Result, envelope, fewest, mcap, ms, run
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, lines
+from bench.experiments.layouts import BROKERS, MACHINE, PAPER, SLO_NS, Result, attempts, envelope, fewest, mcap, ms, run
 from bench.traffic import Fleet
 from bench.verdict import Check
 
@@ -34,15 +33,11 @@ def rows_of(part: str, fleet: Fleet, x: float, effort: Effort) -> list[Row]:
     """SRTM and Max-Min, each on the fewest brokers that do, or on the best; and Max-Min on as many as SRTM."""
     effort.step(f"Fig. {part}, {x:g}")
     seeds = list(effort.seeds())
-    srtm = [fewest(partial(_on, fleet, "srtm", effort.seconds, seed), 1) for seed in seeds]
-    blind = [fewest(partial(_on, fleet, "maxmin", effort.seconds, seed), 1) for seed in seeds]
-    forced = [_on(fleet, "maxmin", effort.seconds, seed, one.k) for seed, one in zip(seeds, srtm, strict=True)]
+    srtm = [fewest(attempts(fleet, "srtm", effort.seconds, seed), 1) for seed in seeds]
+    blind = [fewest(attempts(fleet, "maxmin", effort.seconds, seed), 1) for seed in seeds]
+    forced = [run(fleet, "maxmin", one.k, effort.seconds, seed) for seed, one in zip(seeds, srtm, strict=True)]
     named = {"srtm": srtm, "maxmin": blind, "maxmin, as many": forced}
     return [_row(part, fleet, x, name, found) for name, found in named.items()]
-
-
-def _on(fleet: Fleet, strategy: str, seconds: float, seed: int, k: int) -> Result:
-    return run(fleet, strategy, k, seconds, seed)
 
 
 def _row(part: str, fleet: Fleet, x: float, strategy: str, found: Sequence[Result]) -> Row:
@@ -113,17 +108,7 @@ def _panel(part: str, rows: Sequence[Row]) -> Panel:
 
 def series(rows: Sequence[Row], part: str) -> list[Series]:
     labels = {"maxmin": "Max-Min", "srtm": "SRTM", "maxmin, as many": "Max-Min, brokers of SRTM"}
-    return [
-        Series(
-            label=label,
-            x=[row["x"] for row in mine],
-            y=[row["worst_p99_ms"] for row in mine],
-            spread=[row["p99_deviation_ms"] for row in mine],
-            notes=[str(row["brokers"]) for row in mine],
-        )
-        for one, label in labels.items()
-        if (mine := of(rows, part, one))
-    ]
+    return lines([row for row in rows if row["part"] == part], labels, "x", "worst_p99_ms")
 
 
 EXPERIMENT = Experiment(

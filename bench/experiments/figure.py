@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,22 @@ class Series:
     spread: Sequence[float] = ()
     notes: Sequence[str] = ()
     marks_only: bool = False  # values that somebody else printed
+
+
+def lines(rows: Sequence[Row], labels: Mapping[str, str], x: str, y: str) -> list[Series]:
+    """One for each strategy of ``labels`` ({strategy: label}) that ``rows`` have, the number of brokers beside each
+    point. ``x``, ``y``: keys of a row."""
+    return [
+        Series(
+            label=label,
+            x=[row[x] for row in mine],
+            y=[row[y] for row in mine],
+            spread=[row["p99_deviation_ms"] for row in mine],
+            notes=[str(row["brokers"]) for row in mine],
+        )
+        for strategy, label in labels.items()
+        if (mine := [row for row in rows if row["strategy"] == strategy])
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

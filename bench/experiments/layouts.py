@@ -30,8 +30,6 @@ BROKERS = 6
 _SIZING_S = 600.0
 _LEAST_SERVED = 1_000.0  # msg/s: what any broker keeps within the SLO
 
-STRATEGIES = ("lb", "conc", "maxmin", "srtm")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
@@ -115,6 +113,11 @@ def run(
     shares = split(fleet, placement, k, envelope(fleet))
     parts = simulate(fleet, placement, shares, machine, seconds=seconds, seed=seed, before=before)
     return Result(k=k, parts=parts, pooled=Tail.of(parts), worst=worst(parts))
+
+
+def attempts(fleet: Fleet, strategy: str, seconds: float, seed: int) -> Callable[[int], Result]:
+    """``run`` by the number of idle brokers."""
+    return lambda k: run(fleet, strategy, k, seconds, seed)
 
 
 def fewest(attempt: Callable[[int], Result], least: int, most: int = BROKERS) -> Result:
