@@ -12,7 +12,8 @@ from rich.console import Console
 from bench import own_network
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
-from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT
+from bench.demo_runs import DemoRunsOptions, demo_runs
+from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
 from bench.experiments.adaptation import MODES, STEPS, AdaptationOptions, adaptation, fast_enough
 from bench.experiments.adaptation import chosen as chosen_names
 from bench.experiments.demand import DemandOptions, demand
@@ -243,6 +244,22 @@ def _groups(field: str, text: str) -> list[int]:
         if part.strip() not in sizes:
             raise BadInput(field, text, f"must be of {', '.join(sizes)}, separated by commas")
     return [sizes[part.strip()] for part in text.split(",") if part]
+
+
+@app.command("demo-runs")
+def bench_demo_runs(
+    runs: Annotated[int, typer.Option(min=10, help="Each with traffic of its own.")] = DemoRunsOptions.runs,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic in a run.")] = DemoRunsOptions.seconds,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into README.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """Many runs of the demo, so that its one sample is seen among others. A simulation of a minute.
+
+    Status 0 if srtm waits less than lb in nine of ten.
+    """
+    options = DemoRunsOptions(runs, seconds, json_file, README if document else None)
+    found = demo_runs(options, partial(_console(json_file).print, soft_wrap=True))
+    return 0 if found.less >= 0.9 * runs else 1
 
 
 @app.command("arrival")

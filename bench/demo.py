@@ -4,9 +4,8 @@ Every detector publishes 10 msg/s (Poisson); the detectors of one group fire tog
 the group, all its members at each of its instants. Three brokers of ``MCAP`` make exactly two of them necessary.
 Arrival, due instant and delivery of every message are measured; the verdict on the promise is shown as it came out.
 
-A run is a sample: with groups this large the p99 of 40 s scatters, whatever the placement. In simulation SRTM waits
-less than lb in nearly every run and stays under 5 ms in about half of them, lb almost never (tests/bench/test_demo.py).
-The default seed was picked from 200 simulated runs for lying near the medians of both, which are 0.1 ms and 41 ms.
+A run is a sample: with groups this large the p99 of 40 s scatters, whatever the placement. ``srtm bench demo-runs``
+simulates 200 of them: SRTM waits less than lb in nearly every one.
 """
 
 from __future__ import annotations
@@ -39,11 +38,12 @@ from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import Unavailable
 from srtm.supervisor import Cluster, cluster
+from srtm.topic import Strategy
 from srtm.topic_file import read_topic_file
 
 BROKERS = 3
 MCAP = 1_300.0  # msg/s a broker: 2,070 msg/s need two, and two have room for r = 2,277
-PLACEMENTS = ("lb", "srtm")
+PLACEMENTS: tuple[Strategy, ...] = ("lb", "srtm")
 WARMUP_S = 2.0  # the second topic's bucket starts empty (nothing mints tokens) and fills at r - load: 207 tokens/s
 PLACED_WITHIN_S = 10.0
 POLL_S = 0.05

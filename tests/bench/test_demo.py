@@ -14,87 +14,42 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, plan_of, run_demo
+from bench.demo_runs import NAMES, DemoRunsOptions, arranged, demo_runs, simulated, worst_p99_ms
 from bench.demo_side import BrokerPart, Side, penalty_of, shortcomings, side_of, together, without_warmup
 from bench.demo_view import draw, plain
 from bench.document import README, with_block
 from bench.plot import Promise
 from bench.run import RunResult
-from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, correlation_groups, read_detectors
-from bench.trace import Column, Trace, percentile_ms
-from distributor.allocation import BrokerCapacity, Demand, plan
+from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
+from bench.trace import Trace, percentile_ms
 from srtm.distributor_client import Json
 from srtm.errors import BadInput
-from srtm.replay import access_delays
-from srtm.splitting import from_micro, split_bucket, to_micro
+from srtm.splitting import from_micro
+from srtm.topic import Strategy
 from srtm.topic_file import read_topic_file
 
 PROMISE = Promise(0.99, 5.0)
-NAMES = [f"broker-{number}" for number in range(1, BROKERS + 1)]
 RATE, BURST = 2_277.0, 200.0
 
 
-@cache
-def placement(strategy: str) -> tuple[int, ...]:
-    """Index of the broker of each detector, as the distributor places them on three brokers of ``MCAP``."""
-    groups = np.array(correlation_groups(read_detectors()))
-    demand = Demand(rates=np.full(len(groups), RATE_PER_S), groups=groups, rate=RATE, burst=BURST)
-    placed = plan(demand, [BrokerCapacity(name=name, mcap=MCAP) for name in NAMES], strategy)
-    assert placed.state == "placed"
-    return tuple(NAMES.index(placed.brokers[at]) for at in placed.placement)
-
-
-def assigned(strategy: str) -> Json:
+def assigned(strategy: Strategy) -> Json:
     """The distributor's answer about publishers."""
     rows = list(csv.DictReader(PUBLISHERS_CSV.read_text().splitlines()))
     return {
         "ids": [row["id"] for row in rows],
-        "brokers": [NAMES[at] for at in placement(strategy)],
+        "brokers": [NAMES[at] for at in arranged(strategy).broker_of],
         "groups": [row["correlation_group"] for row in rows],
         "rates": [float(row["rate"]) for row in rows],
     }
 
 
-def viewed(strategy: str) -> Json:
+def viewed(strategy: Strategy) -> Json:
     """The distributor's answer about the topic."""
-    heads = [placement(strategy).count(at) for at in range(BROKERS)]
-    shares = split_bucket(to_micro(RATE, "rate"), to_micro(BURST, "burst"), heads)
     places = [
-        {"broker": name, "rate": from_micro(rate), "burst": from_micro(burst)}
-        for name, (rate, burst) in zip(NAMES, shares, strict=True)
-        if rate
+        {"broker": name, "rate": from_micro(share.rate), "burst": from_micro(share.burst)}
+        for name, share in arranged(strategy).shares.items()
     ]
     return {"name": "la-highways", "rate": RATE, "burst": BURST, "brokers": places}
-
-
-def fired(seed: int, seconds: float) -> tuple[Column, Column]:
-    """Arrival instants and senders: a Poisson process a group, all its members at each of its instants."""
-    rng, groups = np.random.default_rng(seed), np.array(correlation_groups(read_detectors()))
-    instants, senders = [], []
-    for group in range(groups.max() + 1):
-        members = np.flatnonzero(groups == group)
-        times = rng.integers(0, int(seconds * 1e9), rng.poisson(RATE_PER_S * seconds))
-        instants.append(np.repeat(times, len(members)))
-        senders.append(np.tile(members, len(times)))
-    arrival_ns, publisher = np.concatenate(instants), np.concatenate(senders)
-    order = np.argsort(arrival_ns, kind="stable")
-    return arrival_ns[order], publisher[order]
-
-
-def simulated(strategy: str, seed: int, seconds: float) -> dict[str, Trace]:
-    """What the brokers' traces would be if they only did what their buckets say."""
-    arrival_ns, publisher = fired(seed, seconds)
-    broker_of = np.array(placement(strategy))
-    traces = {}
-    for place in viewed(strategy)["brokers"]:
-        mine = broker_of[publisher] == NAMES.index(place["broker"])
-        came = arrival_ns[mine]
-        due = came + access_delays(came, to_micro(place["rate"], "rate"), to_micro(place["burst"], "burst"))
-        traces[place["broker"]] = Trace([], publisher[mine], came, due, due, due)
-    return traces
-
-
-def worst_p99_ms(strategy: str, seed: int, seconds: float) -> float:
-    return max(float(np.percentile(trace.access_ns, 99)) / 1e6 for trace in simulated(strategy, seed, seconds).values())
 
 
 def run_result(received: int = 1_000) -> RunResult:
@@ -116,16 +71,16 @@ def run_result(received: int = 1_000) -> RunResult:
 
 
 @cache
-def measured(strategy: str) -> Side:
+def measured(strategy: Strategy) -> Side:
     traces = without_warmup(simulated(strategy, seed=1, seconds=WARMUP_S + 8.0), 0, WARMUP_S)
-    return side_of(strategy, viewed(strategy), assigned(strategy), run_result(), traces, NAMES)
+    return side_of(strategy, viewed(strategy), assigned(strategy), run_result(), traces, list(NAMES))
 
 
 def test_two_brokers_are_necessary_and_enough() -> None:
     load = RATE_PER_S * len(read_detectors())
     assert MCAP < load < RATE < 2 * MCAP
-    assert set(placement("srtm")) == {0, 1}
-    assert set(placement("lb")) == {0, 1, 2}
+    assert set(arranged("srtm").broker_of) == {0, 1}
+    assert set(arranged("lb").broker_of) == {0, 1, 2}
 
 
 def test_the_topic_file_says_what_the_demo_promises() -> None:
@@ -137,7 +92,7 @@ def test_the_topic_file_says_what_the_demo_promises() -> None:
 def test_every_detector_sends_to_the_broker_that_it_was_assigned_to() -> None:
     addresses = {name: f"127.0.0.1:{port}" for port, name in enumerate(NAMES, start=1)}
     traffic = plan_of(assigned("srtm"), addresses, DemoOptions(seconds=7.0, seed=3), PROMISE, "la-highways")
-    assert tuple(traffic.publishers.target) == placement("srtm")
+    assert tuple(traffic.publishers.target) == arranged("srtm").broker_of
     assert traffic.targets == list(addresses.values())
     assert [subscriber.target for subscriber in traffic.subscribers] == [0, 1]
     assert (traffic.duration_s, traffic.seed, traffic.slo_ms, traffic.percentile) == (7.0, 3, 5.0, 99.0)
@@ -275,6 +230,22 @@ def test_srtm_waits_less_than_lb_in_nearly_every_run_of_forty_seconds() -> None:
     kept = [sum(delay < 5.0 for delay in delays) for delays in zip(*pairs, strict=True)]
     assert kept[0] >= 20  # one in two of SRTM's
     assert kept[1] <= 8
+
+
+def test_many_runs_are_written_beside_the_one(tmp_path: Path) -> None:
+    document, file = tmp_path / "README.md", tmp_path / "runs.json"
+    document.write_text("<!-- demo-runs:begin -->\n<!-- demo-runs:end -->\n")
+    shown: list[str] = []
+    found = demo_runs(DemoRunsOptions(runs=10, seconds=2.0, json_file=str(file), document=document), shown.append)
+    assert shown[0] in document.read_text()
+    assert f"less than lb in {found.less} of 10" in shown[0]
+    written = json.loads(file.read_text())
+    assert [run["name"] for run in written["runs"]] == ["lb", "srtm"]
+    assert written["settings"]["less"] == found.less
+
+
+def test_the_readme_has_a_block_for_many_runs() -> None:
+    assert with_block(README.read_text(), "demo-runs", "figures") != README.read_text()
 
 
 @pytest.mark.slow
