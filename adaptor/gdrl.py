@@ -8,7 +8,7 @@ Every exchange is exact in micro-units: what one gives the other gets. No clock,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from srtm.adaptation import Indicator
@@ -71,34 +71,11 @@ def exchange(kind: Indicator, mine: Supply, other: Supply) -> Transfer:
     return Transfer(mine.rate - rate, mine.burst - burst)
 
 
-def edge_flow(kind: Indicator, mine: Supply, my_degree: int, other: Supply, others_degree: int) -> float:
-    """Msg/s from me to the other where all edges of a graph exchange at once, degrees counted without oneself.
-
-    (q_i - q_j) min(w_i / (d_i + 1), w_j / (d_j + 1)), w = D for the fill ratio and sqrt(I D) for the slack. One
-    more than the degree: with the degree itself two equal brokers would only swap what they have.
-    """
-    weights = _weights(kind, mine, other)
-    least = min(weights[0] / (my_degree + 1), weights[1] / (others_degree + 1))
-    return (indicator(kind, mine) - indicator(kind, other)) * least
-
-
 def spread(kind: Indicator, supplies: Sequence[Supply]) -> float:
     """Largest less smallest indicator, as a part of the mean of the fill ratio; of the slack, of its largest size."""
     values = [indicator(kind, one) for one in supplies]
     size = sum(values) / len(values) if kind == "fill" else max(abs(value) for value in values)
     return (max(values) - min(values)) / size if size else 0.0
-
-
-def joined(supplies: Mapping[str, Supply], name: str, demand: float) -> dict[str, Supply]:
-    """A broker that joins has nothing, and gets from its partners what its demand calls for."""
-    return {**supplies, name: Supply(rate=0, burst=0, demand=demand)}
-
-
-def inherited(supplies: Mapping[str, Supply], name: str, buddy: str) -> dict[str, Supply]:
-    """``name`` left, or is proven dead: its buddy has what it had."""
-    gone, heir = supplies[name], supplies[buddy]
-    kept = {one: supply for one, supply in supplies.items() if one != name}
-    return {**kept, buddy: replace(heir, rate=heir.rate + gone.rate, burst=heir.burst + gone.burst)}
 
 
 def _weights(kind: Indicator, mine: Supply, other: Supply) -> tuple[float, float]:

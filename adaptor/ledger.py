@@ -7,7 +7,7 @@ that it came. So tokens in flight belong to nobody, and what is lost is lost: sh
 
 Numbers count up per partner. An offer that comes twice is answered as before, a credit that comes twice counts once, an
 older number is refused. All of it belongs to one *epoch*, the distributor's word that these brokers may exchange;
-a frozen ledger takes and gives nothing any more, ever.
+nothing comes to a ledger, or from it, after that.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ class Ledger:
         self.epoch = epoch
         self.rate = rate
         self.burst = burst
-        self.frozen = False
         self._indicator = indicator
         self._asked: dict[str, _Asked] = {}
         self._asking: dict[str, _Asking] = {}
@@ -82,9 +81,9 @@ class Ledger:
 
     def answer(self, partner: str, number: int, theirs: Supply, mine: Supply) -> Reply | None:
         """To an offer. ``mine``: what this broker wants, its rate and burst being those of the ledger. None: refused,
-        for it is old, or this ledger is frozen."""
+        for it is old."""
         asked = self._asked.get(partner)
-        if self.frozen or (asked is not None and number < asked.number):
+        if asked is not None and number < asked.number:
             return None
         if asked is not None and number == asked.number:
             return asked.reply
@@ -98,18 +97,18 @@ class Ledger:
 
     def settle(self, partner: str, number: int, reply: Reply) -> None:
         """The answer to our offer ``number``: takes what is given, and puts what is asked for aside, to be sent as a
-        credit. Again, or once frozen: nothing."""
+        credit. Again: nothing."""
         asking = self._asking.get(partner)
-        if self.frozen or asking is None or asking.answered or number != asking.number:
+        if asking is None or asking.answered or number != asking.number:
             return
         asking.answered = True
         self._put(reply.gives)
         asking.owed = self._take(reply.asks)
 
     def credit(self, partner: str, number: int, tokens: Tokens) -> bool:
-        """What a partner owed us has come. False: refused, this ledger is frozen or knows of no such offer."""
+        """What a partner owed us has come. False: refused, there was no such offer."""
         asked = self._asked.get(partner)
-        if self.frozen or asked is None or number > asked.number:
+        if asked is None or number > asked.number:
             return False
         if number == asked.number and not asked.credited:
             asked.credited = True
@@ -121,9 +120,6 @@ class Ledger:
         asking = self._asking.get(partner)
         if asking is not None and asking.number == number:
             asking.owed = Tokens()
-
-    def freeze(self) -> None:
-        self.frozen = True
 
     def _take(self, wanted: Tokens) -> Tokens:
         """As much of it as leaves a share that still lets messages go; from a share of nothing, nothing."""

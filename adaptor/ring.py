@@ -1,4 +1,4 @@
-"""Who exchanges with whom, and who is whose buddy. Pure; brokers use this."""
+"""Who exchanges with whom. Pure; brokers use this."""
 
 from __future__ import annotations
 
@@ -22,9 +22,3 @@ def partner(kind: Partners, members: Sequence[str], name: str, turn: int, dice: 
         return beside[turn % len(beside)] if beside else None
     others = sorted(set(members) - {name})
     return dice.choice(others) if others else None
-
-
-def buddy(members: Sequence[str], name: str) -> str | None:
-    """Who inherits from ``name``: the next on the ring."""
-    beside = neighbours([*members, name] if name not in members else members, name)
-    return beside[0] if beside else None

@@ -45,9 +45,14 @@ class LeaseHolder:
         return {name: topic.share.version for name, topic in self._desired.items() if topic.share is not _NOTHING}
 
     @property
+    def held(self) -> dict[str, tuple[int, int]]:
+        """{topic: rate and burst in force, micro} where ``applied`` names a recall."""
+        return {name: self._amounts(topic) for name, topic in self._desired.items() if topic.share.recall}
+
+    @property
     def holds_nothing(self) -> bool:
         """No share in force here ever lets a message go."""
-        return all(topic.share.rate == 0 for topic in self._desired.values())
+        return all(self._amounts(topic)[0] == 0 for topic in self._desired.values())
 
     @property
     def shortest_lease_s(self) -> float | None:
@@ -169,6 +174,8 @@ class LeaseHolder:
         the acknowledgement."""
         share = topic.share
         known = self._desired.get(topic.topic)
+        if known is not None and share.recall:
+            self._exchanged[topic.topic] = (share.version, *self._amounts(known))
         if known is None or _limits(known) != _limits(topic):
             self._set_bucket(topic, full=share.full and known is None and not self._has_bucket(topic.topic))
         self._create_channels(topic)

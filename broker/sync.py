@@ -204,6 +204,7 @@ class Synchronizer:
             drain=self._drain.latest if self._drain.has_begun else None,
             have_version=self._holder.version,
             applied=applied,
+            held=self._holder.held,
             topics=topic_reports(snapshot.take(self._engine), applied),
             strangers=strangers,
             throttling=self._throttling(),

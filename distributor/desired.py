@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from distributor import adapting
-from distributor.leases import MICRO, Holding
+from distributor.leases import MICRO
 from distributor.state import Broker, Topic
 from srtm.control import DesiredTopic, Exchange, Move, Share, SyncAnswer
 
@@ -36,7 +36,7 @@ def answer(
 def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> DesiredTopic:
     return DesiredTopic(
         topic=topic.name,
-        share=share(topic.holding(broker)),
+        share=share(topic, broker),
         on_excess=topic.spec.on_excess,
         publishers=topic.placement.ids_of.get(broker, []),
         assignment_version=topic.assignment_version,
@@ -48,7 +48,8 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> D
 
 def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> Exchange | None:
     """What ``broker`` must know to exchange tokens with the others; None: it may not."""
-    if not topic.leases.pool or broker not in topic.leases.target or not topic.holding(broker).share.usable:
+    takes_part = broker in topic.leases.target and topic.holding(broker).share.usable
+    if not topic.leases.pool or topic.leases.is_recalled(broker) or not takes_part:
         return None
     mine = adapting.traits(topic, brokers).brokers[broker]
     return Exchange(
@@ -62,7 +63,10 @@ def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> Exchan
     )
 
 
-def share(holding: Holding) -> Share:
+def share(topic: Topic, broker: str) -> Share:
+    holding = topic.holding(broker)
+    if topic.leases.is_recalled(broker):
+        return Share(version=holding.version, rate=0.0, burst=0.0, recall=True)
     return Share(
         version=holding.version,
         rate=holding.share.rate / MICRO,

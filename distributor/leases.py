@@ -18,6 +18,10 @@ longer than the longest lease that may be in force there (``lapsed``). A broker 
 sync that was answered, the distributor its silence from when that sync *came*, so only durations are compared; the
 margin is for clocks that do not run equally fast.
 
+In a *pool* the brokers exchange what they hold (GDRL), and only the sum of the bounds says anything. It ends by a
+recall: every broker is told to keep what it has and to exchange no more, and acknowledges with that amount, which is
+its share and its bound from then on. So nobody is ever without a share, and what was in flight is free again.
+
 Everything is in micro-units (1e-6 msg/s, 1e-6 message), whole numbers; every method returns a new value.
 """
 
@@ -91,7 +95,7 @@ class Leases:
     recalling: bool = False  # of a pool: it is to end
 
     def outstanding(self) -> Amount:
-        """What may be in force now, over all brokers."""
+        """What may be in force now, over all brokers, tokens in flight included."""
         return _total(holding.bound for holding in self.holdings.values())
 
     def retargeted(self, envelope: Amount, target: Mapping[str, Amount]) -> Leases:
@@ -111,9 +115,13 @@ class Leases:
         return replace(self, pool=max(one.version for one in self.holdings.values()))
 
     def recalled(self) -> Leases:
-        """A pool is to end: as soon as all of its brokers are heard, all are issued nothing, and shares are dealt anew
-        once each of them has acknowledged that. Until then it goes on."""
+        """A pool is to end: as soon as all of its brokers are heard they are told so, and shares are dealt anew once
+        each of them has said what it has. Until then it goes on."""
         return replace(self, recalling=True) if self.pool and not self.recalling else self
+
+    def is_recalled(self, broker: str) -> bool:
+        """Whether ``broker`` is to keep what it has, and to say how much that is."""
+        return self.pool > 0 and broker in self.holdings and self.holdings[broker].version > self.pool
 
     def lasting(self, lease_ms: int | None) -> Leases:
         """Shares shall last that long from now on; those that are out are issued anew by ``advanced``."""
@@ -131,19 +139,21 @@ class Leases:
         longest_ms = held.longest_ms if held is not None and held.bound != NOTHING else self.lease_ms
         return longest_ms is not None and silent_ms > longest_ms + MARGIN_MS
 
-    def acknowledged(self, broker: str, version: int) -> Leases:
-        """``broker`` has the share of ``version`` in force. Only the latest counts: an older one leaves the bound as
-        it is."""
+    def acknowledged(self, broker: str, version: int, held: Amount = NOTHING) -> Leases:
+        """``broker`` has the share of ``version`` in force; where that is a recall, ``held`` is what it has. Only the
+        latest counts: an older one leaves the bound as it is."""
         holding = self.holdings.get(broker)
         if holding is None or version != holding.version or holding.settled:
             return self
+        if self.pool:
+            return self._with({broker: replace(holding, applied=version, share=held)})
         applied = replace(holding, applied=version, bound=holding.share, longest_ms=holding.lease_ms, full=False)
         return self._with({broker: applied})
 
     def reissued(self, broker: str, version: int) -> Leases:
         """A new incarnation of ``broker``: what the old one had is gone with it, and it gets its share back, empty."""
-        if self.pool:  # what it had may be elsewhere by now
-            held = replace(self.holdings[broker], version=version, share=NOTHING)
+        if self.pool and self.holdings[broker].bound != NOTHING:  # what it had may be elsewhere by now
+            held = replace(self.holdings[broker], version=version, share=NOTHING, applied=version)
             return replace(self._with({broker: held}), recalling=True)
         share = self._share(broker)
         again = Holding(version, share, share, lease_ms=self.lease_ms, longest_ms=self.lease_ms)
@@ -152,11 +162,8 @@ class Leases:
     def doubted(self, broker: str, version: int) -> Leases:
         """``broker`` has a share that is not on record: the store is older than what was told. So nobody's bound is
         known: all are issued nothing, and nothing grows before each of them has acknowledged that."""
-        return self._emptied([*self.target, *self.holdings, broker], version)
-
-    def _emptied(self, brokers: Iterable[str], version: int) -> Leases:
         unknown = Holding(version, NOTHING, self.envelope, lease_ms=self.lease_ms, longest_ms=None)
-        holdings = dict.fromkeys(brokers, unknown)
+        holdings = dict.fromkeys([*self.target, *self.holdings, broker], unknown)
         return replace(self, granted=True, holdings=holdings, pool=0, recalling=False)
 
     def freed(self, broker: str) -> Leases:
@@ -166,15 +173,15 @@ class Leases:
             return self
         left = {name: held for name, held in self.holdings.items() if name != broker}
         pool = self.pool if left else 0
+        if pool:  # what it had may be with any of the others
+            heir, bound = next(iter(left)), self.holdings[broker].bound
+            left[heir] = replace(left[heir], bound=left[heir].bound + bound)
         return replace(self, holdings=left, pool=pool, recalling=pool > 0)
 
     def closed(self) -> Leases:
         """The topic is removed. What brokers may still hold stays on record, should a topic of this name come again;
         a pool is then called back before anything is dealt."""
-        holdings = {
-            broker: replace(held, full=False, bound=self.envelope if self.pool else held.bound)
-            for broker, held in self.holdings.items()
-        }
+        holdings = {broker: replace(held, full=False) for broker, held in self.holdings.items()}
         return replace(self, target={}, holdings=holdings, recalling=self.pool > 0)
 
     def advanced(self, live: Collection[str], version: int) -> Leases:
@@ -185,9 +192,22 @@ class Leases:
         not waited for, the others grow by what there is.
         """
         if self.pool:
-            ends = self.recalling and self.holdings.keys() <= set(live)
-            return self._emptied(self.holdings, version) if ends else self
+            return self._ending(live, version) if self.recalling else self
         return self._shrunk(version)._grown(live, version)
+
+    def _ending(self, live: Collection[str], version: int) -> Leases:
+        members = {name: held for name, held in self.holdings.items() if held.bound != NOTHING}
+        untold = {name: held for name, held in members.items() if not self.is_recalled(name)}
+        if untold:
+            told = {name: replace(held, version=version) for name, held in untold.items()}
+            return self._with(told) if members.keys() <= set(live) else self
+        if not all(held.settled for held in self.holdings.values()):
+            return self
+        held = _total(one.share for one in self.holdings.values())
+        if not held <= self.outstanding():  # somebody counts wrongly: who cannot be told
+            return self.doubted(next(iter(self.holdings)), version)
+        known = {name: replace(one, bound=one.share) for name, one in self.holdings.items()}
+        return replace(self._with(known), pool=0, recalling=False).advanced(live, version)
 
     def _shrunk(self, version: int) -> Leases:
         issued = {}

@@ -78,7 +78,13 @@ class Syncing:
             if topic in self._registry.topics
         }
         await self._registry.hear(
-            News(broker=broker, have_version=request.have_version, applied=request.applied, channels=channels)
+            News(
+                broker=broker,
+                have_version=request.have_version,
+                applied=request.applied,
+                held=request.held,
+                channels=channels,
+            )
         )
         mine = self._latest[name] = object()
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from distributor import adapting
-from distributor.leases import NOTHING
+from distributor.leases import NOTHING, Amount
 from distributor.marks import FullMarks
 from distributor.state import Broker, Topic
 from srtm.topic import TopicSpec
 
 _ROUNDING = 1e-6  # msg/s: sums of rates are not exact
+_LARGEST = 2**62  # micro
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,7 @@ class News:
     broker: Broker
     have_version: int
     applied: Mapping[str, int]  # {topic: version of the share in force}
+    held: Mapping[str, tuple[int, int]]  # {topic: rate and burst in force where that version is a recall}, micro
     channels: Mapping[str, tuple[str, ...]]  # {topic: its channels anywhere, as known now}
 
 
@@ -64,13 +66,18 @@ def heard(topic: Topic, news: News, version: int, live: Collection[str], *, rebo
         elif reborn and name in leases.holdings:
             leases = leases.reissued(name, version)
         else:
-            leases = leases.acknowledged(name, applied)
+            leases = leases.acknowledged(name, applied, _amount(news.held.get(topic.name, (0, 0))))
         leases = leases.advanced(live, version) if leases is not topic.leases else leases
         leases = adapting.pooled_if_due(topic.spec, leases)
         channels = news.channels.get(topic.name, channels)
     if leases is topic.leases and channels == topic.channels:
         return topic
     return replace(topic, leases=leases, channels=channels)
+
+
+def _amount(held: tuple[int, int]) -> Amount:
+    """More than any pool has where it makes no sense: that is noticed when the pool ends."""
+    return Amount(*held) if min(held) >= 0 and max(held) <= _LARGEST else Amount(_LARGEST, _LARGEST)
 
 
 def lifted(marks: FullMarks, before: Mapping[str, Topic], topics: Collection[Topic]) -> FullMarks:

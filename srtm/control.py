@@ -119,6 +119,7 @@ class SyncRequest(Control, frozen=True):
     drain: DrainProgress | None = None  # None: it does not drain
     have_version: int = 0  # version of the desired state that the broker has in force (SyncAnswer.version); 0: none
     applied: dict[str, int] = {}  # {topic: version of the share in force}: the acknowledgement of the lease protocol
+    held: dict[str, tuple[int, int]] = {}  # {topic: rate, burst, micro}: what is in force where ``applied`` is a recall
     topics: list[TopicReport] = []  # managed topics and others that have traffic
     strangers: list[Stranger] = []  # new since the last sync that was answered
     lab_service_time_ns: int = 0  # of a broker in the laboratory: what every message takes
@@ -131,6 +132,7 @@ class Share(Control, frozen=True):
 
     (0, 0) means: managed, but no tokens here; messages that come wait. ``full`` is true only on a topic's first grant
     ever: the bucket starts full; in every other case a bucket that did not exist starts empty (design section 3).
+    ``recall``: whatever the broker has of this topic it keeps, exchanges no more, and names (``SyncRequest.held``).
     """
 
     version: int
@@ -138,6 +140,7 @@ class Share(Control, frozen=True):
     burst: float
     full: bool = False
     lease_s: float | None = None  # None: the rule "keep"
+    recall: bool = False
 
 
 class Exchange(Control, frozen=True):

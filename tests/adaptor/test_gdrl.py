@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.gdrl import Supply, edge_flow, exchange, floored, indicator, inherited, joined, spread
-from adaptor.ring import buddy, neighbours, partner
+from adaptor.gdrl import Supply, exchange, floored, indicator, spread
+from adaptor.ring import neighbours, partner
 from bench.experiments.gdrl import run_once
 from srtm.adaptation import Indicator
 from srtm.splitting import MICRO
@@ -70,16 +70,6 @@ def test_a_broker_without_demand_counts_as_one_with_a_little() -> None:
     assert floored(Supply(rate=1, burst=MICRO, demand=0.0), 1_000 * MICRO).demand == 20.0
 
 
-@pytest.mark.parametrize("degree", [0, 1])
-def test_all_edges_at_once_swap_for_ever_unless_everybody_counts_itself(degree: int) -> None:
-    rates = [8_000.0, 3_000.0]
-    for _ in range(40):
-        low, high = (Supply(rate=round(rate * MICRO), burst=MICRO, demand=5_000.0) for rate in rates)
-        flow = edge_flow("fill", low, degree, high, degree)
-        rates = [rates[0] - flow, rates[1] + flow]
-    assert (abs(rates[0] - rates[1]) < 1) == (degree == 1)
-
-
 @pytest.mark.parametrize(("brokers", "most"), [(6, 35), (64, 100)])
 @pytest.mark.parametrize("kind", ["random", "random, slack"])
 def test_random_partners_agree_soon(kind: str, brokers: int, most: int) -> None:
@@ -94,21 +84,12 @@ def test_the_printed_formula_diverges_where_the_exchange_converges() -> None:
     assert conserving.rounds is not None
 
 
-def test_a_newcomer_has_nothing_and_a_buddy_inherits_all() -> None:
-    book = {"a": Supply(rate=5, burst=MICRO, demand=1.0), "b": Supply(rate=7, burst=2 * MICRO, demand=1.0)}
-    assert joined(book, "c", 3.0)["c"].rate == 0
-    after = inherited(book, "a", "b")
-    assert (after["b"].rate, after["b"].burst) == (12, 3 * MICRO)
-    assert "a" not in after
-
-
 def test_on_the_ring_everybody_has_two_neighbours_and_asks_them_in_turn() -> None:
     ring = ["c", "a", "d", "b"]
     assert neighbours(ring, "a") == ["b", "d"]
     assert [partner("ring", ring, "a", turn, random.Random(1)) for turn in range(3)] == ["b", "d", "b"]
     assert neighbours(["a", "b"], "a") == ["b"]
     assert partner("random", ["a"], "a", 0, random.Random(1)) is None
-    assert buddy(["a", "b", "d"], "c") == "d"
 
 
 def test_random_partners_are_all_others_alike() -> None:

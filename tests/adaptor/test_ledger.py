@@ -35,7 +35,7 @@ class Transfers(RuleBasedStateMachine):
         owed = mine.owed(pair[1])
         if owed is not None:
             self.credits.append((pair[0], pair[1], *owed))
-        elif not mine.frozen:
+        else:
             self.offers.append((pair[0], pair[1], mine.offer(pair[1]), supply(mine, demand)))
 
     @precondition(lambda self: self.offers)
@@ -65,13 +65,6 @@ class Transfers(RuleBasedStateMachine):
     def deliver_acknowledgement(self, data: st.DataObject) -> None:
         sender, to, number = data.draw(st.sampled_from(self.acknowledged))
         self.ledgers[to].credited(sender, number)
-
-    @rule(name=st.sampled_from(NAMES))
-    def freeze(self, name: str) -> None:
-        ledger = self.ledgers[name]
-        before = ledger.rate, ledger.burst
-        ledger.freeze()
-        assert (ledger.rate, ledger.burst) == before
 
     @invariant()
     def shares_never_sum_to_more_than_there_is_and_each_keeps_a_token(self) -> None:
@@ -114,10 +107,9 @@ def test_an_offer_without_an_answer_is_made_again_under_its_number() -> None:
     assert ledger.offer("b") == 2
 
 
-def test_an_offer_from_the_past_and_one_to_a_frozen_ledger_are_refused() -> None:
+def test_an_offer_from_the_past_is_refused_and_so_is_a_credit_for_no_offer() -> None:
     ledger, theirs = Ledger(1, 9 * MICRO, 3 * MICRO, "fill"), Supply(rate=MICRO, burst=MICRO, demand=5.0)
     assert ledger.answer("b", 2, theirs, supply(ledger, 1.0)) is not None
     assert ledger.answer("b", 1, theirs, supply(ledger, 1.0)) is None
-    ledger.freeze()
-    assert ledger.answer("b", 3, theirs, supply(ledger, 1.0)) is None
-    assert not ledger.credit("b", 2, Tokens(1, 1))
+    assert not ledger.credit("b", 3, Tokens(1, 1))
+    assert not ledger.credit("c", 1, Tokens(1, 1))

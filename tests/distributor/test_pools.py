@@ -13,6 +13,7 @@ from tests.support.distributor_in_process import Distributor, FakeBroker, settle
 
 ENVELOPE = Amount(1_100 * MICRO, 30 * MICRO)
 HALF = Amount(550 * MICRO, 15 * MICRO)
+MOST, LEAST = Amount(900 * MICRO, 20 * MICRO), Amount(200 * MICRO, 10 * MICRO)
 LIVE = {"a", "b"}
 
 
@@ -34,28 +35,48 @@ def test_while_it_lasts_nothing_is_issued_and_other_shares_of_its_members_do_not
     assert not other.recalling
 
 
-def test_called_back_nobody_gets_anything_before_all_gave_up_what_they_had() -> None:
-    emptied = pool().recalled().advanced(LIVE, 5)
+def test_called_back_everybody_keeps_what_it_has_until_all_have_said_how_much_that_is() -> None:
+    told = pool().recalled().advanced(LIVE, 5)
+    assert all(told.is_recalled(name) and held.version == 5 for name, held in told.holdings.items())
+    half_way = told.acknowledged("a", 5, MOST).advanced(LIVE, 6)
+    assert half_way.pool
+    dealt = half_way.acknowledged("b", 5, LEAST).advanced(LIVE, 7)
+    assert not dealt.pool
+    assert {name: held.share for name, held in dealt.holdings.items()} == {"a": HALF, "b": LEAST}
+    grown = dealt.acknowledged("a", 7).advanced(LIVE, 8)
+    assert grown.holdings["b"].share == HALF
+
+
+def test_what_was_in_flight_when_it_ended_is_dealt_again() -> None:
+    told = pool().recalled().advanced(LIVE, 5)
+    known = told.acknowledged("a", 5, LEAST).acknowledged("b", 5, LEAST).advanced(LIVE, 6)
+    assert known.outstanding() == ENVELOPE
+
+
+def test_brokers_that_say_they_have_more_than_there_is_get_nothing_until_all_have_given_it_up() -> None:
+    told = pool().recalled().advanced(LIVE, 5)
+    emptied = told.acknowledged("a", 5, MOST).acknowledged("b", 5, MOST).advanced(LIVE, 6)
     assert not emptied.pool
-    assert all(held.share == NOTHING and held.version == 5 for held in emptied.holdings.values())
-    half_way = emptied.acknowledged("a", 5).advanced(LIVE, 6)
-    assert half_way.holdings["a"].share == NOTHING  # b may hold all of it
-    dealt = half_way.acknowledged("b", 5).advanced(LIVE, 7)
-    assert {name: held.share for name, held in dealt.holdings.items()} == {"a": HALF, "b": HALF}
+    assert all(held.share == NOTHING and held.bound == ENVELOPE for held in emptied.holdings.values())
+    dealt = emptied.acknowledged("a", 6).acknowledged("b", 6).advanced(LIVE, 7)
+    assert {held.share for held in dealt.holdings.values()} == {HALF}
 
 
 def test_it_goes_on_as_long_as_one_of_its_brokers_is_not_heard() -> None:
     waiting = pool().recalled().advanced({"a"}, 5)
-    assert waiting.pool == 1
-    assert not waiting.advanced(LIVE, 6).pool
+    assert not any(map(waiting.is_recalled, LIVE))
+    assert all(map(waiting.advanced(LIVE, 6).is_recalled, LIVE))
 
 
 def test_what_a_broker_had_that_died_or_began_anew_may_be_elsewhere_so_the_others_are_asked_first() -> None:
-    died = pool().freed("a").advanced({"b"}, 5)
-    assert died.holdings["b"].share == NOTHING
-    reborn = pool().reissued("a", 5)
+    died = pool().freed("a").retargeted(ENVELOPE, {"b": ENVELOPE}).advanced({"b"}, 5)
+    assert died.outstanding() == ENVELOPE
+    assert died.acknowledged("b", 5, MOST).advanced({"b"}, 6).holdings["b"].share == ENVELOPE
+    reborn = pool().reissued("a", 5).advanced(LIVE, 6)
     assert reborn.holdings["a"].share == NOTHING
-    assert reborn.recalling
+    shrunk = reborn.acknowledged("b", 6, MOST).advanced(LIVE, 7)
+    assert {name: held.share for name, held in shrunk.holdings.items()} == {"a": NOTHING, "b": HALF}
+    assert shrunk.acknowledged("b", 7).advanced(LIVE, 8).holdings["a"].share == HALF
 
 
 def test_other_members_or_another_envelope_end_it() -> None:
@@ -63,17 +84,13 @@ def test_other_members_or_another_envelope_end_it() -> None:
     assert pool().retargeted(Amount(MICRO, MICRO * 2), {"a": HALF, "b": HALF}).recalling
 
 
-def test_of_a_removed_topic_every_broker_may_hold_all() -> None:
-    assert all(held.bound == ENVELOPE for held in pool().closed().holdings.values())
-
-
 def test_a_pool_whose_topic_comes_again_before_its_brokers_heard_that_it_went_is_called_back() -> None:
     again = pool().closed().retargeted(ENVELOPE, {"a": ENVELOPE}).advanced(LIVE, 5)
-    again = again.acknowledged("a", 5).advanced(LIVE, 6)
-    assert again.outstanding() == ENVELOPE  # b may hold all of it
-    dealt = again.acknowledged("b", 5).advanced(LIVE, 7)
-    assert dealt.holdings["a"].share == ENVELOPE
-    assert not dealt.pool
+    again = again.acknowledged("a", 5, LEAST).advanced(LIVE, 6)
+    assert again.pool  # b may hold the rest
+    shrunk = again.acknowledged("b", 5, MOST).advanced(LIVE, 7)
+    assert shrunk.holdings["b"].share == NOTHING
+    assert shrunk.acknowledged("b", 7).advanced(LIVE, 8).holdings["a"].share == ENVELOPE
 
 
 def test_a_pool_is_over_with_the_last_of_its_brokers() -> None:
@@ -100,16 +117,18 @@ async def test_under_gdrl_brokers_are_told_to_exchange_once_all_shares_are_in_fo
     await opened.aclose()
 
 
-async def test_a_switch_to_another_mode_takes_the_shares_back_and_deals_them_anew(tmp_path: Path) -> None:
+async def test_a_switch_to_another_mode_leaves_nobody_without_a_share_at_any_instant(tmp_path: Path) -> None:
     opened, brokers = await exchanging(tmp_path)
+    brokers[0].held["cars"], brokers[1].held["cars"] = (900 * MICRO, 20 * MICRO), (150 * MICRO, 9 * MICRO)
     await opened.registry.set_options("cars", lambda old: parse_options(old, {"mode": "fitted"}))
-    for broker in brokers:
-        await broker.sync()
-        assert broker.share() == (0.0, 0.0)
-        assert broker.topics["cars"].exchange is None
-    for _ in range(3):
-        await settle(*brokers)
-    assert total(*brokers) == (1_100.0, 30.0)
+    for _ in range(6):
+        for broker in brokers:
+            await broker.sync()
+            assert broker.topics["cars"].exchange is None
+            assert all(min(one.share()) >= 1 for one in brokers)
+            assert total(*brokers) <= (1_100.0, 30.0)
+            assert sum(one.share()[1] for one in brokers) <= 30.0
+    assert total(*brokers) == (1_100.0, 30.0)  # with what was in flight
     await opened.aclose()
 
 

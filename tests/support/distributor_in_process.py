@@ -11,7 +11,7 @@ from distributor.config import DistributorConfig
 from distributor.registry import Registry
 from distributor.store import Store
 from distributor.syncing import Syncing
-from srtm.control import DesiredTopic, Stranger, SyncAnswer, SyncRequest, TopicReport
+from srtm.control import DesiredTopic, Share, Stranger, SyncAnswer, SyncRequest, TopicReport
 from srtm.topic import TopicSpec, parse_topic_json
 
 
@@ -44,6 +44,7 @@ class FakeBroker:
     strangers: list[Stranger] = field(default_factory=list)
     accepting: bool = True
     draining: bool = False  # as told
+    held: dict[str, tuple[int, int]] = field(default_factory=dict)  # {topic: in force, micro}
     fulls: list[str] = field(default_factory=list)  # topics whose bucket started full here, each time that it did
 
     @property
@@ -61,6 +62,7 @@ class FakeBroker:
             accepting=self.accepting,
             have_version=self.version,
             applied={name: topic.share.version for name, topic in self.topics.items()},
+            held={name: self.held[name] for name, topic in self.topics.items() if topic.share.recall},
             topics=self.reports,
             strangers=self.strangers,
             wait_s=wait_s,
@@ -71,6 +73,7 @@ class FakeBroker:
             new = {topic.topic: topic for topic in answer.topics}
             self.fulls += [name for name in new.keys() - self.topics.keys() if new[name].share.full]
             self.topics = new
+            self.held = {name: self._amounts(topic.share, self.held.get(name, (0, 0))) for name, topic in new.items()}
         self.version = answer.version
         self.draining = answer.draining
         return answer
@@ -89,11 +92,16 @@ class FakeBroker:
 
     def restart(self) -> None:
         self.incarnation = str(int(self.incarnation) + 1)
-        self.version, self.topics, self.reports = 0, {}, []
+        self.version, self.topics, self.reports, self.held = 0, {}, [], {}
 
     def share(self, topic: str = "cars") -> tuple[float, float]:
-        share = self.topics[topic].share
-        return share.rate, share.burst
+        """In force, in messages."""
+        rate, burst = self.held[topic]
+        return rate / 1e6, burst / 1e6
+
+    @staticmethod
+    def _amounts(share: Share, before: tuple[int, int]) -> tuple[int, int]:
+        return before if share.recall else (round(share.rate * 1e6), round(share.burst * 1e6))
 
 
 @dataclass

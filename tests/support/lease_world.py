@@ -47,6 +47,7 @@ class Request:
     asked_ns: int  # by the broker's clock
     have_version: int
     applied: Mapping[str, int]
+    held: Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class BrokerProcess:
             self.holder.hold(remembered.topics)
 
     def request(self) -> Request:
-        return Request(self.name, self.incarnation, self.clock(), self.holder.version, self.holder.applied)
+        holder = self.holder
+        return Request(self.name, self.incarnation, self.clock(), holder.version, holder.applied, holder.held)
 
     def take(self, answer: Answer) -> bool:
         """Whether it was put in force."""
@@ -131,7 +133,9 @@ class Book:
             mcap=0,
             accepting=True,
         )
-        news = News(broker=broker, have_version=request.have_version, applied=request.applied, channels={})
+        news = News(
+            broker=broker, have_version=request.have_version, applied=request.applied, held=request.held, channels={}
+        )
         topic, live = self._disk.topic, self.live() | {request.broker}
         self._commit(heard(topic, news, self._disk.version + 1, live, reborn=reborn))
         self._heard_ns[request.broker] = self._clock()
