@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import own_network
+from bench import figure_commands, own_network
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
 from bench.demo_runs import DemoRunsOptions, demo_runs
@@ -17,9 +17,6 @@ from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
 from bench.experiments.adaptation import MODES, STEPS, AdaptationOptions, adaptation, fast_enough
 from bench.experiments.adaptation import chosen as chosen_names
 from bench.experiments.demand import DemandOptions, demand
-from bench.experiments.figure import Effort
-from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures
-from bench.experiments.figures import chosen as experiments
 from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.experiments.placement import WORKLOADS, PlacementOptions, placement
 from bench.experiments.placement import chosen as workloads
@@ -40,6 +37,8 @@ app = typer.Typer(
     add_completion=False,
     help="Measure: what must be reached, and beside nsqd.",
 )
+
+app.add_typer(figure_commands.app)
 
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]
@@ -295,33 +294,6 @@ def bench_hostile(
     """
     options = HostileOptions(attacks(names or ()), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
     verdicts = run_trio(partial(hostile, options, _console(json_file)))
-    return 0 if all(verdict.reached for verdict in verdicts) else 1
-
-
-@app.command("figures")
-def bench_figures(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(EXPERIMENTS)}]...")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Short runs, few of them: a coarse picture.")] = False,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic in each simulated run.")] = Effort.seconds,
-    repetitions: Annotated[int, typer.Option(min=1, help="Runs of each point.")] = Effort.repetitions,
-    seed: SeedOption = Effort.seed,
-    directory: Annotated[Path, typer.Option(help="Where JSON, CSV and PNG go.")] = Path("figures"),
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what the same command finished there.")] = False,
-    document: Annotated[bool, typer.Option("--document", help="Write into docs/evaluation.md too.")] = False,
-) -> int:
-    """The paper's figures in the simulator: all, or those named.
-
-    Status 0 if everything that the paper claims of them is seen.
-    """
-    effort = Effort(
-        seconds=QUICK.seconds if quick else seconds,
-        repetitions=QUICK.repetitions if quick else repetitions,
-        seed=seed,
-    )
-    options = FiguresOptions(
-        names=experiments(names or ()), effort=effort, directory=directory, resume=resume, document=document
-    )
-    verdicts = figures(options, partial(_console(None).print, soft_wrap=True))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
