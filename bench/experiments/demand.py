@@ -100,7 +100,8 @@ def run_once(
         case "gdrl":
             run = Exchanging(arrivals, envelope, start, settings, seed)
         case "static" | "proportional" | "fitted" | "central" as mode:
-            run = Reporting(arrivals, envelope, Policy(mode, settings), start)
+            declared = [PEAK * rate / envelope.rate_micro for rate, _ in start]
+            run = Reporting(arrivals, envelope, Policy(mode, settings), start, declared=declared)
         case other:
             raise ValueError(f"no mode {other}")
     run.run(ends_ns)
@@ -141,9 +142,10 @@ def claim(options: DemandOptions, rates: day.Floats) -> str:
     return (
         f"{options.hours} hours from midnight, each played in {options.seconds:g} s, on {BROKERS} brokers; "
         f"r = {RATE:,.0f}, b = {BURST:g}; from {total.min():,.0f} to {total.max():,.0f} msg/s in all, of which the "
-        f"brokers get {spans}. At first, and always under static, shares in proportion to the mean of that time. "
-        "Simulated: exact buckets, brokers' own reports, 20 ms to the adaptor, 10 and 20 ms back, 10 ms from broker to "
-        "broker. What waits at the end goes under the last shares."
+        f"brokers get {spans}. At first, and always under static, shares in proportion to the mean of that time, as if "
+        f"{PEAK:,.0f} msg/s had been declared in that proportion. Simulated: "
+        "exact buckets, brokers' own reports, 20 ms to the adaptor, 10 and 20 ms back, 10 ms from broker to broker. "
+        "What waits at the end goes under the last shares."
     )
 
 
