@@ -26,8 +26,10 @@ from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
 from bench.nsqd import chosen as rows
 from bench.reach import MEASURES, ReachOptions, chosen, reach
+from bench.scenario import read_scenario
+from bench.scenario_run import prepare, run_scenario, show, write
 from bench.splits import SplitsOptions, no_worse, splits
-from srtm.commands.output import JsonOption, refuse_unwritable
+from srtm.commands.output import JsonOption, people_width, refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.errors import BadInput
 
@@ -42,6 +44,26 @@ app.add_typer(figure_commands.app)
 
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]
+
+
+@app.command("run")
+def bench_run(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The scenario: docs/benchmarking.md.")],
+    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Measured part, instead of the file's duration_s.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where FILE.json, .hlog and .hgrm go.")] = Path(),
+) -> int:
+    """A scenario of your own: open loop against any NSQ broker, latency from the intended instants.
+
+    Status 0 if the run is valid and keeps its promise (if it has one), 1 if the promise is broken, 3 if the run is not
+    valid.
+    """
+    scenario = read_scenario(file, seed=seed, seconds=seconds)
+    console = Console(highlight=False, width=people_width())
+    prepare(out)
+    outcome = run_trio(partial(run_scenario, scenario, console))
+    show(outcome, write(outcome, out), console)
+    return outcome.exit_status
 
 
 @app.command("nsqd")
