@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,7 @@ def demand(options: DemandOptions, show: Callable[[str], None]) -> Verdict:
     """All modes on the same day, then the one bucket that they stand for."""
     started = time.time()
     rates = day.demand(read_detectors(), BROKERS, options.hours, PEAK, options.seed)
-    arrivals = day.arrivals(rates, options.seconds, options.seed)
-    envelope = Envelope(rate_micro=round(RATE * MICRO), burst_micro=round(BURST * MICRO))
-    start = split_bucket(envelope.rate_micro, envelope.burst_micro, rates.mean(axis=1).tolist())
-    ends_ns = round(options.hours * options.seconds * SECOND_NS)
-    runs = [run_once(kind, arrivals, envelope, start, ends_ns, options.seed) for kind in KINDS]
-    runs.append(_one_bucket(arrivals, envelope, ends_ns))
+    runs = list(runs_of(options, rates))
     verdict = judged(runs)
     text = f"{claim(options, rates)}\n\n{markdown(runs)}\n\n{verdict.line}."
     show(text)
@@ -89,6 +84,17 @@ def demand(options: DemandOptions, show: Callable[[str], None]) -> Verdict:
     if options.json_file is not None:
         write_results(options.json_file, results)
     return verdict
+
+
+def runs_of(options: DemandOptions, rates: day.Floats) -> Iterator[DemandRun]:
+    """Under each mode, then of one bucket."""
+    arrivals = day.arrivals(rates, options.seconds, options.seed)
+    envelope = Envelope(rate_micro=round(RATE * MICRO), burst_micro=round(BURST * MICRO))
+    start = split_bucket(envelope.rate_micro, envelope.burst_micro, rates.mean(axis=1).tolist())
+    ends_ns = round(options.hours * options.seconds * SECOND_NS)
+    for kind in KINDS:
+        yield run_once(kind, arrivals, envelope, start, ends_ns, options.seed)
+    yield _one_bucket(arrivals, envelope, ends_ns)
 
 
 def run_once(
