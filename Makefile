@@ -78,7 +78,7 @@ soak: build
 	$(BIN)/python -m bench.crash --kills 100
 	$(BIN)/python -m bench.lease_soak --seconds 600
 
-# The protocol of the leases, exhaustively for few brokers, and runs of that model through the code.
+# The protocols of the leases and of GDRL, exhaustively for few brokers, and runs of these models through the code.
 model: build
 	@docs/model/check.sh
 	$(BIN)/pytest tests/model

@@ -82,8 +82,6 @@ PURE = (
     "bench/workload.py",
     "bench/traffic.py",
     "bench/simulator.py",
-    "bench/recorded.py",
-    "bench/calibration.py",
     "bench/experiments/layouts.py",
 )
 IMPURE_MODULES = {

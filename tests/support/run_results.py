@@ -28,5 +28,4 @@ def result(**changes: object) -> RunResult:
         "error_texts": [],
     }
     histograms = Histograms(latency=EMPTY, lateness=EMPTY, ack=EMPTY)
-    parts = {"targets": [], "histograms": histograms, "measured_from_unix_ns": 0, "timeline": []}
-    return RunResult(**{**counts, **zeros, **times, **rest, **parts, **changes})  # type: ignore[arg-type]
+    return RunResult(**{**counts, **zeros, **times, **rest, "targets": [], "histograms": histograms, **changes})  # type: ignore[arg-type]
