@@ -154,6 +154,7 @@ def _members(told: TopicHistories) -> list[Member]:
                 capacity=known.capacity if known is not None and known.capacity else float("inf"),
                 batch=known.batch if known is not None else 1,
                 dispersion=_dispersion(told, name),
+                declared=known.rate if known is not None else 0.0,
             )
         )
     return members

@@ -15,7 +15,9 @@ from adaptor.observed import BIN_S
 _LONGEST = 100  # bins, the paper's window
 _WINDOWS = (1, 2, 3, 5, 8, 13, 21, 34, 50)
 _SIGMAS = 5.0  # one false alarm in weeks, for Poisson counts and ten bins a second
-_SMOOTHING = 1 / 300  # of the dispersion, per pair of bins, in the long run
+_SMOOTHING = (
+    1 / 3000
+)  # of the dispersion, per pair of bins, in the long run: it is what publishers are like, not what they do now
 _DECLARED = 30  # pairs of bins that the declared dispersion counts for
 _LEAST_DISPERSION = 0.1  # periodic traffic; nobody is punctual to the bin
 
@@ -40,8 +42,8 @@ class RateEstimate:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of ``rate``, msg/s."""
-        return math.sqrt(self.dispersion * max(self._mean(), 1.0) / max(1, self.bins)) / BIN_S
+        """Standard deviation of ``rate``, msg/s; of no message that of one."""
+        return math.sqrt(self.dispersion * max(sum(self._counts), 1)) / max(1, self.bins) / BIN_S
 
     def add(self, arrivals: int) -> bool:
         """Of the next bin. True: a change is detected, and what came before it is forgotten."""

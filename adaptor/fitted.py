@@ -4,6 +4,9 @@ Rates are those since the last change on each broker (``detection``). While mess
 goes there: a backlog drains at r - lambda under any split, provided that nobody leaves tokens unused; and a broker with
 a backlog has no use for burst. New shares are proposed when something has changed, when an estimate rests on twice as
 many bins as the shares do, and with every bin while something waits; else never.
+
+Few messages are no evidence against the shares that there are: these stay until what is expected calls for others by
+more than the noise of the estimates; and what was declared and does not come is expected where it was declared.
 """
 
 from __future__ import annotations
@@ -22,17 +25,31 @@ _TO_BACKLOGS = 0.8  # of the slack
 _LEAST_SLACK = 0.02  # of the rate, where the estimates say that there is none
 _MANY = 4.0  # what waits is a backlog beyond this many times I lambda / (its slack), twice the mean of U: not by chance
 _FEW = 1.0  # and is none any more below this
-_WORTH = 0.25  # of its slack, by which a broker's rate has to drift
-_SIGMAS = 4.0  # and of the estimate's deviation
+_WORTH = 0.25  # of its slack, by which a share has to be wrong, or of the room that it has
+_SIGMAS = 4.0  # of what is expected, likewise
 _MOST_BINS = 100
 
 
-class _Basis(NamedTuple):
-    """What a share rests on."""
+class Expected(NamedTuple):
+    """On one broker, msg/s."""
 
-    rate: float  # msg/s, as estimated then
-    bins: int
-    margin: float  # msg/s that the share has beyond it
+    rate: float
+    deviation: float
+
+
+def expected(seen: Sequence[Expected], declared: Sequence[float]) -> list[Expected]:
+    """``seen`` and, of what was ``declared`` (msg/s, on each) and is not seen anywhere, everybody's declared part:
+    without traffic what was declared, and what is seen once that is as much."""
+    total = sum(declared)
+    missing = total - sum(one.rate for one in seen)
+    if missing <= 0:
+        return list(seen)
+    parts = [each / total for each in declared]
+    noise = sum(one.deviation**2 for one in seen)
+    return [
+        Expected(one.rate + part * missing, math.sqrt(max(0.0, (1 - 2 * part) * one.deviation**2 + part**2 * noise)))
+        for one, part in zip(seen, parts, strict=True)
+    ]
 
 
 class Fitted:
@@ -43,14 +60,14 @@ class Fitted:
         self._last: dict[str, list[int]] = {}  # {broker: messages waiting at the start of its last two bins}
         self._backlogged: set[str] = set()
         self._made: dict[str, tuple[int, int]] = {}  # {broker: its share, as proposed last}
-        self._basis: dict[str, _Basis] = {}  # of these
-        self._moving = False  # a change was detected, or a backlog seen, since then
+        self._bins: dict[str, int] = {}  # that these rest on
+        self._was_backlogged = False  # when they were made
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``, in order. ``dispersion``: as declared, where nothing is known yet."""
         estimate = self._estimates.setdefault(name, RateEstimate(dispersion))
         for one in bins:
-            self._moving |= estimate.add(one.arrivals)
+            estimate.add(one.arrivals)
             self._last[name] = [*self._last.get(name, [])[-1:], one.waiting]
 
     def rate(self, name: str) -> float:
@@ -59,36 +76,60 @@ class Fitted:
 
     def propose(self, envelope: Envelope, members: Sequence[Member], *, floor: float) -> Shares | None:
         """New shares, or None while those there are serve. Raises BadInput as ``limits`` does."""
-        rates = [self.rate(member.name) for member in members]
+        seen = [self._seen(member.name) for member in members]
+        wanted = expected(seen, [member.declared for member in members])
+        rates = [one.rate for one in wanted]
         if sum(rates) == 0:
             return None
         slack = max(from_micro(envelope.rate_micro) - sum(rates), _LEAST_SLACK * from_micro(envelope.rate_micro))
         backlogs = self._backlogs(members, rates, slack)
         old = {member.name: member.share for member in members}
-        if old == self._made and not (self._moving or any(backlogs) or self._is_better_known(members, rates)):
+        is_due = any(backlogs) or self._was_backlogged or (old == self._made and self._is_better_known(members))
+        tolerated = self._tolerated(members, seen, wanted, slack)
+        if not is_due and _are_near(members, self._fitting_rates(members, rates, slack), tolerated):
             return None
         shares = self._split(envelope, members, limits(envelope, members, floor), rates, backlogs, slack)
-        self._moving = any(backlogs)  # one more split once they are gone
+        if not is_due and _are_near(members, [from_micro(rate) for rate, _ in shares], tolerated):
+            return None
+        self._was_backlogged = any(backlogs)  # one more split once they are gone
         self._made = dict(zip(old, shares, strict=True))
-        self._basis = {
-            member.name: _Basis(rate, self._bins(member.name), from_micro(share[0]) - rate)
-            for member, rate, share in zip(members, rates, shares, strict=True)
-        }
+        self._bins = {member.name: self._known_bins(member.name) for member in members}
         return None if self._made == old else shares
 
-    def _bins(self, name: str) -> int:
+    def _seen(self, name: str) -> Expected:
+        estimate = self._estimates.get(name)
+        return Expected(estimate.rate, estimate.deviation) if estimate else Expected(0.0, 0.0)
+
+    def _known_bins(self, name: str) -> int:
         return self._estimates[name].bins if name in self._estimates else 0
 
-    def _is_better_known(self, members: Sequence[Member], rates: Sequence[float]) -> bool:
-        """Whether an estimate rests on twice as many bins as the shares do, or has drifted by more than its noise."""
-        for member, rate in zip(members, rates, strict=True):
-            basis, bins = self._basis[member.name], self._bins(member.name)
-            if basis.bins < _MOST_BINS and bins >= min(_MOST_BINS, 2 * max(1, basis.bins)):
-                return True
-            deviation = self._estimates[member.name].deviation if bins else 0.0
-            if abs(rate - basis.rate) > max(_WORTH * basis.margin, _SIGMAS * deviation):
+    def _is_better_known(self, members: Sequence[Member]) -> bool:
+        """Whether an estimate rests on twice as many bins as the shares do."""
+        for member in members:
+            basis = self._bins[member.name]
+            if basis < _MOST_BINS and self._known_bins(member.name) >= min(_MOST_BINS, 2 * max(1, basis)):
                 return True
         return False
+
+    def _fitting_rates(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:
+        """Msg/s of each share in the split that fits, but for floors and capacities."""
+        parts = [math.sqrt(self._dispersion(member) * rate) for member, rate in zip(members, rates, strict=True)]
+        return [rate + slack * part / sum(parts) for rate, part in zip(rates, parts, strict=True)]
+
+    def _tolerated(
+        self, members: Sequence[Member], seen: Sequence[Expected], wanted: Sequence[Expected], slack: float
+    ) -> list[float]:
+        """Msg/s by which each share may differ from the one that fits: noise, and what matters neither beside its part
+        of the slack nor beside the room that it has above what is seen."""
+        fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
+        return [
+            max(
+                _SIGMAS * one.deviation,
+                _WORTH * (rate - one.rate),
+                _WORTH * (from_micro(member.share[0]) - was.rate),
+            )
+            for member, was, one, rate in zip(members, seen, wanted, fitting, strict=True)
+        ]
 
     def _backlogs(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:
         """Messages that wait on each, where they are more than chance explains and were there a bin ago as well."""
@@ -127,6 +168,14 @@ class Fitted:
             fitted = _draining(envelope, fitted, traffic, backlogs)
         wanted_rates, bursts = [float(rate) for rate, _ in fitted], [float(burst) for _, burst in fitted]
         return shares_within(envelope, bounds, wanted_rates, bursts)
+
+
+def _are_near(members: Sequence[Member], rates: Sequence[float], tolerated: Sequence[float]) -> bool:
+    """Whether the shares there are differ from ``rates`` by no more than is ``tolerated``, msg/s."""
+    return all(
+        abs(rate - from_micro(member.share[0])) <= most
+        for member, rate, most in zip(members, rates, tolerated, strict=True)
+    )
 
 
 def _draining(envelope: Envelope, fitted: Shares, traffic: Sequence[Traffic], backlogs: Sequence[float]) -> Shares:

@@ -35,6 +35,7 @@ class Member:
     capacity: float = float("inf")  # msg/s that it can process for this topic
     batch: int = 1  # the largest that one of its publishers sends at once, messages
     dispersion: float = 1.0  # I_l as declared
+    declared: float = 0.0  # msg/s, of its publishers
     bins: Sequence[Bin] = ()  # oldest first
 
 

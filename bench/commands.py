@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import own_network
+from bench import figure_commands, own_network
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
 from bench.demo_runs import DemoRunsOptions, demo_runs
@@ -17,20 +17,20 @@ from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
 from bench.experiments.adaptation import MODES, STEPS, AdaptationOptions, adaptation, fast_enough
 from bench.experiments.adaptation import chosen as chosen_names
 from bench.experiments.demand import DemandOptions, demand
-from bench.experiments.figure import Effort
-from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures
-from bench.experiments.figures import chosen as experiments
 from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.experiments.placement import WORKLOADS, PlacementOptions, placement
 from bench.experiments.placement import chosen as workloads
 from bench.experiments.table1 import PAPER_S, Table1Options, table1
+from bench.experiments.table1_virtual import table1_virtual
 from bench.hostile import HostileOptions, hostile
 from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
 from bench.nsqd import chosen as rows
 from bench.reach import MEASURES, ReachOptions, chosen, reach
+from bench.scenario import read_scenario
+from bench.scenario_run import prepare, run_scenario, show, write
 from bench.splits import SplitsOptions, no_worse, splits
-from srtm.commands.output import JsonOption, refuse_unwritable
+from srtm.commands.output import JsonOption, people_width, refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.errors import BadInput
 
@@ -41,8 +41,30 @@ app = typer.Typer(
     help="Measure: what must be reached, and beside nsqd.",
 )
 
+app.add_typer(figure_commands.app)
+
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]
+
+
+@app.command("run")
+def bench_run(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The scenario: docs/benchmarking.md.")],
+    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Measured part, instead of the file's duration_s.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where FILE.json, .hlog and .hgrm go.")] = Path(),
+) -> int:
+    """A scenario of your own: open loop against any NSQ broker, latency from the intended instants.
+
+    Status 0 if the run is valid and keeps its promise (if it has one), 1 if the promise is broken, 3 if the run is not
+    valid.
+    """
+    scenario = read_scenario(file, seed=seed, seconds=seconds)
+    console = Console(highlight=False, width=people_width())
+    prepare(out)
+    outcome = run_trio(partial(run_scenario, scenario, console))
+    show(outcome, write(outcome, out), console)
+    return outcome.exit_status
 
 
 @app.command("nsqd")
@@ -215,12 +237,16 @@ def bench_table1(
     lab_service_time: Annotated[float, typer.Option(metavar="US", help="Of a broker.")] = Table1Options.service_us,
     promise_ms: Annotated[float, typer.Option(min=0.1, help="p99 of the topic.")] = Table1Options.promise_ms,
     seed: SeedOption = Table1Options.seed,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Simulated brokers in virtual time, every row also as in the paper.")
+    ] = False,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
     json_file: JsonOption = None,
 ) -> int:
     """Table 1 of the paper on real brokers: how long fitting takes, and whether the promise is kept afterwards.
 
-    Status 0 if every row fits, in a twentieth of the paper's time, and keeps its promise.
+    Status 0 if every row fits, in a twentieth of the paper's time, and keeps its promise; in virtual time also on no
+    more brokers than the paper's way.
     """
     options = Table1Options(
         rows=_groups("rows", rows),
@@ -234,7 +260,10 @@ def bench_table1(
         json_file=json_file,
         document=PLACEMENT if document else None,
     )
-    found = run_trio(partial(table1, options, partial(_console(json_file).print, soft_wrap=True)))
+    show = partial(_console(json_file).print, soft_wrap=True)
+    if virtual:
+        return 0 if table1_virtual(options, show) else 1
+    found = run_trio(partial(table1, options, show))
     return 0 if all(one.reached for one in found) else 1
 
 
@@ -295,33 +324,6 @@ def bench_hostile(
     """
     options = HostileOptions(attacks(names or ()), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
     verdicts = run_trio(partial(hostile, options, _console(json_file)))
-    return 0 if all(verdict.reached for verdict in verdicts) else 1
-
-
-@app.command("figures")
-def bench_figures(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(EXPERIMENTS)}]...")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Short runs, few of them: a coarse picture.")] = False,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic in each simulated run.")] = Effort.seconds,
-    repetitions: Annotated[int, typer.Option(min=1, help="Runs of each point.")] = Effort.repetitions,
-    seed: SeedOption = Effort.seed,
-    directory: Annotated[Path, typer.Option(help="Where JSON, CSV and PNG go.")] = Path("figures"),
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what the same command finished there.")] = False,
-    document: Annotated[bool, typer.Option("--document", help="Write into docs/evaluation.md too.")] = False,
-) -> int:
-    """The paper's figures in the simulator: all, or those named.
-
-    Status 0 if everything that the paper claims of them is seen.
-    """
-    effort = Effort(
-        seconds=QUICK.seconds if quick else seconds,
-        repetitions=QUICK.repetitions if quick else repetitions,
-        seed=seed,
-    )
-    options = FiguresOptions(
-        names=experiments(names or ()), effort=effort, directory=directory, resume=resume, document=document
-    )
-    verdicts = figures(options, partial(_console(None).print, soft_wrap=True))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 

@@ -1,4 +1,4 @@
-"""Processor time of a broker's messages: of a whole process, over the part of a run that was measured."""
+"""Processor time of brokers' messages: of whole processes, over the part of a run that was measured."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from srtm.errors import InternalError
 
 
 class CpuMeter:
-    """Processor time of a system between the first and the last look at a run that was measuring."""
+    """Processor time of all ``systems`` between the first and the last look at a run that was measuring."""
 
-    def __init__(self, system: System) -> None:
-        self._system = system
+    def __init__(self, *systems: System) -> None:
+        self._systems = systems
         self._first_s: float | None = None
         self._last_s = 0.0
         self._received = (0, 0)
@@ -19,7 +19,7 @@ class CpuMeter:
     def look(self, progress: RunProgress) -> None:
         if progress.phase != "measuring":
             return
-        self._last_s = self._system.cpu_s()
+        self._last_s = sum(system.cpu_s() for system in self._systems)
         if self._first_s is None:
             self._first_s, self._received = self._last_s, (progress.received, progress.received)
         self._received = (self._received[0], progress.received)

@@ -27,10 +27,10 @@ LARGEST = 1e6  # spread at which it never will
 _IDLE = 0.1  # of the brokers have no demand
 
 
-def start(brokers: int, dice: random.Random) -> list[Supply]:
-    """All with the same supply, as the paper begins. Demand is 10 / 11 of the rate, one broker's up to eight times
-    another's, and some have none."""
-    weights = [0.0 if dice.random() < _IDLE else 2 ** dice.uniform(0, 3) for _ in range(brokers)]
+def start(brokers: int, dice: random.Random, doublings: float = 3.0) -> list[Supply]:
+    """All with the same supply, as the paper begins. Demand is 10 / 11 of the rate, one broker's up to
+    2**``doublings`` times another's, and some have none."""
+    weights = [0.0 if dice.random() < _IDLE else 2 ** dice.uniform(0, doublings) for _ in range(brokers)]
     weights[0] = 1.0
     rate = round(RATE * MICRO / brokers)
     return [
@@ -74,10 +74,10 @@ def ring_rounds(step: Step, supplies: Sequence[Supply], most: int) -> tuple[int 
     return None, apart
 
 
-def ring(supplies: Sequence[Supply]) -> Step:
-    """All edges at once, conserving: (q_i - q_j) min(D_i, D_j) / 3."""
+def ring(supplies: Sequence[Supply], eta: float = 1 / 3) -> Step:
+    """All edges at once, conserving: eta (q_i - q_j) min(D_i, D_j)."""
     demand = np.array([one.demand for one in supplies])
-    weight = np.minimum(demand, np.roll(demand, -1)) / 3
+    weight = np.minimum(demand, np.roll(demand, -1)) * eta
 
     def step(now: Floats, _: Floats) -> Floats:
         ratio = now / demand

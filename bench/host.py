@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from broker.throttling import ticks
+
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
@@ -40,14 +42,19 @@ class Disturbance(msgspec.Struct, frozen=True):
 
     steal_s: float  # of the hypervisor, all cores (proc(5): stat)
     throttled_s: float  # by the CPU quota of the cgroup
+    processors_s: float  # time that went by, all cores
+    throttled_periods: int  # of the quota, those in which it was used up
 
     @classmethod
     def now(cls, proc: Path = PROC, cgroups: Path = CGROUPS) -> Disturbance:
-        ticks = (proc / "stat").read_text().split("\n", 1)[0].split()
-        return cls(int(ticks[8]) / os.sysconf("SC_CLK_TCK"), _throttled_s(proc, cgroups))
+        stolen, all_of_them = ticks((proc / "stat").read_text())
+        throttled_s, throttled_periods = _throttled(proc, cgroups)
+        a_second = os.sysconf("SC_CLK_TCK")
+        return cls(stolen / a_second, throttled_s, all_of_them / a_second, throttled_periods)
 
     def since(self, earlier: Disturbance) -> Disturbance:
-        return Disturbance(self.steal_s - earlier.steal_s, self.throttled_s - earlier.throttled_s)
+        now, then = msgspec.structs.astuple(self), msgspec.structs.astuple(earlier)
+        return Disturbance(*(one - other for one, other in zip(now, then, strict=True)))
 
 
 def quota_cores(proc: Path = PROC, cgroups: Path = CGROUPS) -> float | None:
@@ -62,13 +69,14 @@ def _quota_of(folder: Path) -> float | None:
     return int(limits[0]) / int(limits[1]) if len(limits) == 2 and limits[0] not in ("max", "-1") else None
 
 
-def _throttled_s(proc: Path, cgroups: Path) -> float:
-    """Of our own cgroup: an ancestor's count would hold that of our neighbours."""
+def _throttled(proc: Path, cgroups: Path) -> tuple[float, int]:
+    """Seconds and periods, of our own cgroup: an ancestor's count would hold that of our neighbours."""
     for folder in _cpu_cgroups(proc, cgroups)[:1]:
         words = _words(folder / "cpu.stat")
         stat = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-        return stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9
-    return 0.0
+        throttled_s = stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9
+        return throttled_s, stat.get("nr_throttled", 0)
+    return 0.0, 0
 
 
 def _cpu_cgroups(proc: Path, cgroups: Path) -> Sequence[Path]:

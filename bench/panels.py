@@ -32,6 +32,9 @@ def draw(path: Path, panels: Sequence[Panel], caption: str) -> None:
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_yscale("log")
+    if panel.x_log:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     for number, series in enumerate(panel.series):
         _draw_series(axes, series, number)
     axes.set_ylim(bottom=min(max(_LEAST_MS, value) for series in panel.series for value in series.y) / 3)

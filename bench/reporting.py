@@ -19,8 +19,16 @@ _TOPIC = "demand"
 class Reporting(Simulation):
     """As ``Simulation``, with each broker's own detection of change: once a second, at once, or four times a second."""
 
-    def __init__(self, arrivals_ns: Sequence[Ints], envelope: Envelope, policy: Policy, start: Shares) -> None:
-        super().__init__(arrivals_ns, envelope, policy, start)
+    def __init__(
+        self,
+        arrivals_ns: Sequence[Ints],
+        envelope: Envelope,
+        policy: Policy,
+        start: Shares,
+        *,
+        declared: Sequence[float],
+    ) -> None:
+        super().__init__(arrivals_ns, envelope, policy, start, declared=declared)
         self.reports = 0  # sent
         self._followed = [Followed() for _ in start]
         for followed in self._followed:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from srtm import __version__
 from srtm.errors import BadInput
 
 SCHEMA = 1
+_RANK_DIGITS = 6  # beyond them is the noise of floating point: 99.9 % of 1,000 is 999
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3  # the load generator's and the engine's
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -94,12 +96,13 @@ def write_results(json_file: str, results: Results) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        _replace(Path(json_file), text)
+        replace_file(Path(json_file), text)
     except OSError as error:
         raise BadInput("json", json_file, f"must be a file that can be written ({error.strerror})") from error
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """``path`` holds ``content`` or what it held before, nothing else. Raises OSError."""
     descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -132,8 +135,13 @@ def merged(encoded: Iterable[str]) -> HdrHistogram:
 
 
 def percentile_ms(histogram: HdrHistogram, percentile: float) -> float:
-    """``percentile`` in 0..100; 0.0 if nothing was recorded."""
-    return float(histogram.get_value_at_percentile(percentile)) / 1e6
+    """What ``percentile`` (0..100) per cent of the values do not exceed, as the load generator has it; 0.0 if nothing
+    was recorded. hdrh takes the nearest rank, which may be a smaller one."""
+    total = histogram.get_total_count()
+    if not total:
+        return 0.0
+    rank = ceil(round(percentile * total / 100, _RANK_DIGITS))
+    return float(histogram.get_value_at_percentile(100 * rank / total)) / 1e6
 
 
 def cdf(histogram: HdrHistogram) -> tuple[list[float], list[float]]:

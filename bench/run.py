@@ -40,6 +40,7 @@ class TargetResult(msgspec.Struct, frozen=True, kw_only=True):
     """One broker's part of a run."""
 
     target: str  # HOST:PORT, as in the plan and in its order
+    topic: str
     offered: int
     sent: int
     acknowledged: int
@@ -63,6 +64,16 @@ class Histograms(msgspec.Struct, frozen=True, kw_only=True):
     ack: str  # intended instant to the broker's OK, as the kernel stamped its arrival
 
 
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages that were meant to be sent in one part of the measured time."""
+
+    start_s: float  # since the measured part began
+    length_s: float
+    count: int
+    max_ms: float
+    histogram: str  # as in ``Histograms``
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run, its measured part. ``received``, ``lost`` and ``duplicates`` count copies: one a channel.
 
@@ -73,7 +84,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]  # why the run says nothing about the brokers; losses and refusals are findings, not reasons
     stopped: bool
     rate: float  # msg/s that the plan asks for
-    brokers: int  # that have publishers
+    brokers: int  # addresses that have publishers
     offered: int  # messages that the plan called for
     sent: int  # wholly handed to the kernel
     acknowledged: int
@@ -99,9 +110,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     receiver_cpu_s: float
     targets: list[TargetResult]  # in the order of the plan's
     histograms: Histograms
+    measured_from_unix_ns: int  # when the measured part began, wall clock
+    timeline: list[Interval]
     each: str = ""  # of ``Plan.keep_each``: base64 of little-endian i64 pairs, intended instant and latency, ns
-    steal_s: float = 0.0  # CPU time that the hypervisor gave to others meanwhile, all cores
-    throttled_s: float = 0.0  # CPU time that the quota took meanwhile
+    steal_s: float = 0.0  # CPU time that the hypervisor gave to others in the measured part, all cores
+    steal_share: float = 0.0  # of all cores' time
+    throttled_s: float = 0.0  # CPU time that the quota took in the measured part
+    throttled_periods: int = 0  # of the quota, those in which it was used up
 
     def row(self, name: str) -> dict[str, Any]:
         """A flat object of ``runs`` (design, section 11); ``errors`` is their number."""
@@ -109,7 +124,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         return {"name": name, **row, "errors": sum(self.errors.values())}
 
 
-_NOT_FLAT = {"errors", "error_texts", "reasons", "targets", "histograms", "each"}
+_NOT_FLAT = {"errors", "error_texts", "reasons", "targets", "histograms", "timeline", "each"}
 
 
 def deliveries(result: RunResult) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -126,12 +141,14 @@ async def run_plan(plan: Plan, show: Callable[[RunProgress], None] | None = None
     system has too few files or threads. Cancelled: the run ends and has no result.
     """
     generator = _generator(plan)
-    before = Disturbance.now()
+    meanwhile = _Meanwhile(plan.warmup_s)
     try:
         generator.start()
         while not await trio.to_thread.run_sync(partial(generator.wait, PROGRESS_MS), abandon_on_cancel=True):
+            now = msgspec.json.decode(generator.progress(), type=RunProgress)
+            meanwhile.note(now)
             if show is not None:
-                show(msgspec.json.decode(generator.progress(), type=RunProgress))
+                show(now)
         result = msgspec.json.decode(generator.result(), type=RunResult)
     except OSError as error:
         raise Unavailable(str(error)) from error
@@ -139,8 +156,38 @@ async def run_plan(plan: Plan, show: Callable[[RunProgress], None] | None = None
         raise InternalError(str(error)) from error
     finally:
         generator.stop()
-    meanwhile = Disturbance.now().since(before)
-    return msgspec.structs.replace(result, steal_s=meanwhile.steal_s, throttled_s=meanwhile.throttled_s)
+    taken = meanwhile.taken()
+    return msgspec.structs.replace(
+        result,
+        steal_s=taken.steal_s,
+        steal_share=taken.steal_s / taken.processors_s if taken.processors_s else 0.0,
+        throttled_s=taken.throttled_s,
+        throttled_periods=taken.throttled_periods,
+    )
+
+
+class _Meanwhile:
+    """What others took of the processors in the measured part: connecting thousands of publishers may well use up a
+    quota. As exact as progress is looked at often, and rather too long than too short."""
+
+    def __init__(self, warmup_s: float) -> None:
+        self._warmup_s = warmup_s
+        self._before = Disturbance.now()
+        self._after: Disturbance | None = None
+
+    def note(self, now: RunProgress) -> None:
+        if now.elapsed_s < self._warmup_s:
+            self._before = Disturbance.now()
+        elif now.phase in ("draining", "done") and self._after is None:
+            self._after = Disturbance.now()
+
+    def taken(self) -> Disturbance:
+        return (self._after or Disturbance.now()).since(self._before)
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises BadInput for a plan that breaks a rule, as ``run_plan`` would."""
+    _generator(plan)
 
 
 def _generator(plan: Plan) -> LoadGen:

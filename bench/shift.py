@@ -65,11 +65,13 @@ class Simulation(Stepped):
         policy: Policy,
         start: Shares,
         *,
+        declared: Sequence[float],
         batch: int = 1,
         delay: Delay | None = None,
     ) -> None:
         super().__init__(arrivals_ns, start)
         self._envelope, self._policy, self._batch, self._delay = envelope, policy, batch, delay or Delay()
+        self._declared = declared  # msg/s of each broker's publishers
         self._names = [f"b{at}" for at in range(len(start))]
         self._target = list(start)
         self.proposed: list[tuple[float, Shares]] = []
@@ -84,8 +86,8 @@ class Simulation(Stepped):
         for name, bins in heard.items():
             self._policy.observe(name, bins, float(self._batch))
         members = [
-            Member(name=name, share=share, batch=self._batch, dispersion=float(self._batch))
-            for name, share in zip(self._names, self._target, strict=True)
+            Member(name=name, share=share, batch=self._batch, dispersion=float(self._batch), declared=declared)
+            for name, share, declared in zip(self._names, self._target, self._declared, strict=True)
         ]
         shares = self._policy.propose(now_ns / SECOND_NS, self._envelope, members)
         if shares is not None:
@@ -114,7 +116,9 @@ class Simulation(Stepped):
 
 def simulate(shift: Shift, policy: Policy, start: Shares, seed: int, delay: Delay | None = None) -> ShiftRun:
     """The whole run under ``policy``, from shares ``start``."""
-    run = Simulation(_arrivals(shift, seed), shift.envelope, policy, start, batch=shift.batch, delay=delay)
+    declared = [shift.load * part for part in shift.before]
+    arrivals_ns = _arrivals(shift, seed)
+    run = Simulation(arrivals_ns, shift.envelope, policy, start, declared=declared, batch=shift.batch, delay=delay)
     at_ns, ends_ns = (round(at_s * SECOND_NS) for at_s in (shift.at_s, shift.ends_s))
     run.run(ends_ns)
     logs = [broker.log() for broker in run.brokers]

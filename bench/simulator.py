@@ -29,14 +29,14 @@ _NO_LIMIT: Share = (2**62, 2**62)
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What a broker is made of. ``spread``: times that a message takes of a server, as parts of the mean, each as
-    likely as the others."""
+    """What a broker is made of. ``spread``: times that a message takes of a server, as parts of the mean; ``path_ns``:
+    what it takes besides, without keeping a server busy. Of both, each as likely as the others."""
 
     servers: int = 1
     message_ns: float
     firing_ns: float = 0.0  # once for all messages that a publisher sends at once
     connection_ns: float = 0.0  # of each message, for every publisher connected
-    path_ns: int = 0  # what a message takes besides, without keeping a server busy
+    path_ns: tuple[int, ...] = (0,)
     spread: tuple[float, ...] = (1.0,)
 
     def mean_ns(self, batch: int, publishers: int) -> float:
@@ -50,6 +50,12 @@ class Machine:
     def service_ns(self, mean_ns: float) -> list[int]:
         """Times whose mean is this."""
         return [round(mean_ns * part) for part in self.spread]
+
+    def paths_ns(self, messages: int, rng: np.random.Generator) -> Ints:
+        """Of so many messages."""
+        if len(self.path_ns) == 1:
+            return np.full(messages, self.path_ns[0], dtype=np.int64)
+        return rng.choice(np.array(self.path_ns, dtype=np.int64), messages)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +92,17 @@ def simulate(
     return found
 
 
+def serve(
+    arrival_ns: Ints, share: Share, machine: Machine, *, batch: int, publishers: int, rng: np.random.Generator
+) -> Delays:
+    """What one broker makes of these arrivals, in order, drawn or recorded, in batches from so many ``publishers``. Its
+    bucket is full at 0."""
+    times = machine.service_ns(machine.mean_ns(batch, publishers))
+    station = Station(*share, times, machine.servers, int(rng.integers(1, 2**62)))
+    access_ns, processing_ns = _run(station, arrival_ns)
+    return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.paths_ns(len(arrival_ns), rng))
+
+
 def _broker(
     fleet: Fleet,
     publishers: int,
@@ -96,11 +113,9 @@ def _broker(
     seconds: float,
     rng: np.random.Generator,
 ) -> Delays:
-    seed = int(rng.integers(1, 2**62))
     if others is None or not others.count:
-        times = machine.service_ns(machine.mean_ns(fleet.batch, publishers))
-        access_ns, processing_ns = _run(Station(*share, times, machine.servers, seed), arrival_ns)
-        return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.path_ns)
+        return serve(arrival_ns, share, machine, batch=fleet.batch, publishers=publishers, rng=rng)
+    seed = int(rng.integers(1, 2**62))
     access_ns, _ = _run(Station(*share, [0], 1, seed), arrival_ns)
     passed = access_ns != Station.NEVER_NS
     due_ns = arrival_ns[passed] + access_ns[passed]
@@ -113,7 +128,7 @@ def _broker(
     took_ns = np.empty_like(served_ns)
     took_ns[order] = served_ns
     processing_ns[passed] = took_ns[: len(due_ns)]
-    return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.path_ns)
+    return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.paths_ns(len(processing_ns), rng))
 
 
 def _mixed(machine: Machine, parts: Sequence[tuple[Fleet, int]]) -> float:

@@ -1,8 +1,9 @@
 """What the load generator is asked to do: a ``Plan``, plain data, compiled once by ``srtm._native.LoadGen``.
 
-Open loop: every publisher's intended send instants are drawn from the seed before and independently of what the system
-under test does, and latency counts from them. Publishers that share a ``group`` fire together: one process drawn for
-the group, all its members at the same instants; so they have one process and one rate / batch.
+Open loop: every publisher's intended send instants are drawn from the seed (or read from a recording) before and
+independently of what the system under test does, and latency counts from them. Publishers that share a ``group`` fire
+together: one process drawn for the group, all its members at the same instants, or each so much later as its offset
+says; so they have one process and one rate / batch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class Publishers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rate: list[float]  # mean msg/s; a batch of n fires rate / n times a second
     batch: list[int]
     group: list[int]  # -1: alone
-    process: list[str]  # "poisson" | "periodic" (random phase) | "staggered" (periodic, at even phases)
+    process: list[str]  # "poisson" | "periodic" (random phase) | "staggered" (periodic, at even phases) | "trace"
+    offset_ns: list[int] = []  # how much later than its process a publisher sends; empty: nobody does
+    instants_ns: list[list[int]] = []  # from the start of the run, of those with process "trace"; empty: there are none
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     topic: str
     targets: list[str]  # HOST:PORT of brokers
+    topics: list[str] = []  # by target, where they differ (one address may stand there twice); empty: ``topic`` at all
     publishers: Publishers
     subscribers: list[Subscriber]
     duration_s: float  # measured part
@@ -51,22 +55,45 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     keep_each: bool = False  # the result names instant and latency of each message
 
 
+def joined(parts: Sequence[Publishers]) -> Publishers:
+    """All of them; groups of different parts stay apart."""
+    groups, first = [], 0
+    for part in parts:
+        groups += [group if group < 0 else first + group for group in part.group]
+        first = max([first - 1, *groups]) + 1
+    return Publishers(
+        ids=[one for part in parts for one in part.ids],
+        target=[one for part in parts for one in part.target],
+        rate=[one for part in parts for one in part.rate],
+        batch=[one for part in parts for one in part.batch],
+        group=groups,
+        process=[one for part in parts for one in part.process],
+        offset_ns=[one for part in parts for one in part.offset_ns or [0] * len(part.ids)],
+        instants_ns=[one for part in parts for one in part.instants_ns or [[] for _ in part.ids]],
+    )
+
+
 def modelled(
     target: Sequence[int],
     rate: float,
     *,
     group_size: int = 1,
+    noise_ns: int = 0,
     id_prefix: str = "publisher-",
     process: str = "poisson",
     batch: int = 1,
 ) -> Publishers:
     """A model block of a topic file as columns: a publisher for each entry of ``target`` (index into ``Plan.targets``).
 
-    Each sends ``rate`` msg/s; ``group_size`` in a row fire together (1: all are independent). Raises BadInput for a
-    group size below 1.
+    Each sends ``rate`` msg/s; ``group_size`` in a row fire together (1: all are independent), spread evenly over
+    ``noise_ns``. Raises BadInput for a group size below 1, or noise without groups.
     """
     if group_size < 1:
         raise BadInput("group_size", group_size, "must be at least 1")
+    if noise_ns and group_size == 1:
+        raise BadInput(
+            "noise_ns", noise_ns, "must be 0 where all are independent: members of a group are spread over it"
+        )
     count = len(target)
     return Publishers(
         ids=[f"{id_prefix}{number}" for number in range(count)],
@@ -75,4 +102,5 @@ def modelled(
         batch=[batch] * count,
         group=[-1] * count if group_size == 1 else [number // group_size for number in range(count)],
         process=[process] * count,
+        offset_ns=[number % group_size * noise_ns // (group_size - 1) for number in range(count)] if noise_ns else [],
     )

@@ -128,4 +128,5 @@ def _broker_traits(topic: Topic, broker: Broker | None) -> BrokerTraits:
         capacity=broker.mcap if broker is not None and broker.mcap > 0 else None,
         batch=traffic.batch if traffic is not None else 1,
         dispersion=traffic.dispersion if traffic is not None else 1.0,
+        rate=traffic.rate if traffic is not None else 0.0,
     )

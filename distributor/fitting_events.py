@@ -14,7 +14,7 @@ from typing import Protocol
 
 from distributor.allocation import BrokerCapacity, Demand
 from distributor.spreading import Ints
-from distributor.verdict import Intervals, Verdict
+from distributor.verdict import CONFIDENCE, Intervals, Verdict
 from distributor.whatif import Latency, Trace
 from srtm.fitted_split import Shares
 
@@ -38,7 +38,7 @@ class Task:
     percentile: float
     target_ns: int
     strategy: str = "srtm"
-    confidence: float = 0.99
+    confidence: float = CONFIDENCE
     scaler: Scaler = Scaler.NONE
     full: Mapping[str, float] = field(default_factory=dict)
 

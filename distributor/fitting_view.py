@@ -11,7 +11,7 @@ from typing import Any
 
 from distributor.fitting_events import Missing, Report, RoundRecord
 from distributor.fitting_setup import FittingOptions
-from distributor.verdict import Verdict
+from distributor.verdict import CONFIDENCE, Verdict
 from distributor.whatif import Latency
 
 Json = dict[str, Any]
@@ -94,7 +94,7 @@ def _how_it_ended(report: Report) -> str:
         return f"not measured, no traffic ({what}): the placement by rates stands"
     if not report.fits:
         return f"no layout of the brokers there are was found within the promise ({what}); the best one is in force"
-    sure = "with the confidence asked for" if report.certain else "by the sample, without certainty"
+    sure = f"with {100 * CONFIDENCE:g} % confidence" if report.certain else "by the sample, without certainty"
     return f"fits on {count} broker{'s' * (count != 1)} ({what}), {sure}"
 
 

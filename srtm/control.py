@@ -306,6 +306,7 @@ class BrokerTraits(Control, frozen=True):
     capacity: float | None = None  # msg/s of this topic that it can process; None: not known
     batch: int = 1  # the largest that one of its publishers sends at once, messages
     dispersion: float = 1.0  # of its traffic, as declared: 1 for Poisson
+    rate: float = 0.0  # of its traffic, as declared, msg/s
 
 
 class TopicTraits(Control, frozen=True):

@@ -82,6 +82,8 @@ PURE = (
     "bench/workload.py",
     "bench/traffic.py",
     "bench/simulator.py",
+    "bench/recorded.py",
+    "bench/calibration.py",
     "bench/experiments/layouts.py",
 )
 IMPURE_MODULES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,7 @@ def demand(options: DemandOptions, show: Callable[[str], None]) -> Verdict:
     """All modes on the same day, then the one bucket that they stand for."""
     started = time.time()
     rates = day.demand(read_detectors(), BROKERS, options.hours, PEAK, options.seed)
-    arrivals = day.arrivals(rates, options.seconds, options.seed)
-    envelope = Envelope(rate_micro=round(RATE * MICRO), burst_micro=round(BURST * MICRO))
-    start = split_bucket(envelope.rate_micro, envelope.burst_micro, rates.mean(axis=1).tolist())
-    ends_ns = round(options.hours * options.seconds * SECOND_NS)
-    runs = [run_once(kind, arrivals, envelope, start, ends_ns, options.seed) for kind in KINDS]
-    runs.append(_one_bucket(arrivals, envelope, ends_ns))
+    runs = list(runs_of(options, rates))
     verdict = judged(runs)
     text = f"{claim(options, rates)}\n\n{markdown(runs)}\n\n{verdict.line}."
     show(text)
@@ -91,6 +86,17 @@ def demand(options: DemandOptions, show: Callable[[str], None]) -> Verdict:
     return verdict
 
 
+def runs_of(options: DemandOptions, rates: day.Floats) -> Iterator[DemandRun]:
+    """Under each mode, then of one bucket."""
+    arrivals = day.arrivals(rates, options.seconds, options.seed)
+    envelope = Envelope(rate_micro=round(RATE * MICRO), burst_micro=round(BURST * MICRO))
+    start = split_bucket(envelope.rate_micro, envelope.burst_micro, rates.mean(axis=1).tolist())
+    ends_ns = round(options.hours * options.seconds * SECOND_NS)
+    for kind in KINDS:
+        yield run_once(kind, arrivals, envelope, start, ends_ns, options.seed)
+    yield _one_bucket(arrivals, envelope, ends_ns)
+
+
 def run_once(
     kind: str, arrivals: Sequence[Ints], envelope: Envelope, start: Shares, ends_ns: int, seed: int
 ) -> DemandRun:
@@ -100,7 +106,8 @@ def run_once(
         case "gdrl":
             run = Exchanging(arrivals, envelope, start, settings, seed)
         case "static" | "proportional" | "fitted" | "central" as mode:
-            run = Reporting(arrivals, envelope, Policy(mode, settings), start)
+            declared = [PEAK * rate / envelope.rate_micro for rate, _ in start]
+            run = Reporting(arrivals, envelope, Policy(mode, settings), start, declared=declared)
         case other:
             raise ValueError(f"no mode {other}")
     run.run(ends_ns)
@@ -141,9 +148,10 @@ def claim(options: DemandOptions, rates: day.Floats) -> str:
     return (
         f"{options.hours} hours from midnight, each played in {options.seconds:g} s, on {BROKERS} brokers; "
         f"r = {RATE:,.0f}, b = {BURST:g}; from {total.min():,.0f} to {total.max():,.0f} msg/s in all, of which the "
-        f"brokers get {spans}. At first, and always under static, shares in proportion to the mean of that time. "
-        "Simulated: exact buckets, brokers' own reports, 20 ms to the adaptor, 10 and 20 ms back, 10 ms from broker to "
-        "broker. What waits at the end goes under the last shares."
+        f"brokers get {spans}. At first, and always under static, shares in proportion to the mean of that time, as if "
+        f"{PEAK:,.0f} msg/s had been declared in that proportion. Simulated: "
+        "exact buckets, brokers' own reports, 20 ms to the adaptor, 10 and 20 ms back, 10 ms from broker to broker. "
+        "What waits at the end goes under the last shares."
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
-from bench.experiments.layouts import BROKERS, MACHINE, Result, envelope, ms, run
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, parts_of
+from bench.experiments.layouts import BROKERS, MACHINE, PAPER, Result, envelope, mcap, ms, run
 from bench.traffic import Fleet
 from bench.verdict import Check, within
 from srtm.poisson_bucket import mean_delay_s
@@ -20,12 +20,13 @@ _CLOSE = 0.15
 
 
 def figure(effort: Effort) -> Figure:
-    rows = [_row(part, fleet, k, effort) for part, fleet in FLEETS.items() for k in range(1, BROKERS + 1)]
+    fleets = effort.of(FLEETS)
+    rows = [_row(part, fleet, k, effort) for part, fleet in fleets.items() for k in range(1, BROKERS + 1)]
     return Figure(
         rows=rows,
-        panels=[_panel(part, [row for row in rows if row["part"] == part]) for part in FLEETS],
+        panels=[_panel(part, [row for row in rows if row["part"] == part]) for part in fleets],
         checks=checks(rows),
-        conditions="; ".join(f"{part}: {envelope(fleet).text}" for part, fleet in FLEETS.items()) + f"; {MACHINE}",
+        conditions="; ".join(f"{part}: {envelope(fleet).text}" for part, fleet in fleets.items()) + f"; {MACHINE}",
     )
 
 
@@ -42,6 +43,8 @@ def _row(part: str, fleet: Fleet, k: int, effort: Effort) -> Row:
         "p99_deviation_ms": statistics.pstdev(ms(one.pooled.p99_ns) for one in found),
         "access_mean_ms": statistics.fmean(ms(one.pooled.access_mean_ns) for one in found),
         "theory_mean_ms": 1_000 * theory_s,
+        "residual": BROKERS * mcap(PAPER, fleet.process, fleet.batch) - fleet.load,
+        "bucket": bucket.text,
     }
 
 
@@ -50,16 +53,25 @@ def _mean(found: Sequence[Result], name: str) -> float:
 
 
 def checks(rows: Sequence[Row]) -> list[Check]:
-    low, high = ([row for row in rows if row["part"] == part] for part in FLEETS)
-    p99 = [row["p99_ms"] for row in low]
-    best = min(high, key=lambda row: row["p99_ms"])["brokers"]
+    judges = {"6a": _low, "6b": _high}
+    return [check for part in parts_of(rows) for check in judges[part]([row for row in rows if row["part"] == part])]
+
+
+def _low(rows: Sequence[Row]) -> list[Check]:
+    p99 = [row["p99_ms"] for row in rows]
     return [
         Check("6a: p99 by k", " < ".join(f"{one:.3g}" for one in p99) + " ms", "growing", p99 == sorted(p99)),
-        within("6a: access p99 at k = 6", low[-1]["access_p99_ms"], THEORY_6A_ACCESS_MS, _CLOSE, "ms"),
+        within("6a: access p99 at k = 6", rows[-1]["access_p99_ms"], THEORY_6A_ACCESS_MS, _CLOSE, "ms"),
+    ]
+
+
+def _high(rows: Sequence[Row]) -> list[Check]:
+    best = min(rows, key=lambda row: row["p99_ms"])["brokers"]
+    return [
         Check("6b: best k", f"{best}", "2", best == 2),
         *(
             within(f"6b: access p99 at k = {row['brokers']}", row["access_p99_ms"], expected, _CLOSE, "ms")
-            for row in high
+            for row in rows
             if (expected := THEORY_6B_ACCESS_MS.get(row["brokers"])) is not None
         ),
     ]
@@ -92,6 +104,9 @@ EXPERIMENT = Experiment(
         "processing p99, ms": "processing_p99_ms",
         "mean access, ms": "access_mean_ms",
         "Eq. (1), ms": "theory_mean_ms",
+        "capacity left, msg/s": "residual",
+        "bucket": "bucket",
     },
     run=figure,
+    parts={f"fig0{part}": part for part in FLEETS},
 )

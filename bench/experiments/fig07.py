@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, lines
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, lines, parts_of
 from bench.experiments.layouts import (
     BROKERS,
     MACHINE,
@@ -28,15 +28,16 @@ PUBLISHERS = (1_000, 2_000, 4_000, 6_000, 8_000, 10_000)
 
 
 def figure(effort: Effort) -> Figure:
+    parts = effort.of(PARTS)
     rows = [
         _row(part, Fleet(count=count, process=process, batch=batch), strategy, effort)
-        for part, (process, batch) in PARTS.items()
+        for part, (process, batch) in parts.items()
         for count in PUBLISHERS
         for strategy in ("lb", "conc")
     ]
     return Figure(
         rows=rows,
-        panels=[_panel(part, [row for row in rows if row["part"] == part]) for part in PARTS],
+        panels=[_panel(part, [row for row in rows if row["part"] == part]) for part in parts],
         checks=checks(rows),
         conditions=f"buckets in the rows; {MACHINE}",
     )
@@ -71,7 +72,7 @@ def _result(fleet: Fleet, strategy: str, seconds: float, seed: int) -> Result:
 
 def checks(rows: Sequence[Row]) -> list[Check]:
     found = []
-    for part in PARTS:
+    for part in parts_of(rows):
         lb, conc = ([row for row in rows if (row["part"], row["strategy"]) == (part, one)] for one in ("lb", "conc"))
         slo_ms = ms(SLO_NS)
         kept = sum(row["p99_ms"] <= slo_ms for row in conc)
@@ -112,4 +113,5 @@ EXPERIMENT = Experiment(
         "bucket": "bucket",
     },
     run=figure,
+    parts={f"fig0{part}": part for part in PARTS},
 )

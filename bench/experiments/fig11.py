@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.experiments.fig09 import of, rows_of, series
+from bench.experiments.fig09 import COLUMNS, fleet_of, of, rows_of, series
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row
 from bench.experiments.layouts import MACHINE
-from bench.traffic import Fleet
 from bench.verdict import Check
 
 PROCESSES = {"11a": "poisson", "11b": "periodic"}
@@ -19,8 +18,7 @@ def figure(effort: Effort) -> Figure:
     rows: list[Row] = []
     for part, process in PROCESSES.items():
         for spread_ms in SPREAD_MS:
-            noise_ns = spread_ms * 1_000_000
-            fleet = Fleet(count=1_000, process=process, batch=10, group_size=GROUP_SIZE, noise_ns=noise_ns)
+            fleet = fleet_of(process, GROUP_SIZE, spread_ms * 1_000_000)
             rows += rows_of(part, fleet, spread_ms, effort)
     return Figure(
         rows=rows,
@@ -63,17 +61,6 @@ EXPERIMENT = Experiment(
     name="fig11",
     title="Imprecise correlation: groups of 25, spread over an interval",
     claim="The gain stays at noise of a few percent of the interval; latency and brokers both fall as it grows.",
-    columns={
-        "figure": "part",
-        "spread, ms": "x",
-        "placement": "strategy",
-        "brokers": "brokers",
-        "worst broker's p99, ms": "worst_p99_ms",
-        "deviation, ms": "p99_deviation_ms",
-        "access p99, ms": "access_p99_ms",
-        "runs that keep 1 ms": "kept",
-        "capacity left, msg/s": "residual",
-        "bucket": "bucket",
-    },
+    columns={"figure": "part", "spread, ms": "x", **COLUMNS},
     run=figure,
 )

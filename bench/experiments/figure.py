@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.verdict import Check
 
 Row = dict[str, Any]  # flat: text, numbers, None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,10 @@ class Series:
     spread: Sequence[float] = ()
     notes: Sequence[str] = ()
     marks_only: bool = False  # values that somebody else printed
+
+
+def parts_of(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["part"] for row in rows))
 
 
 def lines(rows: Sequence[Row], labels: Mapping[str, str], x: str, y: str) -> list[Series]:
@@ -46,6 +51,7 @@ class Panel:
     y_label: str = "p99 latency (ms, log scale)"
     series: Sequence[Series]
     slo_ms: float | None = 1.0
+    x_log: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +66,18 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much of an experiment is run. ``seconds``: of traffic in one simulated run."""
+    """How much of an experiment is run. ``seconds``: of traffic in one simulated run; ``parts``: those of a figure that
+    are wanted, all where none is named."""
 
     seconds: float = 60.0
     repetitions: int = 10
     seed: int = 1
+    parts: tuple[str, ...] = ()
     step: Callable[[str], None] = field(default=lambda _: None)  # told before each run
+
+    def of(self, parts: Mapping[str, T]) -> dict[str, T]:
+        """Those that are wanted."""
+        return {part: value for part, value in parts.items() if not self.parts or part in self.parts}
 
     def seeds(self) -> Iterator[int]:
         """One a repetition."""
@@ -74,10 +86,14 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}."""
+    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}; ``parts``:
+    {name that selects a part alone: part}; ``how``: it was
+    made."""
 
     name: str
     title: str
     claim: str
     columns: dict[str, str]
     run: Callable[[Effort], Figure]
+    parts: Mapping[str, str] = field(default_factory=dict)
+    how: str = "Simulated, {repetitions} runs of {seconds:g} s a point"

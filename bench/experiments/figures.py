@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bench.document import EVALUATION, IMAGES, MEASURED, markdown_table, write_block
-from bench.experiments import eq01, fig06, fig07, fig08, fig09, fig11
+from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig09, fig10, fig11, modes, prop1
 from bench.experiments.figure import Effort, Experiment, Figure, Row
 from bench.panels import draw
 from bench.provenance import provenance
@@ -24,7 +24,8 @@ from bench.verdict import Verdict
 from srtm.errors import BadInput
 
 EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT for module in (fig06, fig07, fig08, fig09, fig11, eq01)
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, convergence, modes)
 }
 QUICK = Effort(seconds=15.0, repetitions=2)
 
@@ -38,27 +39,50 @@ class FiguresOptions:
     document: bool = False  # write into docs/ as well
 
 
+@dataclass(frozen=True, kw_only=True)
+class Selected:
+    """A figure, or one of its parts (``parts``; none: the whole)."""
+
+    experiment: Experiment
+    parts: tuple[str, ...] = ()
+
+
+def known() -> dict[str, Selected]:
+    """By name, the parts of a figure after it."""
+    found = {}
+    for name, experiment in EXPERIMENTS.items():
+        found[name] = Selected(experiment=experiment)
+        for part_name, part in experiment.parts.items():
+            found[part_name] = Selected(experiment=experiment, parts=(part,))
+    return found
+
+
 def chosen(names: Sequence[str]) -> list[str]:
-    """All, or those named. Raises BadInput."""
+    """All whole figures, or those and the parts that are named. Raises BadInput."""
     for name in names:
-        if name not in EXPERIMENTS:
-            raise BadInput("figure", name, f"must be one of {', '.join(EXPERIMENTS)}")
+        if name not in known():
+            raise BadInput("figure", name, f"must be one of {', '.join(known())}")
     return list(dict.fromkeys(names)) or list(EXPERIMENTS)
 
 
 def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdict]:
-    """Raises BadInput for a directory that cannot be written."""
+    """Raises BadInput for a directory that cannot be written, and where the document is to show a part of a figure."""
+    selected = {name: known()[name] for name in options.names}
+    for name, one in selected.items():
+        if options.document and one.parts:
+            raise BadInput("document", name, f"must be of whole figures: name {one.experiment.name}")
     try:
         options.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(
             "directory", str(options.directory), f"must be one that can be made ({error.strerror})"
         ) from error
-    return [_one(EXPERIMENTS[name], options, show) for name in options.names]
+    return [_one(name, one, options, show) for name, one in selected.items()]
 
 
-def _one(experiment: Experiment, options: FiguresOptions, show: Callable[[str], None]) -> Verdict:
-    data = options.directory / f"{experiment.name}.json"
+def _one(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Verdict:
+    experiment = selected.experiment
+    data = options.directory / f"{name}.json"
     settings = {
         "seconds": options.effort.seconds,
         "repetitions": options.effort.repetitions,
@@ -69,17 +93,18 @@ def _one(experiment: Experiment, options: FiguresOptions, show: Callable[[str], 
         show(f"{kept.line} (kept)")
         return kept
     started = time.time()
-    figure = experiment.run(replace(options.effort, step=lambda text: show(f"{experiment.name}: {text}")))
+    effort = replace(options.effort, parts=selected.parts, step=lambda text: show(f"{name}: {text}"))
+    figure = experiment.run(effort)
     rows = [dict(row) for row in figure.rows]
     settings["conditions"] = figure.conditions
-    verdict = Verdict(experiment.name, experiment.claim, list(figure.checks), rows, settings)
+    verdict = Verdict(name, experiment.claim, list(figure.checks), rows, settings)
     results = Results.of_verdicts(
-        f"bench {experiment.name}", [verdict], seed=options.effort.seed, started=started, settings=settings
+        f"bench {name}", [verdict], seed=options.effort.seed, started=started, settings=settings
     )
     write_results(str(data), results)
-    (options.directory / f"{experiment.name}.csv").write_text(as_csv(rows))
+    (options.directory / f"{name}.csv").write_text(as_csv(rows))
     caption = f"simulated; {figure.conditions}"
-    draw(options.directory / f"{experiment.name}.png", figure.panels, caption)
+    draw(options.directory / f"{name}.png", figure.panels, caption)
     if options.document:
         write_results(str(MEASURED / f"{experiment.name}.json"), results)
         draw(IMAGES / f"{experiment.name}.png", figure.panels, caption)
@@ -109,7 +134,7 @@ def section(experiment: Experiment, figure: Figure, effort: Effort, started: flo
         ["checked", "found", "must be", ""],
         [[one.what, one.measured, one.bound, "yes" if one.kept else "**no**"] for one in figure.checks],
     )
-    how = f"Simulated, {effort.repetitions} runs of {effort.seconds:g} s a point; {figure.conditions}."
+    how = f"{experiment.how.format(repetitions=effort.repetitions, seconds=effort.seconds)}; {figure.conditions}."
     picture = f"![{experiment.title}](img/{experiment.name}.png)"
     claim = f"Claim: {experiment.claim}"
     return "\n\n".join(

@@ -61,8 +61,12 @@ def show(command: str, result: object, json_file: str | None, display: Callable[
     if json_file is not None:
         write_json(command, result, json_file)
     if json_file != "-":
-        # A pipe has no width to keep to: a cell cut there would be a value lost.
-        display(Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS))
+        display(Console(highlight=False, width=people_width()))
+
+
+def people_width() -> int | None:
+    """Of a console on standard output. A pipe has no width to keep to: a cell cut there would be a value lost."""
+    return None if sys.stdout.isatty() else _PIPE_COLUMNS
 
 
 def write_json(command: str, result: object, json_file: str) -> None:

@@ -60,13 +60,14 @@ def run_result(received: int = 1_000) -> RunResult:
     counts = {"offered": 1_000, "sent": 1_000, "acknowledged": 1_000, "refused": 0, "duplicates": 0}
     counts |= {"received": received, "lost": 1_000 - received}
     times = {f"{name}_ms": 1.0 for name in ("p50", "p95", "p99", "p999", "max")}
-    target = {"target": "127.0.0.1:1", "histogram": encoded, **counts, **times}
+    target = {"target": "127.0.0.1:1", "topic": "demo", "histogram": encoded, **counts, **times}
     whole = {"valid": True, "reasons": [], "stopped": False, "rate": 2_070.0, "brokers": BROKERS, **counts, **times}
     more = dict.fromkeys(("foreign", "publisher_reconnects", "subscriber_reconnects"), 0)
     late = dict.fromkeys(("lateness_p99_ms", "lateness_max_ms", "ack_p50_ms", "ack_p99_ms"), 0.1)
     spent = {"sender_cpu_s": 1.0, "receiver_cpu_s": 1.0, "errors": {}, "error_texts": []}
     histograms = dict.fromkeys(("latency", "lateness", "ack"), encoded)
-    result = {**whole, **more, **late, **spent, "targets": [target] * BROKERS, "histograms": histograms}
+    parts = {"targets": [target] * BROKERS, "histograms": histograms, "measured_from_unix_ns": 0, "timeline": []}
+    result = {**whole, **more, **late, **spent, **parts}
     return msgspec.convert(result, RunResult)
 
 

@@ -20,7 +20,7 @@ def regular(rate: int, from_s: float, to_s: float) -> Ints:
 
 
 def run(mode: Mode, arrivals: list[Ints], ends_s: int) -> Reporting:
-    found = Reporting(arrivals, ENVELOPE, Policy(mode, Adaptation()), EVEN)
+    found = Reporting(arrivals, ENVELOPE, Policy(mode, Adaptation()), EVEN, declared=[1_000.0, 1_000.0])
     found.run(ends_s * SECOND_NS)
     return found
 

@@ -71,6 +71,12 @@ def test_histograms_add_up():
     assert percentile_ms(merged([]), 99) == 0.0
 
 
+@pytest.mark.parametrize(("count", "percentile", "rank"), [(67, 99, 67), (100, 99, 99), (1000, 99.9, 999), (3, 50, 2)])
+def test_a_percentile_is_what_so_many_do_not_exceed(count, percentile, rank):
+    total = merged([encoded(*(number * 1_000_000 for number in range(1, count + 1)))])
+    assert percentile_ms(total, percentile) == pytest.approx(rank, rel=1e-3)
+
+
 @pytest.mark.parametrize("text", ["", "?", base64.b64encode(b"abc").decode(), encoded(5)[:-8]])
 def test_text_that_is_no_histogram_is_refused(text):
     with pytest.raises(BadInput, match="histogram"):
@@ -115,7 +121,8 @@ def test_the_smallest_quota_on_the_way_to_the_root_counts_under_cgroup_v2(tmp_pa
         cg__a__b__cpu_DOT_stat="usage_usec 5\nnr_throttled 2\nthrottled_usec 2500000\n",
     )
     assert quota_cores(proc, cgroups) == 1.5
-    assert Disturbance.now(proc, cgroups) == Disturbance(800 / os.sysconf("SC_CLK_TCK"), 2.5)
+    a_second = os.sysconf("SC_CLK_TCK")
+    assert Disturbance.now(proc, cgroups) == Disturbance(800 / a_second, 2.5, 828 / a_second, 2)
 
 
 def test_quota_and_throttling_are_read_under_cgroup_v1(tmp_path):
@@ -127,7 +134,8 @@ def test_quota_and_throttling_are_read_under_cgroup_v1(tmp_path):
         cg__cpu__c__cpu_DOT_stat="nr_throttled 2\nthrottled_time 500000000\n",
     )
     assert quota_cores(proc, cgroups) == 0.5
-    assert Disturbance.now(proc, cgroups).throttled_s == 0.5
+    found = Disturbance.now(proc, cgroups)
+    assert (found.throttled_s, found.throttled_periods) == (0.5, 2)
 
 
 def test_no_cgroup_is_no_limit(tmp_path):
@@ -137,4 +145,4 @@ def test_no_cgroup_is_no_limit(tmp_path):
 
 
 def test_disturbance_is_a_difference():
-    assert Disturbance(3.0, 1.5).since(Disturbance(1.0, 1.0)) == Disturbance(2.0, 0.5)
+    assert Disturbance(3.0, 1.5, 90.0, 7).since(Disturbance(1.0, 1.0, 50.0, 4)) == Disturbance(2.0, 0.5, 40.0, 3)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.virtual_fleet import Fleet, firings, grouped_demand
 from distributor.allocation import BrokerCapacity, Demand
 from distributor.fitting import BREACH_NS, Fitting
 from distributor.fitting_events import (
@@ -27,7 +28,6 @@ from distributor.fitting_events import (
 from distributor.spreading import ALONE, NOWHERE
 from distributor.verdict import Intervals, Verdict
 from distributor.whatif import Latency, Trace
-from tests.support.fleet import Fleet, firings, grouped_demand
 
 MS = 1_000_000  # ns
 SECOND = 1_000_000_000

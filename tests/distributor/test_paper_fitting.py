@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bench.virtual_fleet import Fleet, firings, grouped_demand
 from distributor.allocation import BrokerCapacity, Demand
 from distributor.fitting_events import (
     AskScaler,
@@ -22,7 +23,6 @@ from distributor.paper_fitting import ROUND_NS, PaperFitting
 from distributor.spreading import ALONE, NOWHERE
 from distributor.verdict import Intervals
 from distributor.whatif import Latency
-from tests.support.fleet import Fleet, firings, grouped_demand
 
 MS = 1_000_000  # ns
 SECOND = 1_000_000_000

@@ -28,4 +28,5 @@ def result(**changes: object) -> RunResult:
         "error_texts": [],
     }
     histograms = Histograms(latency=EMPTY, lateness=EMPTY, ack=EMPTY)
-    return RunResult(**{**counts, **zeros, **times, **rest, "targets": [], "histograms": histograms, **changes})  # type: ignore[arg-type]
+    parts = {"targets": [], "histograms": histograms, "measured_from_unix_ns": 0, "timeline": []}
+    return RunResult(**{**counts, **zeros, **times, **rest, **parts, **changes})  # type: ignore[arg-type]

@@ -33,6 +33,10 @@ impl Latencies {
         self.0.len()
     }
 
+    pub fn max_ms(&self) -> f64 {
+        self.0.max() as f64 / 1e6
+    }
+
     /// `percentile` in 0..=100; 0 if nothing was recorded.
     pub fn at_percentile_ms(&self, percentile: f64) -> f64 {
         self.at_quantile_ms(percentile / 100.0)
@@ -48,7 +52,7 @@ impl Latencies {
             p95_ms: self.at_quantile_ms(0.95),
             p99_ms: self.at_quantile_ms(0.99),
             p999_ms: self.at_quantile_ms(0.999),
-            max_ms: self.0.max() as f64 / 1e6,
+            max_ms: self.max_ms(),
         }
     }
 

@@ -11,12 +11,13 @@
 //!
 //! Besides (`flood`): closed loops that ask how much a broker carries instead of how long it takes.
 //!
-//! Reading order: `plan` (what is asked), `schedule` (when), `codec` and `body` (bytes), `publisher`, `subscriber`, `ledger` (who got what), `report`
+//! Reading order: `plan` and `fleet` (what is asked), `schedule` (when), `codec` and `body` (bytes), `publisher`, `subscriber`, `ledger` (who got what), `timeline`, `report`
 //! (the result and its verdict), `run` (threads). Only `sys` makes unsafe calls.
 
 mod answers;
 mod body;
 mod codec;
+mod fleet;
 mod flood;
 mod histogram;
 mod job;
@@ -31,6 +32,7 @@ mod schedule;
 mod shared;
 mod subscriber;
 mod sys;
+mod timeline;
 
 pub use flood::{Flood, FloodPlan};
 pub use plan::{BadPlan, Plan};

@@ -1,10 +1,9 @@
 //! What is asked for: the fields of `bench.workload.Plan`. A `Plan` that `Plan::parse` returned is valid.
 
-use std::collections::HashSet;
-
 use serde::Deserialize;
 
 use crate::body;
+use crate::fleet::Publishers;
 
 /// What the plan says wrong: the field, its value, the rule.
 #[derive(Debug, thiserror::Error)]
@@ -17,35 +16,6 @@ pub struct BadPlan {
 
 pub fn bad(field: impl Into<String>, value: impl std::fmt::Display, rule: &str) -> BadPlan {
     BadPlan { field: field.into(), value: value.to_string(), rule: rule.to_owned() }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Process {
-    Poisson,
-    /// At a random phase.
-    Periodic,
-    /// Periodic, all who are so in turn, evenly.
-    Staggered,
-}
-
-/// Columns of equal length, one entry a publisher.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Publishers {
-    pub ids: Vec<String>,
-    pub target: Vec<usize>,
-    pub rate: Vec<f64>,
-    pub batch: Vec<u32>,
-    pub group: Vec<i64>,
-    pub process: Vec<Process>,
-}
-
-impl Publishers {
-    /// How often publisher `i` sends, per second: a batch goes at once.
-    pub fn firing_rate(&self, i: usize) -> f64 {
-        self.rate[i] / f64::from(self.batch[i])
-    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -71,6 +41,9 @@ fn default_rdy() -> u32 {
 pub struct Plan {
     pub topic: String,
     pub targets: Vec<String>,
+    /// By target; empty: `topic` at all of them.
+    #[serde(default)]
+    pub topics: Vec<String>,
     pub publishers: Publishers,
     pub subscribers: Vec<Subscriber>,
     pub duration_s: f64,
@@ -116,11 +89,8 @@ fn default_mpub() -> bool {
 
 /// A day: what the histograms and the 64-bit instants hold many times over.
 const LONGEST_S: f64 = 86_400.0;
-/// nsqd's default limits of one message and of one MPUB.
+/// nsqd's default limit of one message.
 const LARGEST_MESSAGE: usize = 1 << 20;
-const LARGEST_BATCH_BYTES: usize = 5 << 20;
-/// One sender thread reaches about 100,000 sends a second; a rate beyond this is a slip of the pen.
-const HIGHEST_RATE: f64 = 1e6;
 
 impl Plan {
     /// The plan in `json`, checked; unknown fields are refused.
@@ -141,6 +111,10 @@ impl Plan {
 
     pub fn drain_ns(&self) -> u64 {
         nanos(self.drain_s)
+    }
+
+    pub fn topic_at(&self, target: usize) -> &str {
+        self.topics.get(target).unwrap_or(&self.topic)
     }
 
     /// The channels of the plan, each once, in order of first appearance.
@@ -172,13 +146,24 @@ impl Plan {
         if !(body::HEADER..=LARGEST_MESSAGE).contains(&self.message_size) {
             return Err(bad("message_size", self.message_size, "must lie within 32 bytes and 1 MiB"));
         }
+        self.check_topics()?;
         self.check_subscribers()?;
-        self.check_columns()?;
-        for i in 0..self.publishers.ids.len() {
-            self.check_publisher(i)?;
+        self.publishers.check(self.targets.len(), self.message_size)?;
+        match self.publishers.target.iter().position(|target| !self.subscribers.iter().any(|s| s.target == *target)) {
+            Some(i) => Err(bad(
+                format!("publishers.target[{i}]"),
+                self.publishers.target[i],
+                "must have a subscriber, or its messages count as lost",
+            )),
+            None => Ok(()),
         }
-        self.check_ids()?;
-        self.check_groups()
+    }
+
+    fn check_topics(&self) -> Result<(), BadPlan> {
+        if !self.topics.is_empty() && self.topics.len() != self.targets.len() {
+            return Err(bad("topics", format!("{} entries", self.topics.len()), "must be as long as targets, or empty"));
+        }
+        self.topics.iter().enumerate().try_for_each(|(i, topic)| name(&format!("topics[{i}]"), topic))
     }
 
     fn check_subscribers(&self) -> Result<(), BadPlan> {
@@ -190,66 +175,6 @@ impl Plan {
             }
             if subscriber.rdy == 0 {
                 return Err(bad(field("rdy"), 0, "must be at least 1"));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_columns(&self) -> Result<(), BadPlan> {
-        let p = &self.publishers;
-        let columns = [
-            ("target", p.target.len()),
-            ("rate", p.rate.len()),
-            ("batch", p.batch.len()),
-            ("group", p.group.len()),
-            ("process", p.process.len()),
-        ];
-        if p.ids.is_empty() {
-            return Err(bad("publishers.ids", "[]", "must name at least one publisher"));
-        }
-        match columns.iter().find(|(_, len)| *len != p.ids.len()) {
-            Some((column, len)) => Err(bad(format!("publishers.{column}"), format!("{len} entries"), "must be as long as publishers.ids")),
-            None => Ok(()),
-        }
-    }
-
-    fn check_publisher(&self, i: usize) -> Result<(), BadPlan> {
-        let p = &self.publishers;
-        let field = |column: &str| format!("publishers.{column}[{i}]");
-        if p.target[i] >= self.targets.len() {
-            return Err(bad(field("target"), p.target[i], "must be an index into targets"));
-        }
-        if !(p.rate[i] > 0.0 && p.rate[i] <= HIGHEST_RATE) {
-            return Err(bad(field("rate"), p.rate[i], "must be above 0 and at most 1,000,000 msg/s"));
-        }
-        if p.batch[i] == 0 || p.batch[i] as usize * (self.message_size + 4) > LARGEST_BATCH_BYTES {
-            return Err(bad(field("batch"), p.batch[i], "must be at least 1 and hold at most 5 MiB"));
-        }
-        if !self.subscribers.iter().any(|s| s.target == p.target[i]) {
-            return Err(bad(field("target"), p.target[i], "must have a subscriber, or its messages count as lost"));
-        }
-        Ok(())
-    }
-
-    fn check_ids(&self) -> Result<(), BadPlan> {
-        let mut seen = HashSet::new();
-        for (i, id) in self.publishers.ids.iter().enumerate() {
-            if !seen.insert(id) {
-                return Err(bad(format!("publishers.ids[{i}]"), id, "must not be listed twice"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Members of a group share their instants, so they must fire alike.
-    fn check_groups(&self) -> Result<(), BadPlan> {
-        let p = &self.publishers;
-        let mut first = std::collections::HashMap::new();
-        for (i, group) in p.group.iter().enumerate().filter(|(_, group)| **group >= 0) {
-            let k: usize = *first.entry(*group).or_insert(i);
-            if p.firing_rate(k) != p.firing_rate(i) || p.process[k] != p.process[i] {
-                let rule = "must have one process and one rate / batch for all its members, which fire together";
-                return Err(bad(format!("publishers.group[{i}]"), group, rule));
             }
         }
         Ok(())
@@ -283,7 +208,7 @@ pub(crate) mod tests {
         "rate": [10, 10], "batch": [1, 1], "group": [-1, -1], "process": ["poisson", "periodic"]},
         "subscribers": [{"target": 0}], "duration_s": 1}"#;
 
-    fn refused(from: &str, to: &str) -> String {
+    pub(crate) fn refused(from: &str, to: &str) -> String {
         assert!(PLAN.contains(from), "{from} is not in the plan");
         Plan::parse(PLAN.replacen(from, to, 1).as_bytes()).expect_err(to).to_string()
     }
@@ -303,16 +228,11 @@ pub(crate) mod tests {
             (r#""duration_s": 1"#, r#""duration_s": 1, "colour": 2"#, "unknown field `colour`"),
             (r#""duration_s": 1"#, r#""duration_s": 1, "message_size": 31"#, "message_size: 31: must"),
             (r#""duration_s": 1"#, r#""duration_s": 1, "percentile": 101"#, "percentile: 101: must"),
-            (r#""rate": [10, 10]"#, r#""rate": [10, -1]"#, "publishers.rate[1]: -1: must"),
-            (r#""rate": [10, 10]"#, r#""rate": [10]"#, "publishers.rate: 1 entries: must"),
-            (r#""batch": [1, 1]"#, r#""batch": [0, 1]"#, "publishers.batch[0]: 0: must"),
-            (r#""target": [0, 0]"#, r#""target": [0, 1]"#, "publishers.target[1]: 1: must"),
-            (r#""ids": ["a", "b"]"#, r#""ids": ["a", "a"]"#, "publishers.ids[1]: a: must not be listed twice"),
-            (r#""group": [-1, -1]"#, r#""group": [0, 0]"#, "publishers.group[1]: 0: must have one process"),
             (r#""topic": "t""#, r#""topic": "a b""#, r#"topic: "a b": must"#),
+            (r#""topic": "t""#, r#""topic": "t", "topics": ["a", "b"]"#, "topics: 2 entries: must"),
+            (r#""topic": "t""#, r#""topic": "t", "topics": [""]"#, r#"topics[0]: "": must"#),
             (r#"[{"target": 0}]"#, r#"[]"#, "must have a subscriber"),
             (r#"[{"target": 0}]"#, r#"[{"target": 0, "rdy": 0}]"#, "subscribers[0].rdy: 0: must"),
-            (r#""poisson""#, r#""pareto""#, "unknown variant `pareto`"),
         ];
         for (from, to, expected) in cases {
             let error = refused(from, to);

@@ -166,7 +166,7 @@ impl<'a> Sender<'a> {
         let mut schedule = Schedule::new(self.plan);
         let start_ns = sys::now_ns() + START_NS;
         let mut progress_at_ns = start_ns;
-        self.shared.enter(Phase::Warmup);
+        self.shared.begin(start_ns, start_ns + self.plan.warmup_ns() as i64);
         while let Some(next_at) = schedule.next_at().filter(|_| !self.shared.stopped()) {
             let sleep_ns = start_ns + next_at as i64 - sys::now_ns();
             let ready = self.wait(sleep_ns.min(self.sweep_interval_ns()))?;
@@ -303,7 +303,7 @@ impl<'a> Sender<'a> {
 
     fn enqueue(&mut self, i: usize, command: Command) {
         let publisher = &mut self.publishers[i];
-        let (topic, format) = (&self.plan.topic, self.format);
+        let (topic, format) = (self.plan.topic_at(self.plan.publishers.target[i]), self.format);
         let first =
             Stamp { publisher: i as u32, sequence: publisher.next_sequence, intended_ns: command.intended_ns, measured: command.measured };
         publisher.next_sequence += u64::from(command.messages);

@@ -1,6 +1,6 @@
 //! The result of a run, and whether it may be believed (design section 11).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use base64::Engine as _;
 use serde::Serialize;
@@ -8,7 +8,10 @@ use serde::Serialize;
 use crate::histogram::{Latencies, Percentiles};
 use crate::plan::Plan;
 use crate::publisher::{Counts, SenderReport};
+use crate::shared::Shared;
 use crate::subscriber::ReceiverReport;
+use crate::sys;
+use crate::timeline::IntervalReport;
 
 /// Share of the reported latency that the generator's own p99 lateness may be.
 const LATENESS_SHARE: f64 = 0.2;
@@ -32,6 +35,7 @@ pub struct Totals {
 #[derive(Debug, Serialize)]
 pub struct TargetReport {
     pub target: String,
+    pub topic: String,
     #[serde(flatten)]
     pub totals: Totals,
     pub p50_ms: f64,
@@ -78,26 +82,29 @@ pub struct RunReport {
     pub receiver_cpu_s: f64,
     pub targets: Vec<TargetReport>,
     pub histograms: Histograms,
+    /// CLOCK_REALTIME at the first instant of the measured part; `timeline` counts from it.
+    pub measured_from_unix_ns: i64,
+    pub timeline: Vec<IntervalReport>,
     /// Base64 of little-endian i64 pairs: intended instant (CLOCK_MONOTONIC) and latency of each message received, ns. Empty unless asked for.
     pub each: String,
 }
 
 impl RunReport {
-    pub fn new(plan: &Plan, sender: SenderReport, receiver: ReceiverReport, stopped: bool) -> RunReport {
+    pub fn new(plan: &Plan, sender: SenderReport, receiver: ReceiverReport, shared: &Shared) -> RunReport {
         let (totals, surplus) = totals_by_target(plan, &sender.counts, &receiver);
-        let sum = sum(&totals);
+        let (sum, stopped) = (sum(&totals), shared.stopped());
         let reasons = reasons(plan, &sum, &receiver.latency, &sender.lateness, stopped);
         let (end_to_end, late, ack) =
             (receiver.latency.percentiles(), sender.lateness.percentiles(), sender.acknowledgements.percentiles());
         let mut errors = sender.errors;
         errors.merge(receiver.errors);
-        let targets = plan.targets.iter().zip(totals).zip(&receiver.latency_at);
+        let targets = totals.into_iter().zip(&receiver.latency_at).enumerate();
         RunReport {
             valid: reasons.is_empty(),
             reasons,
             stopped,
             rate: plan.publishers.rate.iter().sum(),
-            brokers: (0..plan.targets.len()).filter(|target| plan.publishers.target.contains(target)).count(),
+            brokers: plan.publishers.target.iter().map(|target| &plan.targets[*target]).collect::<HashSet<_>>().len(),
             totals: sum,
             foreign: receiver.foreign + surplus,
             p50_ms: end_to_end.p50_ms,
@@ -115,12 +122,14 @@ impl RunReport {
             subscriber_reconnects: receiver.reconnects,
             sender_cpu_s: sender.cpu_ns as f64 / 1e9,
             receiver_cpu_s: receiver.cpu_ns as f64 / 1e9,
-            targets: targets.map(|((target, totals), latencies)| target_report(target, totals, latencies)).collect(),
+            targets: targets.map(|(target, (totals, latencies))| target_report(plan, target, totals, latencies)).collect(),
             histograms: Histograms {
                 latency: receiver.latency.encode(),
                 lateness: sender.lateness.encode(),
                 ack: sender.acknowledgements.encode(),
             },
+            measured_from_unix_ns: shared.measured_from_ns() + sys::wall_ns() - sys::now_ns(),
+            timeline: receiver.timeline.report(),
             each: encoded(&receiver.each),
         }
     }
@@ -132,10 +141,10 @@ fn encoded(each: &[(i64, i64)]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-fn target_report(target: &str, totals: Totals, latencies: &Latencies) -> TargetReport {
+fn target_report(plan: &Plan, target: usize, totals: Totals, latencies: &Latencies) -> TargetReport {
     let Percentiles { p50_ms, p95_ms, p99_ms, p999_ms, max_ms } = latencies.percentiles();
-    let histogram = latencies.encode();
-    TargetReport { target: target.to_owned(), totals, p50_ms, p95_ms, p99_ms, p999_ms, max_ms, histogram }
+    let (address, topic) = (plan.targets[target].clone(), plan.topic_at(target).to_owned());
+    TargetReport { target: address, topic, totals, p50_ms, p95_ms, p99_ms, p999_ms, max_ms, histogram: latencies.encode() }
 }
 
 /// Also: copies that arrived although their message was refused.

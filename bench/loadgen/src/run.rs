@@ -100,7 +100,7 @@ fn conduct(plan: &Plan, shared: &Shared, addresses: &[SocketAddr]) -> Result<Run
         let sent = when_subscribed.recv().unwrap_or(Err(RunError::Panicked)).and_then(|()| sender.run());
         shared.end();
         let received = receiving.join().unwrap_or(Err(RunError::Panicked));
-        Ok(RunReport::new(plan, sent?, received?, shared.stopped()))
+        Ok(RunReport::new(plan, sent?, received?, shared))
     })
 }
 

@@ -1,12 +1,14 @@
-//! Intended send instants: a heap of independent processes, each with a random stream of its own.
+//! Intended send instants: a heap of independent sources, drawn (each with a random stream of its own) or recorded.
 //!
-//! A process belongs to one publisher, or to a group whose members fire together. Its stream is seeded from the plan's seed and the index of its first
-//! member, so that the instants of one publisher do not change when others are added. Memory: one entry a process, however long the run.
+//! A drawn process belongs to one publisher, or to a group whose members fire together, or evenly spread. Its stream is seeded from the plan's seed and the index of its first
+//! member, so that the instants of one publisher do not change when others are added. Memory: one entry a source, however long the run.
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::plan::{Plan, Process};
+use crate::fleet::Process;
+use crate::plan::Plan;
 
 /// xoshiro256++ 1.0 (Blackman and Vigna), seeded by SplitMix64: 32 bytes a stream where ChaCha takes 136.
 struct Random([u64; 4]);
@@ -48,60 +50,64 @@ pub fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-struct Source {
-    process: Process,
-    interval_ns: f64,
-    at_ns: f64,
-    random: Random,
+/// When a source fires next, again and again.
+enum Firings<'a> {
+    Drawn { process: Process, interval_ns: f64, random: Random, at_ns: f64 },
+    Recorded(std::slice::Iter<'a, u64>),
+}
+
+impl Firings<'_> {
+    /// `stream`: which of the seed's random streams; equal ones fire alike.
+    fn drawn(process: Process, firing_rate: f64, seed: u64, stream: u32) -> Firings<'static> {
+        let mut state = seed;
+        let mut random = Random::new(split_mix(&mut state) ^ u64::from(stream));
+        let interval_ns = 1e9 / firing_rate;
+        let at_ns = interval_ns * if process == Process::Poisson { random.exponential() } else { random.uniform() };
+        Firings::Drawn { process, interval_ns, random, at_ns }
+    }
+
+    fn next_ns(&mut self) -> Option<u64> {
+        match self {
+            Firings::Drawn { process, interval_ns, random, at_ns } => {
+                let now_ns = *at_ns;
+                *at_ns += *interval_ns * if *process == Process::Poisson { random.exponential() } else { 1.0 };
+                Some(now_ns as u64)
+            }
+            Firings::Recorded(instants_ns) => instants_ns.next().copied(),
+        }
+    }
+}
+
+/// Publishers that send at the same instants: those of the firings, each `offset_ns` later.
+struct Source<'a> {
+    firings: Firings<'a>,
+    /// The first publisher of the group, or this one: who has the same fires alike.
+    stream: u32,
+    offset_ns: u64,
     members: Vec<u32>,
 }
 
-impl Source {
-    fn new(process: Process, firing_rate: f64, seed: u64, first: u32) -> Source {
-        let mut stream = seed;
-        let mut random = Random::new(split_mix(&mut stream) ^ u64::from(first));
-        let interval_ns = 1e9 / firing_rate;
-        let at_ns = interval_ns * if process == Process::Poisson { random.exponential() } else { random.uniform() };
-        Source { process, interval_ns, at_ns, random, members: vec![first] }
-    }
-
-    fn advance(&mut self) {
-        self.at_ns += self.interval_ns * if self.process == Process::Poisson { self.random.exponential() } else { 1.0 };
+impl Source<'_> {
+    /// The next instant, if it lies before `end_ns`; all later ones are later.
+    fn next_before(&mut self, end_ns: u64) -> Option<u64> {
+        self.firings.next_ns().map(|at_ns| at_ns.saturating_add(self.offset_ns)).filter(|at_ns| *at_ns < end_ns)
     }
 }
 
 /// All instants before `end_ns`, in order of time.
-pub struct Schedule {
-    sources: Vec<Source>,
+pub struct Schedule<'a> {
+    sources: Vec<Source<'a>>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     end_ns: u64,
 }
 
-impl Schedule {
-    pub fn new(plan: &Plan) -> Schedule {
-        let mut sources: Vec<Source> = Vec::new();
-        let mut of_group: HashMap<i64, usize> = HashMap::new();
-        for i in 0..plan.publishers.ids.len() {
-            let group = plan.publishers.group[i];
-            match of_group.get(&group) {
-                Some(known) => sources[*known].members.push(i as u32),
-                None => {
-                    if group >= 0 {
-                        of_group.insert(group, sources.len());
-                    }
-                    let (process, rate) = (plan.publishers.process[i], plan.publishers.firing_rate(i));
-                    sources.push(Source::new(process, rate, plan.seed, i as u32));
-                }
-            }
-        }
-        let mut in_turn: Vec<&mut Source> = sources.iter_mut().filter(|source| source.process == Process::Staggered).collect();
-        let count = in_turn.len() as f64;
-        for (turn, source) in in_turn.iter_mut().enumerate() {
-            source.at_ns = source.interval_ns * turn as f64 / count;
-        }
+impl Schedule<'_> {
+    pub fn new(plan: &Plan) -> Schedule<'_> {
         let end_ns = plan.end_ns();
-        let first = sources.iter().enumerate().map(|(i, source)| Reverse((source.at_ns as u64, i as u32)));
-        let heap = first.filter(|Reverse((at, _))| *at < end_ns).collect();
+        let mut sources = sources(plan);
+        stagger(&mut sources);
+        let first = sources.iter_mut().enumerate().filter_map(|(i, source)| Some(Reverse((source.next_before(end_ns)?, i as u32))));
+        let heap = first.collect();
         Schedule { sources, heap, end_ns }
     }
 
@@ -114,14 +120,55 @@ impl Schedule {
     pub fn pop(&mut self) -> Option<(u64, &[u32])> {
         let mut top = self.heap.peek_mut()?;
         let Reverse((at_ns, index)) = *top;
-        let source = &mut self.sources[index as usize];
-        source.advance();
-        if source.at_ns < self.end_ns as f64 {
-            top.0.0 = source.at_ns as u64;
-        } else {
-            std::collections::binary_heap::PeekMut::pop(top);
+        match self.sources[index as usize].next_before(self.end_ns) {
+            Some(next_ns) => top.0.0 = next_ns,
+            None => drop(PeekMut::pop(top)),
         }
         Some((at_ns, &self.sources[index as usize].members))
+    }
+}
+
+/// One for each publisher that is alone, and for those of a group that have one offset: members of a group whose offsets differ have copies of its
+/// stream, so that its next firing may come before the last of them has sent.
+fn sources(plan: &Plan) -> Vec<Source<'_>> {
+    let publishers = &plan.publishers;
+    let mut sources: Vec<Source> = Vec::new();
+    let mut streams: HashMap<i64, u32> = HashMap::new();
+    let mut known: HashMap<(i64, u64), usize> = HashMap::new();
+    for i in 0..publishers.ids.len() {
+        let (index, group, offset_ns) = (i as u32, publishers.group[i], publishers.offset_ns(i));
+        if let Some(source) = known.get(&(group, offset_ns)).filter(|_| group >= 0) {
+            sources[*source].members.push(index);
+            continue;
+        }
+        let stream = if group < 0 { index } else { *streams.entry(group).or_insert(index) };
+        known.insert((group, offset_ns), sources.len());
+        sources.push(Source { firings: firings(plan, i, stream), stream, offset_ns, members: vec![index] });
+    }
+    sources
+}
+
+fn firings(plan: &Plan, publisher: usize, stream: u32) -> Firings<'_> {
+    let process = plan.publishers.process[publisher];
+    match process {
+        Process::Trace => Firings::Recorded(plan.publishers.instants_ns(publisher).iter()),
+        _ => Firings::drawn(process, plan.publishers.firing_rate(publisher), plan.seed, stream),
+    }
+}
+
+/// The k-th of n staggered processes begins k / n of its interval after the start.
+fn stagger(sources: &mut [Source<'_>]) {
+    let mut turns: HashMap<u32, usize> = HashMap::new();
+    let mut in_turn: Vec<(usize, f64, &mut f64)> = Vec::new();
+    for source in sources {
+        if let Firings::Drawn { process: Process::Staggered, interval_ns, at_ns, .. } = &mut source.firings {
+            let next = turns.len();
+            in_turn.push((*turns.entry(source.stream).or_insert(next), *interval_ns, at_ns));
+        }
+    }
+    let count = turns.len() as f64;
+    for (turn, interval_ns, at_ns) in in_turn {
+        *at_ns = interval_ns * turn as f64 / count;
     }
 }
 
@@ -224,5 +271,41 @@ mod tests {
         let instants = drawn(&plan(&columns(3, 1000.0, |_| -1, "poisson"), 0.5, 1));
         assert!(instants.iter().all(|(at, _)| *at < 500_000_000));
         assert!(instants.len() > 1000);
+    }
+
+    fn with_columns(publishers: &str, more: &str) -> String {
+        format!("{}, {more}}}", publishers.strip_suffix('}').expect("an object"))
+    }
+
+    #[test]
+    fn members_of_a_spread_group_send_each_firing_so_much_later() {
+        let offsets = r#""offset_ns": [0, 40000000, 80000000, 0, 40000000, 80000000]"#;
+        for process in ["poisson", "periodic", "staggered"] {
+            let columns = columns(6, 20.0, |i| (i / 3) as i64, process);
+            let instants = drawn(&plan(&with_columns(&columns, offsets), 10.0, 3));
+            let of = |publisher: u32| instants.iter().filter(move |(_, m)| *m == [publisher]).map(|(at, _)| *at).collect::<Vec<u64>>();
+            let firings: Vec<u64> = drawn(&plan(&columns, 10.0, 3)).into_iter().filter(|(_, m)| m[0] == 3).map(|(at, _)| at).collect();
+            for (member, offset_ns) in [(3, 0), (4, 40_000_000), (5, 80_000_000)] {
+                let expected: Vec<u64> = firings.iter().map(|at| at + offset_ns).filter(|at| *at < 10_000_000_000).collect();
+                assert_eq!(of(member), expected, "{process}");
+            }
+            assert!(instants.is_sorted_by_key(|(at, _)| *at));
+        }
+    }
+
+    #[test]
+    fn members_of_a_group_with_one_offset_send_together() {
+        let columns = columns(4, 20.0, |_| 7, "poisson");
+        let instants = drawn(&plan(&with_columns(&columns, r#""offset_ns": [0, 5, 0, 5]"#), 5.0, 3));
+        assert!(instants.iter().all(|(_, m)| *m == [0, 2] || *m == [1, 3]));
+        assert!(instants.len() > 100);
+    }
+
+    #[test]
+    fn a_trace_is_replayed_to_the_nanosecond_until_the_end_whatever_the_seed() {
+        let traced = with_columns(&columns(2, 1.0, |_| -1, "trace"), r#""instants_ns": [[5, 5, 700, 500000000], [6, 499999999]]"#);
+        let expected = [(5, vec![0]), (5, vec![0]), (6, vec![1]), (700, vec![0]), (499_999_999, vec![1])];
+        assert_eq!(drawn(&plan(&traced, 0.5, 1)), expected);
+        assert_eq!(drawn(&plan(&traced, 0.5, 2)), expected);
     }
 }

@@ -29,6 +29,7 @@ pub struct Shared {
     over: AtomicBool,
     phase: AtomicU8,
     started_ns: AtomicI64,
+    measured_from_ns: AtomicI64,
     pub offered: AtomicU64,
     pub sent: AtomicU64,
     pub refused: AtomicU64,
@@ -60,6 +61,7 @@ impl Shared {
             over: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Idle as u8),
             started_ns: AtomicI64::new(0),
+            measured_from_ns: AtomicI64::new(0),
             offered: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -92,10 +94,19 @@ impl Shared {
     }
 
     pub fn enter(&self, phase: Phase) {
-        if phase == Phase::Warmup {
-            self.started_ns.store(sys::now_ns(), Ordering::Relaxed);
-        }
         self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// The first instants of the run and of its measured part, CLOCK_MONOTONIC. Before anything is sent.
+    pub fn begin(&self, started_ns: i64, measured_from_ns: i64) {
+        self.started_ns.store(started_ns, Ordering::Relaxed);
+        self.measured_from_ns.store(measured_from_ns, Ordering::Release);
+        self.enter(Phase::Warmup);
+    }
+
+    /// 0 before `begin`.
+    pub fn measured_from_ns(&self) -> i64 {
+        self.measured_from_ns.load(Ordering::Acquire)
     }
 
     pub fn set_sequence(&self, publisher: usize, next: u64) {
@@ -112,7 +123,7 @@ impl Shared {
         let ms = |nanos: &AtomicU64| nanos.load(Ordering::Relaxed) as f64 / 1e6;
         Progress {
             phase: PHASES[usize::from(self.phase.load(Ordering::Acquire))],
-            elapsed_s: if started == 0 { 0.0 } else { (sys::now_ns() - started) as f64 / 1e9 },
+            elapsed_s: if started == 0 { 0.0 } else { (sys::now_ns() - started).max(0) as f64 / 1e9 },
             offered: self.offered.load(Ordering::Relaxed),
             sent: self.sent.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),

@@ -18,6 +18,7 @@ use crate::plan::Plan;
 use crate::run::RunError;
 use crate::shared::Shared;
 use crate::sys::{self, Poller};
+use crate::timeline::Timeline;
 
 const CONNECT_NS: i64 = 10_000_000_000;
 const RECONNECT_NS: i64 = 200_000_000;
@@ -41,6 +42,7 @@ pub struct ReceiverReport {
     pub latency: Latencies,
     /// The same by target.
     pub latency_at: Vec<Latencies>,
+    pub timeline: Timeline,
     /// Where the plan asks for it: intended instant (CLOCK_MONOTONIC) and latency of each, ns.
     pub each: Vec<(i64, i64)>,
     /// Messages that are not of this run, or not as they were sent.
@@ -82,6 +84,7 @@ impl<'a> Receiver<'a> {
             ledgers: channels.iter().map(|_| Ledger::new(plan.publishers.ids.len())).collect(),
             latency: Latencies::new(),
             latency_at: plan.targets.iter().map(|_| Latencies::new()).collect(),
+            timeline: Timeline::new(plan.end_ns() - plan.warmup_ns()),
             each: Vec::new(),
             foreign: 0,
             errors: ErrorLog::default(),
@@ -187,7 +190,7 @@ impl<'a> Receiver<'a> {
                     Frame::Response(b"_heartbeat_") => out.extend_from_slice(codec::NOP),
                     Frame::Response(answer) if state == State::Greeting => {
                         codec::check_ready_count(answer, spec.rdy)?;
-                        codec::subscribe(&plan.topic, &spec.channel, out);
+                        codec::subscribe(plan.topic_at(spec.target), &spec.channel, out);
                         state = State::Ready;
                     }
                     Frame::Response(_) => {
@@ -233,10 +236,12 @@ impl Books<'_> {
             Some(stamp) if self.published_at(&stamp) == Some(&target) => {
                 let receipt = self.report.ledgers[channel].note(&stamp, self.shared.sequence(stamp.publisher));
                 if receipt == Receipt::First && stamp.measured {
-                    self.report.latency.record(read_ns - stamp.intended_ns);
-                    self.report.latency_at[target].record(read_ns - stamp.intended_ns);
+                    let latency_ns = read_ns - stamp.intended_ns;
+                    self.report.latency.record(latency_ns);
+                    self.report.latency_at[target].record(latency_ns);
+                    self.report.timeline.record(stamp.intended_ns - self.shared.measured_from_ns(), latency_ns);
                     if self.plan.keep_each {
-                        self.report.each.push((stamp.intended_ns, read_ns - stamp.intended_ns));
+                        self.report.each.push((stamp.intended_ns, latency_ns));
                     }
                     self.shared.received.fetch_add(1, Ordering::Release);
                 }

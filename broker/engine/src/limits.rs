@@ -25,6 +25,9 @@ const SMALL_INPUT: usize = 4 << 10;
 /// While the limit of unread output is reached, a client may still leave this much unread.
 const SMALL_OUTPUT: usize = 64 << 10;
 
+/// Connections for which there is room in all tables from the start.
+pub(crate) const TABLES: usize = 1 << 16;
+
 /// An unfinished command is large from here on.
 pub(crate) const LARGE_INPUT: usize = 128 << 10;
 
@@ -172,9 +175,13 @@ impl Unwanted {
 }
 
 impl Engine {
-    /// The host grants so many connections.
+    /// The host grants so many connections. The tables have room for them from the start, or for `TABLES`: a copy of thousands of connections to a larger one
+    /// would stop everybody for milliseconds, room that nobody has used is addresses alone.
     pub fn set_room(&mut self, room: Option<usize>) {
         self.limits.room = room;
+        let connections = room.unwrap_or(TABLES).min(TABLES);
+        self.conns.reserve(connections.saturating_sub(self.conns.len()));
+        self.timers.reserve(connections);
     }
 
     /// Whether a connection from `remote` (`HOST:PORT`), which was just accepted, may come in.

@@ -46,6 +46,11 @@ impl Timers {
         }
     }
 
+    /// Make room for that many more at once.
+    pub fn reserve(&mut self, more: usize) {
+        self.heap.reserve(more);
+    }
+
     pub fn entries(&self) -> usize {
         self.heap.len()
     }

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from bench.experiments import eq01, figures
+from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig10, figures, layouts, modes, prop1
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Series
-from bench.experiments.figures import EXPERIMENTS, FiguresOptions, as_csv, chosen
+from bench.experiments.figures import EXPERIMENTS, FiguresOptions, as_csv, chosen, known
 from bench.verdict import Check
 from srtm.errors import BadInput
 
@@ -86,18 +88,84 @@ def test_rows_with_different_fields_share_a_header() -> None:
 
 
 def test_theory_holds_on_short_runs() -> None:
-    figure = eq01.figure(Effort(seconds=4.0, repetitions=2))
-    laws = [check for check in figure.checks if "mean" not in check.what]
-    assert all(check.kept for check in laws), laws
-    (exact,) = (row for row in figure.rows if row.get("burst") == 1)
+    (exact,) = (row for row in eq01.figure(Effort(seconds=4.0, repetitions=2)).rows if row["burst"] == 1)
     assert exact["simulated_ms"] == pytest.approx(exact["formula_ms"], rel=0.05)
+
+
+def test_no_split_of_any_shares_ever_did_better_than_the_one_bucket() -> None:
+    figure = prop1.figure(EFFORT)
+    assert all(check.kept for check in figure.checks), figure.checks
+    one, *splits = figure.panels[0].series
+    assert all(split.y[-1] > one.y[-1] for split in splits)
 
 
 def test_the_check_of_the_laws_sees_a_violation() -> None:
     """Two shares of more than the whole do better than the one bucket."""
     arrival_ns = list(range(0, 5_000_000, 50_000))
-    one = eq01.history(arrival_ns, [0] * 100, [[(5_000_000_000, 2_000_000)]])
-    more = eq01.history(arrival_ns, [0, 1] * 50, [[(5_000_000_000, 2_000_000)] * 2])
+    one = prop1.history(arrival_ns, [0] * 100, [[(5_000_000_000, 2_000_000)]])
+    more = prop1.history(arrival_ns, [0, 1] * 50, [[(5_000_000_000, 2_000_000)] * 2])
     assert more.sum_ns[-1] < one.sum_ns[-1]
     assert (more.work < one.work - 1e-3).any()
     assert np.all(np.diff(one.sum_ns) >= 0)
+
+
+@pytest.fixture
+def short_sizing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Buckets sized on five seconds instead of ten minutes."""
+    monkeypatch.setattr(layouts, "_SIZING_S", 5.0)
+    layouts.envelope.cache_clear()
+    yield
+    layouts.envelope.cache_clear()
+
+
+@pytest.mark.usefixtures("short_sizing")
+@pytest.mark.parametrize(("module", "part"), [(fig06, "6a"), (fig06, "6b"), (fig07, "7c"), (fig08, "8a")])
+def test_a_part_of_a_figure_is_run_alone(module: ModuleType, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, few in (("PUBLISHERS", (1_000, 8_000, 10_000)), ("BROKERS", 2)):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, few)
+    figure = module.figure(replace(EFFORT, parts=(part,)))
+    assert {row["part"] for row in figure.rows} == {part}
+    assert len(figure.panels) == 1
+    assert all(check.what.startswith((part, "up to")) for check in figure.checks)
+    assert all("residual" in row and row["bucket"].startswith("r = ") for row in figure.rows)
+
+
+def test_the_names_of_parts_select_them_and_the_document_has_whole_figures_only(tmp_path: Path) -> None:
+    assert known()["fig08d"].parts == ("8d",)
+    assert known()["fig08"].parts == ()
+    options = FiguresOptions(names=["fig08d"], effort=EFFORT, directory=tmp_path, document=True)
+    with pytest.raises(BadInput, match=r"fig08d.*name fig08"):
+        figures.figures(options, print)
+
+
+@pytest.mark.usefixtures("short_sizing")
+def test_max_min_on_as_many_brokers_as_srtm_is_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fig10, "GROUP_SIZES", (1, 30))
+    figure = fig10.figure(replace(EFFORT, seconds=5.0))
+    assert all(check.kept for check in figure.checks), figure.checks
+    by_x = {(row["part"], row["x"], row["strategy"]): row["brokers"] for row in figure.rows}
+    assert all(by_x[part, x, "srtm"] == by_x[part, x, "maxmin"] for part, x, _ in by_x)
+
+
+def test_gdrl_agrees_sooner_with_random_partners_than_on_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convergence, "SIZES", (6, 16, 256))
+    monkeypatch.setattr(convergence, "KINDS", {k: v for k, v in convergence.KINDS.items() if k != "ring"})
+    figure = convergence.figure(EFFORT)
+    assert all(check.kept for check in figure.checks), figure.checks
+    by_kind = {row["kind"]: row["rounds"] for row in figure.rows if row["over"] == "N" and row["brokers"] == 16}
+    assert by_kind["random partners"] < by_kind["ring, momentum"]
+    etas = [row["rounds"] for row in figure.rows if row["over"] == "eta"]
+    assert etas[0] > etas[3]
+    assert etas[-1] is None, "two thirds of the difference to each side is too much"
+
+
+def test_the_modes_are_shown_by_what_they_delay_and_say() -> None:
+    figure = modes.figure(replace(EFFORT, seconds=2.0))
+    by_kind = {row["kind"]: row for row in figure.rows}
+    assert by_kind["static"]["control_per_s"] == 0 < by_kind["gdrl"]["control_per_s"]
+    assert by_kind["one bucket"]["delay_sum_s"] <= min(row["delay_sum_s"] for row in figure.rows)
+    assert [check.what for check in figure.checks] == [
+        "sum of access delay under fitted",
+        "p99 access delay under fitted",
+    ]

@@ -21,7 +21,9 @@ def assigned(brokers):
 def target(p99_ms):
     counts = dict.fromkeys(("offered", "sent", "acknowledged", "received"), 100)
     times = dict.fromkeys(("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"), p99_ms)
-    return TargetResult(target="127.0.0.1:1", **counts, **times, refused=0, lost=0, duplicates=0, histogram=EMPTY)
+    return TargetResult(
+        target="127.0.0.1:1", topic="t", **counts, **times, refused=0, lost=0, duplicates=0, histogram=EMPTY
+    )
 
 
 def fitted(*, took_s=3.0, state="fits", p99_ms=0.5, method="sequential", group=5):

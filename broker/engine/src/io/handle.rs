@@ -21,6 +21,7 @@ use crate::history;
 use crate::http::Handed;
 use crate::io::clock::{ClockMap, monotonic};
 use crate::io::files::Files;
+use crate::io::heap;
 use crate::io::listener::{self, Ports};
 use crate::io::reactor::{self, Reactor};
 use crate::io::socket;
@@ -180,6 +181,7 @@ impl Handle {
             return Err(std::io::Error::other("the engine was started or stopped before").into());
         }
         socket::raise_descriptor_limit();
+        heap::keep_freed_memory();
         let (listeners, ports) = listener::listen_all(&self.config)?;
         let (config, tls, shared) = (self.config.clone(), self.tls.clone(), Arc::clone(&self.shared));
         // The engine is made on its own thread: its messages are counted without atomics and never leave it.

@@ -4,6 +4,7 @@ pub mod alarm;
 pub mod clock;
 pub mod files;
 pub mod handle;
+pub mod heap;
 pub mod listener;
 pub mod packet;
 pub mod reactor;

@@ -28,7 +28,7 @@ use crate::io::realtime;
 use crate::io::socket::{self, Block, Epoll, Received};
 use crate::io::worker::Worker;
 use crate::leisure::{Credit, LEISURE_NS, Leisure};
-use crate::limits::Unwanted;
+use crate::limits::{TABLES, Unwanted};
 use crate::quiet::{Unread, Waits};
 
 const WAKE: u64 = u64::MAX;
@@ -130,7 +130,7 @@ impl Reactor {
             epoll,
             alarm,
             ports,
-            sockets: SecondaryMap::new(),
+            sockets: SecondaryMap::with_capacity(room.unwrap_or(TABLES).min(TABLES)),
             shared,
             clock: ClockMap::sample(),
             waits,

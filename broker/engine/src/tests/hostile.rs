@@ -271,6 +271,17 @@ fn where_nothing_is_said_one_address_leaves_an_eighth_to_the_others() {
 }
 
 #[test]
+fn a_crowd_for_which_there_is_room_makes_no_table_grow() {
+    let mut pair = Pair::new();
+    pair.engine.set_room(Some(1_000));
+    let before = pair.engine.conns.capacity();
+    for port in 0..1_000 {
+        pair.engine.handle_accept(&format!("192.0.2.1:{port}"), START);
+    }
+    assert_eq!(pair.engine.conns.capacity(), before, "a larger table is a copy of everybody's connection, in one piece");
+}
+
+#[test]
 fn topics_are_bounded_and_those_that_are_there_are_served_on() {
     let mut pair = with(|config| config.max_topics = 2);
     let calm = pair.connect();

@@ -16,6 +16,7 @@ from distributor.fitting_events import (
     AnyFitting,
     AskScaler,
     Done,
+    Event,
     Layout,
     Measure,
     Place,
@@ -26,6 +27,7 @@ from distributor.fitting_events import (
     ScalerAnswered,
     Stop,
 )
+from distributor.spreading import Ints
 from distributor.verdict import by_interval
 from distributor.whatif import Delays, Latency, Trace, latency, measured_service_ns
 from srtm.bucket import TOKEN, UNITS_PER_MICRO
@@ -38,8 +40,8 @@ SECOND_NS = 1_000_000_000
 class Firings:
     """Groups that fire, in order of time."""
 
-    at_ns: np.ndarray
-    group: np.ndarray
+    at_ns: Ints
+    group: Ints
 
 
 def firings(groups: int, per_s: float, process: str, seconds: float, seed: int) -> Firings:
@@ -76,7 +78,7 @@ class _Broker:
         self.work = 0 if full else burst - min(fill, burst)
         self.share_micro, self.at_ns = share_micro, now_ns
 
-    def take(self, arrival_ns: np.ndarray) -> Delays:
+    def take(self, arrival_ns: Ints) -> Delays:
         if not len(arrival_ns):
             return Delays(access_ns=arrival_ns, processing_ns=arrival_ns)
         rate, burst = self.share_micro
@@ -99,8 +101,8 @@ class _Broker:
 class _Measurement:
     action: Measure
     from_ns: int  # when it counts
-    publisher: list[np.ndarray] = field(default_factory=list)
-    arrival_ns: list[np.ndarray] = field(default_factory=list)
+    publisher: list[Ints] = field(default_factory=list)
+    arrival_ns: list[Ints] = field(default_factory=list)
     delays: list[Delays] = field(default_factory=list)
     told: int = 0  # parts that Progress has told of
 
@@ -133,7 +135,7 @@ class Fleet:
         self._place_ns = place_ns
         self._report_ns = report_ns
         self._spare = dict(spare or {})
-        self._placement: dict[str, np.ndarray] = {}  # {broker: indices of its publishers, by group}
+        self._placement: dict[str, Ints] = {}  # {broker: indices of its publishers, by group}
         self._begun = False
         self._measurements: dict[str, _Measurement] = {}
         self.asked: list[AskScaler] = []
@@ -160,7 +162,7 @@ class Fleet:
             found[name].append(delays)
         return {name: latency(parts, self._percentile) for name, parts in found.items()}
 
-    def _carry_out(self, action: Action) -> list[object]:
+    def _carry_out(self, action: Action) -> list[Event]:
         if isinstance(action, Place):
             self._measurements.clear()
             self._advance(self._place_ns)
@@ -219,10 +221,10 @@ class Fleet:
             final=self.now_ns - one.from_ns >= one.action.at_most_ns,
         )
 
-    def _advance(self, by_ns: int) -> list[tuple[str, np.ndarray, np.ndarray, Delays]]:
+    def _advance(self, by_ns: int) -> list[tuple[str, Ints, Ints, Delays]]:
         first, last = np.searchsorted(self._fires.at_ns, [self.now_ns, self.now_ns + by_ns])
         if self.now_ns + by_ns > self._fires.at_ns[-1] + SECOND_NS:
-            raise AssertionError("the simulated traffic is over")
+            raise RuntimeError("the simulated traffic is over")
         fired = slice(int(first), int(last))
         self.now_ns += by_ns
         passed = []
@@ -240,7 +242,7 @@ class Fleet:
                 )
         return passed
 
-    def _messages(self, members: np.ndarray, fired: slice) -> tuple[np.ndarray, np.ndarray]:
+    def _messages(self, members: Ints, fired: slice) -> tuple[Ints, Ints]:
         """(publisher, arrival) of every message that the ``members``, sorted by group, send."""
         of_group = self._demand.groups[members]
         groups = self._fires.group[fired]

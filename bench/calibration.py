@@ -1,0 +1,120 @@
+"""One set of parameters for the simulator, made of recorded runs, and held against others. Pure.
+
+What a message takes of a server is fitted to the processor time of the broker's process: so much a second whatever
+comes, a message, a firing (which wakes a connection), and a connection that is there. What it takes besides, wake-up
+and write, is whatever the recorded processing exceeds that of the servers by: its distribution as it was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import nnls
+
+from bench.recorded import Layout, Recorded
+from bench.simulator import Ints, Machine, Tail
+from bench.traffic import SECOND_NS
+from bench.verdict import Check
+from srtm.errors import BadInput
+
+CLOSE = 0.15
+QUANTILES = 1_000
+_LEAST_RUNS = 4  # as many as there are terms
+_SAME_NS = 1_000  # delays that are as good as none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """``machine``: without a laboratory's server. ``idle_ns``: processor time a second, whatever comes."""
+
+    machine: Machine
+    idle_ns: float
+
+    def of(self, layout: Layout) -> Machine:
+        """The laboratory's server does its work while the broker does its own."""
+        if not layout.lab_us:
+            return self.machine
+        return Machine(message_ns=layout.lab_us * 1_000, path_ns=self.machine.path_ns)
+
+
+Run = tuple[Layout, Recorded]
+
+
+def fit(runs: Sequence[Run]) -> Fitted:
+    """Raises BadInput for too few runs without the laboratory's server: of one broker each, no two alike."""
+    machine, idle_ns = _costs([run for run in runs if not run[0].lab_us])
+    bare = Fitted(machine=machine, idle_ns=idle_ns)
+    seen = [_quantiles(_besides(bare.of(layout), recorded), QUANTILES) for layout, recorded in runs]
+    path_ns = tuple(int(one) for one in _quantiles(np.concatenate(seen), QUANTILES))
+    return replace(bare, machine=replace(machine, path_ns=path_ns))
+
+
+def _costs(runs: Sequence[Run]) -> tuple[Machine, float]:
+    if len(runs) < _LEAST_RUNS:
+        raise BadInput("runs", len(runs), f"must be at least {_LEAST_RUNS} without the laboratory's server")
+    terms = [[1.0, 1.0 / layout.fleet.batch, float(layout.fleet.count), 1.0 / layout.fleet.load] for layout, _ in runs]
+    took_ns = np.array([1_000 * recorded.cpu_us for _, recorded in runs])
+    relative = np.array(terms) / took_ns[:, None]  # a message of a large batch takes little, and counts as much
+    (message, firing, connection, idle), _ = nnls(relative, np.ones(len(runs)))
+    machine = Machine(message_ns=float(message), firing_ns=float(firing), connection_ns=float(connection))
+    return machine, float(idle)
+
+
+def _besides(machine: Machine, recorded: Recorded) -> Ints:
+    """Of every message, ns."""
+    rng = np.random.default_rng(0)
+    parts = [part.measured.processing_ns - part.simulated(machine, rng).processing_ns for part in recorded.parts]
+    return np.maximum(np.concatenate(parts), 0)
+
+
+def _quantiles(values: Ints, count: int) -> Ints:
+    """In the middle of ``count`` parts, each as likely as the others."""
+    return np.percentile(values, 100 * (np.arange(count) + 0.5) / count, method="inverted_cdf").astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One run beside the simulation of the arrivals that it recorded."""
+
+    name: str
+    measured: Tail
+    simulated: Tail
+
+    @property
+    def access_off(self) -> float:
+        return apart(self.simulated.access_p99_ns, self.measured.access_p99_ns)
+
+    @property
+    def processing_off(self) -> float:
+        return apart(self.simulated.processing_p99_ns, self.measured.processing_p99_ns)
+
+    @property
+    def close(self) -> bool:
+        return max(self.access_off, self.processing_off) <= CLOSE
+
+    def check(self) -> Check:
+        found = f"access {100 * self.access_off:.1f} %, processing {100 * self.processing_off:.1f} % off"
+        return Check(f"{self.name}: simulated p99", found, f"each within {100 * CLOSE:g} %", self.close)
+
+
+def compared(name: str, recorded: Recorded, machine: Machine, seed: int) -> Compared:
+    return Compared(name=name, measured=recorded.measured, simulated=recorded.simulated(machine, seed))
+
+
+def apart(simulated_ns: int, measured_ns: int) -> float:
+    """As part of what was measured."""
+    off = abs(simulated_ns - measured_ns)
+    return 0.0 if off <= _SAME_NS else off / max(measured_ns, _SAME_NS)
+
+
+def text(fitted: Fitted) -> str:
+    machine = fitted.machine
+    path = np.percentile(machine.path_ns, [50, 99], method="inverted_cdf") / 1e3
+    return (
+        f"{machine.message_ns / 1e3:.3g} us a message, {machine.firing_ns / 1e3:.3g} us a firing, "
+        f"{machine.connection_ns:.3g} ns of each message for every publisher connected, "
+        f"{fitted.idle_ns / SECOND_NS * 1e3:.3g} ms of processor time a second whatever comes; besides, wake-up and "
+        f"write: p50 {path[0]:.3g} us, p99 {path[1]:.4g} us"
+    )

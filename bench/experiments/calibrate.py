@@ -1,0 +1,230 @@
+"""``srtm bench calibrate``: the simulator's parameters from runs of real brokers, judged on other runs of them.
+
+In the laboratory a broker is one virtual server of 200 us, so that what is compared is the simulator and not the
+machine underneath; without it, processing is the machine's wake-ups, and what is seen is shown without a verdict.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import trio
+
+from bench.calibration import CLOSE, Compared, Fitted, compared, fit, text
+from bench.document import EVALUATION, IMAGES, MEASURED, markdown_table, write_block
+from bench.experiments.figure import Panel, Series
+from bench.experiments.layouts import HEADROOM, Envelope, ms, placed, split
+from bench.live import record
+from bench.panels import draw
+from bench.provenance import provenance
+from bench.recorded import Layout, Recorded
+from bench.results import Results, write_results
+from bench.traffic import Fleet
+from bench.verdict import Verdict
+from srtm.splitting import MICRO
+
+BLOCK = "calibration"
+LAB_US = 200.0
+CLAIM = "Simulated p99s of access and processing, each apart, are within 15 % of those of real brokers."
+TRIES = 2  # of a run that does not count
+SLO_MS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """``burst``: messages, of the whole topic."""
+
+    fleet: Fleet
+    burst: int
+    k: int = 1
+    lab_us: float = LAB_US
+
+    @property
+    def name(self) -> str:
+        fleet = self.fleet
+        groups = f", groups of {fleet.group_size}" if fleet.group_size > 1 else ""
+        where = f"lab, k = {self.k}" if self.lab_us else f"k = {self.k}"
+        return (
+            f"{where}: {fleet.count:,} x {fleet.rate:g} msg/s, {fleet.process}, batch {fleet.batch}{groups}, "
+            f"b = {self.burst}"
+        )
+
+    def layout(self, seed: int) -> Layout:
+        placement = placed(self.fleet, "srtm", self.k, seed)
+        bucket = Envelope(rate_micro=round(HEADROOM * self.fleet.load * MICRO), burst_micro=self.burst * MICRO)
+        shares = split(self.fleet, placement, self.k, bucket)
+        return Layout(fleet=self.fleet, placement=placement, shares=shares, lab_us=self.lab_us)
+
+
+FITTED_ON = (
+    Case(fleet=Fleet(count=250), burst=15),
+    Case(fleet=Fleet(count=400), burst=15),
+    Case(fleet=Fleet(count=300, batch=10), burst=80),
+    Case(fleet=Fleet(count=250, batch=2, group_size=5), burst=60),
+    Case(fleet=Fleet(count=300), burst=15, lab_us=0),
+    Case(fleet=Fleet(count=1_000), burst=15, lab_us=0),
+    Case(fleet=Fleet(count=100, rate=100.0), burst=15, lab_us=0),
+    Case(fleet=Fleet(count=1_000, batch=10), burst=150, lab_us=0),
+    Case(fleet=Fleet(count=2_000, batch=10), burst=150, lab_us=0),
+    Case(fleet=Fleet(count=500, batch=10, group_size=5), burst=400, lab_us=0),
+)
+JUDGED_ON = (
+    Case(fleet=Fleet(count=320), burst=10),
+    Case(fleet=Fleet(count=350, batch=5), burst=40),
+    Case(fleet=Fleet(count=200, batch=20), burst=150),
+    Case(fleet=Fleet(count=600), burst=30, k=2),
+    Case(fleet=Fleet(count=900, batch=5), burst=90, k=3),
+    Case(fleet=Fleet(count=300, batch=2, group_size=10), burst=80, k=2),
+    Case(fleet=Fleet(count=350, process="periodic", batch=10), burst=40),
+    Case(fleet=Fleet(count=800), burst=10, lab_us=0),
+    Case(fleet=Fleet(count=1_000, batch=5), burst=100, k=2, lab_us=0),
+    Case(fleet=Fleet(count=1_000, batch=10, group_size=10), burst=600, lab_us=0),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateOptions:
+    seconds: float = 15.0  # measured part of each run
+    seed: int = 1
+    json_file: str | None = None
+    png: Path | None = None
+    document: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    case: Case
+    found: Compared
+    reasons: list[str]  # why the run does not count
+
+    def row(self) -> dict[str, Any]:
+        found = self.found
+        return {
+            "name": self.case.name,
+            "lab_us": self.case.lab_us,
+            "k": self.case.k,
+            "messages": found.measured.count,
+            "access_p99_ms": ms(found.measured.access_p99_ns),
+            "simulated_access_p99_ms": ms(found.simulated.access_p99_ns),
+            "access_off": found.access_off,
+            "processing_p99_ms": ms(found.measured.processing_p99_ns),
+            "simulated_processing_p99_ms": ms(found.simulated.processing_p99_ns),
+            "processing_off": found.processing_off,
+            "close": found.close,
+            "valid": not self.reasons,
+            "reasons": self.reasons,
+        }
+
+
+async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> Verdict:
+    """All runs, the parameters, the table. Raises Unavailable, PeerError, BadInput."""
+    started = time.time()
+    runs = [(case, await _counted(case, options, options.seed, show)) for case in FITTED_ON]
+    fitted = fit([(case.layout(options.seed), recorded) for case, recorded in runs])
+    show(f"parameters: {text(fitted)}")
+    judged = []
+    for case in JUDGED_ON:
+        seed = options.seed + 1
+        recorded = await _counted(case, options, seed, show)
+        machine = fitted.of(case.layout(seed))
+        judged.append(Judged(case=case, found=compared(case.name, recorded, machine, seed), reasons=recorded.reasons))
+    verdict = judge(judged, options)
+    block = section(fitted, judged, options)
+    show(f"{block}\n\n{verdict.line}")
+    results = _results(options, fitted, verdict, started)
+    if options.json_file is not None:
+        write_results(options.json_file, results)
+    if options.png is not None:
+        await trio.to_thread.run_sync(draw, options.png, panels(judged), _CAPTION)
+    if options.document:
+        write_results(str(MEASURED / f"{BLOCK}.json"), results)
+        await trio.to_thread.run_sync(draw, IMAGES / f"{BLOCK}.png", panels(judged), _CAPTION)
+        write_block(EVALUATION, BLOCK, f"{block}\n\n{verdict.line}.\n\n{provenance(started)}")
+    return verdict
+
+
+async def _counted(case: Case, options: CalibrateOptions, seed: int, show: Callable[[str], None]) -> Recorded:
+    """The first that counts, else the last."""
+    for _ in range(TRIES):
+        with TemporaryDirectory(prefix="srtm-calibrate-") as folder:
+            recorded = await record(
+                case.layout(seed), seconds=options.seconds, seed=seed, folder=Path(folder), slo_ms=SLO_MS
+            )
+        if not recorded.reasons:
+            break
+    tail, state = recorded.measured, "".join(f"; does not count: {reason}" for reason in recorded.reasons)
+    show(
+        f"{case.name}: p99 access {ms(tail.access_p99_ns):.3g} ms, processing {ms(tail.processing_p99_ns):.3g} ms, "
+        f"{recorded.cpu_us:.3g} us of processor a message{state}"
+    )
+    return recorded
+
+
+def judge(judged: Sequence[Judged], options: CalibrateOptions) -> Verdict:
+    """By the runs in the laboratory."""
+    lab = [one for one in judged if one.case.lab_us]
+    return Verdict(
+        BLOCK,
+        CLAIM,
+        [one.found.check() for one in lab],
+        [one.row() for one in judged],
+        {"seconds": options.seconds, "lab_service_time_us": LAB_US, "slo_ms": SLO_MS, "close": CLOSE},
+        [f"{one.case.name}: {reason}" for one in lab for reason in one.reasons],
+    )
+
+
+def section(fitted: Fitted, judged: Sequence[Judged], options: CalibrateOptions) -> str:
+    """What the document shows."""
+    how = (
+        f"Fitted on {len(FITTED_ON)} runs of {options.seconds:g} s, of which {sum(not c.lab_us for c in FITTED_ON)} "
+        f"without the laboratory's service time of {LAB_US:g} us: {text(fitted)}. Judged on other runs, whose "
+        "recorded arrivals were simulated; those without the laboratory are shown, not judged. p99s in ms."
+    )
+    return "\n\n".join([f"Claim: {CLAIM}", f"![{CLAIM}](img/{BLOCK}.png)", how, markdown(judged)])
+
+
+def markdown(judged: Sequence[Judged]) -> str:
+    header = ["run", "access", "simulated", "off", "processing", "simulated", "off", "within 15 %"]
+    return markdown_table(header, [_cells(one) for one in judged])
+
+
+def _cells(one: Judged) -> list[str]:
+    row = one.row()
+    numbers = []
+    for kind in ("access", "processing"):
+        numbers += [f"{row[f'{kind}_p99_ms']:.3g}", f"{row[f'simulated_{kind}_p99_ms']:.3g}"]
+        numbers.append(f"{100 * row[f'{kind}_off']:.1f} %")
+    state = "does not count" if one.reasons else "yes" if one.found.close else "**no**"
+    return [one.case.name, *numbers, state if one.case.lab_us else f"({state})"]
+
+
+def panels(judged: Sequence[Judged]) -> list[Panel]:
+    rows = [one.row() for one in judged]
+    number = list(range(1, len(rows) + 1))
+    return [
+        Panel(
+            title=f"p99 of {kind}",
+            x_label="run, in the order of the table",
+            y_label="p99 (ms, log scale)",
+            series=[
+                Series(label="simulated", x=number, y=[row[f"simulated_{kind}_p99_ms"] for row in rows]),
+                Series(label="measured", x=number, y=[row[f"{kind}_p99_ms"] for row in rows], marks_only=True),
+            ],
+            slo_ms=None,
+        )
+        for kind in ("access", "processing")
+    ]
+
+
+_CAPTION = f"real brokers beside the simulation of what they recorded; lab: {LAB_US:g} us a message"
+
+
+def _results(options: CalibrateOptions, fitted: Fitted, verdict: Verdict, started: float) -> Results:
+    settings = {**verdict.settings, "machine": msgspec.to_builtins(fitted.machine), "idle_ns": fitted.idle_ns}
+    return Results.of_verdicts(f"bench {BLOCK}", [verdict], seed=options.seed, started=started, settings=settings)

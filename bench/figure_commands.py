@@ -1,0 +1,142 @@
+"""``srtm bench figures`` and what belongs to it: options and exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench.experiments.calibrate import CalibrateOptions, calibrate
+from bench.experiments.figure import Effort
+from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures, known
+from bench.experiments.figures import chosen as experiments
+from bench.experiments.scale import ScaleOptions, scale
+from srtm.commands.output import JsonOption, refuse_unwritable
+from srtm.commands.running import run_trio
+
+app = typer.Typer()
+
+SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
+DocumentOption = Annotated[bool, typer.Option("--document", help="Write into docs/evaluation.md too.")]
+
+
+@app.command("calibrate")
+def bench_calibrate(
+    seconds: Annotated[float, typer.Option(min=2.0, help="Measured part of each run.")] = CalibrateOptions.seconds,
+    seed: SeedOption = CalibrateOptions.seed,
+    png: Annotated[Path | None, typer.Option(help="Where the picture goes.")] = None,
+    document: DocumentOption = False,
+    json_file: JsonOption = None,
+) -> int:
+    """The simulator's parameters from runs of real brokers, judged on other runs. Six minutes, on a quiet machine.
+
+    Status 0 if every simulated p99, access and processing apart, is within 15 % of the measured one.
+    """
+    refuse_unwritable("png", None if png is None else str(png))
+    options = CalibrateOptions(seconds=seconds, seed=seed, json_file=json_file, png=png, document=document)
+    console = Console(highlight=False, stderr=json_file == "-")
+    verdict = run_trio(partial(calibrate, options, partial(console.print, soft_wrap=True)))
+    return 0 if verdict.reached else 1
+
+
+QuickOption = Annotated[bool, typer.Option("--quick", help="Short runs, few of them: a coarse picture.")]
+SecondsOption = Annotated[float, typer.Option(min=1.0, help="Of traffic in each simulated run.")]
+RepetitionsOption = Annotated[int, typer.Option(min=1, help="Runs of each point.")]
+DirectoryOption = Annotated[Path, typer.Option(help="Where JSON, CSV and PNG go.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Keep what the same command finished there.")]
+
+
+@app.command("figures")
+def bench_figures(
+    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(EXPERIMENTS)}]...")] = None,
+    quick: QuickOption = False,
+    seconds: SecondsOption = Effort.seconds,
+    repetitions: RepetitionsOption = Effort.repetitions,
+    seed: SeedOption = Effort.seed,
+    directory: DirectoryOption = Path("figures"),
+    resume: ResumeOption = False,
+    document: DocumentOption = False,
+) -> int:
+    """The paper's figures in the simulator: all, or those named; also a part of one, as fig06a.
+
+    Status 0 if everything that the paper claims of them is seen.
+    """
+    effort = _effort(quick, seconds, repetitions, seed)
+    return _show(
+        FiguresOptions(
+            names=experiments(names or ()), effort=effort, directory=directory, resume=resume, document=document
+        )
+    )
+
+
+def _effort(quick: bool, seconds: float, repetitions: int, seed: int) -> Effort:
+    chosen = QUICK if quick else Effort(seconds=seconds, repetitions=repetitions)
+    return replace(chosen, seed=seed)
+
+
+def _show(options: FiguresOptions) -> int:
+    verdicts = figures(options, partial(Console(highlight=False).print, soft_wrap=True))
+    return 0 if all(verdict.reached for verdict in verdicts) else 1
+
+
+def _command(name: str) -> Callable[..., int]:
+    def command(
+        quick: QuickOption = False,
+        seconds: SecondsOption = Effort.seconds,
+        repetitions: RepetitionsOption = Effort.repetitions,
+        seed: SeedOption = Effort.seed,
+        directory: DirectoryOption = Path("figures"),
+        resume: ResumeOption = False,
+        document: DocumentOption = False,
+    ) -> int:
+        effort = _effort(quick, seconds, repetitions, seed)
+        options = FiguresOptions(names=[name], effort=effort, directory=directory, resume=resume, document=document)
+        return _show(options)
+
+    return command
+
+
+def _title(name: str) -> str:
+    selected = known()[name]
+    return f"{', '.join(selected.parts)}: {selected.experiment.title}" if selected.parts else selected.experiment.title
+
+
+@app.command("scale")
+def bench_scale(
+    brokers: Annotated[int, typer.Option(min=1)] = ScaleOptions.brokers,
+    publishers: Annotated[int, typer.Option(min=1)] = ScaleOptions.publishers,
+    group_size: Annotated[int, typer.Option(min=1, help="Members fire together.")] = ScaleOptions.group_size,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic.")] = ScaleOptions.seconds,
+    seed: SeedOption = ScaleOptions.seed,
+    document: DocumentOption = False,
+    json_file: JsonOption = None,
+) -> int:
+    """Beyond the paper's scale: 1,000,000 publishers in 40,000 groups on 1,000 brokers, placed and simulated.
+
+    Status 0 if at least 10 million messages are simulated in a second of one core.
+    """
+    options = ScaleOptions(
+        brokers=brokers,
+        publishers=publishers,
+        group_size=group_size,
+        seconds=seconds,
+        seed=seed,
+        json_file=json_file,
+        document=document,
+    )
+    console = Console(highlight=False, stderr=json_file == "-")
+    return 0 if scale(options, partial(console.print, soft_wrap=True)).reached else 1
+
+
+# ``srtm bench gdrl`` is the longer table of docs/adaptation.md; its picture is ``srtm bench figures gdrl``.
+for _name, _selected in known().items():
+    if _name != "gdrl" and (_selected.parts or not _selected.experiment.parts):
+        _what = _title(_name)
+        app.command(_name, short_help=_what, help=f"{_what}. The same as `srtm bench figures {_name}`.")(
+            _command(_name)
+        )

@@ -1,0 +1,74 @@
+"""A simulated layout on real brokers: each a process of its own, with its share of the bucket.
+
+The arrivals that a broker noted are what the simulator gets (``bench.recorded``): what differs is not the traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import numpy as np
+
+from bench.broker_api import put_bucket
+from bench.cpu import CpuMeter
+from bench.recorded import Layout, Recorded, recorded
+from bench.run import RunResult, run_plan
+from bench.systems import bare_broker
+from bench.trace import fetch_trace
+from bench.workload import Plan, Publishers, Subscriber, modelled
+from srtm.errors import BadInput
+from srtm.splitting import from_micro
+
+TOPIC = "live"
+WARM_UP_S = 1.0
+
+
+async def record(layout: Layout, *, seconds: float, seed: int, folder: Path, slo_ms: float) -> Recorded:
+    """Starts the brokers, sends, fetches what they recorded, ends them. Raises Unavailable, PeerError, BadInput."""
+    options = ["--lab-service-time", f"{layout.lab_us:g}"] if layout.lab_us else []
+    async with AsyncExitStack() as stack:
+        systems = [
+            await stack.enter_async_context(bare_broker(folder / f"broker-{at}", *options)) for at in layout.used
+        ]
+        for system, at in zip(systems, layout.used, strict=True):
+            rate, burst = (from_micro(micro) for micro in layout.shares[at])
+            await put_bucket(system.http_address, TOPIC, rate, burst)
+        meter = CpuMeter(*systems)
+        addresses = [system.tcp_address for system in systems]
+        result = await run_plan(plan_of(layout, addresses, seconds=seconds, seed=seed, slo_ms=slo_ms), meter.look)
+        traces = [await fetch_trace(system.http_address, TOPIC) for system in systems]
+    return recorded(layout, traces, warm_up_s=WARM_UP_S, cpu_us=meter.us_per_message(), reasons=_reasons(result))
+
+
+def _reasons(result: RunResult) -> list[str]:
+    return [*result.reasons, *([f"{result.lost} messages were lost"] if result.lost else [])]
+
+
+def plan_of(layout: Layout, addresses: Sequence[str], *, seconds: float, seed: int, slo_ms: float) -> Plan:
+    """``addresses``: of the used brokers, in order."""
+    return Plan(
+        topic=TOPIC,
+        targets=list(addresses),
+        publishers=publishers_of(layout),
+        subscribers=[Subscriber(target=at) for at in range(len(addresses))],
+        duration_s=seconds,
+        warmup_s=WARM_UP_S,
+        seed=seed,
+        slo_ms=slo_ms,
+    )
+
+
+def publishers_of(layout: Layout) -> Publishers:
+    """Raises BadInput for groups that are spread over an interval."""
+    fleet, used = layout.fleet, layout.used
+    if fleet.noise_ns:
+        raise BadInput("noise_ns", fleet.noise_ns, "must be 0: the generator's groups fire at one instant")
+    return modelled(
+        np.searchsorted(used, layout.placement).tolist(),
+        fleet.rate,
+        group_size=fleet.group_size,
+        process=fleet.process,
+        batch=fleet.batch,
+    )

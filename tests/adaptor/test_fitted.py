@@ -1,0 +1,110 @@
+"""What it takes for the default mode to leave the shares that there are: evidence, against what was declared."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptor.fitted import Expected, Fitted, expected
+from adaptor.observed import Bin, Envelope, Member, Shares
+from srtm.fitted_split import Traffic, fitted_bucket
+from srtm.splitting import MICRO
+
+ENVELOPE = Envelope(rate_micro=2_080 * MICRO, burst_micro=214 * MICRO)
+FLOOR = 0.02
+
+
+def fitted_to(declared: list[float]) -> Shares:
+    return fitted_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, [Traffic(rate=rate) for rate in declared])
+
+
+def fed(declared: list[float], seen: list[list[int]]) -> list[Shares]:
+    """All that is proposed from the split of ``declared`` on, while the arrivals of bin after bin come in."""
+    policy, shares, found = Fitted(), fitted_to(declared), []
+    for moment in seen:
+        for at, arrivals in enumerate(moment):
+            policy.observe(f"b{at}", [Bin(arrivals)])
+        members = [
+            Member(name=f"b{at}", share=share, declared=rate)
+            for at, (share, rate) in enumerate(zip(shares, declared, strict=True))
+        ]
+        proposed = policy.propose(ENVELOPE, members, floor=FLOOR)
+        if proposed is not None:
+            shares = proposed
+            found.append(proposed)
+    return found
+
+
+def poisson(rates: list[float], bins: int, seed: int) -> list[list[int]]:
+    """Exactly Poisson: messages in a bin by the gaps between them."""
+    dice = random.Random(seed)
+
+    def count(mean: float) -> int:
+        at, found = dice.expovariate(1), 0
+        while at < mean:
+            at, found = at + dice.expovariate(1), found + 1
+        return found
+
+    return [[count(rate / 10) for rate in rates] for _ in range(bins)]
+
+
+@pytest.mark.parametrize("first", [[1, 0], [2, 0], [0, 6]])
+def test_lone_messages_to_one_broker_leave_the_declared_split_of_an_idle_topic(first: list[int]) -> None:
+    assert fed([1_000, 1_000], [first, *[[0, 0]] * 50, [1, 0], *[[0, 0]] * 150]) == []
+
+
+@given(st.floats(0.05, 0.5), st.integers(0, 1_000), st.floats(0, 0.005), st.integers(0, 1))
+def test_next_to_no_traffic_leaves_any_declared_split_wherever_it_comes(
+    part: float, seed: int, load: float, busy: int
+) -> None:
+    declared = [2_000 * part, 2_000 * (1 - part)]
+    rates = [2_000 * load if at == busy else 0.0 for at in range(2)]
+    assert fed(declared, poisson(rates, 120, seed)) == []
+
+
+@given(st.floats(0.1, 0.5), st.integers(0, 1_000))
+def test_traffic_as_declared_hardly_moves_the_declared_split(part: float, seed: int) -> None:
+    declared = [1_900 * part, 1_900 * (1 - part)]
+    found = fed(declared, poisson(declared, 150, seed))
+    assert len(found) <= 4
+    assert all(share[0] > rate * MICRO for shares in found for share, rate in zip(shares, declared, strict=True))
+
+
+def test_traffic_that_is_elsewhere_than_declared_moves_the_shares_with_its_first_bins() -> None:
+    steady = poisson([950, 950], 50, 1)
+    assert fed([950, 950], [*steady, [20, 170], [19, 171]])[-1][1][0] > 1_700 * MICRO
+
+
+def test_once_moved_traffic_has_ended_the_declared_split_comes_back() -> None:
+    found = fed([950, 950], [*poisson([200, 1_700], 50, 2), *[[0, 0]] * 150])
+    assert found[0][1][0] > 1_700 * MICRO
+    assert [rate for rate, _ in found[-1]] == pytest.approx([1_040 * MICRO] * 2, rel=0.05)
+
+
+def test_half_of_what_was_declared_on_one_broker_leaves_the_other_room_for_its_own() -> None:
+    (idle, _), (busy, _) = fed([1_000, 1_000], poisson([0, 1_000], 120, 3))[-1]
+    assert idle > 500 * MICRO
+    assert busy > 1_500 * MICRO
+
+
+rates = st.floats(0, 5_000)
+
+
+@given(st.lists(st.tuples(rates, rates), min_size=1, max_size=6))
+def test_what_is_expected_is_never_less_than_what_is_seen_and_sums_to_the_larger_of_seen_and_declared(
+    pairs: list[tuple[float, float]],
+) -> None:
+    seen, declared = [Expected(rate, 1.0) for rate, _ in pairs], [rate for _, rate in pairs]
+    found = expected(seen, declared)
+    assert all(one.rate >= was.rate for one, was in zip(found, seen, strict=True))
+    larger = max(sum(declared), sum(one.rate for one in seen))
+    assert sum(one.rate for one in found) == pytest.approx(larger)
+
+
+@given(st.lists(st.floats(0.001, 5_000), min_size=1, max_size=6))
+def test_without_traffic_what_was_declared_is_expected(declared: list[float]) -> None:
+    found = [one.rate for one in expected([Expected(0.0, 0.0)] * len(declared), declared)]
+    assert found == pytest.approx(declared)

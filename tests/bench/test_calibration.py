@@ -1,0 +1,113 @@
+"""Parameters from recorded runs: found again where the runs were made by a broker whose parameters are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench.calibration import Fitted, Run, apart, compared, fit, text
+from bench.recorded import Layout, Recorded, recorded
+from bench.simulator import Machine, serve
+from bench.trace import Trace
+from bench.traffic import SECOND_NS, Fleet
+from srtm.errors import BadInput, InternalError
+from srtm.splitting import MICRO
+
+TRUE = Machine(message_ns=9_000, firing_ns=12_000, connection_ns=4.0, path_ns=(20_000, 40_000, 60_000, 300_000))
+IDLE_NS = 5e6
+EPOCH_NS = 77 * SECOND_NS
+BARE = [
+    Fleet(count=300),
+    Fleet(count=1_000),
+    Fleet(count=100, rate=100.0),
+    Fleet(count=1_000, batch=10),
+    Fleet(count=600, batch=5),
+]
+
+
+def layout_of(fleet: Fleet, lab_us: float = 0.0, burst: int = 20) -> Layout:
+    share = (round(1.1 * fleet.load * MICRO), burst * MICRO)
+    return Layout(fleet=fleet, placement=np.zeros(fleet.count, dtype=np.int64), shares=[share], lab_us=lab_us)
+
+
+def run_of(layout: Layout, machine: Machine, seed: int = 1) -> Run:
+    """What a broker that is ``machine`` would have recorded in ten seconds."""
+    fleet, rng = layout.fleet, np.random.default_rng(seed)
+    arrival_ns = fleet.arrivals(layout.placement, 1, 10.0, rng)[0]
+    arrival_ns -= arrival_ns[0]
+    served = machine if not layout.lab_us else Machine(message_ns=1_000 * layout.lab_us, path_ns=machine.path_ns)
+    delays = serve(arrival_ns, layout.shares[0], served, batch=fleet.batch, publishers=fleet.count, rng=rng)
+    due_ns = EPOCH_NS + arrival_ns + delays.access_ns
+    sent_ns = due_ns + delays.processing_ns
+    trace = Trace([], np.zeros_like(due_ns), EPOCH_NS + arrival_ns, due_ns, due_ns, sent_ns)
+    cpu_ns = machine.mean_ns(fleet.batch, fleet.count) + IDLE_NS / fleet.load
+    return layout, recorded(layout, [trace], warm_up_s=1.0, cpu_us=cpu_ns / 1_000, reasons=[])
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    laboratory = run_of(layout_of(Fleet(count=300), lab_us=200.0), TRUE)
+    return fit([*(run_of(layout_of(fleet), TRUE) for fleet in BARE), laboratory])
+
+
+def test_the_costs_of_a_broker_are_found_again(fitted: Fitted) -> None:
+    found = fitted.machine
+    assert found.message_ns == pytest.approx(TRUE.message_ns, rel=1e-3)
+    assert found.firing_ns == pytest.approx(TRUE.firing_ns, rel=1e-3)
+    assert found.connection_ns == pytest.approx(TRUE.connection_ns, rel=1e-3)
+    assert fitted.idle_ns == pytest.approx(IDLE_NS, rel=1e-3)
+    assert np.percentile(found.path_ns, [20, 70, 90], method="inverted_cdf") == pytest.approx([2e4, 6e4, 3e5], abs=2e3)
+    assert text(fitted).startswith("9 us a message, 12 us a firing, 4 ns of each message")
+
+
+@pytest.mark.parametrize(("fleet", "lab_us"), [(Fleet(count=700, batch=2), 0.0), (Fleet(count=200, batch=3), 200.0)])
+def test_other_traffic_of_the_same_broker_is_told_within_the_bound(fitted: Fitted, fleet: Fleet, lab_us: float) -> None:
+    layout, run = run_of(layout_of(fleet, lab_us, burst=8), TRUE, seed=5)
+    found = compared("other", run, fitted.of(layout), seed=9)
+    assert found.measured.access_p99_ns == found.simulated.access_p99_ns > 0
+    assert found.simulated != found.measured
+    assert found.check().kept
+
+
+def test_another_broker_is_told_apart(fitted: Fitted) -> None:
+    layout = layout_of(Fleet(count=1_000))
+    slower = replace(TRUE, path_ns=tuple(2 * one for one in TRUE.path_ns))
+    found = compared("slower", run_of(layout, slower)[1], fitted.of(layout), seed=9)
+    assert found.access_off == 0
+    assert not found.check().kept
+
+
+def test_costs_need_as_many_runs_as_there_are_terms() -> None:
+    with pytest.raises(BadInput, match=r"runs.*at least 4"):
+        fit([run_of(layout_of(fleet), TRUE) for fleet in BARE[:3]])
+
+
+def test_delays_of_less_than_a_microsecond_are_none() -> None:
+    assert apart(900, 0) == 0.0
+    assert apart(3_000, 0) == 3.0
+    assert apart(80, 100) == 0.0
+    assert apart(8_000, 10_000) == pytest.approx(0.2)
+
+
+def test_only_what_came_after_the_warm_up_counts_and_all_of_it_is_simulated() -> None:
+    _, run = run_of(layout_of(Fleet(count=100, process="periodic")), TRUE)
+    (part,) = run.parts
+    assert (len(part.arrival_ns), len(part.measured.access_ns)) == (10_000, 9_000)
+    assert np.array_equal(part.simulated(TRUE, np.random.default_rng(1)).access_ns, part.measured.access_ns)
+
+
+def test_a_trace_with_a_message_that_was_not_sent_is_no_finished_run() -> None:
+    layout = layout_of(Fleet(count=1))
+    column = np.array([5], dtype=np.int64)
+    trace = Trace([], column, column, column, column, np.zeros(1, dtype=np.int64))
+    with pytest.raises(InternalError, match="not sent"):
+        recorded(layout, [trace], warm_up_s=1.0, cpu_us=1.0, reasons=[])
+
+
+def test_a_run_keeps_its_reasons_not_to_count() -> None:
+    layout, run = run_of(layout_of(Fleet(count=100)), TRUE)
+    assert isinstance(run, Recorded)
+    assert layout.used == [0]
+    assert replace(run, reasons=["late"]).reasons == ["late"]

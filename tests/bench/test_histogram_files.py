@@ -1,0 +1,71 @@
+"""Files for HdrHistogram's own tools, read back by one of them: its Python port."""
+
+import msgspec
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from bench.histogram_files import interval_log, percentile_distribution
+from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
+from bench.run import Interval
+from tests.support.run_results import result
+
+
+def histogram(*values_ms):
+    recorded = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+    for value in values_ms:
+        recorded.record_value(round(value * 1e6))
+    return recorded
+
+
+def text(*values_ms):
+    return histogram(*values_ms).encode().decode()
+
+
+def read(path):
+    reader, found = HistogramLogReader(str(path), histogram()), []
+    while (interval := reader.get_next_interval_histogram()) is not None:
+        found.append(interval)
+    reader.close()
+    return found
+
+
+def interval(start_s, *values_ms):
+    return Interval(
+        start_s=start_s, length_s=1.0, count=len(values_ms), max_ms=max(values_ms), histogram=text(*values_ms)
+    )
+
+
+def test_a_log_reads_back_interval_by_interval_with_lateness_and_answers_tagged(tmp_path):
+    run = result(
+        timeline=[interval(0.0, 1.0, 2.0), interval(1.0, 8.0)], measured_from_unix_ns=1_700_000_000_250_000_000
+    )
+    histograms = msgspec.structs.replace(run.histograms, lateness=text(0.1), ack=text(0.5, 0.7))
+    run = msgspec.structs.replace(run, histograms=histograms)
+    path = tmp_path / "run.hlog"
+    path.write_text(interval_log("a title\nof two lines", run, 2.0))
+    first, second, lateness, ack = read(path)
+    assert [one.get_tag() for one in (first, second, lateness, ack)] == [None, None, "lateness", "ack"]
+    assert [one.get_total_count() for one in (first, second, lateness, ack)] == [2, 1, 1, 2]
+    assert second.get_max_value() == pytest.approx(8e6, rel=1e-3)
+    assert first.get_start_time_stamp() == pytest.approx(1_700_000_000_250, abs=1)
+    assert second.get_start_time_stamp() - first.get_start_time_stamp() == pytest.approx(1000, abs=1)
+    assert lateness.get_end_time_stamp() - lateness.get_start_time_stamp() == pytest.approx(2000, abs=1)
+
+
+def test_a_distribution_agrees_with_the_histogram_and_ends_with_all_of_it():
+    recorded = histogram(*(number / 10 for number in range(1, 1001)))
+    lines = percentile_distribution(recorded).splitlines()
+    rows = [line.split() for line in lines[2:] if not line.startswith("#")]
+    for value_ms, share, count, *_ in rows:
+        expected_ms = recorded.get_value_at_percentile(100 * float(share)) / 1e6
+        assert float(value_ms) == pytest.approx(expected_ms, rel=2e-3)
+        assert int(count) >= float(share) * 1000 - 1
+    assert rows[-1][1:] == ["1.000000000000", "1000"]
+    assert lines[-2].startswith("#[Max     =   100.0")
+    mean_ms, deviation_ms = (float(part.split("=")[1].rstrip("]")) for part in lines[-3].split(","))
+    assert (mean_ms, deviation_ms) == (pytest.approx(50.05, rel=1e-3), pytest.approx(28.87, rel=1e-3))
+
+
+def test_a_run_without_a_message_has_a_distribution_of_none():
+    assert "TotalCount     =            0" in percentile_distribution(histogram())

@@ -1,0 +1,106 @@
+"""``srtm bench run``: every example once, briefly; its files, read back; its exit status."""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from bench.commands import bench_run
+from bench.results import merged, percentile_ms
+from bench.run import TargetResult
+from bench.scenario import scenario
+from bench.scenario_run import Outcome, judged, prepare
+from bench.systems import PEERS
+from srtm.errors import BadInput
+from tests.support.run_results import EMPTY, result
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "bench" / "scenarios").glob("*.toml"))
+FILE = """
+address = "127.0.0.1:1"
+duration_s = 1.0
+[[topics]]
+name = "t"
+[[topics.publishers]]
+count = 1
+rate = 10.0
+"""
+PROMISE = "[promise]\nlatency_ms = 1.5\n"
+
+
+def logged(path):
+    """{tag: count of the log's histograms}"""
+    reader, counts = HistogramLogReader(str(path), merged([])), {}
+    while (interval := reader.get_next_interval_histogram()) is not None:
+        counts[interval.get_tag()] = counts.get(interval.get_tag(), 0) + interval.get_total_count()
+    reader.close()
+    return counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_runs_and_writes_files_that_agree(path, tmp_path, capsys):
+    document = tomllib.loads(path.read_text())
+    if document.get("start") == "nsqd" and not (PEERS / "nsqd").exists():
+        pytest.skip("the real nsqd is not built (make peers)")
+    seconds = 1.0 if "duration_s" in document else None
+    status = bench_run(path, seed=3, seconds=seconds, out=tmp_path / "out")
+    files = {file.suffix: file for file in (tmp_path / "out").iterdir()}
+    assert {file.name for file in files.values()} == {f"{path.stem}{ending}" for ending in (".json", ".hlog", ".hgrm")}
+    written = msgspec.json.decode(files[".json"].read_bytes())
+    whole, *topics = written["runs"]
+    assert status in ((0, 1) if written["valid"] else (3,))
+    assert written["seed"] == 3
+    assert [run["topic"] for run in topics] == [topic["name"] for topic in document["topics"]]
+    channels = [len(topic.get("channels", ["bench"])) for topic in document["topics"]]
+    assert all(run["received"] == run["sent"] * times > 0 for run, times in zip(topics, channels, strict=True))
+    assert (whole["sent"], whole["received"]) == tuple(sum(run[key] for run in topics) for key in ("sent", "received"))
+    histograms = written["result"]["histograms"]
+    latency = merged([histograms["latency"]])
+    assert percentile_ms(latency, 99) == pytest.approx(whole["p99_ms"], rel=2e-3)
+    assert logged(files[".hlog"]) == {
+        None: whole["received"],
+        "lateness": merged([histograms["lateness"]]).get_total_count(),
+        "ack": merged([histograms["ack"]]).get_total_count(),
+    }
+    assert f"TotalCount     = {whole['received']:12d}]" in files[".hgrm"].read_text()
+    assert ("not valid" in capsys.readouterr().out) is not written["valid"]
+
+
+def outcome(text, **found):
+    wanted = scenario("mine", tomllib.loads(FILE + text), Path())
+    measured = result(**found)
+    return Outcome(wanted, "127.0.0.1:1", 0.0, measured, judged(wanted, measured))
+
+
+def targets(*latencies_ms):
+    def one(latency_ms):
+        histogram = HdrHistogram.decode(EMPTY)
+        histogram.record_value(round(latency_ms * 1e6))
+        blank = dict.fromkeys(TargetResult.__struct_fields__, 0)
+        return TargetResult(**{**blank, "target": "h:1", "topic": "t", "histogram": histogram.encode().decode()})
+
+    return [one(latency_ms) for latency_ms in latencies_ms]
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "status"),
+    [
+        ("", {}, 0),
+        (PROMISE, {"targets": targets(1.4)}, 0),
+        (PROMISE, {"targets": targets(1.4, 1.6)}, 1),  # the worst topic decides
+        ("", {"lost": 1}, 3),
+        (PROMISE, {"targets": targets(1.6), "lost": 1}, 3),  # what says nothing breaks nothing
+        (PROMISE, {"targets": targets(1.4), "reasons": ["late"], "valid": False}, 3),
+    ],
+)
+def test_the_exit_status_tells_invalid_from_broken_from_kept(text, found, status):
+    assert outcome(text, **found).exit_status == status
+
+
+def test_a_folder_that_takes_no_files_is_refused_before_anything_is_sent(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"out: .*must be a folder that can be written into"):
+        prepare(tmp_path / "file" / "below")
