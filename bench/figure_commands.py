@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,9 @@ from bench.experiments.calibrate import CalibrateOptions, calibrate
 from bench.experiments.figure import Effort
 from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures, known
 from bench.experiments.figures import chosen as experiments
+from bench.experiments.real import QUICK_S as REAL_QUICK_S
+from bench.experiments.real import RealOptions, real
+from bench.experiments.real import chosen as real_names
 from bench.experiments.scale import ScaleOptions, scale
 from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio
@@ -51,6 +54,9 @@ DirectoryOption = Annotated[Path, typer.Option(help="Where JSON, CSV and PNG go.
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Keep what the same command finished there.")]
 
 
+RealOption = Annotated[bool, typer.Option("--real", help="On real brokers (15 s a run), where two cores carry it.")]
+
+
 @app.command("figures")
 def bench_figures(
     names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(EXPERIMENTS)}]...")] = None,
@@ -60,12 +66,15 @@ def bench_figures(
     seed: SeedOption = Effort.seed,
     directory: DirectoryOption = Path("figures"),
     resume: ResumeOption = False,
+    on_real: RealOption = False,
     document: DocumentOption = False,
 ) -> int:
     """The paper's figures in the simulator: all, or those named; also a part of one, as fig06a.
 
     Status 0 if everything that the paper claims of them is seen.
     """
+    if on_real:
+        return _show_real(names or (), quick, seed, directory, document)
     effort = _effort(quick, seconds, repetitions, seed)
     return _show(
         FiguresOptions(
@@ -84,6 +93,13 @@ def _show(options: FiguresOptions) -> int:
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
+def _show_real(names: Sequence[str], quick: bool, seed: int, directory: Path, document: bool) -> int:
+    seconds = REAL_QUICK_S if quick else RealOptions.seconds
+    options = RealOptions(names=real_names(names), seconds=seconds, seed=seed, directory=directory, document=document)
+    verdicts = run_trio(partial(real, options, partial(Console(highlight=False).print, soft_wrap=True)))
+    return 0 if all(verdict.reached for verdict in verdicts) else 1
+
+
 def _command(name: str) -> Callable[..., int]:
     def command(
         quick: QuickOption = False,
@@ -92,8 +108,11 @@ def _command(name: str) -> Callable[..., int]:
         seed: SeedOption = Effort.seed,
         directory: DirectoryOption = Path("figures"),
         resume: ResumeOption = False,
+        on_real: RealOption = False,
         document: DocumentOption = False,
     ) -> int:
+        if on_real:
+            return _show_real([name], quick, seed, directory, document)
         effort = _effort(quick, seconds, repetitions, seed)
         options = FiguresOptions(names=[name], effort=effort, directory=directory, resume=resume, document=document)
         return _show(options)

@@ -18,7 +18,6 @@ from bench.run import RunResult, run_plan
 from bench.systems import bare_broker
 from bench.trace import fetch_trace
 from bench.workload import Plan, Publishers, Subscriber, modelled
-from srtm.errors import BadInput
 from srtm.splitting import from_micro
 
 TOPIC = "live"
@@ -61,14 +60,13 @@ def plan_of(layout: Layout, addresses: Sequence[str], *, seconds: float, seed: i
 
 
 def publishers_of(layout: Layout) -> Publishers:
-    """Raises BadInput for groups that are spread over an interval."""
-    fleet, used = layout.fleet, layout.used
-    if fleet.noise_ns:
-        raise BadInput("noise_ns", fleet.noise_ns, "must be 0: the generator's groups fire at one instant")
+    """Raises BadInput for a fleet that makes no sense."""
+    fleet = layout.fleet
     return modelled(
-        np.searchsorted(used, layout.placement).tolist(),
+        np.searchsorted(layout.used, layout.placement).tolist(),
         fleet.rate,
         group_size=fleet.group_size,
+        noise_ns=fleet.noise_ns,
         process=fleet.process,
         batch=fleet.batch,
     )

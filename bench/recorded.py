@@ -63,8 +63,12 @@ class Recorded:
         return Tail.of([part.measured for part in self.parts])
 
     def simulated(self, machine: Machine, seed: int) -> Tail:
+        return Tail.of(self.replayed(machine, seed))
+
+    def replayed(self, machine: Machine, seed: int) -> list[Delays]:
+        """The same arrivals, by broker."""
         rng = np.random.default_rng([seed, 0xA])
-        return Tail.of([part.simulated(machine, rng) for part in self.parts])
+        return [part.simulated(machine, rng) for part in self.parts]
 
 
 def recorded(

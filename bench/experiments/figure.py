@@ -85,15 +85,20 @@ class Effort:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}; ``parts``:
-    {name that selects a part alone: part}; ``how``: it was
-    made."""
+class About:
+    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}; ``how``: it
+    was made."""
 
     name: str
     title: str
     claim: str
     columns: dict[str, str]
+    how: str = "Simulated, {repetitions} runs of {seconds:g} s a point"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(About):
+    """``parts``: {name that selects a part alone: part}."""
+
     run: Callable[[Effort], Figure]
     parts: Mapping[str, str] = field(default_factory=dict)
-    how: str = "Simulated, {repetitions} runs of {seconds:g} s a point"

@@ -5,8 +5,6 @@ A finished experiment is written at once, so long work can be taken up again whe
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from bench.document import EVALUATION, IMAGES, MEASURED, markdown_table, write_block
 from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig09, fig10, fig11, modes, prop1
-from bench.experiments.figure import Effort, Experiment, Figure, Row
-from bench.panels import draw
-from bench.provenance import provenance
-from bench.results import Results, commit, write_results
+from bench.experiments.figure import Effort, Experiment
+from bench.experiments.publishing import Shown, make_directory, publish
+from bench.results import Results, commit
 from bench.verdict import Verdict
 from srtm.errors import BadInput
 
@@ -71,12 +67,7 @@ def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdic
     for name, one in selected.items():
         if options.document and one.parts:
             raise BadInput("document", name, f"must be of whole figures: name {one.experiment.name}")
-    try:
-        options.directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(
-            "directory", str(options.directory), f"must be one that can be made ({error.strerror})"
-        ) from error
+    make_directory(options.directory)
     return [_one(name, one, options, show) for name, one in selected.items()]
 
 
@@ -95,20 +86,15 @@ def _one(name: str, selected: Selected, options: FiguresOptions, show: Callable[
     started = time.time()
     effort = replace(options.effort, parts=selected.parts, step=lambda text: show(f"{name}: {text}"))
     figure = experiment.run(effort)
-    rows = [dict(row) for row in figure.rows]
     settings["conditions"] = figure.conditions
-    verdict = Verdict(name, experiment.claim, list(figure.checks), rows, settings)
-    results = Results.of_verdicts(
-        f"bench {name}", [verdict], seed=options.effort.seed, started=started, settings=settings
+    verdict = Verdict(name, experiment.claim, list(figure.checks), [dict(row) for row in figure.rows], settings)
+    publish(
+        Shown(name=name, about=experiment, figure=figure, effort=options.effort),
+        verdict,
+        started,
+        options.directory,
+        document=options.document,
     )
-    write_results(str(data), results)
-    (options.directory / f"{name}.csv").write_text(as_csv(rows))
-    caption = f"simulated; {figure.conditions}"
-    draw(options.directory / f"{name}.png", figure.panels, caption)
-    if options.document:
-        write_results(str(MEASURED / f"{experiment.name}.json"), results)
-        draw(IMAGES / f"{experiment.name}.png", figure.panels, caption)
-        write_block(EVALUATION, experiment.name, section(experiment, figure, options.effort, started))
     show(verdict.line)
     return verdict
 
@@ -125,39 +111,3 @@ def _kept(data: Path, settings: dict[str, object], seed: int) -> Verdict | None:
     if not same or not isinstance(results.result, list):
         return None
     return msgspec.convert({**results.result[0], "claim": "", "settings": results.settings}, Verdict)
-
-
-def section(experiment: Experiment, figure: Figure, effort: Effort, started: float) -> str:
-    """What the document shows of it."""
-    table = markdown_table(list(experiment.columns), [_cells(row, experiment) for row in figure.rows])
-    checks = markdown_table(
-        ["checked", "found", "must be", ""],
-        [[one.what, one.measured, one.bound, "yes" if one.kept else "**no**"] for one in figure.checks],
-    )
-    how = f"{experiment.how.format(repetitions=effort.repetitions, seconds=effort.seconds)}; {figure.conditions}."
-    picture = f"![{experiment.title}](img/{experiment.name}.png)"
-    claim = f"Claim: {experiment.claim}"
-    return "\n\n".join(
-        [claim, picture, how, checks, f"<details><summary>rows</summary>\n\n{table}\n\n</details>", provenance(started)]
-    )
-
-
-def _cells(row: Row, experiment: Experiment) -> list[str]:
-    return [_cell(row.get(key)) for key in experiment.columns.values()]
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    fields = list(dict.fromkeys(key for row in rows for key in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fields, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

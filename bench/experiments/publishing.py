@@ -1,0 +1,89 @@
+"""An experiment's data, picture and section of the document, the same for all."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.document import EVALUATION, IMAGES, MEASURED, markdown_table, write_block
+from bench.experiments.figure import About, Effort, Figure, Row
+from bench.panels import draw
+from bench.provenance import provenance
+from bench.results import Results, write_results
+from bench.verdict import Verdict
+from srtm.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """``name``: of the files in the directory; in the document they and the block have that of ``about``."""
+
+    name: str
+    about: About
+    figure: Figure
+    effort: Effort
+    caption: str = "simulated"
+
+
+def make_directory(directory: Path) -> None:
+    """Raises BadInput."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput("directory", str(directory), f"must be one that can be made ({error.strerror})") from error
+
+
+def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, *, document: bool) -> None:
+    """Raises BadInput for what cannot be written."""
+    name, figure = shown.about.name, shown.figure
+    results = Results.of_verdicts(
+        f"bench {shown.name}", [verdict], seed=shown.effort.seed, started=started, settings=verdict.settings
+    )
+    write_results(str(directory / f"{shown.name}.json"), results)
+    (directory / f"{shown.name}.csv").write_text(as_csv(verdict.runs))
+    caption = f"{shown.caption}; {figure.conditions}"
+    draw(directory / f"{shown.name}.png", figure.panels, caption)
+    if document:
+        write_results(str(MEASURED / f"{name}.json"), results)
+        draw(IMAGES / f"{name}.png", figure.panels, caption)
+        write_block(EVALUATION, name, section(shown, started))
+
+
+def section(shown: Shown, started: float) -> str:
+    """What the document shows of it."""
+    about, figure, effort = shown.about, shown.figure, shown.effort
+    table = markdown_table(list(about.columns), [_cells(row, about) for row in figure.rows])
+    checks = markdown_table(
+        ["checked", "found", "must be", ""],
+        [[one.what, one.measured, one.bound, "yes" if one.kept else "**no**"] for one in figure.checks],
+    )
+    how = f"{about.how.format(repetitions=effort.repetitions, seconds=effort.seconds)}; {figure.conditions}."
+    picture = f"![{about.title}](img/{about.name}.png)"
+    claim = f"Claim: {about.claim}"
+    return "\n\n".join(
+        [claim, picture, how, checks, f"<details><summary>rows</summary>\n\n{table}\n\n</details>", provenance(started)]
+    )
+
+
+def _cells(row: Row, about: About) -> list[str]:
+    return [_cell(row.get(key)) for key in about.columns.values()]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    fields = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
