@@ -141,7 +141,7 @@ async def run_plan(plan: Plan, show: Callable[[RunProgress], None] | None = None
     system has too few files or threads. Cancelled: the run ends and has no result.
     """
     generator = _generator(plan)
-    meanwhile = _Meanwhile(plan.warmup_s)
+    meanwhile = Meanwhile(plan.warmup_s)
     try:
         generator.start()
         while not await trio.to_thread.run_sync(partial(generator.wait, PROGRESS_MS), abandon_on_cancel=True):
@@ -166,7 +166,7 @@ async def run_plan(plan: Plan, show: Callable[[RunProgress], None] | None = None
     )
 
 
-class _Meanwhile:
+class Meanwhile:
     """What others took of the processors in the measured part: connecting thousands of publishers may well use up a
     quota. As exact as progress is looked at often, and rather too long than too short."""
 

@@ -150,7 +150,9 @@ def _results(outcome: Outcome) -> Results:
 
 def show(outcome: Outcome, files: list[Path], console: Console) -> None:
     verdict, result = outcome.verdict, outcome.result
-    rows = [[run.get("topic", "all"), *(run[field] for field in _ROW)] for run in verdict.runs]
+    whole, *topics = verdict.runs
+    shown = topics if len(topics) == 1 else [{**whole, "topic": "all"}, *topics]
+    rows = [[run["topic"], *(run[field] for field in _ROW)] for run in shown]
     console.print(table(f"{outcome.scenario.name} against {outcome.address}", _COLUMNS, rows))
     console.print(
         f"acknowledged: p50 {result.ack_p50_ms:.3g} ms, p99 {result.ack_p99_ms:.3g} ms; "

@@ -33,6 +33,15 @@ def plan(address, publishers=None, **changes):
     )
 
 
+def intended_by_publisher(broker):
+    """Instants in order of publication, of each."""
+    intended = {}
+    for _, body in broker.published:
+        publisher, at_ns = struct.unpack_from(">I", body, 8)[0], struct.unpack_from(">q", body, 24)[0]
+        intended.setdefault(publisher, []).append(at_ns)
+    return [intended[publisher] for publisher in sorted(intended)]
+
+
 async def test_what_is_sent_arrives_and_counts_once():
     async with tiny_nsqd() as (broker, address):
         result = await run_plan(plan(address))
@@ -74,13 +83,41 @@ async def test_the_histograms_hold_every_message_and_agree_with_the_percentiles(
 async def test_members_of_a_group_share_their_intended_instants():
     async with tiny_nsqd() as (broker, address):
         await run_plan(plan(address, modelled([0] * 6, 20.0, group_size=3)))
-    intended = {}
-    for _, body in broker.published:
-        publisher, at_ns = struct.unpack_from(">I", body, 8)[0], struct.unpack_from(">q", body, 24)[0]
-        intended.setdefault(publisher, set()).add(at_ns)
+    intended = [set(instants) for instants in intended_by_publisher(broker)]
     assert intended[0] == intended[1] == intended[2]
     assert intended[3] == intended[4] == intended[5]
     assert not intended[0] & intended[3]
+
+
+async def test_members_of_a_spread_group_are_late_by_their_offsets_and_by_nothing_else():
+    async with tiny_nsqd() as (broker, address):
+        await run_plan(plan(address, modelled([0] * 3, 20.0, group_size=3, noise_ns=6_000_000)))
+    first, *others = intended_by_publisher(broker)
+    for offset_ns, later in zip((3_000_000, 6_000_000), others, strict=True):
+        assert set(later) <= {at_ns + offset_ns for at_ns in first}
+        assert len(later) >= len(first) - 1  # the last may have fallen behind the end
+
+
+async def test_a_recording_is_replayed_at_its_instants():
+    instants_ns = [[150_000_000, 150_000_001, 400_000_000], [250_000_000]]
+    replayed = msgspec.structs.replace(modelled([0, 0], 1.0, process="trace"), instants_ns=instants_ns)
+    async with tiny_nsqd() as (broker, address):
+        result = await run_plan(plan(address, replayed))
+    sent = intended_by_publisher(broker)
+    start_ns = sent[0][0] - 150_000_000
+    assert [[at_ns - start_ns for at_ns in one] for one in sent] == instants_ns
+    assert result.sent == 4
+    assert [one.count for one in result.timeline] == [4]
+
+
+async def test_the_timeline_adds_up_to_the_whole():
+    async with tiny_nsqd() as (_, address):
+        result = await run_plan(plan(address, duration_s=1.2))
+    assert [(one.start_s, one.length_s) for one in result.timeline] == [(0.0, 1.0), (1.0, pytest.approx(0.2))]
+    total = merged(one.histogram for one in result.timeline)
+    assert total.get_total_count() == result.received
+    assert total.encode() == merged([result.histograms.latency]).encode()
+    assert max(one.max_ms for one in result.timeline) == result.max_ms
 
 
 async def test_refusals_are_counted_apart_from_losses():

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bench.run import run_plan
-from bench.workload import Plan, Publishers, Subscriber, modelled
+from bench.workload import Plan, Publishers, Subscriber, joined, modelled
 from srtm.errors import BadInput
 
 
@@ -34,6 +34,26 @@ def test_a_group_is_as_many_publishers_in_a_row_as_its_size():
     assert modelled([0] * 5, 1.0, group_size=2).group == [0, 0, 1, 1, 2]
 
 
+def test_members_of_a_group_are_spread_evenly_over_the_noise():
+    assert modelled([0] * 5, 1.0, group_size=3, noise_ns=8).offset_ns == [0, 4, 8, 0, 4]
+    assert modelled([0] * 5, 1.0, group_size=3).offset_ns == []
+
+
+def test_noise_without_groups_is_refused():
+    with pytest.raises(BadInput, match="noise_ns: 5: must be 0 where all are independent"):
+        modelled([0], 1.0, noise_ns=5)
+
+
+def test_joined_publishers_keep_their_groups_apart_and_have_every_column():
+    grouped, alone = modelled([0] * 4, 1.0, group_size=2), modelled([1], 2.0, id_prefix="alone-")
+    replayed = msgspec.structs.replace(modelled([1], 1.0, id_prefix="r-", process="trace"), instants_ns=[[3, 4]])
+    fleet = joined([alone, grouped, replayed, msgspec.structs.replace(grouped, ids=list("abcd"))])
+    assert fleet.group == [-1, 0, 0, 1, 1, -1, 2, 2, 3, 3]
+    assert fleet.target == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0]
+    assert fleet.offset_ns == [0] * 10
+    assert fleet.instants_ns == [[], [], [], [], [], [3, 4], [], [], [], []]
+
+
 def test_a_group_size_below_one_is_refused():
     with pytest.raises(BadInput, match="group_size: 0: must be at least 1"):
         modelled([0], 1.0, group_size=0)
@@ -53,6 +73,10 @@ def test_a_group_size_below_one_is_refused():
         ({"publishers": column("rate", [1.0])}, "publishers.rate", "1 entries"),
         ({"publishers": column("ids", ["a", "a"])}, "publishers.ids[1]", "a"),
         ({"publishers": msgspec.structs.replace(column("group", [7, 7]), rate=[1.0, 2.0])}, "publishers.group[1]", "7"),
+        ({"topics": ["a", "b"]}, "topics", "2 entries"),
+        ({"publishers": column("offset_ns", [1])}, "publishers.offset_ns", "1 entries"),
+        ({"publishers": column("instants_ns", [[1], []])}, "publishers.instants_ns[0]", "1 entries"),
+        ({"publishers": column("process", ["trace"] * 2)}, "publishers.instants_ns[0]", "0 entries"),
         ({"subscribers": []}, "publishers.target[0]", "0"),
         ({"subscribers": [Subscriber(target=0, rdy=0)]}, "subscribers[0].rdy", "0"),
     ],
