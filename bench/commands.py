@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import figure_commands, own_network
+from bench import figure_commands, own_network, peer_commands
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
 from bench.demo_runs import DemoRunsOptions, demo_runs
@@ -42,6 +42,7 @@ app = typer.Typer(
 )
 
 app.add_typer(figure_commands.app)
+app.add_typer(peer_commands.app)
 
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]

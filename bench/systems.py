@@ -62,7 +62,7 @@ async def bare_broker(folder: Path, *options: str) -> AsyncIterator[System]:
     """Our broker on its own, without a distributor: a drop-in nsqd."""
     tcp_address, http_address = free_addresses()
     command = bare_broker_command(folder, tcp_address, http_address, *options)
-    async with _running("srtm", command, folder, tcp_address, http_address) as system:
+    async with running("srtm", command, folder, tcp_address, http_address) as system:
         yield system
 
 
@@ -71,7 +71,7 @@ async def nsqd(folder: Path, *options: str) -> AsyncIterator[System]:
     """The real nsqd with its defaults, found where ``make peers`` puts it."""
     tcp_address, http_address = free_addresses()
     command = [peer("nsqd"), *nsqd_options(folder, tcp_address, http_address), *options]
-    async with _running("nsqd", command, folder, tcp_address, http_address) as system:
+    async with running("nsqd", command, folder, tcp_address, http_address) as system:
         yield system
 
 
@@ -80,7 +80,7 @@ async def nsqd_in_place(folder: Path, *options: str) -> AsyncIterator[System]:
     """Our broker in nsqd's place: the flags of ``nsqd`` here, word for word."""
     tcp_address, http_address = free_addresses()
     command = [sys.executable, "-m", "srtm", "nsqd", *nsqd_options(folder, tcp_address, http_address), *options]
-    async with _running("srtm", command, folder, tcp_address, http_address) as system:
+    async with running("srtm", command, folder, tcp_address, http_address) as system:
         yield system
 
 
@@ -89,7 +89,7 @@ async def floor(folder: Path) -> AsyncIterator[System]:
     """The bare epoll loop of ``bench/floor``, found where ``make floor`` puts it."""
     tcp_address, _ = free_addresses()
     ready = partial(takes_connections, tcp_address)
-    async with _running("floor", [floor_program(), tcp_address], folder, tcp_address, "", ready) as system:
+    async with running("floor", [floor_program(), tcp_address], folder, tcp_address, "", ready) as system:
         yield system
 
 
@@ -148,7 +148,7 @@ def takes_connections(tcp_address: str) -> bool:
 
 
 @asynccontextmanager
-async def _running(
+async def running(
     name: str,
     command: Sequence[str],
     folder: Path,

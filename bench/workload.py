@@ -29,7 +29,8 @@ class Publishers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One consumer connection; acknowledges every message, asks for output_buffer_size = -1."""
+    """One consumer connection. Of NSQ it acknowledges every message and asks for output_buffer_size = -1; the other
+    protocols have no channels, so no two subscribers at one target may name the same."""
 
     target: int
     channel: str = "bench"
@@ -53,6 +54,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     percentile: float = 99.0
     mpub: bool = True  # a batch goes as one MPUB; false: as PUBs in one write
     keep_each: bool = False  # the result names instant and latency of each message
+    protocol: str = "nsq"  # "nsq" | "nats" | "mqtt" (3.1.1) | "redis" (Pub/Sub); of all targets
+    qos: int = 0  # of mqtt: 0 | 1
 
 
 def joined(parts: Sequence[Publishers]) -> Publishers:

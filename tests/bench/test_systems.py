@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.systems import System, _running, answers_ping, bare_broker_command, free_addresses
+from bench.systems import System, answers_ping, bare_broker_command, free_addresses, running
 from srtm.errors import Unavailable
 
 
@@ -42,5 +42,5 @@ async def test_a_system_that_ends_at_its_start_is_refused_with_its_last_words(tm
     command = [sys.executable, "-S", "-c", "print('no such option'); raise SystemExit(2)"]
     tcp_address, http_address = free_addresses()
     with pytest.raises(Unavailable, match="x did not come up: no such option"):
-        async with _running("x", command, tmp_path / "x", tcp_address, http_address):
+        async with running("x", command, tmp_path / "x", tcp_address, http_address):
             pytest.fail("it is not running")

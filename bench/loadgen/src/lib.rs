@@ -1,4 +1,4 @@
-//! Open-loop load generator for NSQ brokers.
+//! Open-loop load generator for NSQ brokers, and for those of NATS, MQTT and Redis beside them.
 //!
 //! Two threads. One owns every publisher connection and does nothing but send at the intended instants; the other owns the subscribers. One
 //! thread for both would stamp each receipt late by the burst of sends in progress (25 members of a group: 0.3 ms), and send late by the
@@ -11,7 +11,7 @@
 //!
 //! Besides (`flood`): closed loops that ask how much a broker carries instead of how long it takes.
 //!
-//! Reading order: `plan` and `fleet` (what is asked), `schedule` (when), `codec` and `body` (bytes), `publisher`, `subscriber`, `ledger` (who got what), `timeline`, `report`
+//! Reading order: `plan` and `fleet` (what is asked), `schedule` (when), `protocol`, `codec` and `body` (bytes), `publisher`, `subscriber`, `ledger` (who got what), `timeline`, `report`
 //! (the result and its verdict), `run` (threads). Only `sys` makes unsafe calls.
 
 mod answers;
@@ -25,6 +25,7 @@ mod ledger;
 mod link;
 mod outbox;
 mod plan;
+mod protocol;
 mod publisher;
 mod report;
 mod run;

@@ -1,9 +1,10 @@
-//! One connection to a broker, publisher's or subscriber's: connect, greet, frames in. What the frames mean is its owner's business.
+//! One connection to a broker, publisher's or subscriber's: connect, greet, what comes in by the unit of its protocol. What it means is its owner's business.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::codec::{self, Frame};
+use crate::protocol::{Driver, Event};
 use crate::sys::{self, Poller};
 
 /// When bytes came: as this process read them, and as the kernel got the last of them (CLOCK_REALTIME), where it says so.
@@ -18,7 +19,7 @@ pub struct Arrival {
 pub enum State {
     Down,
     Connecting,
-    /// IDENTIFY is on its way.
+    /// What is said first is on its way.
     Greeting,
     Ready,
 }
@@ -30,7 +31,7 @@ pub struct Link {
     /// What the poller watches this connection for.
     interest: u32,
     pub state: State,
-    /// The beginning of a frame whose end has not come.
+    /// The beginning of a unit whose end has not come.
     partial: Vec<u8>,
 }
 
@@ -86,8 +87,34 @@ impl Link {
         }
     }
 
-    /// Read once into `buffer` and hand over all whole frames; false: there was nothing to read. A close by the other side is an error.
+    /// `read`, of a connection that speaks NSQ: all whole frames.
     pub fn receive(&mut self, buffer: &mut [u8], mut handle: impl FnMut(Frame<'_>, Arrival) -> io::Result<()>) -> io::Result<bool> {
+        let broken = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        self.read(buffer, |bytes, arrival| {
+            let Some((frame, length)) = codec::next_frame(bytes).map_err(broken)? else { return Ok(None) };
+            handle(frame, arrival)?;
+            Ok(Some(length))
+        })
+    }
+
+    /// `read`, of a connection that `driver` speaks for: all whole events. What is to be answered goes to `out`.
+    pub fn events<'a>(
+        &mut self,
+        driver: &mut impl Driver<'a>,
+        out: &mut Vec<u8>,
+        buffer: &mut [u8],
+        mut handle: impl FnMut(Event<'_>, Arrival) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        self.read(buffer, |bytes, arrival| {
+            let Some((event, length)) = driver.next(bytes, out)? else { return Ok(None) };
+            handle(event, arrival)?;
+            Ok(Some(length))
+        })
+    }
+
+    /// Read once into `buffer` and have it taken unit by unit; `take` says how long the first one is, None if it is not whole. False: there was
+    /// nothing to read. A close by the other side is an error.
+    fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(&[u8], Arrival) -> io::Result<Option<usize>>) -> io::Result<bool> {
         let (read, kernel_wall_ns) = match sys::receive_stamped(self.stream()?, buffer) {
             Ok((0, _)) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the broker")),
             Ok(read) => read,
@@ -96,11 +123,11 @@ impl Link {
         };
         let arrival = Arrival { read_ns: sys::now_ns(), kernel_wall_ns };
         if self.partial.is_empty() {
-            let used = each_frame(&buffer[..read], arrival, &mut handle)?;
+            let used = each(&buffer[..read], arrival, &mut take)?;
             self.partial.extend_from_slice(&buffer[used..read]);
         } else {
             self.partial.extend_from_slice(&buffer[..read]);
-            let used = each_frame(&self.partial, arrival, &mut handle)?;
+            let used = each(&self.partial, arrival, &mut take)?;
             self.partial.drain(..used);
         }
         Ok(true)
@@ -112,11 +139,9 @@ impl Link {
 }
 
 /// Bytes used.
-fn each_frame(bytes: &[u8], arrival: Arrival, handle: &mut impl FnMut(Frame<'_>, Arrival) -> io::Result<()>) -> io::Result<usize> {
+fn each(bytes: &[u8], arrival: Arrival, take: &mut impl FnMut(&[u8], Arrival) -> io::Result<Option<usize>>) -> io::Result<usize> {
     let mut used = 0;
-    let broken = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    while let Some((frame, length)) = codec::next_frame(&bytes[used..]).map_err(broken)? {
-        handle(frame, arrival)?;
+    while let Some(length) = take(&bytes[used..], arrival)? {
         used += length;
     }
     Ok(used)

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use crate::body;
 use crate::fleet::Publishers;
+use crate::protocol::{self, Protocol};
 
 /// What the plan says wrong: the field, its value, the rule.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,10 @@ pub struct Plan {
     pub mpub: bool,
     #[serde(default)]
     pub keep_each: bool,
+    #[serde(default)]
+    pub protocol: Protocol,
+    #[serde(default)]
+    pub qos: u8,
 }
 
 fn default_warmup_s() -> f64 {
@@ -155,7 +160,7 @@ impl Plan {
                 self.publishers.target[i],
                 "must have a subscriber, or its messages count as lost",
             )),
-            None => Ok(()),
+            None => protocol::check(self),
         }
     }
 

@@ -12,11 +12,11 @@ use std::sync::atomic::Ordering;
 
 use crate::answers::{CONNECTION, ErrorLog};
 use crate::body::{BodyFormat, Stamp};
-use crate::codec::{self, Frame};
 use crate::histogram::Latencies;
 use crate::link::{Arrival, Link, State};
 use crate::outbox::{Command, Outbox};
 use crate::plan::Plan;
+use crate::protocol::{Driver, Event, Role};
 use crate::run::RunError;
 use crate::schedule::Schedule;
 use crate::shared::{Phase, Shared};
@@ -49,10 +49,11 @@ pub struct Counts {
     pub refused: u64,
 }
 
-struct Publisher {
+struct Publisher<D> {
     link: Link,
+    driver: D,
     outbox: Outbox,
-    /// Written, not answered: oldest first.
+    /// Written, not answered, where publishes are: oldest first.
     awaiting: VecDeque<Command>,
     next_sequence: u64,
     read_at_ns: i64,
@@ -70,28 +71,31 @@ pub struct SenderReport {
     pub cpu_ns: i64,
 }
 
-pub struct Sender<'a> {
+pub struct Sender<'a, D> {
     plan: &'a Plan,
     shared: &'a Shared,
     format: &'a BodyFormat,
     poller: Poller,
-    publishers: Vec<Publisher>,
+    publishers: Vec<Publisher<D>>,
     retries: VecDeque<(i64, usize)>,
     waiting_bytes: usize,
     /// Copies of measured messages that should arrive, as far as is known.
     expected: u64,
     cursor: usize,
     buffer: Vec<u8>,
+    /// What the driver has answered, until it is in an outbox.
+    replies: Vec<u8>,
     report: SenderReport,
 }
 
-impl<'a> Sender<'a> {
-    pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Sender<'a>> {
+impl<'a, D: Driver<'a>> Sender<'a, D> {
+    pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Sender<'a, D>> {
         let poller = Poller::new()?;
         poller.add(&shared.wake_sender, WAKE, sys::READABLE)?;
         let copies = plan.channels_at();
         let publisher = |(i, target): (usize, &usize)| Publisher {
             link: Link::new(addresses[*target], i as u64),
+            driver: D::new(plan, *target, Role::Publisher { id: &plan.publishers.ids[i] }),
             outbox: Outbox::default(),
             awaiting: VecDeque::new(),
             next_sequence: 0,
@@ -110,6 +114,7 @@ impl<'a> Sender<'a> {
             expected: 0,
             cursor: 0,
             buffer: vec![0; 1 << 16],
+            replies: Vec::new(),
             report: SenderReport {
                 counts: Vec::new(),
                 lateness: Latencies::new(),
@@ -262,20 +267,21 @@ impl<'a> Sender<'a> {
     fn step_greeting(&mut self, i: usize) -> io::Result<()> {
         let publisher = &mut self.publishers[i];
         if publisher.link.state == State::Connecting {
-            let hello = codec::hello(&self.plan.publishers.ids[i], false);
+            let mut hello = Vec::new();
+            publisher.driver.greet(&mut hello);
             return publisher.link.established(&self.poller, &hello);
         }
-        let (mut greeted, mut heartbeats) = (false, 0);
-        publisher.link.receive(&mut self.buffer, |frame, _| {
-            match frame {
-                Frame::Response(b"_heartbeat_") => heartbeats += 1,
-                Frame::Response(_) => greeted = true,
-                Frame::Error(text) => return Err(io::Error::other(String::from_utf8_lossy(text).into_owned())),
-                Frame::Message { .. } => return Err(unasked_message()),
+        let mut greeted = false;
+        publisher.link.events(&mut publisher.driver, &mut self.replies, &mut self.buffer, |event, _| {
+            match event {
+                Event::Nothing => {}
+                Event::Ready | Event::Taken => greeted = true,
+                Event::Refused(text) => return Err(io::Error::other(String::from_utf8_lossy(text).into_owned())),
+                Event::Message(_) => return Err(unasked_message()),
             }
             Ok(())
         })?;
-        self.answer_heartbeats(i, heartbeats);
+        self.reply(i);
         if greeted {
             self.publishers[i].link.state = State::Ready;
             self.publishers[i].link.watch(&self.poller, 0)?;
@@ -303,18 +309,18 @@ impl<'a> Sender<'a> {
 
     fn enqueue(&mut self, i: usize, command: Command) {
         let publisher = &mut self.publishers[i];
-        let (topic, format) = (self.plan.topic_at(self.plan.publishers.target[i]), self.format);
+        let (driver, format) = (&mut publisher.driver, self.format);
         let first =
             Stamp { publisher: i as u32, sequence: publisher.next_sequence, intended_ns: command.intended_ns, measured: command.measured };
         publisher.next_sequence += u64::from(command.messages);
         self.shared.set_sequence(i, publisher.next_sequence);
         let before = publisher.outbox.unwritten().len();
-        if self.plan.mpub && command.messages > 1 {
-            publisher.outbox.push(command, |out| codec::publish_many(topic, format, first, command.messages, out));
+        if D::BATCHES && self.plan.mpub && command.messages > 1 {
+            publisher.outbox.push(command, |out| driver.publish(format, first, command.messages, out));
         } else {
             for n in 0..u64::from(command.messages) {
                 let stamp = Stamp { sequence: first.sequence + n, ..first };
-                publisher.outbox.push(Command { messages: 1, ..command }, |out| codec::publish(topic, format, stamp, out));
+                publisher.outbox.push(Command { messages: 1, ..command }, |out| driver.publish(format, stamp, 1, out));
             }
         }
         self.waiting_bytes += publisher.outbox.unwritten().len() - before;
@@ -340,11 +346,13 @@ impl<'a> Sender<'a> {
 
     /// `written` more bytes of publisher `i` are the kernel's: count the messages that this completes.
     fn complete(&mut self, i: usize, written: usize) {
-        let Publisher { outbox, awaiting, counts, copies, .. } = &mut self.publishers[i];
-        let mut sent = 0;
+        let Publisher { driver, outbox, awaiting, counts, copies, .. } = &mut self.publishers[i];
+        let (answered, mut sent) = (driver.answered(), 0);
         outbox.advance(written, |command| {
             if command.messages > 0 {
-                awaiting.push_back(command);
+                if answered {
+                    awaiting.push_back(command);
+                }
                 sent += if command.measured { u64::from(command.messages) } else { 0 };
             }
         });
@@ -355,17 +363,16 @@ impl<'a> Sender<'a> {
 
     /// Read once what the broker answered; false: there was nothing, or the connection is gone.
     fn read_answers(&mut self, i: usize) -> bool {
-        let Publisher { link, awaiting, counts, copies, read_at_ns, .. } = &mut self.publishers[i];
+        let Publisher { link, driver, awaiting, counts, copies, read_at_ns, .. } = &mut self.publishers[i];
         if link.state != State::Ready {
             return false;
         }
         let report = &mut self.report;
         let mut refused = 0;
-        let mut heartbeats = 0;
-        let outcome = link.receive(&mut self.buffer, |frame, arrival| {
-            match frame {
-                Frame::Response(b"_heartbeat_") => heartbeats += 1,
-                Frame::Response(_) => {
+        let outcome = link.events(driver, &mut self.replies, &mut self.buffer, |event, arrival| {
+            match event {
+                Event::Nothing | Event::Ready => {}
+                Event::Taken => {
                     if let Some(command) = awaiting.pop_front().filter(|command| command.measured) {
                         counts.acknowledged += u64::from(command.messages);
                         if let Some(latency_ns) = since(command.intended_ns, arrival) {
@@ -373,12 +380,12 @@ impl<'a> Sender<'a> {
                         }
                     }
                 }
-                Frame::Error(text) => {
+                Event::Refused(text) => {
                     report.errors.note_frame(text);
                     let command = awaiting.pop_front().filter(|command| command.measured);
                     refused += command.map_or(0, |command| u64::from(command.messages));
                 }
-                Frame::Message { .. } => return Err(unasked_message()),
+                Event::Message(_) => return Err(unasked_message()),
             }
             Ok(())
         });
@@ -386,7 +393,7 @@ impl<'a> Sender<'a> {
         counts.refused += refused;
         self.expected -= refused * *copies;
         self.shared.refused.fetch_add(refused, Ordering::Relaxed);
-        self.answer_heartbeats(i, heartbeats);
+        self.reply(i);
         match outcome {
             Ok(read) => read,
             Err(error) => {
@@ -396,12 +403,15 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn answer_heartbeats(&mut self, i: usize, count: usize) {
-        for _ in 0..count {
-            self.publishers[i].outbox.push(Command::UNANSWERED, |out| out.extend_from_slice(codec::NOP));
-            self.waiting_bytes += codec::NOP.len();
-            self.flush(i);
+    /// What the driver of publisher `i` has answered, to heartbeats and the like, goes out behind what waits.
+    fn reply(&mut self, i: usize) {
+        if self.replies.is_empty() {
+            return;
         }
+        self.publishers[i].outbox.push(Command::UNANSWERED, |out| out.extend_from_slice(&self.replies));
+        self.waiting_bytes += self.replies.len();
+        self.replies.clear();
+        self.flush(i);
     }
 
     fn drop_link(&mut self, i: usize, error: &io::Error) {

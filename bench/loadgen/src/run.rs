@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::body::BodyFormat;
 use crate::job::Job;
 use crate::plan::Plan;
+use crate::protocol::{Driver, Mqtt, Nats, Nsq, Protocol, Redis};
 use crate::publisher::Sender;
 use crate::report::RunReport;
 use crate::schedule::split_mix;
@@ -88,11 +89,25 @@ impl Drop for LoadGen {
     }
 }
 
-/// The sender's thread: it starts the receiver and takes its report.
 fn conduct(plan: &Plan, shared: &Shared, addresses: &[SocketAddr]) -> Result<RunReport, RunError> {
     let format = BodyFormat::new(run_id(plan.seed), plan.message_size);
-    let sender = Sender::new(plan, addresses, shared, &format)?;
-    let receiver = Receiver::new(plan, addresses, shared, &format)?;
+    match plan.protocol {
+        Protocol::Nsq => conduct_as::<Nsq>(plan, shared, addresses, &format),
+        Protocol::Nats => conduct_as::<Nats>(plan, shared, addresses, &format),
+        Protocol::Mqtt => conduct_as::<Mqtt>(plan, shared, addresses, &format),
+        Protocol::Redis => conduct_as::<Redis>(plan, shared, addresses, &format),
+    }
+}
+
+/// The sender's thread: it starts the receiver and takes its report.
+fn conduct_as<'a, D: Driver<'a> + Send>(
+    plan: &'a Plan,
+    shared: &'a Shared,
+    addresses: &[SocketAddr],
+    format: &'a BodyFormat,
+) -> Result<RunReport, RunError> {
+    let sender = Sender::<D>::new(plan, addresses, shared, format)?;
+    let receiver = Receiver::<D>::new(plan, addresses, shared, format)?;
     thread::scope(|scope| {
         let (subscribed, when_subscribed) = mpsc::channel();
         let receiving = thread::Builder::new().name("loadgen-recv".to_owned());

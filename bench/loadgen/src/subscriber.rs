@@ -10,11 +10,11 @@ use std::sync::mpsc::Sender as Channel;
 
 use crate::answers::{CONNECTION, ErrorLog};
 use crate::body::{BodyFormat, Stamp};
-use crate::codec::{self, Frame};
 use crate::histogram::Latencies;
 use crate::ledger::{Ledger, Receipt};
 use crate::link::{Link, State};
-use crate::plan::Plan;
+use crate::plan::{Plan, Subscriber};
+use crate::protocol::{Driver, Event, Role};
 use crate::run::RunError;
 use crate::shared::Shared;
 use crate::sys::{self, Poller};
@@ -25,14 +25,15 @@ const RECONNECT_NS: i64 = 200_000_000;
 const PROGRESS_NS: i64 = 500_000_000;
 const WAKE: u64 = u64::MAX;
 
-struct Consumer {
+struct Consumer<D> {
     link: Link,
+    driver: D,
     target: usize,
     /// Index into the ledgers.
     channel: usize,
     /// Commands that the socket has not taken.
     out: Vec<u8>,
-    /// SUB was answered.
+    /// The broker has said so.
     subscribed: bool,
 }
 
@@ -60,21 +61,22 @@ struct Books<'a> {
     report: ReceiverReport,
 }
 
-pub struct Receiver<'a> {
+pub struct Receiver<'a, D> {
     poller: Poller,
-    consumers: Vec<Consumer>,
+    consumers: Vec<Consumer<D>>,
     retries: VecDeque<(i64, usize)>,
     buffer: Vec<u8>,
     books: Books<'a>,
 }
 
-impl<'a> Receiver<'a> {
-    pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Receiver<'a>> {
+impl<'a, D: Driver<'a>> Receiver<'a, D> {
+    pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Receiver<'a, D>> {
         let poller = Poller::new()?;
         poller.add(&shared.wake_receiver, WAKE, sys::READABLE)?;
         let channels = plan.channels();
-        let consumer = |(i, s): (usize, &crate::plan::Subscriber)| Consumer {
+        let consumer = |(i, s): (usize, &'a Subscriber)| Consumer {
             link: Link::new(addresses[s.target], i as u64),
+            driver: D::new(plan, s.target, Role::Subscriber { number: i, spec: s }),
             target: s.target,
             channel: channels.iter().position(|name| *name == s.channel).unwrap_or(0),
             out: Vec::new(),
@@ -172,37 +174,24 @@ impl<'a> Receiver<'a> {
 
     /// Something happened on connection `i`: greet, read, acknowledge.
     fn step(&mut self, i: usize, readiness: u32) -> io::Result<()> {
-        let Consumer { link, target, channel, out, subscribed } = &mut self.consumers[i];
+        let Consumer { link, driver, target, channel, out, subscribed } = &mut self.consumers[i];
         if link.state == State::Connecting {
-            let hello = codec::hello(&format!("srtm-loadgen-subscriber-{i}"), true);
+            let mut hello = Vec::new();
+            driver.greet(&mut hello);
             return link.established(&self.poller, &hello);
         }
         if readiness & (sys::READABLE | sys::CLOSED | sys::BROKEN) != 0 {
-            let (plan, books) = (self.books.plan, &mut self.books);
-            let spec = &plan.subscribers[i];
-            let mut state = link.state;
-            link.receive(&mut self.buffer, |frame, arrival| {
-                match frame {
-                    Frame::Message { id, body } => {
-                        books.receive(body, *target, *channel, arrival.read_ns);
-                        codec::finish(id, out);
-                    }
-                    Frame::Response(b"_heartbeat_") => out.extend_from_slice(codec::NOP),
-                    Frame::Response(answer) if state == State::Greeting => {
-                        codec::check_ready_count(answer, spec.rdy)?;
-                        codec::subscribe(plan.topic_at(spec.target), &spec.channel, out);
-                        state = State::Ready;
-                    }
-                    Frame::Response(_) => {
-                        *subscribed = true;
-                        codec::ready(spec.rdy, out);
-                    }
-                    Frame::Error(text) if *subscribed => books.report.errors.note_frame(text),
-                    Frame::Error(text) => return Err(io::Error::other(String::from_utf8_lossy(text).into_owned())),
+            let books = &mut self.books;
+            link.events(driver, out, &mut self.buffer, |event, arrival| {
+                match event {
+                    Event::Message(body) => books.receive(body, *target, *channel, arrival.read_ns),
+                    Event::Ready => *subscribed = true,
+                    Event::Nothing | Event::Taken => {}
+                    Event::Refused(text) if *subscribed => books.report.errors.note_frame(text),
+                    Event::Refused(text) => return Err(io::Error::other(String::from_utf8_lossy(text).into_owned())),
                 }
                 Ok(())
             })?;
-            link.state = state;
         }
         let written = if out.is_empty() { 0 } else { link.send(out)? };
         out.drain(..written);

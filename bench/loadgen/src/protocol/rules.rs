@@ -1,0 +1,104 @@
+//! What a plan may not ask of a protocol.
+
+use super::Protocol;
+use crate::plan::{BadPlan, Plan, bad};
+
+/// Of a string in an MQTT packet, in bytes.
+const LONGEST_MQTT_STRING: usize = 65_535;
+
+/// Refuses what `plan.protocol` cannot say.
+pub fn check(plan: &Plan) -> Result<(), BadPlan> {
+    let highest = u8::from(plan.protocol == Protocol::Mqtt);
+    if plan.qos > highest {
+        return Err(bad("qos", plan.qos, "must be 0 or, with protocol mqtt, 1"));
+    }
+    match plan.protocol {
+        Protocol::Nsq => Ok(()),
+        Protocol::Nats => one_each(plan).and_then(|()| subject(plan)),
+        Protocol::Mqtt => one_each(plan).and_then(|()| mqtt_names(plan)),
+        Protocol::Redis => one_each(plan),
+    }
+}
+
+/// Without NSQ's channels every subscriber gets every message.
+fn one_each(plan: &Plan) -> Result<(), BadPlan> {
+    let same = |a: usize, b: usize| {
+        let (a, b) = (&plan.subscribers[a], &plan.subscribers[b]);
+        a.target == b.target && a.channel == b.channel
+    };
+    match (0..plan.subscribers.len()).find(|i| (0..*i).any(|before| same(before, *i))) {
+        Some(i) => Err(bad(
+            format!("subscribers[{i}].channel"),
+            &plan.subscribers[i].channel,
+            "must be another at the same target: only NSQ shares messages out among the subscribers of a channel",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A subject is words with dots between them.
+fn subject(plan: &Plan) -> Result<(), BadPlan> {
+    let legal = |topic: &str| !topic.contains('#') && topic.split('.').all(|word| !word.is_empty());
+    each_topic(plan, legal, "must be words of [a-zA-Z0-9_-] with dots between them")
+}
+
+fn mqtt_names(plan: &Plan) -> Result<(), BadPlan> {
+    each_topic(plan, |topic| !topic.contains('#'), "must not have a #, which is a wildcard")?;
+    match plan.publishers.ids.iter().position(|id| id.is_empty() || id.len() > LONGEST_MQTT_STRING) {
+        Some(i) => Err(bad(format!("publishers.ids[{i}]"), &plan.publishers.ids[i], "must have 1 to 65,535 bytes")),
+        None => Ok(()),
+    }
+}
+
+fn each_topic(plan: &Plan, legal: impl Fn(&str) -> bool, rule: &str) -> Result<(), BadPlan> {
+    match (0..plan.targets.len()).find(|target| !legal(plan.topic_at(*target))) {
+        Some(_) if plan.topics.is_empty() => Err(bad("topic", &plan.topic, rule)),
+        Some(target) => Err(bad(format!("topics[{target}]"), &plan.topics[target], rule)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{Plan, tests::PLAN};
+
+    fn refused(changes: &[(&str, &str)]) -> Option<String> {
+        let text = changes.iter().fold(PLAN.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{from} is not in the plan");
+            text.replacen(from, to, 1)
+        });
+        Plan::parse(text.as_bytes()).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_a_protocol_cannot_say_is_refused_by_field_value_and_rule() {
+        let topic = r#"{"topic": "t""#;
+        let sharing = (r#"[{"target": 0}]"#, r#"[{"target": 0}, {"target": 0}]"#);
+        let speaking = |protocol: &str, topic: &str| format!(r#"{{"protocol": "{protocol}", "topic": "{topic}""#);
+        assert_eq!(refused(&[sharing]), None);
+        for protocol in ["nats", "mqtt", "redis"] {
+            assert_eq!(refused(&[(topic, &speaking(protocol, "a.b"))]), None);
+            let error = refused(&[(topic, &speaking(protocol, "t")), sharing]).expect(protocol);
+            assert!(error.starts_with("subscribers[1].channel: bench: must be another"), "{error}");
+        }
+        for (protocol, name) in [("nats", "a..b"), ("nats", ".a"), ("nats", "a#ephemeral"), ("mqtt", "a#ephemeral")] {
+            let error = refused(&[(topic, &speaking(protocol, name))]).expect(name);
+            assert!(error.starts_with(&format!("topic: {name}: must")), "{error}");
+        }
+        let error = refused(&[(topic, &format!(r#"{}, "topics": ["a..b"]"#, speaking("nats", "t")))]).expect("topics");
+        assert!(error.starts_with("topics[0]: a..b: must be words"), "{error}");
+        let error = refused(&[(topic, &speaking("mqtt", "t")), (r#""a""#, r#""""#)]).expect("no name");
+        assert!(error.starts_with("publishers.ids[0]: : must have"), "{error}");
+        let error = refused(&[(topic, &speaking("amqp", "t"))]).expect("unknown");
+        assert!(error.contains("unknown variant `amqp`"), "{error}");
+    }
+
+    #[test]
+    fn a_quality_of_service_is_mqtts_and_at_most_1() {
+        let with = |protocol: &str, qos: u8| refused(&[(r#"{"topic""#, &format!(r#"{{"protocol": "{protocol}", "qos": {qos}, "topic""#))]);
+        assert_eq!((with("mqtt", 0), with("mqtt", 1), with("redis", 0)), (None, None, None));
+        for (protocol, qos) in [("mqtt", 2), ("nsq", 1), ("nats", 1)] {
+            assert_eq!(with(protocol, qos), Some(format!("qos: {qos}: must be 0 or, with protocol mqtt, 1")));
+        }
+    }
+}
