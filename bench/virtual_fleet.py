@@ -5,7 +5,7 @@ end in no time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,12 +59,16 @@ def firings(groups: int, per_s: float, process: str, seconds: float, seed: int) 
     return Firings((at_s[order] * 1e9).astype(np.int64), group[order])
 
 
+Stalls = Sequence[tuple[int, int]]  # (from, to), ns: the machine does nothing
+
+
 @dataclass
 class _Broker:
     """State that goes on from one stretch of time to the next, and from one share to the next."""
 
     service_ns: int  # mean
     spread: float = 0.0  # part of it that is drawn anew for every message
+    stalls: Stalls = ()
     share_micro: tuple[int, int] = (0, 0)
     work: int = 0  # unfinished, units, at ...
     at_ns: int = 0
@@ -91,7 +95,10 @@ class _Broker:
         if self.spread:
             took_ns += self.rng.exponential(self.service_ns * self.spread, len(due_ns)).astype(np.int64)
         served = np.cumsum(took_ns)
-        starts = np.maximum.accumulate(due_ns - (served - took_ns))
+        ready_ns = due_ns.copy()
+        for from_ns, to_ns in self.stalls:
+            ready_ns[(from_ns <= due_ns) & (due_ns < to_ns)] = to_ns
+        starts = np.maximum.accumulate(ready_ns - (served - took_ns))
         end_ns = served + np.maximum(starts, self.free_ns)
         self.free_ns = int(end_ns[-1])
         return Delays(access_ns=access_ns, processing_ns=end_ns - due_ns)
@@ -108,7 +115,8 @@ class _Measurement:
 
 
 class Fleet:
-    """``service_ns``: {broker: its service time}; those that the scaler brings take ``spare``, one after the other."""
+    """``service_ns``: {broker: its service time}; those that the scaler brings take ``spare``, one after the other.
+    ``stalls``: of all of them. Service times without ``spread`` are told as a laboratory tells them: they are known."""
 
     def __init__(
         self,
@@ -123,13 +131,15 @@ class Fleet:
         report_ns: int = 200_000_000,
         spare: Mapping[str, int] | None = None,
         spread: float = 0.0,
+        stalls: Stalls = (),
     ) -> None:
         self.now_ns = 0
         self._demand = demand
         self._batch = batch
         self._fires = fires
         self._spread = spread
-        self._brokers = {name: _Broker(took, spread) for name, took in service_ns.items()}
+        self._stalls = stalls
+        self._brokers = {name: _Broker(took, spread, stalls) for name, took in service_ns.items()}
         self._percentile = percentile
         self._target_ns = target_ns
         self._place_ns = place_ns
@@ -173,12 +183,12 @@ class Fleet:
         if isinstance(action, Stop):
             done = self._measurements.pop(action.broker)
             if action.trace_wanted:
-                return [Recorded(broker=action.broker, round=action.round, trace=self._trace(done))]
+                return [Recorded(broker=action.broker, round=action.round, trace=self._trace(action.broker, done))]
         if isinstance(action, AskScaler):
             self.asked.append(action)
             new = dict(list(self._spare.items())[: action.brokers])
             for name, took in new.items():
-                self._brokers[name] = _Broker(took, self._spread)
+                self._brokers[name] = _Broker(took, self._spread, self._stalls)
                 del self._spare[name]
             return [ScalerAnswered(brokers=tuple(BrokerCapacity(name=name, mcap=0.0) for name in new))]
         return []
@@ -193,14 +203,18 @@ class Fleet:
             here = np.flatnonzero(layout.placement == at)
             self._placement[name] = here[np.argsort(self._demand.groups[here], kind="stable")]
 
-    def _trace(self, done: _Measurement) -> Trace:
+    def _trace(self, name: str, done: _Measurement) -> Trace:
         arrival_ns = np.concatenate(done.arrival_ns)
         due_ns = arrival_ns + np.concatenate([part.access_ns for part in done.delays])
         sent_ns = due_ns + np.concatenate([part.processing_ns for part in done.delays])
         return Trace(
             publisher=np.concatenate(done.publisher),
             arrival_ns=arrival_ns,
-            service_ns=measured_service_ns(due_ns, sent_ns),
+            service_ns=(
+                measured_service_ns(due_ns, sent_ns)
+                if self._spread
+                else np.full(len(due_ns), self._brokers[name].service_ns)
+            ),
         )
 
     def _report(self) -> list[Progress]:

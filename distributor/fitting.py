@@ -4,7 +4,8 @@ A state machine without sockets and without a clock: events in, actions out (``f
 the publishers, measure on all their brokers at once, stop as soon as the answer is clear. Below the target everywhere:
 done. Above it anywhere: the arrivals recorded in the round say which layout to try next (``search``), so all brokers
 shed at once, from every group in proportion, and k jumps to what the model predicts. A layout that was measured and
-found above is never tried again, so the rounds end.
+found above is not tried again, so the rounds end; but where the model cannot see why it was above, it gets one more
+chance, with half the error allowed.
 
 The topics that are already there come first: where there are any, the new one's publishers are let in at 10, 30 and
 100 %, and a broker on which another topic's promise is broken for 2 s gives all of them up at once.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,12 +42,13 @@ from distributor.fitting_events import (
     Stop,
     Task,
 )
+from distributor.fitting_watch import Watch, replayed, watch_of
 from distributor.marks import kept_by, rate_on
-from distributor.model import Candidate, Model, Recording, Refuted, recording
+from distributor.model import CLEAR, Candidate, Model, Recording, Refuted, key, recording
 from distributor.moves import let_in, receiving, with_fewest_moves, with_shares, without
 from distributor.search import (
     Outcome,
-    layout_for,
+    by_rates,
     least_measuring_ns,
     missing_by_rate,
     proportional,
@@ -54,7 +56,7 @@ from distributor.search import (
     settle_ns,
 )
 from distributor.spreading import NOWHERE
-from distributor.verdict import SequentialTest, Verdict
+from distributor.verdict import Verdict
 from distributor.whatif import Latency, Trace
 
 SECOND_NS = 1_000_000_000
@@ -62,21 +64,6 @@ RAMP = (0.1, 0.3, 1.0)  # parts of the new publishers
 BREACH_NS = 2 * SECOND_NS  # a broken promise that lasts longer is no accident; so long is a step of the ramp, too
 AT_MOST_NS = 30 * SECOND_NS  # then what was seen is taken, certain or not
 MOST_ROUNDS = 20  # a model that is wrong so often is no help
-# Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
-_ENOUGH = 1.5
-
-
-@dataclass
-class _Watch:
-    """One broker in one round."""
-
-    test: SequentialTest
-    verdict: Verdict = Verdict.UNDECIDED
-    heard: bool = False
-    latency: Latency = field(default_factory=Latency)
-    final: bool = False
-    broken_since_ns: int | None = None  # the promise to another topic
-    trace: Trace | None = None
 
 
 class Fitting:
@@ -93,16 +80,18 @@ class Fitting:
         self._task = task
         self._brokers = {broker.name: broker for broker in brokers}
         self._splits = splits
-        self._allowed = 1 - task.percentile / 100  # fraction of messages that may be late
         self._phase: Callable[[Event, int], list[Action]] | None = None  # None: it is over
         self._layout = self._nobody()  # to be measured
         self._in_force = self._before = in_force or self._nobody()  # at this step of the ramp; when it began
         self._round = 0
         self._step = 0  # of the ramp
         self._started_ns = self._step_ns = self._settle_ns = 0
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, Watch] = {}
         self._recordings: list[Recording] = []
         self._refuted: list[Refuted] = []
+        self._has_looked = False  # at a replay of what arrived under this layout
+        self._resumed: dict[str, Watch] = {}  # go on in the round that is placed now
+        self._doubted: set[object] = set()  # layouts (``key``) that are measured once more
         self._rounds: list[RoundRecord] = []
         self._gave_up: set[str] = set()  # brokers that were above the target, or that another topic needed
         self._aborted: set[str] = set()  # of these, the latter
@@ -149,7 +138,10 @@ class Fitting:
             return []
         self._phase = self._measuring
         self._step_ns = now_ns
-        self._watches = {name: self._watch() for name in self._layout.brokers}
+        chances = self._chances(self._layout)
+        self._watches = {
+            name: self._resumed.get(name) or watch_of(self._task, chances) for name in self._layout.brokers
+        }
         return [
             Measure(
                 broker=name,
@@ -161,17 +153,11 @@ class Fitting:
             for name in self._layout.brokers
         ]
 
-    def _watch(self) -> _Watch:
-        return _Watch(SequentialTest(self._task.percentile, self._task.confidence))
-
     def _measuring(self, event: Event, now_ns: int) -> list[Action]:
         if not (isinstance(event, Progress) and event.round == self._round and event.broker in self._watches):
             return []
         watch = self._watches[event.broker]
-        watch.test.add(event.intervals)
-        watch.latency = event.latency
-        watch.final |= event.final
-        watch.heard = True
+        watch.hear(event)
         self._others_worst_ns = max(self._others_worst_ns, event.others_worst_ns)
         if event.others_kept:
             watch.broken_since_ns = None
@@ -183,7 +169,8 @@ class Fitting:
             return self._abort(event.broker, now_ns)
         if RAMP[self._step] < 1:
             return self._climb(now_ns)
-        self._judge(watch, now_ns)
+        if now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
+            watch.judge()
         return self._end_of_round(now_ns)
 
     def _climb(self, now_ns: int) -> list[Action]:
@@ -195,15 +182,11 @@ class Fitting:
         self._step += 1
         return [*stopped, *self._place(now_ns)]
 
-    def _judge(self, watch: _Watch, now_ns: int) -> None:
-        if watch.verdict is Verdict.UNDECIDED and now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
-            watch.verdict = watch.test.verdict
-
     def _end_of_round(self, now_ns: int) -> list[Action]:
         watches = self._watches.values()
-        above = [watch for watch in watches if self._is_above(watch)]
+        above = [watch for watch in watches if watch.is_above]
         if above:
-            if any(watch.final or watch.test.blocks * self._allowed >= _ENOUGH for watch in above):
+            if any(watch.has_seen_enough for watch in above):
                 return self._record(now_ns)
             return []
         if all(watch.verdict is Verdict.BELOW or watch.final for watch in watches):
@@ -212,36 +195,65 @@ class Fitting:
             certain = all(watch.verdict is Verdict.BELOW for watch in watches)
             done = self._done(now_ns, self._rounds[-1].latency, fits=heard, certain=certain, heard=heard)
             return [*self._stop_all(), done]
+        if not self._has_looked and all(watch.takes_long or watch.verdict is Verdict.BELOW for watch in watches):
+            self._has_looked, self._phase = True, self._looking
+            return self._stop_all(trace_wanted=True)
         return []
-
-    def _is_above(self, watch: _Watch) -> bool:
-        """Clearly; or, where time is up and nothing is clear, by the sample."""
-        if watch.verdict is Verdict.UNDECIDED and watch.final:
-            return watch.test.late_fraction > self._allowed
-        return watch.verdict is Verdict.ABOVE
 
     def _record(self, now_ns: int) -> list[Action]:
         """The round is lost; what it has recorded says where to go."""
         self._note_round(now_ns)
         self._refuted.append(Refuted(layout=self._layout, latency=self._rounds[-1].latency))
-        self._gave_up |= {name for name, watch in self._watches.items() if self._is_above(watch)}
         self._phase = self._recording
         return self._stop_all(trace_wanted=True)
 
     def _recording(self, event: Event, now_ns: int) -> list[Action]:
-        if isinstance(event, Recorded) and event.round == self._round and event.broker in self._watches:
-            self._watches[event.broker].trace = event.trace
-        return self._go_on(now_ns)
-
-    def _go_on(self, now_ns: int) -> list[Action]:
-        """Once every broker has sent its trace."""
-        traces = {name: watch.trace for name, watch in self._watches.items() if watch.trace is not None}
-        if len(traces) < len(self._watches):
+        traces = self._traces_with(event)
+        if traces is None:
             return []
         made = recording(traces)
         if made is not None:
             self._recordings.append(made)
+            if self._is_doubtful(made):
+                self._refuted.pop()
+                return self._measure_again(now_ns)
+        self._gave_up |= {name for name, watch in self._watches.items() if watch.is_above}
         return self._next_layout(now_ns)
+
+    def _traces_with(self, event: Event) -> dict[str, Trace] | None:
+        """Once every broker has sent its own."""
+        if isinstance(event, Recorded) and event.round == self._round and event.broker in self._watches:
+            self._watches[event.broker].trace = event.trace
+        traces = {name: watch.trace for name, watch in self._watches.items() if watch.trace is not None}
+        return traces if len(traces) == len(self._watches) else None
+
+    def _looking(self, event: Event, now_ns: int) -> list[Action]:
+        """Why it takes so long: whether what arrived is clearly in time, had the machine done nothing else."""
+        traces = self._traces_with(event)
+        if traces is None:
+            return []
+        within = all(watch.is_within for watch in self._watches.values())
+        if not replayed(self._task, self._layout, traces) or (not within and self._chances(self._layout)):
+            return self._place(now_ns, {name: watch.resumed() for name, watch in self._watches.items()})
+        self._note_round(now_ns)
+        if not within:
+            return self._measure_again(now_ns)
+        return [self._done(now_ns, self._rounds[-1].latency, fits=True, certain=True, replayed=True)]
+
+    def _is_doubtful(self, made: Recording) -> bool:
+        """Whether what arrived, served as it was, would have been in time: then something else made it late, which need
+        not last (a machine that stood still, say)."""
+        model = Model(self._task, [made], [])
+        return not self._chances(self._layout) and model.keeps(model.judged(self._layout), CLEAR)
+
+    def _measure_again(self, now_ns: int) -> list[Action]:
+        self._doubted.add(key(self._layout))
+        self._has_looked = False
+        return self._place(now_ns)
+
+    def _chances(self, layout: Layout) -> int:
+        """That ``layout`` has had and lost."""
+        return int(key(layout) in self._doubted)
 
     def _scaling(self, event: Event, now_ns: int) -> list[Action]:
         if not isinstance(event, ScalerAnswered):
@@ -260,22 +272,11 @@ class Fitting:
         if self._recordings:
             outcome = search(self._task, brokers, self._recordings, self._refuted, self._splits)
             return self._without(outcome, now_ns) if outcome.found is None else self._try(outcome.found.layout, now_ns)
-        layout = self._by_rates(brokers)
+        layout = by_rates(self._task, brokers, self._splits[0], self._refuted)
         if layout is None:
             missing = Missing(brokers=1) if self._refuted else missing_by_rate(self._task, brokers)
             return self._without(Outcome(found=None, best=self._best_measured(), missing=missing), now_ns)
         return self._try(layout, now_ns)
-
-    def _by_rates(self, brokers: Sequence[BrokerCapacity]) -> Layout | None:
-        """Section 4.2, steps 1 and 2; after rounds in which nothing could be recorded, each time on more brokers."""
-        if not self._refuted:
-            return layout_for(self._task, brokers, self._splits[0])
-        load = float(self._task.demand.rates.sum())
-        tried = max(len(one.layout.brokers) for one in self._refuted)
-        layouts = (
-            layout_for(self._task, brokers, self._splits[0], load / k) for k in range(tried + 1, len(brokers) + 1)
-        )
-        return next((one for one in layouts if one is not None and len(one.brokers) > tried), None)
 
     def _best_measured(self) -> Candidate | None:
         measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted]
@@ -313,12 +314,12 @@ class Fitting:
         self._layout = with_fewest_moves(self._before, layout, self._task.demand)
         others = any(self._brokers[name].allocated > 0 for name in receiving(self._before, self._layout))
         self._step = 0 if others else len(RAMP) - 1
-        self._watches = {}
+        self._watches, self._has_looked = {}, False
         return self._place(now_ns)
 
-    def _place(self, now_ns: int) -> list[Action]:
+    def _place(self, now_ns: int, resumed: Mapping[str, Watch] | None = None) -> list[Action]:
         self._round += 1
-        self._phase = self._placing
+        self._phase, self._resumed = self._placing, dict(resumed or {})
         demand, last = self._task.demand, self._in_force
         self._in_force = let_in(self._before, self._layout, RAMP[self._step], demand, self._splits[0])
         left_ns = max(0, self._settle_ns - (now_ns - self._step_ns))
@@ -367,6 +368,7 @@ class Fitting:
         fits: bool,
         certain: bool,
         missing: Missing | None = None,
+        replayed: bool = False,
         heard: bool = True,
     ) -> Done:
         self._phase = None
@@ -381,6 +383,7 @@ class Fitting:
             missing=missing,
             others_worst_ns=self._others_worst_ns,
             took_ns=now_ns - self._started_ns,
+            replayed=replayed,
             heard=heard,
         )
         return Done(report=report)

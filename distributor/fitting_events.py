@@ -176,6 +176,9 @@ class Report:
     missing: Missing | None
     others_worst_ns: int  # the worst second of the topics that were there
     took_ns: int
+    # Certain by what arrived, replayed on servers as fast as those measured; the measurement, within the target by its
+    # sample, does not speak against it.
+    replayed: bool = False
     heard: bool = True  # false: no message came, so nothing was measured
 
 

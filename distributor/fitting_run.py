@@ -97,6 +97,7 @@ class FittingRun:
         self._arranging = False
         self._task: Task = task_of(self._topic, around.scaler, around.registry.marks)
         self._fitting: AnyFitting | None = None
+        self._placing_s = self._placed_s = 0.0  # trio time: since when the layout is brought into force; when it was
         self._known: dict[str, BrokerCapacity] = {}  # as the fitting knows them
         self._bounds_s: dict[tuple[str, str], float] = {}  # {(broker, measurement): silence that is too long}
         self._send, self._receive = trio.open_memory_channel[Event | Superseded | FailedFitting](_MOST_EVENTS)
@@ -132,9 +133,30 @@ class FittingRun:
             raise event
         if isinstance(event, Progress):
             self.latency[event.broker] = event.latency
+        if isinstance(event, Placed):
+            self._placed_s = trio.current_time()
         assert self._fitting is not None
+        known = len(self._fitting.rounds)
         # In a thread: a search over a recording takes seconds, and brokers must be answered meanwhile.
-        return await trio.to_thread.run_sync(self._fitting.handle, event, _now_ns(), abandon_on_cancel=True)
+        actions = await trio.to_thread.run_sync(self._fitting.handle, event, _now_ns(), abandon_on_cancel=True)
+        for number, one in enumerate(self._fitting.rounds[known:], start=known + 1):
+            self._tell_of(number, one)
+        return actions
+
+    def _tell_of(self, number: int, one: RoundRecord) -> None:
+        """What a round took, and how it ended on each broker."""
+        ends = [
+            f"{name} {one.verdicts[name].value} at {part.total_ns / 1e6:.3g} ms" for name, part in one.latency.items()
+        ]
+        self._around.log.info(
+            "a round ended",
+            topic=self._name,
+            round=number,
+            brokers=len(one.layout.brokers),
+            placing_s=round(self._placed_s - self._placing_s, 3),
+            measuring_s=round((one.ended_ns - one.started_ns) / 1e9, 3),
+            found=", ".join(ends),
+        )
 
     async def _carry_out_all(self, actions: Sequence[Action], nursery: trio.Nursery) -> Report | None:
         for action in actions:
@@ -163,6 +185,7 @@ class FittingRun:
             self._tell(Placed(round=action.round))  # as far as it can be
             return
         self.latency.clear()
+        self._placing_s = trio.current_time()
         moved = await self._arrange(action.layout)
         nursery.start_soon(partial(self._wait_in_force, action.round, moved=moved))
 

@@ -95,6 +95,8 @@ def _how_it_ended(report: Report) -> str:
     if not report.fits:
         return f"no layout of the brokers there are was found within the promise ({what}); the best one is in force"
     sure = f"with {100 * CONFIDENCE:g} % confidence" if report.certain else "by the sample, without certainty"
+    if report.replayed:
+        sure += " for the traffic as it arrived, replayed, and by the sample for what else the machine does"
     return f"fits on {count} broker{'s' * (count != 1)} ({what}), {sure}"
 
 

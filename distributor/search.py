@@ -72,6 +72,16 @@ def layout_for(task: Task, brokers: Sequence[BrokerCapacity], split: Split, quot
     )
 
 
+def by_rates(task: Task, brokers: Sequence[BrokerCapacity], split: Split, refuted: Sequence[Refuted]) -> Layout | None:
+    """Section 4.2, steps 1 and 2; after rounds in which nothing could be recorded, each time on more brokers."""
+    if not refuted:
+        return layout_for(task, brokers, split)
+    load = float(task.demand.rates.sum())
+    tried = max(len(one.layout.brokers) for one in refuted)
+    layouts = (layout_for(task, brokers, split, load / k) for k in range(tried + 1, len(brokers) + 1))
+    return next((one for one in layouts if one is not None and len(one.brokers) > tried), None)
+
+
 def settle_ns(demand: Demand, old: Layout, new: Layout) -> int:
     """Until the buckets of ``new`` have earned what they hold more than those of ``old``: a share that grows gets no
     tokens with it (design section 3), and until they are there messages wait that later would not. A topic's first

@@ -19,7 +19,7 @@ The price is known: without a single late message, 95 % sure of "below" takes ab
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -84,9 +84,16 @@ class SequentialTest:
         self._allowed = 1 - percentile / 100  # fraction that may be late
         self._enough = math.log(1 / (1 - confidence))
         self._parts: list[Intervals] = []
+        self._first = 0  # number of the interval that is told as 0
+
+    def begin_series(self) -> None:
+        """What is added from now on does not follow what was added before, and its intervals count from 0 again."""
+        if self._parts:
+            self._first = int(self._joined().at[-1]) + 2
 
     def add(self, more: Intervals) -> None:
         """What came since the last time."""
+        more = replace(more, at=more.at + self._first)
         if len(more):
             self._parts.append(more)
 
@@ -98,6 +105,11 @@ class SequentialTest:
     def late_fraction(self) -> float:
         """0 while there is no message."""
         return sum(int(part.late.sum()) for part in self._parts) / max(1, self.count)
+
+    @property
+    def bursts(self) -> int:
+        """The smallest blocks there are, whether or not they are independent."""
+        return len(_starts(self._joined().at)) if self._parts else 0
 
     @property
     def blocks(self) -> int:

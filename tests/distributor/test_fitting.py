@@ -69,6 +69,42 @@ def test_service_times_that_vary_do_not_mislead_it():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("until_ms", [760, 1_100])
+def test_a_stall_that_the_model_cannot_explain_costs_neither_a_broker_nor_much_time(until_ms):
+    fleet, task = table_1_fleet(5, stalls=[(700 * MS, until_ms * MS)])
+    report = fleet.fit(Fitting(task, fleet.capacities))
+    assert [len(one.layout.brokers) for one in report.rounds] == [1, 1]
+    assert (report.fits, report.certain, report.full) == (True, True, {})
+    assert report.took_ns <= 7 * SECOND
+
+
+@pytest.mark.slow
+def test_short_stalls_within_what_may_be_late_do_not_keep_a_replay_that_is_clear_from_being_accepted():
+    stalls = [(at * 2_000 * MS, at * 2_000 * MS + 6 * MS) for at in range(100)]
+    fleet, task = table_1_fleet(5, stalls=stalls)
+    report = fleet.fit(Fitting(task, fleet.capacities))
+    assert (report.fits, report.certain, report.replayed, len(report.rounds)) == (True, True, True, 1)
+    assert report.took_ns <= 3.2 * SECOND
+
+
+@pytest.mark.slow
+def test_a_replay_that_is_not_clear_is_no_reason_to_forget_what_was_measured():
+    fleet, task = table_1_fleet(5, spread=0.7)
+    report = fleet.fit(Fitting(task, fleet.capacities))
+    assert len({round_.started_ns for round_ in report.rounds}) == len(report.rounds)
+    assert (report.fits, report.replayed) == (True, False)
+
+
+@pytest.mark.slow
+def test_a_machine_that_goes_on_stalling_is_believed_the_second_time():
+    stalls = [(at * 100 * MS, at * 100 * MS + 10 * MS) for at in range(2_000)]
+    fleet, task = table_1_fleet(5, brokers=2, stalls=stalls)
+    report = fleet.fit(Fitting(task, fleet.capacities))
+    assert [len(one.layout.brokers) for one in report.rounds][:2] == [1, 1]
+    assert not report.fits
+
+
+@pytest.mark.slow
 def test_brokers_that_the_scaler_starts_are_used():
     fleet, task = table_1_fleet(20, brokers=2, spare={"new-1": 18_000, "new-2": 18_000, "new-3": 18_000})
     task = Task(demand=task.demand, percentile=99, target_ns=MS, scaler=Scaler.PROCESS)

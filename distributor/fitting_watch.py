@@ -1,0 +1,87 @@
+"""One broker in one round of a fitting: what it has said, and what that means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from distributor.fitting_events import Layout, Progress, Task
+from distributor.verdict import SequentialTest, Verdict, by_interval
+from distributor.whatif import Latency, Trace, delays
+
+# Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
+_ENOUGH = 1.5
+# So many bursts without a late message are more than enough to be sure of "below", and enough of a trace. 450 for p99.
+_LONG = 4.5
+
+
+@dataclass
+class Watch:
+    test: SequentialTest
+    allowed: float  # part of the messages that may be late
+    verdict: Verdict = Verdict.UNDECIDED
+    heard: bool = False
+    judged: bool = False  # it has measured for as long as it must
+    latency: Latency = field(default_factory=Latency)
+    final: bool = False
+    broken_since_ns: int | None = None  # the promise to another topic
+    trace: Trace | None = None
+
+    def hear(self, event: Progress) -> None:
+        self.test.add(event.intervals)
+        self.latency = event.latency
+        self.final |= event.final
+        self.heard = True
+
+    def judge(self) -> None:
+        self.judged = True
+        if self.verdict is Verdict.UNDECIDED:
+            self.verdict = self.test.verdict
+
+    @property
+    def is_above(self) -> bool:
+        """Clearly; or, where time is up and nothing is clear, by the sample."""
+        if self.verdict is Verdict.UNDECIDED and self.final:
+            return not self.is_within
+        return self.verdict is Verdict.ABOVE
+
+    @property
+    def has_seen_enough(self) -> bool:
+        """To choose another layout by."""
+        return self.final or self._is_long or self.test.blocks * self.allowed >= _ENOUGH
+
+    @property
+    def takes_long(self) -> bool:
+        """Something keeps it from being clear: late messages, or such as depend on each other."""
+        return self.judged and self.verdict is Verdict.UNDECIDED and self._is_long
+
+    @property
+    def _is_long(self) -> bool:
+        return self.test.bursts * self.allowed >= _LONG
+
+    @property
+    def is_within(self) -> bool:
+        """By the sample."""
+        return self.test.late_fraction <= self.allowed
+
+    def resumed(self) -> Watch:
+        """In the next round of the same layout."""
+        self.test.begin_series()
+        return Watch(self.test, self.allowed, self.verdict)
+
+
+def watch_of(task: Task, chances: int = 0) -> Watch:
+    """``chances``: that the layout has had before. Each halves the error that is allowed."""
+    confidence = 1 - (1 - task.confidence) / 2**chances
+    return Watch(SequentialTest(task.percentile, confidence), 1 - task.percentile / 100)
+
+
+def replayed(task: Task, layout: Layout, traces: Mapping[str, Trace]) -> bool:
+    """Whether what arrived at each broker, served one after the other as it was, is clearly within the target."""
+    for name, share in zip(layout.brokers, layout.shares_micro, strict=True):
+        trace = traces[name]
+        test = watch_of(task).test
+        test.add(by_interval(trace.arrival_ns, delays(trace, share).total_ns, task.target_ns, task.target_ns))
+        if test.verdict is not Verdict.BELOW:
+            return False
+    return True
