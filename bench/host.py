@@ -70,13 +70,15 @@ def _quota_of(folder: Path) -> float | None:
 
 
 def _throttled(proc: Path, cgroups: Path) -> tuple[float, int]:
-    """Seconds and periods, of our own cgroup: an ancestor's count would hold that of our neighbours."""
-    for folder in _cpu_cgroups(proc, cgroups)[:1]:
+    """Seconds and periods, of our cgroup and those around it: each counts its own quota, and stops all that is in it.
+    In a container our cgroup may have no folder of its name: what the container sees begins further up."""
+    throttled_s, periods = 0.0, 0
+    for folder in _cpu_cgroups(proc, cgroups):
         words = _words(folder / "cpu.stat")
         stat = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-        throttled_s = stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9
-        return throttled_s, stat.get("nr_throttled", 0)
-    return 0.0, 0
+        throttled_s += stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9
+        periods += stat.get("nr_throttled", 0)
+    return throttled_s, periods
 
 
 def _cpu_cgroups(proc: Path, cgroups: Path) -> Sequence[Path]:

@@ -80,6 +80,8 @@ PURE = (
     "broker/snapshot.py",
     "broker/events.py",
     "bench/workload.py",
+    "bench/validity.py",
+    "bench/histogram_files.py",
     "bench/traffic.py",
     "bench/simulator.py",
     "bench/recorded.py",

@@ -138,6 +138,16 @@ def test_quota_and_throttling_are_read_under_cgroup_v1(tmp_path):
     assert (found.throttled_s, found.throttled_periods) == (0.5, 2)
 
 
+def test_a_quota_around_ours_counts_too_and_a_container_may_hide_our_own_folder(tmp_path):
+    proc, cgroups = cgroup(
+        tmp_path,
+        "1:cpu:/docker/1234\n",
+        cg__cpu__cpu_DOT_stat="nr_periods 9\nnr_throttled 3\nthrottled_time 250000000\n",
+    )
+    found = Disturbance.now(proc, cgroups)
+    assert (found.throttled_s, found.throttled_periods) == (0.25, 3)
+
+
 def test_no_cgroup_is_no_limit(tmp_path):
     proc, cgroups = cgroup(tmp_path, "0::/\n")
     assert quota_cores(proc, cgroups) is None
