@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/nat
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach figures interop soak model fuzz clean
+.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach figures figures-real interop soak model fuzz clean
 
 build: .venv/built
 
@@ -67,7 +67,13 @@ bench-reach: build
 
 # The paper's figures, simulated; QUICK=1: a coarse version.
 figures: build
+	$(BIN)/srtm bench scale --document
 	$(BIN)/srtm bench figures --document --resume $(if $(QUICK),--quick)
+
+# The simulator's parameters, and figures on real brokers: a quarter of an hour on a quiet machine.
+figures-real: build
+	$(BIN)/srtm bench calibrate --document
+	$(BIN)/srtm bench figures --real --document
 
 # Client suites and nsqadmin against our broker under nsqd's name, and against nsqd.
 interop: build $(PEERS)

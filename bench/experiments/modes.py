@@ -10,7 +10,7 @@ from bench.experiments.demand import BROKERS, BURST, ONE_BUCKET, PEAK, RATE, Dem
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
 from bench.sensors import read_detectors
 
-PART_OF_EFFORT = 1 / 6  # of a run's seconds is an hour played in
+PART_OF_EFFORT = 1 / 3  # of a run's seconds is an hour played in
 
 
 def figure(effort: Effort) -> Figure:

@@ -23,7 +23,7 @@ PARTS = {"halves": (0.5, 0.5), "one to nine": (0.1, 0.9), "six equal": (1 / 6,) 
 LAW_S = 0.5  # of traffic: every arrival is looked at
 LAW_BURST = 25
 CHANGES = 10
-_POINTS = 400  # of a line
+_POINTS = 50  # of a line
 
 Shares = list[tuple[int, int]]  # micro-messages
 

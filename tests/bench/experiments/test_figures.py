@@ -12,7 +12,8 @@ import pytest
 
 from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig10, figures, layouts, modes, prop1
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Series
-from bench.experiments.figures import EXPERIMENTS, FiguresOptions, as_csv, chosen, known
+from bench.experiments.figures import EXPERIMENTS, FiguresOptions, chosen, known
+from bench.experiments.publishing import as_csv
 from bench.verdict import Check
 from srtm.errors import BadInput
 

@@ -1,0 +1,71 @@
+"""One command a figure, each the same as ``figures`` with its name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bench import figure_commands
+from bench.commands import app
+from bench.experiments.figures import FiguresOptions
+from bench.experiments.real import RealOptions
+from bench.verdict import Check, Verdict
+from srtm.errors import BadInput
+
+OF_THE_PAPER = ["fig06a", "fig06b", *(f"fig07{part}" for part in "abcd"), *(f"fig08{part}" for part in "abcd")]
+OF_THE_PAPER += ["fig09a", "fig09b", "fig10", "fig11", "table1", "eq01", "prop1", "gdrl", "modes"]
+
+
+def test_every_figure_has_a_command() -> None:
+    assert set(OF_THE_PAPER) < set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def test_a_figures_command_is_figures_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[FiguresOptions] = []
+
+    def figures(options: FiguresOptions, _: object) -> list[Verdict]:
+        asked.append(options)
+        return [Verdict("x", "", [Check("x", "1", "2", kept=len(asked) == 1)])]
+
+    monkeypatch.setattr(figure_commands, "figures", figures)
+    arguments = ["--quick", "--seed", "7", "--directory", str(tmp_path)]
+    results = [
+        CliRunner().invoke(app, command, standalone_mode=False)
+        for command in (["fig08d", *arguments], ["figures", "fig08d", *arguments])
+    ]
+    assert asked[0] == asked[1]
+    assert asked[0].names == ["fig08d"]
+    assert (asked[0].effort.seed, asked[0].effort.repetitions) == (7, 2)
+    assert [result.return_value for result in results] == [0, 1], "the status is the verdict's"
+
+
+def test_real_brokers_are_asked_for_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[RealOptions] = []
+
+    async def real(options: RealOptions, _: object) -> list[Verdict]:
+        asked.append(options)
+        return []
+
+    monkeypatch.setattr(figure_commands, "real", real)
+    for command in (["fig06a", "--real"], ["figures", "--real", "--quick"]):
+        result = CliRunner().invoke(app, [*command, "--directory", str(tmp_path)], standalone_mode=False)
+        assert result.return_value == 0
+    assert [(one.names, one.seconds) for one in asked] == [(["fig06a"], 15.0), (["fig06a", "fig09b", "fig11"], 4.0)]
+
+
+def test_what_two_cores_do_not_carry_is_refused() -> None:
+    result = CliRunner().invoke(app, ["fig07a", "--real"], standalone_mode=False)
+    assert isinstance(result.exception, BadInput)
+    assert "two cores" in str(result.exception)
+
+
+def test_the_scale_is_the_commands_own(tmp_path: Path) -> None:
+    file = tmp_path / "scale.json"
+    command = ["scale", "--brokers", "4", "--publishers", "500", "--seconds", "2", "--json", str(file)]
+    CliRunner().invoke(app, command, standalone_mode=False)
+    settings = json.loads(file.read_text())["settings"]
+    assert (settings["brokers"], settings["publishers"]) == (4, 500)
