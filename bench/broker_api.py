@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 
 import msgspec
 
@@ -56,7 +57,12 @@ async def bucket_state(http_address: str, topic: str) -> BucketState:
 async def create_channel(http_address: str, topic: str, channel: str) -> None:
     """nsqd's routes: the topic, and the channel, so that nothing is published before somebody keeps it."""
     await _request(http_address, "POST", f"/topic/create?topic={topic}")
-    await _request(http_address, "POST", f"/channel/create?topic={topic}&channel={channel}")
+    await _request(http_address, "POST", f"/channel/create?topic={topic}&channel={quote(channel)}")
+
+
+async def pause_channel(http_address: str, topic: str, channel: str) -> None:
+    """Its messages wait until it goes on. Raises Unavailable, PeerError."""
+    await _request(http_address, "POST", f"/channel/pause?topic={topic}&channel={quote(channel)}")
 
 
 async def _request(http_address: str, method: str, target: str, body: bytes = b"") -> bytes:

@@ -30,6 +30,7 @@ from bench.reach import MEASURES, ReachOptions, chosen, reach
 from bench.scenario import read_scenario
 from bench.scenario_run import prepare, run_scenario, show, write
 from bench.splits import SplitsOptions, no_worse, splits
+from bench.testbed.commands import app as testbed
 from srtm.commands.output import JsonOption, people_width, refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.errors import BadInput
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 
 app.add_typer(figure_commands.app)
+app.add_typer(testbed, name="testbed")
 app.add_typer(peer_commands.app)
 
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]

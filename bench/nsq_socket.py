@@ -15,12 +15,14 @@ OK = (0, b"OK")
 ANSWER_WITHIN_S = 10.0
 
 
-def connect(address: str, client_id: str) -> socket.socket:
-    """A connection that has said who it is and gets no heartbeats. Raises OSError, PeerError."""
+def connect(address: str, client_id: str, **settings: object) -> socket.socket:
+    """A connection that has said who it is and gets no heartbeats; ``settings``: more of IDENTIFY, or
+    something else. Raises OSError,
+    PeerError."""
     host, _, port = address.rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    body = json.dumps({"client_id": client_id, "heartbeat_interval": -1}).encode()
+    body = json.dumps({"client_id": client_id, "heartbeat_interval": -1, **settings}).encode()
     connection.sendall(b"  V2IDENTIFY\n" + struct.pack(">I", len(body)) + body)
     expect_ok(connection)
     return connection

@@ -9,7 +9,6 @@ the relay, and its devices with it.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import fcntl
 import heapq
 import os
@@ -75,9 +74,7 @@ class Way:
 
 def enter_namespace_of(pid: int) -> None:
     """Raises Unavailable."""
-    with Path(f"/proc/{pid}/ns/net").open() as namespace:
-        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0) != 0:
-            raise Unavailable(f"the network namespace of process {pid}: {os.strerror(ctypes.get_errno())}")
+    own_network.enter_existing(Path(f"/proc/{pid}/ns/net"))
 
 
 def open_tun(device: str, address: str, peer: str) -> int:

@@ -1,0 +1,165 @@
+"""``srtm bench testbed ...``: options, tables and exit status."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal
+
+import trio
+import typer
+from rich.console import Console
+
+from bench import own_network
+from bench.document import markdown_table
+from bench.results import Results, write_results
+from bench.testbed.layout import SETTINGS, Layout, Link, hosts
+from bench.testbed.means import Means, means
+from bench.testbed.network import NAMESPACES
+from bench.testbed.outcome import judged, outcome, shown
+from bench.testbed.owner import LiveTestbed, live_testbed
+from bench.testbed.remains import remove_dead
+from bench.testbed.session import Session, Traffic, run_session
+from srtm.commands.output import JsonOption
+from srtm.commands.running import run_service, run_trio
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="The paper's seven hosts as network namespaces of this machine (needs root).",
+)
+
+BrokersOption = Annotated[int, typer.Option(help="Hosts with a broker.")]
+PublishersOption = Annotated[int, typer.Option(help="Hosts with publishers.")]
+SubscribersOption = Annotated[int, typer.Option(help="Hosts with subscribers.")]
+DelayOption = Annotated[float, typer.Option(help="Of every host's link, one way.")]
+JitterOption = Annotated[float, typer.Option(help="Up to so much more, evenly drawn for each packet.")]
+LossOption = Annotated[float, typer.Option(help="Part of the packets, 0 to 1.")]
+RateOption = Annotated[float | None, typer.Option(help="Of every host's link, each way.")]
+HostOption = Annotated[
+    list[str] | None,
+    typer.Option("--host", metavar="HOST:NAME=VALUE", help=f"Of one host or role: {', '.join(SETTINGS)}; repeatable."),
+]
+SeedOption = Annotated[int, typer.Option(help="Of the traffic, and of what the links do.")]
+
+
+@app.command("probe")
+def probe() -> int:
+    """What this machine can do for a testbed. Status 0 if there can be one."""
+    found = means()
+    _print(markdown_table(["what", "how"], _means_rows(found)))
+    return 1 if found.lacking else 0
+
+
+@app.command("clean")
+def clean() -> int:
+    """Remove what testbeds left whose owner is dead: namespaces, control groups, and what still runs in them."""
+    removed = remove_dead()
+    for name in removed:
+        _print(f"removed {name}")
+    _print(f"{len(removed)} removed")
+    return 0
+
+
+@app.command("up")
+def up(
+    brokers: BrokersOption = 2,
+    publishers: PublishersOption = 2,
+    subscribers: SubscribersOption = 2,
+    delay_ms: DelayOption = 0.0,
+    jitter_ms: JitterOption = 0.0,
+    loss: LossOption = 0.0,
+    rate_mbit: RateOption = None,
+    host: HostOption = None,
+    seed: SeedOption = 1,
+) -> int:
+    """The hosts and their network alone, until Ctrl-C; prints how to reach each."""
+    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss, rate_mbit=rate_mbit)
+    layout = hosts(brokers=brokers, publishers=publishers, subscribers=subscribers, link=link, each=host or ())
+    with live_testbed(layout, means(), seed, _print) as there:
+        _print(markdown_table(["host", "address", "reach it with"], _reach_rows(there)))
+        _print("; ".join(there.uses))
+        return run_service(trio.sleep_forever)
+
+
+@app.command("run")
+def run(
+    brokers: BrokersOption = 2,
+    publishers: PublishersOption = 2,
+    subscribers: SubscribersOption = 2,
+    delay_ms: DelayOption = 0.0,
+    jitter_ms: JitterOption = 0.0,
+    loss: LossOption = 0.0,
+    rate_mbit: RateOption = None,
+    host: HostOption = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Measured part.")] = Traffic.seconds,
+    count: Annotated[int, typer.Option(min=1, help="Publishers, on all their hosts together.")] = Traffic.publishers,
+    rate: Annotated[float, typer.Option(min=0.01, help="Msg/s of each.")] = Traffic.rate,
+    batch: Annotated[int, typer.Option(min=1, help="Messages sent at once.")] = Traffic.batch,
+    group_size: Annotated[int, typer.Option(min=1, help="Publishers that fire together.")] = Traffic.group_size,
+    process: Annotated[Literal["poisson", "periodic"], typer.Option(help="Of each group.")] = "poisson",
+    promise_ms: Annotated[float, typer.Option(min=0.01, help="p99, one way.")] = Traffic.promise_ms,
+    seed: SeedOption = 1,
+    json_file: JsonOption = None,
+) -> int:
+    """Services on their hosts, a topic with the paper's envelope, its traffic; one-way latency by parts, a verdict.
+
+    Status 0 if the run counts and the promise is kept on every broker.
+    """
+    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss, rate_mbit=rate_mbit)
+    layout = hosts(brokers=brokers, publishers=publishers, subscribers=subscribers, link=link, each=host or ())
+    traffic = Traffic(
+        publishers=count,
+        rate=rate,
+        batch=batch,
+        group_size=group_size,
+        process=process,
+        promise_ms=promise_ms,
+        seconds=seconds,
+        seed=seed,
+    )
+    started = time.time()
+    tell = partial(_print, stderr=json_file == "-")
+    session, uses = _run(layout, traffic, seed, tell)
+    found = outcome(session, traffic)
+    verdict = judged(found, traffic, uses)
+    tell(shown(found, verdict, uses))
+    if json_file is not None:
+        links = {one.name: f"{one.link}, {one.cpu}" for one in layout.hosts}
+        settings = {**verdict.settings, "hosts": links}
+        command = "bench testbed run"
+        write_results(json_file, Results.of_verdicts(command, [verdict], seed=seed, started=started, settings=settings))
+    return 0 if verdict.reached else 1
+
+
+def _run(layout: Layout, traffic: Traffic, seed: int, tell: partial[None]) -> tuple[Session, list[str]]:
+    with (
+        TemporaryDirectory(prefix="srtm-testbed-") as folder,
+        live_testbed(layout, means(), seed, tell) as there,
+        own_network.visiting(there.namespace(layout.control)),
+    ):
+        return run_trio(partial(run_session, there, traffic, Path(folder), tell)), list(there.uses)
+
+
+def _means_rows(found: Means) -> list[list[str]]:
+    return [
+        ["namespaces, veth, bridge", "missing: " + ", ".join(found.lacking) if found.lacking else "yes"],
+        ["delay, jitter, loss", found.lateness or "nothing: no netem (module sch_netem), no /dev/net/tun"],
+        ["rate", "tbf" if found.tbf else "nothing: no tbf (module sch_tbf)"],
+        ["cpuset", found.cpuset],
+        ["CPU quota", found.quota],
+    ]
+
+
+def _reach_rows(there: LiveTestbed) -> list[list[str]]:
+    return [
+        [host.name, host.address, f"nsenter --net={NAMESPACES / there.owner.name(host.name)} COMMAND"]
+        for host in there.layout.hosts
+    ]
+
+
+def _print(line: object, *, stderr: bool = False) -> None:
+    Console(highlight=False, stderr=stderr).print(line, soft_wrap=True, markup=False)

@@ -1,0 +1,53 @@
+"""What a testbed needs, told before anything is made."""
+
+import msgspec
+import pytest
+
+from bench.testbed.layout import Link, hosts
+from bench.testbed.means import Means, check, uses
+from srtm.errors import Unavailable
+
+ALL = Means(
+    lacking=[],
+    netem=True,
+    tbf=True,
+    tun=True,
+    cpuset="cgroup v1",
+    quota="cgroup v2",
+    cpuset_works=True,
+    quota_works=True,
+)
+FULL = hosts(link=Link(delay_ms=1.0, rate_mbit=10.0), each=["broker:cpus=0", "broker:quota=0.5"])
+
+
+def without(**fields: object) -> Means:
+    return msgspec.structs.replace(ALL, **fields)
+
+
+def test_what_a_layout_does_not_ask_for_may_be_missing():
+    nothing = without(netem=False, tbf=False, tun=False, cpuset="no", quota="no", cpuset_works=False, quota_works=False)
+    check(hosts(), nothing)
+    assert uses(hosts(), nothing) == ["no delay, jitter or loss", "no rate limit"]
+
+
+def test_a_relay_does_where_there_is_no_netem_and_the_result_says_which():
+    check(FULL, ALL)
+    check(FULL, without(netem=False))
+    assert uses(FULL, ALL)[0] == "delay, jitter and loss by netem"
+    assert uses(FULL, without(netem=False))[0] == "delay, jitter and loss by a relay of ours between TAP devices"
+    assert uses(FULL, ALL)[1:] == ["rate by tbf", "cpusets by cgroup v1", "CPU quotas by cgroup v2"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ({"lacking": ["CAP_SYS_ADMIN"]}, "CAP_SYS_ADMIN"),
+        ({"netem": False, "tun": False}, "sch_netem"),
+        ({"tbf": False}, "sch_tbf"),
+        ({"cpuset": "cpuset is not enabled", "cpuset_works": False}, "cpuset is not enabled"),
+        ({"quota": "no cgroup hierarchy", "quota_works": False}, "no cgroup hierarchy"),
+    ],
+)
+def test_what_is_asked_for_and_not_there_is_named(missing, words):
+    with pytest.raises(Unavailable, match=words):
+        check(FULL, without(**missing))
