@@ -11,7 +11,8 @@ import msgspec
 from broker.exchanges import Errand
 from distributor.leases import MICRO, NOTHING, Amount, Holding, Leases
 from srtm.control import DesiredTopic, Exchange, GdrlAnswer, GdrlMessage, Share, SyncAnswer
-from tests.support.exchanging_broker import DEMAND, ExchangingBroker, Said
+from tests.support.exchanging_broker import DEMAND, ExchangingBroker
+from tests.support.lease_world import NAME, Answer, Clock, Request
 
 UNIT = Amount(1, MICRO)  # what a broker keeps at least, of both
 STEPS = {"send", "hear", "take", "kill", "restart", "prove", "leave", "enter", "join", "offer", "pay", "refuse",
@@ -43,13 +44,13 @@ class Replay:
         self.unheld = [0] * brokers  # version of "no share here"
         self.pools: list[int] = []  # epochs, in order
         self.lives = [1] * brokers
-        self.said: Said = {}
+        self.said: dict[tuple[str, int, str, int, str], Errand] = {}  # {(asker, epoch, asked, number, step)}
         self.names = [str(b) for b in range(brokers)]
         self.target = dict.fromkeys(self.names, amount(units // brokers))
         self.leases = self.leases.retargeted(self.leases.envelope, self.target)
         self.up: dict[int, ExchangingBroker] = {b: self._start(b) for b in range(brokers)}
-        self.asked: dict[int, tuple[int, dict[str, int], dict[str, tuple[int, int]]]] = {}
-        self.answers: dict[int, tuple[int, SyncAnswer]] = {}
+        self.asked: dict[int, Request] = {}
+        self.answers: dict[int, Answer] = {}
         self.replies: dict[Slot, GdrlAnswer] = {}
 
     def close(self) -> None:
@@ -76,14 +77,11 @@ class Replay:
         numbers = [int(word) for word in words]
         match what, numbers:
             case "send", [b]:
-                holder = self.up[b].holder
-                self.asked[b] = self.lives[b], dict(holder.applied), dict(holder.held)
+                self.asked[b] = self.up[b].request()
             case "hear", [b]:
                 self._hear(b)
             case "take", [b]:
-                life, answer = self.answers[b]
-                if life == self.lives[b]:
-                    self.up[b].take(answer)
+                self.up[b].take(self.answers[b])
             case "kill", [b]:
                 self.up.pop(b).close()
             case "restart", [b]:
@@ -94,8 +92,7 @@ class Replay:
             case "leave" | "enter" | "join", []:
                 self._change(what)
             case "offer" | "pay", [i, j]:
-                message = self.up[i].say(self.names[j])
-                assert (message.offer is None) == (what == "pay")
+                self._say(i, j, what)
             case _, [i, j, pool, number, *amounts]:
                 self._among(what, (pool, i, j, number), amounts)
 
@@ -115,11 +112,19 @@ class Replay:
                 assert asker is not None
                 asker.exchanges.take(self._said(i, address, "offer"), self.replies[slot])
             case "credit" | "spurn":
-                credit = self._said(i, address, "credit").message
+                credit = self._said(i, address, "pay").message
                 assert self.up[j].exchanges.answer(credit).accepted == (what == "credit")
             case "credited":
                 assert asker is not None
-                asker.exchanges.take(self._said(i, address, "credit"), GdrlAnswer(accepted=True))
+                asker.exchanges.take(self._said(i, address, "pay"), GdrlAnswer(accepted=True))
+
+    def _say(self, i: int, j: int, what: str) -> None:
+        errand = self.up[i].say(self.names[j])
+        assert errand is not None
+        message = errand.message
+        said = message.offer if what == "offer" else message.credit
+        assert said is not None
+        self.said[self.names[i], message.epoch, errand.partner, said.number, what] = errand
 
     def _said(self, i: int, address: tuple[int, str, int], kind: str) -> Errand:
         return self.said[self.names[i], *address, kind]
@@ -136,20 +141,20 @@ class Replay:
         return msgspec.structs.replace(message, offer=offer)
 
     def _start(self, b: int) -> ExchangingBroker:
-        return ExchangingBroker(self.names[b], self.said)
+        return ExchangingBroker(self.names[b], self.lives[b], Clock(lambda: 0), None)
 
     def _hear(self, b: int) -> None:
-        (life, applied, held), name = self.asked[b], self.names[b]
-        if life > self.known[b]:
+        request, name = self.asked[b], self.names[b]
+        if request.incarnation > self.known[b]:
             if self.known[b] and name in self.leases.holdings:
                 self._become(self.leases.reissued(name, self.version + 1))
-            self.known[b] = life
+            self.known[b] = request.incarnation
         else:
-            told = Amount(*held.get("t", (0, 0)))
-            self.leases = self.leases.acknowledged(name, applied.get("t", 0), told)
+            told = Amount(*request.held.get(NAME, (0, 0)))
+            self.leases = self.leases.acknowledged(name, request.applied.get(NAME, 0), told)
         self._advance()
         self._begin()
-        self.answers[b] = life, self._answer(b)
+        self.answers[b] = Answer(request, self._answer(b))
 
     def _answer(self, b: int) -> SyncAnswer:
         name = self.names[b]
@@ -162,7 +167,7 @@ class Replay:
             members = dict.fromkeys(self.names, "")
             rate = self.leases.envelope.rate / MICRO
             exchange = Exchange(epoch=self.leases.pool, rate=rate, members=members, indicator="fill")
-        return SyncAnswer(version=held.version, topics=[DesiredTopic(topic="t", share=share, exchange=exchange)])
+        return SyncAnswer(version=held.version, topics=[DesiredTopic(topic=NAME, share=share, exchange=exchange)])
 
     def _prove(self, b: int) -> None:
         self.version += 1

@@ -14,10 +14,12 @@ import numpy as np
 
 from broker.lease_holder import LeaseHolder
 from distributor import desired
+from distributor.adapting import pooled_if_due
 from distributor.leases import MICRO, NOTHING, Amount, Leases
 from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, Placement, Topic
 from distributor.transitions import News, heard
+from srtm.adaptation import Mode
 from srtm.control import SyncAnswer
 from srtm.errors import PeerError
 from srtm.topic import TopicSpec, parse_topic_json
@@ -59,10 +61,12 @@ class Answer:
 class BrokerProcess:
     """One incarnation; ``remembered``: what the last one had on disk."""
 
+    make_engine = GreedyEngine
+
     def __init__(self, name: str, incarnation: int, clock: Clock, remembered: SyncAnswer | None) -> None:
         self.name, self.incarnation, self.clock, self.remembered = name, incarnation, clock, remembered
         self.is_stopped = False
-        self.engine = GreedyEngine(clock.now_ns, clock)
+        self.engine = self.make_engine(clock.now_ns, clock)
         self.holder = LeaseHolder(self.engine)  # type: ignore[arg-type]  # it is an engine in all that matters
         if remembered is not None:
             self.holder.hold(remembered.topics)
@@ -124,17 +128,13 @@ class Book:
             return None
         reborn = 0 < known < request.incarnation
         self._disk.incarnations[request.broker] = request.incarnation
-        broker = Broker(
-            name=request.broker,
-            incarnation="",
-            srtm_version="",
-            tcp_address="",
-            http_address="",
-            mcap=0,
-            accepting=True,
-        )
+        brokers = {name: _broker(name) for name in self._disk.incarnations}
         news = News(
-            broker=broker, have_version=request.have_version, applied=request.applied, held=request.held, channels={}
+            broker=brokers[request.broker],
+            have_version=request.have_version,
+            applied=request.applied,
+            held=request.held,
+            channels={},
         )
         topic, live = self._disk.topic, self.live() | {request.broker}
         self._commit(heard(topic, news, self._disk.version + 1, live, reborn=reborn))
@@ -145,7 +145,7 @@ class Book:
             return Answer(request, SyncAnswer(version=version, unchanged=True))
         topics = [self._disk.topic]
         return Answer(
-            request, desired.answer(version, request.have_version, request.broker, topics, [], {}, draining=False)
+            request, desired.answer(version, request.have_version, request.broker, topics, [], brokers, draining=False)
         )
 
     def live(self) -> set[str]:
@@ -156,6 +156,14 @@ class Book:
 
     def last(self, lease_ms: int | None) -> None:
         self._change(lambda leases: leases.lasting(lease_ms))
+
+    def follow_mode(self, mode: Mode) -> None:
+        """As an operator has it."""
+        if self.is_sure:
+            topic = self._disk.topic
+            spec = replace(topic.spec, mode=mode)
+            self._commit(replace(topic, spec=spec, leases=pooled_if_due(spec, topic.leases)))
+            self._change(lambda leases: leases)
 
     def free(self, broker: str) -> None:
         """Proof of death, or its lease is over: its part of the target goes to the others."""
@@ -199,12 +207,16 @@ def spread(weights: Mapping[str, Amount]) -> dict[str, Amount]:
 _PAIR = (ENVELOPE.rate, ENVELOPE.burst)
 
 
-def new_disk(lease_ms: int | None) -> Disk:
+def _broker(name: str) -> Broker:
+    return Broker(name=name, incarnation="", srtm_version="", tcp_address="", http_address="", mcap=0, accepting=True)
+
+
+def new_disk(lease_ms: int | None, mode: Mode = "static") -> Disk:
     nobody = Placement(publishers=NO_PUBLISHERS, brokers=(), at=np.zeros(0, dtype=np.int64))
     leases = Leases(ENVELOPE, lease_ms=lease_ms)
-    return Disk(Topic(spec=_spec(), version=1, placement=nobody, assignment_version=1, leases=leases))
+    return Disk(Topic(spec=_spec(mode), version=1, placement=nobody, assignment_version=1, leases=leases))
 
 
-def _spec() -> TopicSpec:
+def _spec(mode: Mode) -> TopicSpec:
     slo = {"percentile": 99, "latency_ms": 1}
-    return parse_topic_json({"name": NAME, "rate": 100, "burst": 20, "mode": "static", "slo": slo})
+    return parse_topic_json({"name": NAME, "rate": 100, "burst": 20, "mode": mode, "slo": slo})
