@@ -22,20 +22,23 @@ from bench.document import MEASURED
 from bench.experiments.fig09 import GROUP_SIZES
 from bench.experiments.fig11 import GROUP_SIZE, SPREAD_MS
 from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
-from bench.experiments.layouts import BROKERS, PAPER, envelope, fewest, ms, placed, run, split
+from bench.experiments.layouts import BROKERS, PAPER, Envelope, envelope, fewest, ms, placed, run, split
 from bench.experiments.publishing import Shown, make_directory, publish
 from bench.live import record
 from bench.recorded import Layout, Recorded
 from bench.results import Results
 from bench.simulator import Machine, worst
 from bench.traffic import Fleet
-from bench.verdict import Check, Verdict
+from bench.verdict import Check, Verdict, within
 from srtm.errors import BadInput
+from srtm.poisson_bucket import mean_delay_s
+from srtm.splitting import MICRO
 
 SLOWER = 4
 SLO_NS = SLOWER * 1_000_000
 QUICK_S = 4.0
 TRIES = 2  # of a run that does not count
+_SAMPLED = 0.25
 _SEARCH_S = 40.0  # of simulated traffic, to find how many brokers it takes
 _SIZES = (GROUP_SIZES[1], GROUP_SIZES[3], GROUP_SIZES[-1])
 _SPREADS_MS = (SPREAD_MS[0], SPREAD_MS[3], SPREAD_MS[-1])
@@ -43,12 +46,29 @@ _SPREADS_MS = (SPREAD_MS[0], SPREAD_MS[3], SPREAD_MS[-1])
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """``strategies``: of placement, each a run. ``k``: brokers; None: the fewest that do."""
+    """``strategies``: of placement, each a run. ``k``: brokers; None: the fewest that do. ``burst``: of the bucket,
+    messages; None: as in section 6."""
 
     x: float
     fleet: Fleet
     strategies: tuple[str, ...]
     k: int | None = None
+    burst: int | None = None
+
+    @property
+    def bucket(self) -> Envelope:
+        sized = envelope(self.fleet)
+        return sized if self.burst is None else replace(sized, burst_micro=self.burst * MICRO)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """What the picture shows: ``key`` of a row, and what is set beside it."""
+
+    key: str = "p99_ms"
+    beside: str = "simulated_p99_ms"
+    beside_label: str = "simulated"
+    label: str = "worst broker's p99 (ms, log scale)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +79,7 @@ class RealFigure:
     points: Sequence[Point]
     checks: Callable[[Sequence[Row]], list[Check]]
     slo_ns: int
+    y: Axis = Axis()
 
     @property
     def machine(self) -> Machine:
@@ -80,6 +101,16 @@ def _grows(rows: Sequence[Row]) -> list[Check]:
     p99 = [row["p99_ms"] for row in rows]
     text = " < ".join(f"{one:.3g}" for one in p99) + " ms"
     return [Check("p99 by k", text, "growing", p99 == sorted(p99))]
+
+
+def _theory(rows: Sequence[Row]) -> list[Check]:
+    """A run of seconds has few delays that know nothing of each other, the fewer the larger the bucket."""
+    first = rows[0]
+    return [
+        within(
+            f"mean access delay, b = {first['x']:g}", first["access_mean_ms"], first["theory_mean_ms"], _SAMPLED, "ms"
+        )
+    ]
 
 
 def _srtm_wins(rows: Sequence[Row]) -> list[Check]:
@@ -108,6 +139,23 @@ REAL: dict[str, RealFigure] = {
         points=[Point(x=k, fleet=Fleet(count=1_000), strategies=("lb",), k=k) for k in range(1, BROKERS + 1)],
         checks=_grows,
         slo_ns=1_000_000,
+    ),
+    "eq01": RealFigure(
+        title="Eq. (1) on a real broker",
+        claim="The mean access delay of a real broker follows Eq. (1), as far as a run of seconds can tell.",
+        x_label="burst b (messages)",
+        points=[
+            Point(x=burst, fleet=Fleet(count=1_000), strategies=("lb",), k=1, burst=burst)
+            for burst in (1, 2, 5, 10, 25)
+        ],
+        checks=_theory,
+        slo_ns=1_000_000,
+        y=Axis(
+            key="access_mean_ms",
+            beside="theory_mean_ms",
+            beside_label="Eq. (1)",
+            label="mean access delay (ms, log scale)",
+        ),
     ),
     "fig09b": RealFigure(
         title="Correlation on real brokers: Max-Min against SRTM",
@@ -159,7 +207,7 @@ async def _one(
         for strategy in point.strategies:
             layout = layout_of(figure, point, strategy, options.seed)
             recorded = await _counted(layout, options, ms(figure.slo_ns))
-            row = row_of(point.x, strategy, layout, recorded, replace(figure.machine, path_ns=path_ns), options.seed)
+            row = row_of(point, strategy, layout, recorded, replace(figure.machine, path_ns=path_ns), options.seed)
             rows.append(row)
             reasons += [f"{point.x:g}, {strategy}: {reason}" for reason in recorded.reasons]
             show(f"{name}: {line(row)}")
@@ -182,7 +230,7 @@ def layout_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> Lay
         attempt = partial(run, point.fleet, strategy, seconds=_SEARCH_S, seed=seed, machine=figure.machine)
         k = fewest(attempt, 1, slo_ns=figure.slo_ns).k
     placement = placed(point.fleet, strategy, k, seed)
-    shares = split(point.fleet, placement, k, envelope(point.fleet))
+    shares = split(point.fleet, placement, k, point.bucket)
     lab_us = figure.machine.message_ns / 1_000
     return Layout(fleet=point.fleet, placement=placement, shares=shares, lab_us=lab_us)
 
@@ -199,11 +247,11 @@ async def _counted(layout: Layout, options: RealOptions, slo_ms: float) -> Recor
     return recorded
 
 
-def row_of(x: float, strategy: str, layout: Layout, recorded: Recorded, machine: Machine, seed: int) -> Row:
+def row_of(point: Point, strategy: str, layout: Layout, recorded: Recorded, machine: Machine, seed: int) -> Row:
     """Of the broker with the largest p99, measured; and of the one with the largest, simulated."""
     measured, simulated = worst([part.measured for part in recorded.parts]), worst(recorded.replayed(machine, seed))
     return {
-        "x": x,
+        "x": point.x,
         "strategy": strategy,
         "brokers": len(layout.used),
         "p99_ms": ms(measured.p99_ns),
@@ -211,10 +259,20 @@ def row_of(x: float, strategy: str, layout: Layout, recorded: Recorded, machine:
         "off": apart(simulated.p99_ns, measured.p99_ns),
         "access_p99_ms": ms(measured.access_p99_ns),
         "processing_p99_ms": ms(measured.processing_p99_ns),
+        "access_mean_ms": recorded.measured.access_mean_ns / 1e6,
+        "theory_mean_ms": theory_ms(point.fleet, point.bucket, len(layout.used)),
         "residual": len(layout.used) * 1e9 / machine.message_ns - layout.fleet.load,
-        "bucket": envelope(layout.fleet).text,
+        "bucket": point.bucket.text,
         "valid": not recorded.reasons,
     }
+
+
+def theory_ms(fleet: Fleet, bucket: Envelope, k: int) -> float | None:
+    """Eq. (1) for each of ``k`` equal parts; None where messages depend on each other."""
+    if (fleet.process, fleet.batch, fleet.group_size) != ("poisson", 1, 1):
+        return None
+    rate, burst = bucket.rate_micro / MICRO / k, max(1, bucket.burst_micro // MICRO // k)
+    return 1_000 * mean_delay_s(fleet.load / k, rate, burst)
 
 
 def line(row: Row) -> str:
@@ -246,15 +304,15 @@ def panels(figure: RealFigure, rows: Sequence[Row]) -> list[Panel]:
         mine = [row for row in rows if row["strategy"] == strategy]
         x = [row["x"] for row in mine]
         notes = [str(row["brokers"]) for row in mine]
-        label = labels[strategy]
-        series.append(Series(label=f"{label}, real", x=x, y=[row["p99_ms"] for row in mine], notes=notes))
-        y = [row["simulated_p99_ms"] for row in mine]
-        series.append(Series(label=f"{label}, simulated", x=x, y=y, marks_only=True))
+        label, y = labels[strategy], figure.y
+        series.append(Series(label=f"{label}, real", x=x, y=[row[y.key] for row in mine], notes=notes))
+        beside = [row[y.beside] for row in mine]
+        series.append(Series(label=f"{label}, {y.beside_label}", x=x, y=beside, marks_only=True))
     return [
         Panel(
             title=figure.title,
             x_label=figure.x_label,
-            y_label="worst broker's p99 (ms, log scale)",
+            y_label=figure.y.label,
             series=series,
             slo_ms=ms(figure.slo_ns),
         )
@@ -275,6 +333,8 @@ def about_of(name: str, figure: RealFigure) -> About:
             "off, parts": "off",
             "access p99, ms": "access_p99_ms",
             "processing p99, ms": "processing_p99_ms",
+            "mean access, ms": "access_mean_ms",
+            "Eq. (1), ms": "theory_mean_ms",
             "server time left, msg/s": "residual",
             "bucket": "bucket",
         },

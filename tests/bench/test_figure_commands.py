@@ -54,7 +54,10 @@ def test_real_brokers_are_asked_for_by_an_option(tmp_path: Path, monkeypatch: py
     for command in (["fig06a", "--real"], ["figures", "--real", "--quick"]):
         result = CliRunner().invoke(app, [*command, "--directory", str(tmp_path)], standalone_mode=False)
         assert result.return_value == 0
-    assert [(one.names, one.seconds) for one in asked] == [(["fig06a"], 15.0), (["fig06a", "fig09b", "fig11"], 4.0)]
+    assert [(one.names, one.seconds) for one in asked] == [
+        (["fig06a"], 15.0),
+        (["fig06a", "eq01", "fig09b", "fig11"], 4.0),
+    ]
 
 
 def test_what_two_cores_do_not_carry_is_refused() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bench.experiments import real as real_figures
-from bench.experiments.real import REAL, RealOptions, calibrated_path, chosen, layout_of, real, row_of
+from bench.experiments.real import REAL, RealOptions, calibrated_path, chosen, layout_of, real, row_of, theory_ms
 from bench.live import plan_of
 from bench.recorded import Layout, Recorded, recorded
 from bench.simulator import Machine, serve
@@ -86,9 +86,20 @@ async def test_a_row_is_of_the_worst_broker_on_each_side(tmp_path: Path) -> None
     figure = REAL["fig06a"]
     layout = layout_of(figure, figure.points[1], "lb", seed=1)
     found = await made_up(layout, seconds=3.0, seed=1, folder=tmp_path, slo_ms=1.0)
-    row = row_of(2, "lb", layout, found, figure.machine, seed=1)
+    row = row_of(figure.points[1], "lb", layout, found, figure.machine, seed=1)
     assert row["p99_ms"] > row["simulated_p99_ms"], "without the way the simulation is too fast"
     assert row["p99_ms"] >= max(float(np.percentile(part.access_ns[part.first :], 98)) / 1e6 for part in found.parts)
+
+
+async def test_eq_1_is_told_for_a_bucket_of_one_and_for_nobody_who_fires_together(tmp_path: Path) -> None:
+    figure = REAL["eq01"]
+    layout = layout_of(figure, figure.points[0], "lb", seed=3)
+    assert layout.shares == [(11_000_000_000, 1_000_000)]
+    found = await made_up(layout, seconds=30.0, seed=3, folder=tmp_path, slo_ms=1.0)
+    row = row_of(figure.points[0], "lb", layout, found, figure.machine, seed=3)
+    assert all(check.kept for check in figure.checks([row]))
+    assert row["theory_mean_ms"] == pytest.approx(0.4545, abs=1e-4)
+    assert theory_ms(REAL["fig09b"].points[0].fleet, figure.points[0].bucket, 1) is None
 
 
 def test_the_way_is_that_of_the_last_documented_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +108,6 @@ def test_the_way_is_that_of_the_last_documented_calibration(tmp_path: Path, monk
 
 
 def test_a_figure_that_two_cores_do_not_carry_is_refused_by_name() -> None:
-    assert chosen([]) == ["fig06a", "fig09b", "fig11"]
+    assert chosen([]) == ["fig06a", "eq01", "fig09b", "fig11"]
     with pytest.raises(BadInput, match=r"real.*fig07a.*must be one of fig06a"):
         chosen(["fig07a"])
