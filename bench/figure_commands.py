@@ -54,7 +54,7 @@ DirectoryOption = Annotated[Path, typer.Option(help="Where JSON, CSV and PNG go.
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Keep what the same command finished there.")]
 
 
-RealOption = Annotated[bool, typer.Option("--real", help="On real brokers (15 s a run), where two cores carry it.")]
+RealOption = Annotated[bool, typer.Option("--real", help="On real brokers, where two cores carry it.")]
 
 
 @app.command("figures")

@@ -55,7 +55,7 @@ def test_real_brokers_are_asked_for_by_an_option(tmp_path: Path, monkeypatch: py
         result = CliRunner().invoke(app, [*command, "--directory", str(tmp_path)], standalone_mode=False)
         assert result.return_value == 0
     assert [(one.names, one.seconds) for one in asked] == [
-        (["fig06a"], 15.0),
+        (["fig06a"], 12.0),
         (["fig06a", "eq01", "fig09b", "fig11"], 4.0),
     ]
 
