@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import Field
 
+from bench.peer_servers import ALL
 from bench.run import check_plan
 from bench.scenario_traffic import Block, read_block
 from bench.workload import Plan, Subscriber, joined
@@ -45,9 +46,10 @@ class _Topic(Schema):
 
 
 class _Document(Schema):
-    protocol: Literal["nsq"] = "nsq"
+    protocol: Literal["nsq", "nats", "mqtt", "redis"] | None = None
+    qos: Literal[0, 1] = 0
     address: str | None = None
-    start: Literal["srtm", "nsqd"] | None = None
+    start: Literal["srtm", "nsqd", "nats", "mosquitto", "redis"] | None = None
     duration_s: Annotated[float, Field(ge=0.001, le=86_400)] | None = None
     warmup_s: Annotated[float, Field(ge=0, le=86_400)] = 1.0
     drain_s: Annotated[float, Field(ge=0, le=86_400)] = 5.0
@@ -96,7 +98,8 @@ def scenario(name: str, document: dict[str, Any], folder: Path) -> Scenario:
     """``folder``: where relative paths begin. Raises BadInput."""
     wanted = parsed(_Document, document)
     _check_where(wanted)
-    topics = _topics(wanted.topics)
+    protocol = _protocol(wanted)
+    topics = _topics(wanted.topics, protocol)
     promise = None if wanted.promise is None else parsed(Promise, wanted.promise, "promise")
     blocks = [
         read_block(block, target, f"topics[{target}].publishers[{index}]", f"{topic.name}-{index + 1}-", folder)
@@ -123,6 +126,8 @@ def scenario(name: str, document: dict[str, Any], folder: Path) -> Scenario:
         seed=wanted.seed,
         slo_ms=_NO_PROMISE_MS if promise is None else promise.latency_ms,
         percentile=_DEFAULT_PERCENTILE if promise is None else promise.percentile,
+        protocol=protocol,
+        qos=wanted.qos,
     )
     _check(plan, blocks)
     return Scenario(
@@ -148,13 +153,26 @@ def _check_where(wanted: _Document) -> None:
         parse_peer("address", wanted.address)
 
 
-def _topics(tables: Sequence[object]) -> list[_Topic]:
+def _protocol(wanted: _Document) -> str:
+    """As the file says; else of the broker to start; else NSQ."""
+    if wanted.start is None:
+        return wanted.protocol or "nsq"
+    spoken = ALL[wanted.start].protocol
+    if wanted.protocol not in (None, spoken):
+        raise BadInput("protocol", wanted.protocol, f"must be {spoken!r}, which {wanted.start} speaks, or left out")
+    return spoken
+
+
+def _topics(tables: Sequence[object], protocol: str) -> list[_Topic]:
     topics = [parsed(_Topic, table, f"topics[{index}]") for index, table in enumerate(tables)]
     for index, topic in enumerate(topics):
         if any(topic.name == other.name for other in topics[:index]):
             raise BadInput(f"topics[{index}].name", topic.name, "must not be listed twice")
         for field, names in (("name", [topic.name]), ("channels", topic.channels)):
             _check_names(f"topics[{index}].{field}", names)
+        if protocol != "nsq" and topic.subscribers > 1:
+            rule = "must be 1: only NSQ shares messages out among the subscribers of a channel"
+            raise BadInput(f"topics[{index}].subscribers", topic.subscribers, rule)
     return topics
 
 
@@ -179,6 +197,7 @@ def _duration_s(wanted: _Document, blocks: Sequence[Block]) -> float:
 
 
 _OF_PUBLISHER = re.compile(r"publishers\.(\w+)\[(\d+)\]")
+_OF_TOPIC = re.compile(r"topics\[\d+\]")
 _KEYS = {"ids": "id_prefix", "group": "group_size", "offset_ns": "noise_ms", "instants_ns": "trace"}
 
 
@@ -189,7 +208,7 @@ def _check(plan: Plan, blocks: Sequence[Block]) -> None:
     except BadInput as error:
         column = _OF_PUBLISHER.fullmatch(error.field)
         if column is None:
-            raise
+            raise BadInput(_OF_TOPIC.sub(r"\g<0>.name", error.field), error.value, error.rule) from None
         places = [block.place for block in blocks for _ in block.publishers.ids]
         key = _KEYS.get(column[1], column[1])
         raise BadInput(f"{places[int(column[2])]}.{key}", error.value, error.rule) from None

@@ -16,15 +16,16 @@ import msgspec
 from rich.console import Console
 from rich.status import Status
 
+from bench.comparison import OURS
 from bench.histogram_files import interval_log, percentile_distribution
+from bench.peer_servers import ALL, missing
 from bench.results import Results, merged, percentile_ms, replace_file, write_results
 from bench.run import RunProgress, RunResult, TargetResult, run_plan
 from bench.scenario import Promise, Scenario
-from bench.systems import bare_broker, nsqd
 from bench.validity import why_invalid
 from bench.verdict import Check, Verdict, at_most
 from srtm.commands.output import table
-from srtm.errors import BadInput
+from srtm.errors import BadInput, Unavailable
 
 INVALID = 3  # exit status of a run that says nothing, whatever it measured
 _COLUMNS = ("", "offered", "sent", "received", "lost", "refused", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms")
@@ -89,9 +90,11 @@ async def _broker(scenario: Scenario) -> AsyncIterator[str]:
     if scenario.address is not None:
         yield scenario.address
         return
-    start = {"srtm": bare_broker, "nsqd": nsqd}[scenario.start or "srtm"]
+    server = ALL[scenario.start or OURS]
+    if said := missing(server):
+        raise Unavailable(said)
     with TemporaryDirectory(prefix="srtm-bench-") as folder:
-        async with start(Path(folder) / "broker") as system:
+        async with server.start(Path(folder) / "broker") as system:
             yield system.tcp_address
 
 

@@ -109,10 +109,13 @@ def test_options_replace_what_the_file_says(folder):
 @pytest.mark.parametrize(
     ("path", "value", "field", "rule"),
     [
-        (("protocol",), "mqtt", "protocol", "must be 'nsq'"),
+        (("protocol",), "amqp", "protocol", "must be 'nsq', 'nats', 'mqtt' or 'redis'"),
+        (("protocol",), "mqtt", "topics[0].subscribers", "must be 1: only NSQ"),
+        (("qos",), 1, "qos", "with protocol mqtt"),
+        (("qos",), 2, "qos", "must be 0 or 1"),
         (("address",), None, "address", "must be given, or else start"),
         (("start",), "srtm", "address", "must be given, or else start"),
-        (("start",), "kafka", "start", "must be 'srtm' or 'nsqd'"),
+        (("start",), "kafka", "start", "must be 'srtm', 'nsqd', 'nats', 'mosquitto' or 'redis'"),
         (("address",), "4150", "address", "must be HOST:PORT"),
         (("address",), ":4150", "address", "must be HOST:PORT"),
         (("duration_s",), 0, "duration_s", "must be greater than or equal to 0.001"),
@@ -169,6 +172,34 @@ def test_a_wrong_field_is_refused_by_its_name_in_the_file(folder, path, value, f
         scenario("mine", document, folder)
     assert caught.value.field == field
     assert rule in caught.value.rule
+
+
+SHORT = 'duration_s = 1.0\n[[topics]]\nname = "{}"\n[[topics.publishers]]\ncount = 1\nrate = 1.0\n'
+
+
+@pytest.mark.parametrize(
+    ("where", "protocol"),
+    [
+        ('address = "h:1"', "nsq"),
+        ('address = "h:1"\nprotocol = "redis"', "redis"),
+        ('start = "nsqd"', "nsq"),
+        ('start = "mosquitto"', "mqtt"),
+        ('start = "nats"\nprotocol = "nats"', "nats"),
+    ],
+)
+def test_the_protocol_is_that_of_the_broker_to_start_or_as_stated_or_nsq(folder, where, protocol):
+    found = read_scenario(written(folder, f"{where}\n{SHORT.format('t')}"))
+    assert found.plan("h:1").protocol == protocol
+
+
+def test_a_protocol_that_the_broker_to_start_does_not_speak_is_refused(folder):
+    with pytest.raises(BadInput, match="protocol: 'nats': must be 'nsq', which srtm speaks, or left out"):
+        read_scenario(written(folder, f'start = "srtm"\nprotocol = "nats"\n{SHORT.format("t")}'))
+
+
+def test_a_topic_that_a_protocol_cannot_name_is_refused_where_it_stands(folder):
+    with pytest.raises(BadInput, match=r"topics\[0\].name: 'a..b': must be words"):
+        read_scenario(written(folder, f'start = "nats"\n{SHORT.format("a..b")}'))
 
 
 def test_a_warm_up_longer_than_the_recording_is_refused(folder):

@@ -9,11 +9,11 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from bench.commands import bench_run
+from bench.peer_servers import ALL, missing
 from bench.results import merged, percentile_ms
 from bench.run import TargetResult
 from bench.scenario import scenario
 from bench.scenario_run import Outcome, judged, prepare
-from bench.systems import PEERS
 from srtm.errors import BadInput
 from tests.support.run_results import EMPTY, result
 
@@ -43,8 +43,7 @@ def logged(path):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_runs_and_writes_files_that_agree(path, tmp_path, capsys):
     document = tomllib.loads(path.read_text())
-    if document.get("start") == "nsqd" and not (PEERS / "nsqd").exists():
-        pytest.skip("the real nsqd is not built (make peers)")
+    skip_without(document["start"])
     seconds = 1.0 if "duration_s" in document else None
     status = bench_run(path, seed=3, seconds=seconds, out=tmp_path / "out")
     files = {file.suffix: file for file in (tmp_path / "out").iterdir()}
@@ -67,6 +66,22 @@ def test_every_example_runs_and_writes_files_that_agree(path, tmp_path, capsys):
     }
     assert f"TotalCount     = {whole['received']:12d}]" in files[".hgrm"].read_text()
     assert ("not valid" in capsys.readouterr().out) is not written["valid"]
+
+
+def skip_without(name):
+    if said := missing(ALL[name]):
+        pytest.skip(said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("start", "more"), [("nats", ""), ("mosquitto", "qos = 1\n"), ("redis", "")])
+def test_other_brokers_are_measured_in_their_own_protocol(start, more, tmp_path):
+    skip_without(start)
+    (tmp_path / "other.toml").write_text(FILE.replace('address = "127.0.0.1:1"', f'start = "{start}"\n{more}'))
+    bench_run(tmp_path / "other.toml", seconds=0.5, out=tmp_path)
+    [whole, _] = msgspec.json.decode((tmp_path / "other.json").read_bytes())["runs"]
+    assert (whole["sent"], whole["lost"], whole["errors"]) == (whole["received"], 0, 0)
+    assert whole["sent"] > 0
 
 
 def outcome(text, **found):
