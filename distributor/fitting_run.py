@@ -58,6 +58,9 @@ _MOST_EVENTS = 100_000
 _T = TypeVar("_T")
 
 
+NoteFull = Callable[[Mapping[str, float]], Awaitable[None]]
+
+
 class Superseded(Exception):
     """The topic is not where this fitting put it any more, or not what it was."""
 
@@ -83,8 +86,11 @@ class FittingRun:
     """``run`` it once. ``rounds`` and ``latency`` may be read meanwhile; ``withheld``: brokers that it could not have
     because another fitting has them."""
 
-    def __init__(self, name: str, options: FittingOptions, around: Surroundings, serial: str, *, ramp: bool) -> None:
-        """``serial``: of no other run. ``ramp``: let publishers in step by step from none."""
+    def __init__(
+        self, name: str, options: FittingOptions, around: Surroundings, serial: str, note_full: NoteFull, *, ramp: bool
+    ) -> None:
+        """``serial``: of no other run. ``note_full`` is told of all that was found full whenever that is more.
+        ``ramp``: let publishers in step by step from none."""
         self.latency: dict[str, Latency] = {}
         self.withheld: set[str] = set()
         self._name = name
@@ -92,6 +98,7 @@ class FittingRun:
         self._around = around
         self._registry = around.registry
         self._prefix = f"{name}:{serial}:"
+        self._note_full, self._noted_full = note_full, dict[str, float]()
         self._ramp = ramp
         self._topic: Topic = around.registry.topic(name)
         self._arranging = False
@@ -141,6 +148,9 @@ class FittingRun:
         actions = await trio.to_thread.run_sync(self._fitting.handle, event, _now_ns(), abandon_on_cancel=True)
         for number, one in enumerate(self._fitting.rounds[known:], start=known + 1):
             self._tell_of(number, one)
+        if self.full != self._noted_full:
+            self._noted_full = dict(self.full)
+            await self._note_full(self._noted_full)
         return actions
 
     def _tell_of(self, number: int, one: RoundRecord) -> None:

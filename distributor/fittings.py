@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 import msgspec
@@ -219,7 +220,8 @@ class Fittings:
     async def _run_once(self, name: str, runner: _Runner) -> Report:
         self._serial += 1
         serial = f"{self._registry.version}.{self._serial}"
-        runner.run = FittingRun(name, runner.wish.options, self._around, serial, ramp=runner.wish.ramp)
+        note_full = partial(self._note_full, name)
+        runner.run = FittingRun(name, runner.wish.options, self._around, serial, note_full, ramp=runner.wish.ramp)
         runner.state = fitting_view.RUNNING
         self._registry.being_fitted.add(name)
         return await runner.run.run()
@@ -269,6 +271,12 @@ class Fittings:
         """All marks with those that a fitting of ``name`` has found; None: it found none."""
         spec = self._registry.topics[name].spec
         return self._registry.marks.marked(spec.slo, traffic_class(spec.publishers), full) if full else None
+
+    async def _note_full(self, name: str, full: Mapping[str, float]) -> None:
+        """Other fittings, and whoever leads next, are to know of it before this one has ended."""
+        if self._is_there(name):
+            record, marks = self._registry.fittings[name], self._marked(name, full)
+            await insist(lambda: self._registry.note_fitting(record, marks=marks), self._around.log)
 
     async def _conclude(self, name: str, runner: _Runner, state: str, reason: str) -> None:
         self._around.log.warning("a fitting ended", topic=name, reason=reason)

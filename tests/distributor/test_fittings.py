@@ -442,6 +442,26 @@ async def test_what_a_fitting_that_failed_had_found_full_stays_so(distributor, a
         assert here.placed_on("bikes") == {"b"}
 
 
+async def test_what_is_found_full_is_stored_before_the_fitting_ends(distributor, autojump_clock, monkeypatch):
+    stored, note = [], distributor.registry.note_fitting
+
+    async def watched(record, *, marks=None, **more):
+        if record.topic == "bikes" and marks is not None:
+            stored.append((record.running, marks.brokers))
+        await note(record, marks=marks, **more)
+
+    monkeypatch.setattr(distributor.registry, "note_fitting", watched)
+    async with live(distributor) as here:
+        for name in "ab":
+            (await here.start_broker(name)).traffic |= {"cars", "bikes"}
+        await here.submit(count=40, placement="lb")
+        await here.ended()
+        here.brokers["a"].broken.add("cars")
+        await here.submit("bikes", count=30, placement="lb")
+        await here.ended("bikes")
+    assert stored[0] == (True, ["a"])
+
+
 async def test_a_fitting_that_is_switched_off_meanwhile_stays_off_also_for_the_next_leader(
     distributor, tmp_path, autojump_clock
 ):
