@@ -79,7 +79,7 @@ figures-real: build
 interop: build $(PEERS)
 	$(BIN)/python -m bench.interop
 
-# SIGKILL under load a hundred times, and ten minutes of bad links, stops and kills under both lease rules; `make test` has short forms.
+# SIGKILL under load a hundred times, and ten minutes of bad links, stops and kills under both lease rules and GDRL; `make test` has short forms.
 soak: build
 	$(BIN)/python -m bench.crash --kills 100
 	$(BIN)/python -m bench.lease_soak --seconds 600

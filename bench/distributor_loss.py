@@ -21,7 +21,7 @@ from functools import partial
 import numpy as np
 import trio
 
-from bench.lease_soak import get, until_answer
+from bench.soak_broker import get, until_answer
 from bench.trace import Column, Trace, fetch_trace, percentile_ms
 from srtm.bucket import Bucket
 from srtm.cluster import pick_addresses

@@ -1,0 +1,175 @@
+"""Brokers of a soak, each in a network namespace of its own with two links: a good one to its publishers, and a bad one
+(``bench.relay``) to the distributor and to the other brokers. And what they let go, from their traces."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import trio
+
+from bench import own_network
+from bench.relay import READY, Quality
+from bench.trace import Trace, fetch_trace
+from srtm.bucket import Violation, conforms_actual, conforms_due
+from srtm.errors import SrtmError, Unavailable
+from srtm.http_client import HttpClient
+from srtm.splitting import to_micro
+
+_ANSWER_S = 2.0
+_START_S = 30.0
+_CHECKS_SOURCE = (
+    "/proc/sys/net/ipv4/conf/all/rp_filter"  # other brokers' words come in by one link and go out by another
+)
+_FORWARDS = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+@dataclass
+class Logs:
+    """Due and actual instants of what was let go, by topic."""
+
+    due_ns: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
+    actual_ns: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
+    lateness_ns: dict[str, int] = field(default_factory=lambda: defaultdict(int))  # the largest
+
+    def take(self, topic: str, trace: Trace) -> None:
+        released = trace.released_ns > 0
+        self.due_ns[topic].append(trace.due_ns[released])
+        self.actual_ns[topic].append(trace.released_ns[released])
+        self.lateness_ns[topic] = max([self.lateness_ns[topic], *trace.lateness_ns[released].tolist()])
+
+    def violations(self, topic_rate: float, topic_burst: float) -> list[tuple[str, str, Violation]]:
+        """Of each topic's envelope, msg/s and messages, in both forms."""
+        rate, burst = to_micro(topic_rate, "rate"), to_micro(topic_burst, "burst")
+        found = []
+        for topic in self.due_ns:
+            due = conforms_due(np.concatenate(self.due_ns[topic]).tolist(), rate, burst)
+            late_ns = self.lateness_ns[topic]
+            actual = conforms_actual(np.concatenate(self.actual_ns[topic]).tolist(), rate, burst, late_ns)
+            found += [(topic, "due", due)] if due else []
+            found += [(topic, "actual", actual)] if actual else []
+        return found
+
+    def count(self, topic: str) -> int:
+        return sum(len(part) for part in self.due_ns[topic])
+
+
+@dataclass
+class Broker:
+    """``number`` gives it its addresses: 10.77.N.2 on the bad link, 10.78.N.2 on the good one."""
+
+    number: int
+    directory: Path
+    namespace: trio.Process
+    link: trio.Process
+    process: trio.Process | None = None
+    is_stopped: bool = False
+
+    @property
+    def http_address(self) -> str:
+        return f"10.78.{self.number}.2:4151"
+
+    async def start(self) -> None:
+        command = ["nsenter", "--target", str(self.namespace.pid), "--net", sys.executable, "-m", "broker"]
+        command += ["--name", f"b{self.number}", "--data-path", str(self.directory)]
+        command += ["--tcp-address", f"10.78.{self.number}.2:4150", "--http-address", self.http_address]
+        command += ["--distributor", f"http://10.77.{self.number}.1:4190"]
+        self.process = await trio.lowlevel.open_process(command, stderr=subprocess.DEVNULL)
+        await until_answer(self.http_address)
+
+    def signal(self, number: int) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+
+    async def set_link(self, quality: Quality) -> None:
+        assert self.link.stdin is not None
+        await self.link.stdin.send_all(msgspec.json.encode(quality) + b"\n")
+
+    async def kill(self, topics: Sequence[str], logs: Logs) -> None:
+        assert self.process is not None
+        await self.read(topics, logs)
+        self.process.kill()
+        await self.process.wait()
+        self.process = None
+
+    async def read(self, topics: Sequence[str], logs: Logs) -> None:
+        for topic in topics:
+            logs.take(topic, await fetch_trace(self.http_address, topic))
+
+    async def share(self, topic: str) -> tuple[float, float]:
+        bucket = await get(self.http_address, f"/v1/topics/{topic}/bucket")
+        return bucket["rate"], bucket["burst"]
+
+
+async def get(address: str, target: str) -> dict[str, float]:
+    client = HttpClient(f"http://{address}")
+    try:
+        status, body = await client.request("GET", target, timeout_s=_ANSWER_S)
+    finally:
+        await client.aclose()
+    if status != 200:
+        raise Unavailable(f"{address}{target}: {status} {body[:200]!r}")
+    return dict(msgspec.json.decode(body))
+
+
+async def until_answer(address: str) -> None:
+    """Raises trio.TooSlowError."""
+    with trio.fail_after(_START_S):
+        while True:
+            try:
+                client = HttpClient(f"http://{address}")
+                try:
+                    status, _ = await client.request("GET", "/ping", timeout_s=_ANSWER_S)
+                finally:
+                    await client.aclose()
+                if status == 200:
+                    return
+            except SrtmError:
+                pass  # not yet
+            await trio.sleep(0.05)
+
+
+def forward_between_brokers() -> None:
+    """In the present namespace, which all links come to."""
+    _FORWARDS.write_text("1")
+    Path(_CHECKS_SOURCE).write_text("0")
+
+
+async def new_broker(number: int, directory: Path, stack: AsyncExitStack) -> Broker:
+    """A namespace with both of its links, for a broker that is not started yet. Raises Unavailable."""
+    apart = ["unshare", "--net", "sh", "-c", "echo ready; exec sleep infinity"]
+    namespace = await _ready_process(apart, stack)
+    own_network.join(namespace.pid, f"good{number}", "good")
+    own_network.set_up(f"good{number}", f"10.78.{number}.1/30")
+    address = ["addr", "add", f"10.78.{number}.2/30", "dev", "good"]
+    for words in (address, ["link", "set", "good", "up"], ["link", "set", "lo", "up"]):
+        await trio.run_process(["nsenter", "--target", str(namespace.pid), "--net", "ip", *words])
+    relay = [sys.executable, "-m", "bench.relay", "--far-pid", str(namespace.pid), "--device", f"bad{number}"]
+    relay += ["--near", f"10.77.{number}.1", "--far", f"10.77.{number}.2", "--seed", str(number)]
+    link = await _ready_process(relay, stack)
+    # To the others' HTTP by the bad links of both: what they exchange is lost, late and repeated like any other word.
+    far = ["nsenter", "--target", str(namespace.pid), "--net"]
+    for others in ("10.78.0.0/16", "10.77.0.0/16"):
+        way = ["route", "add", others, "via", f"10.77.{number}.1", "dev", f"bad{number}"]
+        await trio.run_process([*far, "ip", *way])
+    await trio.run_process([*far, "sh", "-c", f"echo 0 > {_CHECKS_SOURCE}"])
+    home = trio.Path(directory / f"b{number}")
+    await home.mkdir()
+    return Broker(number, Path(home), namespace, link)
+
+
+async def _ready_process(command: list[str], stack: AsyncExitStack) -> trio.Process:
+    """Raises Unavailable if it does not say that it is ready."""
+    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    stack.callback(process.kill)
+    assert process.stdout is not None
+    if await process.stdout.receive_some(len(READY)) != READY:
+        raise Unavailable(f"{' '.join(command)}: did not start")
+    return process
