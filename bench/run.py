@@ -176,7 +176,7 @@ class Meanwhile:
         self._after: Disturbance | None = None
 
     def note(self, now: RunProgress) -> None:
-        if now.elapsed_s < self._warmup_s:
+        if now.elapsed_s == 0 or now.elapsed_s < self._warmup_s:  # 0: nothing was to be sent yet
             self._before = Disturbance.now()
         elif now.phase in ("draining", "done") and self._after is None:
             self._after = Disturbance.now()

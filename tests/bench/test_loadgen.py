@@ -9,7 +9,7 @@ import trio
 
 from bench.results import merged, percentile_ms
 from bench.run import run_plan
-from bench.workload import Plan, Subscriber, modelled
+from bench.workload import Plan, Subscriber, joined, modelled
 from srtm._native import LoadGen
 from srtm.errors import Unavailable
 from tests.support.tiny_nsqd import tiny_nsqd
@@ -96,6 +96,18 @@ async def test_members_of_a_spread_group_are_late_by_their_offsets_and_by_nothin
     for offset_ns, later in zip((3_000_000, 6_000_000), others, strict=True):
         assert set(later) <= {at_ns + offset_ns for at_ns in first}
         assert len(later) >= len(first) - 1  # the last may have fallen behind the end
+
+
+async def test_the_same_seed_sends_at_the_same_instants_and_another_at_others():
+    async def sent(seed):
+        async with tiny_nsqd() as (broker, address):
+            fleet = joined([modelled([0] * 4, 20.0, group_size=2, noise_ns=900), modelled([0], 9.0, id_prefix="b-")])
+            await run_plan(plan(address, fleet, seed=seed))
+        instants = intended_by_publisher(broker)
+        first_ns = min(one[0] for one in instants)
+        return [[at_ns - first_ns for at_ns in one] for one in instants]
+
+    assert await sent(5) == await sent(5) != await sent(6)
 
 
 async def test_a_recording_is_replayed_at_its_instants():

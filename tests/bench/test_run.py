@@ -39,6 +39,15 @@ def test_neither_connecting_nor_the_warm_up_nor_the_drain_counts(taken):
     assert meanwhile.taken() == Disturbance(2.0, 0.0, 200.0, 2)
 
 
+def test_connecting_does_not_count_without_a_warm_up_either(taken):
+    meanwhile = Meanwhile(warmup_s=0.0)
+    taken(1.0, 10)
+    meanwhile.note(progress("connecting", 0.0))
+    taken(1.5, 11)
+    meanwhile.note(progress("warmup", 0.2))
+    assert meanwhile.taken() == Disturbance(0.5, 0.0, 50.0, 1)
+
+
 def test_a_run_that_nobody_looked_at_counts_whole(taken):
     meanwhile = Meanwhile(warmup_s=1.0)
     taken(0.5, 3)
