@@ -27,8 +27,9 @@ class Reporting(Simulation):
         start: Shares,
         *,
         declared: Sequence[float],
+        batch: int = 1,
     ) -> None:
-        super().__init__(arrivals_ns, envelope, policy, start, declared=declared)
+        super().__init__(arrivals_ns, envelope, policy, start, declared=declared, batch=batch)
         self.reports = 0  # sent
         self._followed = [Followed() for _ in start]
         for followed in self._followed:

@@ -117,7 +117,7 @@ class Simulation(Stepped):
 def simulate(shift: Shift, policy: Policy, start: Shares, seed: int, delay: Delay | None = None) -> ShiftRun:
     """The whole run under ``policy``, from shares ``start``."""
     declared = [shift.load * part for part in shift.before]
-    arrivals_ns = _arrivals(shift, seed)
+    arrivals_ns = arrivals_of(shift, seed)
     run = Simulation(arrivals_ns, shift.envelope, policy, start, declared=declared, batch=shift.batch, delay=delay)
     at_ns, ends_ns = (round(at_s * SECOND_NS) for at_s in (shift.at_s, shift.ends_s))
     run.run(ends_ns)
@@ -126,7 +126,7 @@ def simulate(shift: Shift, policy: Policy, start: Shares, seed: int, delay: Dela
     return ShiftRun(aftermath, run.proposed, run.in_force)
 
 
-def _arrivals(shift: Shift, seed: int) -> list[Ints]:
+def arrivals_of(shift: Shift, seed: int) -> list[Ints]:
     """Of each broker, in order of time, ns."""
     found = []
     for at, (before, after) in enumerate(zip(shift.before, shift.after, strict=True)):

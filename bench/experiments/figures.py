@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig09, fig10, fig11, modes, prop1
+from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig09, fig10, fig11, limiters, modes, prop1
 from bench.experiments.figure import Effort, Experiment
 from bench.experiments.publishing import Shown, make_directory, publish
 from bench.results import Results, commit
@@ -21,7 +21,7 @@ from srtm.errors import BadInput
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, convergence, modes)
+    for module in (fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, convergence, modes, limiters)
 }
 QUICK = Effort(seconds=15.0, repetitions=2)
 

@@ -1,0 +1,259 @@
+"""The rate limiters that others have, beside SRTM's, on the same arrivals: what waits or is dropped, what is let go
+above the envelope, and what is said for it. In virtual time; the round trip of the central bucket is a real one where
+redis-server is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import trio
+
+from adaptor.observed import Envelope
+from adaptor.policy import Policy
+from bench import day, limiters
+from bench.aftermath import SECOND_NS, Ints
+from bench.exchanging import Exchanging
+from bench.experiments.demand import PEAK
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.layouts import envelope as paper_envelope
+from bench.limiters import Limited
+from bench.peer_servers import ALL as PEERS
+from bench.peer_servers import program_path
+from bench.redis_bucket import Cost, measured
+from bench.reporting import Reporting
+from bench.sensors import read_detectors
+from bench.shift import Shift, arrivals_of
+from bench.traffic import Fleet
+from bench.verdict import Check
+from srtm.adaptation import Adaptation
+from srtm.bucket import conforms_due
+from srtm.replay import NEVER_NS, due_instants
+from srtm.splitting import MICRO, split_bucket
+
+BROKERS = 4
+ASSUMED = Cost(round_trip_ns=200_000, decision_ns=10_000)  # where there is no redis-server
+FLEET = Fleet(count=1_000, rate=10.0, batch=10, group_size=10)
+POLICING = ("even split", "flow proportional share", "global random drop")
+OURS = ("static", "proportional", "fitted", "gdrl")
+ONE_BUCKET = "one bucket"
+_LATER_NS = 10**6 * SECOND_NS  # time for what still waits at the end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Arrivals of each broker, ns, in order."""
+
+    name: str
+    arrivals: Sequence[Ints]
+    declared: Sequence[float]  # msg/s of each broker's publishers, as the topic says
+    envelope: Envelope
+    ends_ns: int
+    batch: int = 1
+    flow_rate: float = 10.0  # msg/s of a publisher
+
+
+def cases(effort: Effort) -> list[Case]:
+    """Groups that fire together, spread by chance; half and half, then one to nine from a third on; a day."""
+    ends_ns = round(effort.seconds * SECOND_NS)
+    rng = np.random.default_rng([effort.seed, 0x11])
+    placement = rng.permutation(np.arange(FLEET.count, dtype=np.int64) % BROKERS)
+    bucket = paper_envelope(FLEET, effort.seed)
+    grouped = Case(
+        name="groups, batches of 10",
+        arrivals=FLEET.arrivals(placement, BROKERS, effort.seconds, rng),
+        declared=[FLEET.load / BROKERS] * BROKERS,
+        envelope=Envelope(rate_micro=bucket.rate_micro, burst_micro=bucket.burst_micro),
+        ends_ns=ends_ns,
+        batch=FLEET.batch,
+    )
+    shift = Shift(at_s=effort.seconds / 3, ends_s=effort.seconds)
+    shifted = Case(
+        name="50:50 to 10:90",
+        arrivals=arrivals_of(shift, effort.seed),
+        declared=[part * shift.load for part in shift.before],
+        envelope=shift.envelope,
+        ends_ns=ends_ns,
+    )
+    rates = day.demand(read_detectors(), BROKERS, day.HOURS, PEAK, effort.seed)
+    wandering = Case(
+        name="a day of shifting demand",
+        arrivals=day.arrivals(rates, effort.seconds / day.HOURS, effort.seed),
+        declared=rates.mean(axis=1).tolist(),
+        envelope=shift.envelope,
+        ends_ns=ends_ns,
+    )
+    return [grouped, shifted, wandering]
+
+
+def figure(effort: Effort) -> Figure:
+    cost, where = central_cost()
+    rows = []
+    for case in cases(effort):
+        for name, limit in limiters_of(case, cost, effort.seed).items():
+            rows.append(row(case, name, limit()))
+            effort.step(f"{case.name}, {name}: p99 {rows[-1]['p99_ms']:.3g} ms, dropped {rows[-1]['dropped_part']:.2%}")
+    names = list(dict.fromkeys(one["case"] for one in rows))
+    return Figure(
+        rows=rows,
+        panels=[_panel([one for one in rows if one["case"] == name], name) for name in names],
+        checks=checks(rows),
+        conditions=f"{BROKERS} brokers (2 for 50:50 to 10:90), shares by declared rates at first (even split: equal), "
+        "r = 11,000, b by the sizing of the groups, else 25; "
+        f"Redis: {cost.round_trip_ns / 1e3:.0f} us a round trip, {cost.decision_ns / 1e3:.1f} us a decision ({where}); "
+        f"estimation every {limiters.INTERVAL_S:g} s, smoothed by {limiters.SMOOTHING:g}, "
+        f"{limiters.ONE_WAY_S * 1e3:g} ms one way",
+    )
+
+
+def central_cost() -> tuple[Cost, str]:
+    """Of a central bucket, and where that is from."""
+    if program_path("redis-server") is None:
+        return ASSUMED, "assumed: redis-server is not installed"
+    with TemporaryDirectory(prefix="srtm-redis-") as folder:
+        return trio.run(_measure, Path(folder) / "redis"), "measured on loopback"
+
+
+async def _measure(folder: Path) -> Cost:
+    async with PEERS["redis"].start(folder) as server:
+        return await trio.to_thread.run_sync(measured, server.tcp_address)
+
+
+def limiters_of(case: Case, cost: Cost, seed: int) -> dict[str, Callable[[], Limited]]:
+    """By name, what each does with the case."""
+    came, envelope = case.arrivals, case.envelope
+    return {
+        "even split": partial(limiters.even, came, envelope),
+        "central Redis bucket": partial(limiters.central, came, envelope, cost.round_trip_ns, cost.decision_ns),
+        "flow proportional share": partial(limiters.flow_proportional, came, envelope, case.flow_rate, case.ends_ns),
+        "global random drop": partial(limiters.random_drop, came, envelope, case.ends_ns, seed),
+        **{mode: partial(ours, mode, case, seed) for mode in OURS},
+        ONE_BUCKET: partial(_one_bucket, case),
+    }
+
+
+def ours(mode: str, case: Case, seed: int) -> Limited:
+    """A mode of ours: the product's policies, reports and exchanges."""
+    start = split_bucket(case.envelope.rate_micro, case.envelope.burst_micro, list(case.declared))
+    run: Reporting | Exchanging
+    match mode:
+        case "gdrl":
+            run = Exchanging(case.arrivals, case.envelope, start, Adaptation(), seed)
+        case "static" | "proportional" | "fitted":
+            run = Reporting(
+                case.arrivals,
+                case.envelope,
+                Policy(mode, Adaptation()),
+                start,
+                declared=case.declared,
+                batch=case.batch,
+            )
+        case other:
+            raise ValueError(f"no mode {other}")
+    run.run(case.ends_ns)
+    for broker in run.brokers:
+        broker.run(case.ends_ns + _LATER_NS)
+    logs = [broker.log() for broker in run.brokers]
+    arrival, due = (np.concatenate([log[at] for log in logs]) for at in (0, 1))
+    goes = due < NEVER_NS
+    return Limited(arrival[goes], due[goes], 0, run.messages, stuck=int((~goes).sum()))
+
+
+def _one_bucket(case: Case) -> Limited:
+    """What no split can beat (Proposition 1)."""
+    arrival = np.sort(np.concatenate(list(case.arrivals)))
+    return Limited(arrival, due_instants(arrival, case.envelope.rate_micro, case.envelope.burst_micro), 0, 0)
+
+
+def row(case: Case, name: str, found: Limited) -> Row:
+    """``over``: messages above b + r dt in the worst interval, by the checker of ``srtm.bucket``."""
+    violation = conforms_due(found.gone_ns.tolist(), case.envelope.rate_micro, case.envelope.burst_micro)
+    delay_ns, all_messages = found.delay_ns, len(found.gone_ns) + found.dropped + found.stuck
+    return {
+        "case": case.name,
+        "limiter": name,
+        "polices": name in POLICING,
+        "bucket": f"r = {case.envelope.rate_micro / MICRO:,.0f}, b = {case.envelope.burst_micro / MICRO:g}",
+        "messages": all_messages,
+        "dropped_part": found.dropped / all_messages,
+        "mean_ms": float(delay_ns.mean()) / 1e6,
+        "p99_ms": float(np.percentile(delay_ns, 99, method="inverted_cdf")) / 1e6,
+        "stuck": found.stuck,
+        "over": 0.0 if violation is None else violation.released - violation.allowed,
+        "wire_per_s": found.wire * SECOND_NS / case.ends_ns,
+    }
+
+
+def checks(rows: Sequence[Row]) -> list[Check]:
+    """What is claimed of ours: never above the envelope, nothing dropped, fitted closest to the one bucket."""
+    mine = [one for one in rows if one["limiter"] in OURS]
+    over = max(one["over"] for one in mine)
+    found = [Check("messages above the envelope, ours", f"{over:.3g}", "0", over == 0.0)]
+    for name in dict.fromkeys(one["case"] for one in rows):
+        here = {one["limiter"]: one for one in rows if one["case"] == name}
+        best = min((here[mode] for mode in OURS if mode != "fitted"), key=lambda one: one["mean_ms"])
+        fitted = here["fitted"]
+        bound = f"at most {best['limiter']}'s {best['mean_ms']:.3g} ms"
+        found.append(
+            Check(
+                f"{name}: mean delay, fitted",
+                f"{fitted['mean_ms']:.3g} ms",
+                bound,
+                fitted["mean_ms"] <= best["mean_ms"],
+            )
+        )
+        wire, redis_wire = fitted["wire_per_s"], here["central Redis bucket"]["wire_per_s"]
+        found.append(
+            Check(
+                f"{name}: control messages, fitted",
+                f"{wire:.3g}/s",
+                f"a hundredth of the central bucket's {redis_wire:,.0f}/s",
+                wire <= redis_wire / 100,
+            )
+        )
+    return found
+
+
+def _panel(rows: Sequence[Row], name: str) -> Panel:
+    return Panel(
+        title=name,
+        x_label="messages dropped (%)",
+        y_label="p99 of access delay (ms, log scale)",
+        series=[
+            Series(
+                label=f"{one['limiter']}: {one['wire_per_s']:,.3g} msg/s, {one['over']:,.3g} over",
+                x=[100 * one["dropped_part"]],
+                y=[one["p99_ms"]],
+                marks_only=one["limiter"] == ONE_BUCKET,
+            )
+            for one in rows
+        ],
+        slo_ms=None,
+    )
+
+
+EXPERIMENT = Experiment(
+    name="limiters",
+    title="Rate limiters on the same arrivals",
+    claim="SRTM's modes never let more go than (r, b) and drop nothing; fitted delays least of them, for a hundredth "
+    "of the messages of a central bucket. Even split, flow proportional share and global random drop police: what they "
+    "do not delay they drop, or let go above the envelope.",
+    columns={
+        "traffic": "case",
+        "bucket": "bucket",
+        "limiter": "limiter",
+        "dropped, part": "dropped_part",
+        "mean access delay, ms": "mean_ms",
+        "p99, ms": "p99_ms",
+        "stuck at the end": "stuck",
+        "messages above b + r dt, worst interval": "over",
+        "control messages/s": "wire_per_s",
+    },
+    run=figure,
+    how="Simulated, one run of {seconds:g} s each",
+)
