@@ -27,7 +27,7 @@ return tostring(math.max(0, -fill / tonumber(ARGV[1])))
 
 @dataclass(frozen=True)
 class Cost:
-    """``round_trip_ns``: median of decisions one at a time; ``decision_ns``: of the server, many in one write (median)."""
+    """``round_trip_ns``: median of decisions one at a time; ``decision_ns``: of many in one write."""
 
     round_trip_ns: int
     decision_ns: int
