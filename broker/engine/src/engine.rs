@@ -30,7 +30,7 @@ use crate::identify::Identity;
 use crate::laboratory::Server;
 use crate::latency::Sample;
 use crate::limits::{LARGE_INPUT, Limits};
-use crate::message::Meter;
+use crate::message::{Builder, Meter};
 use crate::publish::Turn;
 use crate::share::Work;
 use crate::shared_disk::Disk;
@@ -80,7 +80,7 @@ pub struct Engine {
     pub(crate) work: Work,
     pub(crate) turn: Turn,
     pub(crate) ids: IdMaker,
-    pub(crate) scratch: Vec<u8>,
+    pub(crate) builder: Builder,
     pub(crate) dirty_conns: Vec<ConnKey>,
     pub(crate) dirty_channels: Vec<ChannelKey>,
     pub(crate) delivering: Vec<ChannelKey>, // empty between turns: room for the list of one
@@ -150,7 +150,7 @@ impl Engine {
             limits: Limits::default(),
             work: Work::default(),
             turn: Turn::default(),
-            scratch: Vec::new(),
+            builder: Builder::default(),
             dirty_conns: Vec::new(),
             dirty_channels: Vec::new(),
             delivering: Vec::new(),

@@ -77,10 +77,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Meter;
+    use crate::message::{Builder, Meter};
 
     fn message(number: u64) -> Message {
-        Message::new(&mut Vec::new(), &Meter::default(), crate::id::MessageId(number), 0, b"x", 0, 0)
+        Builder::default().alone(&Meter::default(), crate::id::MessageId(number), 0, b"x", 0, 0)
     }
 
     #[test]

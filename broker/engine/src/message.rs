@@ -1,6 +1,8 @@
-//! A message on its way: one allocation for the frame that every channel and consumer shares, and what each queue entry knows besides.
+//! A message on its way: its frame, which every channel and consumer shares, and what each queue entry knows besides. Frames that came together share an
+//! allocation, too.
 
 use std::cell::Cell;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use crate::bucket::Nanos;
@@ -11,9 +13,12 @@ use crate::id::MessageId;
 use crate::wire;
 
 /// Bytes charged for a queue entry besides its frame: the entry, its share of the queue, the allocator's overhead.
-const ENTRY_OVERHEAD: u64 = 128;
+pub(crate) const ENTRY_OVERHEAD: u64 = 128;
 
-/// Bytes held by all messages of an engine. Charged by entries, released when they are dropped, wherever that is: it cannot leak.
+/// Messages that come together share a block up to this size: a consumer that keeps one of them keeps as much.
+const BLOCK: usize = 8 << 10;
+
+/// Bytes held by all messages of an engine. Charged by entries and blocks, released when they are dropped, wherever that is: it cannot leak.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Rc<Cell<u64>>);
 
@@ -22,14 +27,22 @@ impl Meter {
         self.0.get()
     }
 
-    /// What an entry with a body of `len` bytes will be charged.
-    pub fn cost_of(len: usize) -> u64 {
-        ENTRY_OVERHEAD + (wire::MESSAGE_HEADER + len) as u64
+    /// What `count` messages with bodies of `len` bytes in all will be charged, in so many channels each.
+    pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
+        count * (channels * ENTRY_OVERHEAD + wire::MESSAGE_HEADER as u64) + len
     }
 
     pub(crate) fn charge(&self, bytes: u64) -> Charge {
-        self.0.set(self.0.get() + bytes);
+        self.add(bytes);
         Charge { meter: self.clone(), bytes }
+    }
+
+    fn add(&self, bytes: u64) {
+        self.0.set(self.0.get() + bytes);
+    }
+
+    fn subtract(&self, bytes: u64) {
+        self.0.set(self.0.get() - bytes);
     }
 }
 
@@ -40,15 +53,54 @@ pub(crate) struct Charge {
     bytes: u64,
 }
 
-impl Clone for Charge {
-    fn clone(&self) -> Self {
-        self.meter.charge(self.bytes)
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.meter.subtract(self.bytes);
     }
 }
 
-impl Drop for Charge {
+/// A message as it goes to a consumer, in a block that it may share with others of its publish; an entry of a queue. The block is charged once, until the last
+/// of its frames is gone, the entry as often as there are copies.
+#[derive(Debug)]
+pub struct Frame {
+    block: Rc<[u8]>,
+    start: u32,
+    end: u32,
+    meter: Meter,
+}
+
+impl Frame {
+    fn new(block: &Rc<[u8]>, start: u32, end: u32, meter: &Meter) -> Self {
+        meter.add(ENTRY_OVERHEAD);
+        Self { block: Rc::clone(block), start, end, meter: meter.clone() }
+    }
+
+    /// What tells its block from others, and the size of that.
+    #[cfg(any(test, feature = "harness"))]
+    pub fn block(&self) -> (*const u8, u64) {
+        (self.block.as_ptr(), self.block.len() as u64)
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block[self.start as usize..self.end as usize]
+    }
+}
+
+impl Clone for Frame {
+    fn clone(&self) -> Self {
+        self.meter.add(ENTRY_OVERHEAD);
+        Self { block: Rc::clone(&self.block), meter: self.meter.clone(), ..*self }
+    }
+}
+
+impl Drop for Frame {
     fn drop(&mut self) {
-        self.meter.0.set(self.meter.0.get() - self.bytes);
+        let block = if Rc::strong_count(&self.block) == 1 { self.block.len() as u64 } else { 0 };
+        self.meter.subtract(ENTRY_OVERHEAD + block);
     }
 }
 
@@ -67,29 +119,18 @@ pub const NO_TRACE: u64 = u64::MAX;
 #[derive(Debug, Clone)]
 pub struct Message {
     pub id: MessageId,
-    pub frame: Rc<[u8]>, // as `wire::build_message` made it
+    pub frame: Frame, // as `wire::build_message` made it
     pub attempts: u16,
     pub defer_ms: u32, // DPUB: deferred in each channel from the moment it gets there
     pub foreign: bool, // of an earlier incarnation: its times are none of ours
     pub times: Times,
     pub(crate) stored: Option<Rc<Receipt>>, // it came from disk, and is needed there until no copy is left
-    _charge: Charge,
 }
 
 impl Message {
-    /// `scratch` is reused between calls: the frame is the only allocation.
-    pub fn new(scratch: &mut Vec<u8>, meter: &Meter, id: MessageId, wall_ns: i64, body: &[u8], arrival: Nanos, defer_ms: u32) -> Self {
-        wire::build_message(scratch, wall_ns, id, body);
-        Self {
-            id,
-            frame: Rc::from(scratch.as_slice()),
-            attempts: 0,
-            defer_ms,
-            foreign: false,
-            times: Times { arrival, due: arrival, queued: arrival, trace: NO_TRACE },
-            stored: None,
-            _charge: meter.charge(Meter::cost_of(body.len())),
-        }
+    fn new(id: MessageId, frame: Frame, arrival: Nanos, defer_ms: u32) -> Self {
+        let times = Times { arrival, due: arrival, queued: arrival, trace: NO_TRACE };
+        Self { id, frame, attempts: 0, defer_ms, foreign: false, times, stored: None }
     }
 
     /// When it was published, by the wall clock.
@@ -98,9 +139,9 @@ impl Message {
     }
 
     /// A message that comes back from disk at `now`.
-    pub fn from_disk(scratch: &mut Vec<u8>, meter: &Meter, read: Read<'_>, now: Nanos) -> Self {
+    pub fn from_disk(builder: &mut Builder, meter: &Meter, read: Read<'_>, now: Nanos) -> Self {
         let Read { record, receipt, foreign } = read;
-        let message = Self::new(scratch, meter, record.id, record.wall_ns, record.body, now, record.defer_ms);
+        let message = builder.alone(meter, record.id, record.wall_ns, record.body, now, record.defer_ms);
         let times = if foreign { message.times } else { record.times };
         Self { attempts: record.attempts, foreign, times, stored: Some(receipt), ..message }
     }
@@ -123,18 +164,100 @@ impl Message {
     }
 }
 
+/// Makes messages, those of one publish in blocks. Its buffers are used again.
+#[derive(Debug, Default)]
+pub struct Builder {
+    bytes: Vec<u8>, // frames, one behind the other
+    ends: Vec<(MessageId, u32)>,
+}
+
+impl Builder {
+    /// Whether a body of `len` bytes goes into a block with what was added since the last `take`; if not, that must be taken first.
+    pub fn has_room(&self, len: usize) -> bool {
+        self.ends.is_empty() || self.bytes.len() + wire::MESSAGE_HEADER + len <= BLOCK
+    }
+
+    pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) {
+        wire::build_message(&mut self.bytes, wall_ns, id, body);
+        self.ends.push((id, self.bytes.len() as u32));
+    }
+
+    /// Give the messages that were added, in order, in one block: the only allocation.
+    pub fn take(&mut self, into: &mut Vec<Option<Message>>, meter: &Meter, arrival: Nanos, defer_ms: u32) {
+        if self.ends.is_empty() {
+            return;
+        }
+        let (block, mut start) = (self.block(meter), 0);
+        into.extend(self.ends.drain(..).map(|(id, end)| {
+            let frame = Frame::new(&block, start, end, meter);
+            start = end;
+            Some(Message::new(id, frame, arrival, defer_ms))
+        }));
+    }
+
+    /// One message in a block of its own.
+    pub fn alone(&mut self, meter: &Meter, id: MessageId, wall_ns: i64, body: &[u8], arrival: Nanos, defer_ms: u32) -> Message {
+        wire::build_message(&mut self.bytes, wall_ns, id, body);
+        let block = self.block(meter);
+        Message::new(id, Frame::new(&block, 0, block.len() as u32, meter), arrival, defer_ms)
+    }
+
+    fn block(&mut self, meter: &Meter) -> Rc<[u8]> {
+        let block: Rc<[u8]> = Rc::from(self.bytes.as_slice());
+        meter.add(block.len() as u64);
+        self.bytes.clear();
+        block
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn three(meter: &Meter, sizes: [usize; 3]) -> Vec<Option<Message>> {
+        let (mut builder, mut messages) = (Builder::default(), Vec::new());
+        for (number, size) in (1..).zip(sizes) {
+            if !builder.has_room(size) {
+                builder.take(&mut messages, meter, 0, 0);
+            }
+            builder.add(MessageId(number), 0, &vec![number as u8; size]);
+        }
+        builder.take(&mut messages, meter, 0, 0);
+        messages
+    }
+
     #[test]
     fn the_meter_is_back_at_zero_when_every_copy_is_gone() {
         let meter = Meter::default();
-        let message = Message::new(&mut Vec::new(), &meter, MessageId(1), 0, b"body", 0, 0);
-        assert_eq!(meter.used(), Meter::cost_of(4));
+        let message = Builder::default().alone(&meter, MessageId(1), 0, b"body", 0, 0);
+        assert_eq!(meter.used(), Meter::cost_of(1, 4, 1));
         let copy = message.clone();
-        assert_eq!(meter.used(), 2 * Meter::cost_of(4));
+        assert_eq!(meter.used(), Meter::cost_of(1, 4, 2), "their frame is one");
         drop((message, copy));
         assert_eq!(meter.used(), 0);
+    }
+
+    #[test]
+    fn a_block_is_charged_until_the_last_of_its_messages_is_gone() {
+        let meter = Meter::default();
+        let mut messages = three(&meter, [10, 20, 30]);
+        assert_eq!(meter.used(), Meter::cost_of(3, 60, 1));
+        let bodies: Vec<usize> = messages.iter().flatten().map(Message::body_len).collect();
+        assert_eq!(bodies, [10, 20, 30]);
+        let frames = meter.used() - 3 * ENTRY_OVERHEAD;
+        messages.drain(..2);
+        assert_eq!(meter.used(), ENTRY_OVERHEAD + frames, "it is still there");
+        messages.clear();
+        assert_eq!(meter.used(), 0);
+    }
+
+    #[test]
+    fn what_a_kept_message_keeps_besides_is_bounded() {
+        let meter = Meter::default();
+        let messages = three(&meter, [BLOCK / 2, BLOCK / 2, BLOCK]);
+        let blocks: Vec<_> = messages.iter().flatten().map(|message| message.frame.block()).collect();
+        assert!(blocks[0].0 != blocks[1].0 && blocks[1].0 != blocks[2].0, "they do not fit together");
+        let mut small = three(&meter, [10, 20, 30]);
+        assert!(small.drain(..).flatten().all(|message| message.frame.block().1 <= BLOCK as u64));
     }
 }

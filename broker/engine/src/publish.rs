@@ -5,7 +5,7 @@ use crate::connection::Published;
 use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::{self, WireError};
 use crate::event::Event;
-use crate::message::{Message, Meter};
+use crate::message::{ENTRY_OVERHEAD, Message};
 use crate::queue::Queue;
 use crate::share::message_units;
 
@@ -233,12 +233,14 @@ impl Engine {
         let wall_ns = self.wall_time(stamp);
         let (mut bytes, mut units) = (0, 0);
         for body in bodies {
-            let id = self.ids.next(wall_ns);
+            if !self.builder.has_room(body.len()) {
+                self.builder.take(&mut self.turn.messages, &self.meter, stamp, defer_ms);
+            }
+            self.builder.add(self.ids.next(wall_ns), wall_ns, body);
             bytes += body.len() as u64;
             units += message_units(body.len());
-            let message = Message::new(&mut self.scratch, &self.meter, id, wall_ns, body, stamp, defer_ms);
-            self.turn.messages.push(Some(message));
         }
+        self.builder.take(&mut self.turn.messages, &self.meter, stamp, defer_ms);
         let count = (self.turn.messages.len() - first) as u32;
         self.work.note_topic(topic);
         let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
@@ -289,9 +291,9 @@ impl Engine {
         }
         let undeclared = u64::from(count) * u64::from(!source.declared);
         topic.counters.undeclared += undeclared;
-        // The frames are charged already; copies for further channels are not.
+        // It is charged already; copies for further channels are not, which share the frames.
         let copies = topic.channels.len().saturating_sub(1) as u64;
-        let more = copies * (u64::from(count) * Meter::cost_of(0) + bytes);
+        let more = copies * u64::from(count) * ENTRY_OVERHEAD;
         if used + more > self.config.max_memory_bytes {
             topic.counters.rejected += u64::from(count);
             return Outcome::Failed(self.memory_is_reached());

@@ -12,7 +12,7 @@ use crate::disk::queue::{DiskQueue, Portion};
 use crate::disk::store::{Job, Outcome, Store};
 use crate::disk::volume::{Found, Volume};
 use crate::event::Event;
-use crate::message::{Message, Meter};
+use crate::message::{Builder, Message, Meter};
 use crate::storage::Owner;
 
 /// What the disk is asked for.
@@ -27,7 +27,7 @@ enum Doing {
 #[derive(Debug)]
 pub(crate) struct Disk {
     volume: RefCell<Volume>,
-    scratch: RefCell<Vec<u8>>,
+    builder: RefCell<Builder>,
     to_write: RefCell<Vec<Owner>>,
     events: RefCell<Vec<Event>>,
     meter: Meter,
@@ -43,7 +43,7 @@ impl Disk {
     pub fn new(store: Box<dyn Store>, incarnation: u64, config: &Config, meter: Meter) -> Self {
         Self {
             volume: RefCell::new(Volume::new(store, incarnation, config.max_bytes_per_file)),
-            scratch: RefCell::default(),
+            builder: RefCell::default(),
             to_write: RefCell::default(),
             events: RefCell::default(),
             meter,
@@ -96,9 +96,9 @@ impl Disk {
 
     pub fn read(&self, files: &mut DiskQueue, portion: Portion, now: Nanos, mut sink: impl FnMut(Message)) -> io::Result<()> {
         self.stirred.set(true);
-        let scratch = &mut *self.scratch.borrow_mut();
+        let builder = &mut *self.builder.borrow_mut();
         let volume = &mut *self.volume.borrow_mut();
-        let result = files.read(volume, portion, |read| sink(Message::from_disk(scratch, &self.meter, read, now)));
+        let result = files.read(volume, portion, |read| sink(Message::from_disk(builder, &self.meter, read, now)));
         match &result {
             Ok(_) => self.works(Doing::Read),
             Err(error) => self.fail(Doing::Read, error),
@@ -107,10 +107,10 @@ impl Disk {
     }
 
     pub fn read_aside(&self, files: &mut DiskQueue, now: Nanos) -> io::Result<Vec<(Message, i64)>> {
-        let (scratch, mut aside) = (&mut *self.scratch.borrow_mut(), Vec::new());
+        let (builder, mut aside) = (&mut *self.builder.borrow_mut(), Vec::new());
         files.read_aside(&mut self.volume.borrow_mut(), |read| {
             let until_wall_ns = read.record.until_wall_ns;
-            aside.push((Message::from_disk(scratch, &self.meter, read, now), until_wall_ns));
+            aside.push((Message::from_disk(builder, &self.meter, read, now), until_wall_ns));
         })?;
         Ok(aside)
     }

@@ -83,7 +83,7 @@ impl Engine {
     fn check_room_for(&self, topic: &str, bodies: Bodies<'_>) -> Result<(), WireError> {
         let topic = self.topic_names.get(topic).and_then(|key| self.topics.get(*key));
         let copies = topic.map_or(1, |topic| topic.channels.len().max(1)) as u64;
-        let more = copies * (u64::from(bodies.count) * Meter::cost_of(0) + bodies.bytes() as u64);
+        let more = Meter::cost_of(u64::from(bodies.count), bodies.bytes() as u64, copies);
         if self.memory_used() + more > self.config.max_memory_bytes { Err(Verb::Mpub.refused(&self.memory_is_reached())) } else { Ok(()) }
     }
 }

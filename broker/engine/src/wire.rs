@@ -404,15 +404,14 @@ const ATTEMPTS_AT: usize = 16;
 /// Bytes of a message frame before its body.
 pub const MESSAGE_HEADER: usize = 34;
 
-/// Write a message frame into `out` (cleared first), attempts still 0.
+/// Append a message frame, attempts still 0.
 pub fn build_message(out: &mut Vec<u8>, wall_ns: i64, id: MessageId, body: &[u8]) {
-    out.clear();
-    out.reserve(MESSAGE_HEADER + body.len());
-    out.extend_from_slice(&((MESSAGE_HEADER - 4 + body.len()) as u32).to_be_bytes());
-    out.extend_from_slice(&FRAME_MESSAGE.to_be_bytes());
-    out.extend_from_slice(&wall_ns.to_be_bytes());
-    out.extend_from_slice(&[0, 0]);
-    out.extend_from_slice(&id.to_hex());
+    let mut header = [0; MESSAGE_HEADER];
+    header[..4].copy_from_slice(&((MESSAGE_HEADER - 4 + body.len()) as u32).to_be_bytes());
+    header[4..8].copy_from_slice(&FRAME_MESSAGE.to_be_bytes());
+    header[8..ATTEMPTS_AT].copy_from_slice(&wall_ns.to_be_bytes());
+    header[ATTEMPTS_AT + 2..].copy_from_slice(&id.to_hex());
+    out.extend_from_slice(&header);
     out.extend_from_slice(body);
 }
 

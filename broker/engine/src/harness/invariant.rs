@@ -6,19 +6,35 @@ use std::collections::HashMap;
 
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine};
-use crate::message::{Message, Meter};
+use crate::message::{ENTRY_OVERHEAD, Message};
 
-fn cost<'a>(messages: impl Iterator<Item = &'a Message>) -> u64 {
-    messages.map(|message| Meter::cost_of(message.body_len())).sum()
+/// What messages hold: themselves, and blocks that some of them share.
+#[derive(Default)]
+struct Held {
+    entries: u64,
+    blocks: HashMap<*const u8, u64>, // {where: bytes}
+}
+
+impl Held {
+    fn note<'a>(&mut self, messages: impl Iterator<Item = &'a Message>) {
+        for message in messages {
+            self.entries += 1;
+            self.blocks.extend([message.frame.block()]);
+        }
+    }
+
+    fn cost(&self) -> u64 {
+        self.entries * ENTRY_OVERHEAD + self.blocks.values().sum::<u64>()
+    }
 }
 
 /// Panics where it is broken. After a turn, and those that it called for.
 pub fn check(engine: &Engine, now: Nanos) {
-    let mut used = 0;
+    let mut held = Held::default();
     for topic in engine.topics.values() {
-        used += cost(topic.queue.memory().iter().chain(topic.queue.unwritten()).chain(&topic.restored));
+        held.note(topic.queue.memory().iter().chain(topic.queue.unwritten()).chain(&topic.restored));
         if let Some(limiter) = &topic.limiter {
-            used += cost(limiter.backlog.iter());
+            held.note(limiter.backlog.iter());
             assert_eq!(limiter.backlog_bytes, limiter.backlog.iter().map(|message| message.body_len() as u64).sum::<u64>());
             assert!(limiter.backlog.next_due().is_none_or(|due| due > now), "a message is due and still waits");
         }
@@ -26,9 +42,9 @@ pub fn check(engine: &Engine, now: Nanos) {
     }
     let mut in_flight: HashMap<ConnKey, u32> = HashMap::new();
     for (key, channel) in &engine.channels {
-        used += cost(channel.queue.memory().iter().chain(channel.queue.unwritten()))
-            + cost(channel.in_flight.values().map(|entry| &entry.message))
-            + cost(channel.deferred.values());
+        held.note(channel.queue.memory().iter().chain(channel.queue.unwritten()));
+        held.note(channel.in_flight.values().map(|entry| &entry.message));
+        held.note(channel.deferred.values());
         assert!(engine.topics[channel.topic].channels.contains(&key));
         assert!(channel.next_deferred().is_none_or(|due| due > now), "a deferred message is due");
         for (id, entry) in &channel.in_flight {
@@ -54,6 +70,6 @@ pub fn check(engine: &Engine, now: Nanos) {
             assert!(sub.deadlines.iter().is_sorted_by_key(|(deadline, _)| *deadline));
         }
     }
-    assert_eq!(engine.meter.used(), used);
+    assert_eq!(engine.meter.used(), held.cost());
     assert!(engine.poll_timeout().is_none_or(|at| at > now), "a timer is due");
 }
