@@ -27,29 +27,40 @@ _SAME_NS = 1_000  # delays that are as good as none
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """``machine``: without a laboratory's server. ``idle_ns``: processor time a second, whatever comes."""
+    """``machine``: without a laboratory's server. ``awake_ns``: processor time a second of a broker that has work,
+    whatever comes: wake-ups are shared the more the more comes. ``lab_path_ns``: the path where that server is: a
+    message leaves it by a timer, not by what a socket says."""
 
     machine: Machine
-    idle_ns: float
+    awake_ns: float
+    lab_path_ns: tuple[int, ...] = (0,)
 
     def of(self, layout: Layout) -> Machine:
         """The laboratory's server does its work while the broker does its own."""
         if not layout.lab_us:
             return self.machine
-        return Machine(message_ns=layout.lab_us * 1_000, path_ns=self.machine.path_ns)
+        return Machine(message_ns=layout.lab_us * 1_000, path_ns=self.lab_path_ns)
 
 
 Run = tuple[Layout, Recorded]
 
 
 def fit(runs: Sequence[Run]) -> Fitted:
-    """Raises BadInput for too few runs without the laboratory's server: of one broker each, no two alike."""
-    machine, idle_ns = _costs([run for run in runs if not run[0].lab_us])
-    bare = Fitted(machine=machine, idle_ns=idle_ns)
-    seen = [_quantiles(_besides(bare.of(layout), recorded), QUANTILES) for layout, recorded in runs]
-    # By quantile: a run in which the machine stopped for long says little of the others.
-    path_ns = tuple(int(one) for one in np.median(seen, axis=0))
-    return replace(bare, machine=replace(machine, path_ns=path_ns))
+    """Raises BadInput for too few runs without the laboratory's server, of one broker each, or none with it."""
+    bare = [run for run in runs if not run[0].lab_us]
+    laboratory = [run for run in runs if run[0].lab_us]
+    if not laboratory:
+        raise BadInput("runs", 0, "must be at least 1 in the laboratory")
+    machine, awake_ns = _costs(bare)
+    fitted = Fitted(machine=machine, awake_ns=awake_ns)
+    with_path = replace(machine, path_ns=_path(fitted, bare))
+    return replace(fitted, machine=with_path, lab_path_ns=_path(fitted, laboratory))
+
+
+def _path(fitted: Fitted, runs: Sequence[Run]) -> tuple[int, ...]:
+    """Median by quantile: a run in which the machine stopped for long says little of the others."""
+    seen = [_quantiles(_besides(fitted.of(layout), recorded), QUANTILES) for layout, recorded in runs]
+    return tuple(int(one) for one in np.median(seen, axis=0))
 
 
 def _costs(runs: Sequence[Run]) -> tuple[Machine, float]:
@@ -58,9 +69,9 @@ def _costs(runs: Sequence[Run]) -> tuple[Machine, float]:
     terms = [[1.0, 1.0 / layout.fleet.batch, float(layout.fleet.count), 1.0 / layout.fleet.load] for layout, _ in runs]
     took_ns = np.array([1_000 * recorded.cpu_us for _, recorded in runs])
     relative = np.array(terms) / took_ns[:, None]  # a message of a large batch takes little, and counts as much
-    (message, firing, connection, idle), _ = nnls(relative, np.ones(len(runs)))
+    (message, firing, connection, awake), _ = nnls(relative, np.ones(len(runs)))
     machine = Machine(message_ns=float(message), firing_ns=float(firing), connection_ns=float(connection))
-    return machine, float(idle)
+    return machine, float(awake)
 
 
 def _besides(machine: Machine, recorded: Recorded) -> Ints:
@@ -112,10 +123,13 @@ def apart(simulated_ns: int, measured_ns: int) -> float:
 
 def text(fitted: Fitted) -> str:
     machine = fitted.machine
-    path = np.percentile(machine.path_ns, [50, 99], method="inverted_cdf") / 1e3
+    path, lab = (
+        "p50 {:.3g} us, p99 {:.4g} us".format(*np.percentile(of, [50, 99], method="inverted_cdf") / 1e3)
+        for of in (machine.path_ns, fitted.lab_path_ns)
+    )
     return (
         f"{machine.message_ns / 1e3:.3g} us a message, {machine.firing_ns / 1e3:.3g} us a firing, "
         f"{machine.connection_ns:.3g} ns of each message for every publisher connected, "
-        f"{fitted.idle_ns / SECOND_NS * 1e3:.3g} ms of processor time a second whatever comes; besides, wake-up and "
-        f"write: p50 {path[0]:.3g} us, p99 {path[1]:.4g} us"
+        f"{fitted.awake_ns / SECOND_NS * 1e3:.3g} ms of processor time a second whatever comes; besides, wake-up and "
+        f"write: {path}; in the laboratory: {lab}"
     )

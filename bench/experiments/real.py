@@ -193,7 +193,7 @@ def calibrated_path() -> tuple[int, ...]:
     file = MEASURED / "calibration.json"
     if not file.exists():
         return (0,)
-    return tuple(msgspec.json.decode(file.read_bytes(), type=Results).settings["machine"]["path_ns"])
+    return tuple(msgspec.json.decode(file.read_bytes(), type=Results).settings["lab_path_ns"])
 
 
 async def _one(

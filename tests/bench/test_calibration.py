@@ -16,7 +16,8 @@ from srtm.errors import BadInput, InternalError
 from srtm.splitting import MICRO
 
 TRUE = Machine(message_ns=9_000, firing_ns=12_000, connection_ns=4.0, path_ns=(20_000, 40_000, 60_000, 300_000))
-IDLE_NS = 5e6
+BY_TIMER = (50_000, 70_000, 90_000, 500_000)
+AWAKE_NS = 5e6
 EPOCH_NS = 77 * SECOND_NS
 BARE = [
     Fleet(count=300),
@@ -37,12 +38,12 @@ def run_of(layout: Layout, machine: Machine, seed: int = 1) -> Run:
     fleet, rng = layout.fleet, np.random.default_rng(seed)
     arrival_ns = fleet.arrivals(layout.placement, 1, 10.0, rng)[0]
     arrival_ns -= arrival_ns[0]
-    served = machine if not layout.lab_us else Machine(message_ns=1_000 * layout.lab_us, path_ns=machine.path_ns)
+    served = machine if not layout.lab_us else Machine(message_ns=1_000 * layout.lab_us, path_ns=BY_TIMER)
     delays = serve(arrival_ns, layout.shares[0], served, batch=fleet.batch, publishers=fleet.count, rng=rng)
     due_ns = EPOCH_NS + arrival_ns + delays.access_ns
     sent_ns = due_ns + delays.processing_ns
     trace = Trace([], np.zeros_like(due_ns), EPOCH_NS + arrival_ns, due_ns, due_ns, sent_ns)
-    cpu_ns = machine.mean_ns(fleet.batch, fleet.count) + IDLE_NS / fleet.load
+    cpu_ns = machine.mean_ns(fleet.batch, fleet.count) + AWAKE_NS / fleet.load
     return layout, recorded(layout, [trace], warm_up_s=1.0, cpu_us=cpu_ns / 1_000, reasons=[])
 
 
@@ -57,8 +58,9 @@ def test_the_costs_of_a_broker_are_found_again(fitted: Fitted) -> None:
     assert found.message_ns == pytest.approx(TRUE.message_ns, rel=1e-3)
     assert found.firing_ns == pytest.approx(TRUE.firing_ns, rel=1e-3)
     assert found.connection_ns == pytest.approx(TRUE.connection_ns, rel=1e-3)
-    assert fitted.idle_ns == pytest.approx(IDLE_NS, rel=1e-3)
+    assert fitted.awake_ns == pytest.approx(AWAKE_NS, rel=1e-3)
     assert np.percentile(found.path_ns, [20, 70, 90], method="inverted_cdf") == pytest.approx([2e4, 6e4, 3e5], abs=2e3)
+    assert np.percentile(fitted.lab_path_ns, [20, 90], method="inverted_cdf") == pytest.approx([5e4, 5e5], abs=2e3)
     assert text(fitted).startswith("9 us a message, 12 us a firing, 4 ns of each message")
 
 
@@ -79,9 +81,19 @@ def test_another_broker_is_told_apart(fitted: Fitted) -> None:
     assert not found.check().kept
 
 
-def test_costs_need_as_many_runs_as_there_are_terms() -> None:
+def test_costs_need_as_many_runs_as_there_are_terms_and_the_laboratory_one() -> None:
+    laboratory = run_of(layout_of(Fleet(count=300), lab_us=200.0), TRUE)
     with pytest.raises(BadInput, match=r"runs.*at least 4"):
-        fit([run_of(layout_of(fleet), TRUE) for fleet in BARE[:3]])
+        fit([*(run_of(layout_of(fleet), TRUE) for fleet in BARE[:3]), laboratory])
+    with pytest.raises(BadInput, match=r"runs.*at least 1 in the laboratory"):
+        fit([run_of(layout_of(fleet), TRUE) for fleet in BARE])
+
+
+def test_one_stopped_run_says_nothing_of_the_others() -> None:
+    stopped = replace(TRUE, path_ns=(80_000_000,))
+    runs = [run_of(layout_of(fleet), TRUE if fleet.batch == 1 else stopped) for fleet in BARE[:4]]
+    found = fit([*runs, run_of(layout_of(Fleet(count=300), lab_us=200.0), TRUE)])
+    assert max(found.machine.path_ns) < 1_000_000
 
 
 def test_delays_of_less_than_a_microsecond_are_none() -> None:
