@@ -76,7 +76,7 @@ FITTED_ON = (
     Case(fleet=Fleet(count=1_000), burst=15, lab_us=0),
     Case(fleet=Fleet(count=100, rate=100.0), burst=15, lab_us=0),
     Case(fleet=Fleet(count=1_000, batch=10), burst=150, lab_us=0),
-    Case(fleet=Fleet(count=2_000, batch=10), burst=150, lab_us=0),
+    Case(fleet=Fleet(count=400, rate=100.0, batch=50), burst=2_000, lab_us=0),
     Case(fleet=Fleet(count=500, batch=10, group_size=5), burst=400, lab_us=0),
 )
 JUDGED_ON = (
