@@ -1,4 +1,5 @@
-"""The default policy: the split that fits (``srtm.fitted_split``), from short bins, changed as soon as traffic changes.
+"""The default policy: rates that fit (``srtm.fitted_split``) and bursts to match (``bursts``), from short bins, changed
+as soon as traffic changes.
 
 Rates are those since the last change on each broker (``detection``). While messages wait somewhere, most of the slack
 goes there: a backlog drains at r - lambda under any split, provided that nobody leaves tokens unused; and a broker with
@@ -13,43 +14,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from adaptor.bounds import Limits, limits, shares_within
+from adaptor.bursts import bursts
 from adaptor.detection import RateEstimate
+from adaptor.expectation import Expected, expected
 from adaptor.observed import Bin, Envelope, Member, Shares
-from srtm.fitted_split import Traffic, fitted_bucket, shares_of
-from srtm.splitting import MICRO, from_micro
+from srtm.fitted_split import Traffic, shares_of
+from srtm.splitting import from_micro
 
 _TO_BACKLOGS = 0.8  # of the slack
 _LEAST_SLACK = 0.02  # of the rate, where the estimates say that there is none
 _MANY = 4.0  # what waits is a backlog beyond this many times I lambda / (its slack), twice the mean of U: not by chance
 _FEW = 1.0  # and is none any more below this
-_WORTH = 0.25  # of its slack, by which a share has to be wrong, or of the room that it has
+_WORTH = 0.1  # of its slack, by which a share has to be wrong, or of the room that it has
 _SIGMAS = 4.0  # of what is expected, likewise
 _MOST_BINS = 100
-
-
-class Expected(NamedTuple):
-    """On one broker, msg/s."""
-
-    rate: float
-    deviation: float
-
-
-def expected(seen: Sequence[Expected], declared: Sequence[float]) -> list[Expected]:
-    """``seen`` and, of what was ``declared`` (msg/s, on each) and is not seen anywhere, everybody's declared part:
-    without traffic what was declared, and what is seen once that is as much."""
-    total = sum(declared)
-    missing = total - sum(one.rate for one in seen)
-    if missing <= 0:
-        return list(seen)
-    parts = [each / total for each in declared]
-    noise = sum(one.deviation**2 for one in seen)
-    return [
-        Expected(one.rate + part * missing, math.sqrt(max(0.0, (1 - 2 * part) * one.deviation**2 + part**2 * noise)))
-        for one, part in zip(seen, parts, strict=True)
-    ]
 
 
 class Fitted:
@@ -62,12 +42,13 @@ class Fitted:
         self._made: dict[str, tuple[int, int]] = {}  # {broker: its share, as proposed last}
         self._bins: dict[str, int] = {}  # that these rest on
         self._was_backlogged = False  # when they were made
+        self._moving = False  # a change was detected since
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``, in order. ``dispersion``: as declared, where nothing is known yet."""
         estimate = self._estimates.setdefault(name, RateEstimate(dispersion))
         for one in bins:
-            estimate.add(one.arrivals)
+            self._moving |= estimate.add(one.arrivals)
             self._last[name] = [*self._last.get(name, [])[-1:], one.waiting]
 
     def rate(self, name: str) -> float:
@@ -91,6 +72,7 @@ class Fitted:
         shares = self._split(envelope, members, limits(envelope, members, floor), rates, backlogs, slack)
         if not is_due and _are_near(members, [from_micro(rate) for rate, _ in shares], tolerated):
             return None
+        self._moving = False
         self._was_backlogged = any(backlogs)  # one more split once they are gone
         self._made = dict(zip(old, shares, strict=True))
         self._bins = {member.name: self._known_bins(member.name) for member in members}
@@ -119,12 +101,12 @@ class Fitted:
     def _tolerated(
         self, members: Sequence[Member], seen: Sequence[Expected], wanted: Sequence[Expected], slack: float
     ) -> list[float]:
-        """Msg/s by which each share may differ from the one that fits: noise, and what matters neither beside its part
-        of the slack nor beside the room that it has above what is seen."""
+        """Msg/s by which each share may differ from the one that fits: noise, where no change was detected, and what
+        matters neither beside its part of the slack nor beside the room that it has above what is seen."""
         fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
         return [
             max(
-                _SIGMAS * one.deviation,
+                0.0 if self._moving else _SIGMAS * one.deviation,
                 _WORTH * (rate - one.rate),
                 _WORTH * (from_micro(member.share[0]) - was.rate),
             )
@@ -158,16 +140,23 @@ class Fitted:
         slack: float,
     ) -> Shares:
         room = from_micro(envelope.rate_micro) - slack
-        scale = min(1.0, room / sum(rates))  # below 1 where more arrives than the topic may
-        traffic = [
+        wanted = self._traffic(members, rates, room)
+        fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
+        if any(backlogs):
+            drained = _draining(envelope, fitting, wanted, backlogs)
+            return shares_within(envelope, bounds, [float(rate) for rate, _ in drained], [float(b) for _, b in drained])
+        seen = self._traffic(members, [self.rate(member.name) for member in members], room)
+        return shares_within(
+            envelope, bounds, fitting, bursts(envelope.burst_micro, fitting, seen, wanted, envelope.percentile)
+        )
+
+    def _traffic(self, members: Sequence[Member], rates: Sequence[float], room: float) -> list[Traffic]:
+        """Scaled down to ``room`` (msg/s) where more arrives than the topic may."""
+        scale = min(1.0, room / max(sum(rates), 1e-6))
+        return [
             Traffic(rate=max(rate * scale, 1e-6), dispersion=self._dispersion(member), batch=member.batch)
             for member, rate in zip(members, rates, strict=True)
         ]
-        fitted = fitted_bucket(envelope.rate_micro, envelope.burst_micro, traffic, envelope.percentile)
-        if any(backlogs):
-            fitted = _draining(envelope, fitted, traffic, backlogs)
-        wanted_rates, bursts = [float(rate) for rate, _ in fitted], [float(burst) for _, burst in fitted]
-        return shares_within(envelope, bounds, wanted_rates, bursts)
 
 
 def _are_near(members: Sequence[Member], rates: Sequence[float], tolerated: Sequence[float]) -> bool:
@@ -178,9 +167,11 @@ def _are_near(members: Sequence[Member], rates: Sequence[float], tolerated: Sequ
     )
 
 
-def _draining(envelope: Envelope, fitted: Shares, traffic: Sequence[Traffic], backlogs: Sequence[float]) -> Shares:
+def _draining(
+    envelope: Envelope, fitting: Sequence[float], traffic: Sequence[Traffic], backlogs: Sequence[float]
+) -> Shares:
     """Most of the slack to the backlogs, in proportion, so that they are gone together; the burst to the others."""
-    margins = [max(0.0, rate / MICRO - one.rate) for (rate, _), one in zip(fitted, traffic, strict=True)]
+    margins = [max(0.0, rate - one.rate) for rate, one in zip(fitting, traffic, strict=True)]
     slack, waiting = sum(margins), sum(backlogs)
     rates, work = [], []
     for one, margin, backlog in zip(traffic, margins, backlogs, strict=True):

@@ -26,21 +26,22 @@ class Aftermath:
     due_ns: list[Ints]
     at_ns: int
     ends_ns: int
+    before_ns: int = BEFORE_NS  # how long before the change counts as before
 
     def drained_s(self) -> float:
-        """From the change until as few messages wait, after most did, as did at most in the five seconds before it.
+        """From the change until as few messages wait, after most did, as did at most before it.
         Infinite: never."""
-        before = self._waiting(self.at_ns - BEFORE_NS, self.at_ns).max()
+        before = self._waiting(self.at_ns - self.before_ns, self.at_ns).max()
         after = self._waiting(self.at_ns, self.ends_ns)
         peak = int(after.argmax())
         gone = np.flatnonzero(after[peak:] <= before)
         return (peak + int(gone[0])) * STEP_NS / SECOND_NS if len(gone) else float("inf")
 
     def back_s(self) -> float:
-        """From the change until the p99 access delay of the trailing second is back at or under its largest value of
-        the five seconds before, on all brokers together. Infinite: never."""
+        """From the change until the p99 access delay of the trailing second is back at or under its largest value
+        before, on all brokers together. Infinite: never."""
         arrival, delay = self._merged()
-        first = self.at_ns - BEFORE_NS + TRAILING_NS
+        first = self.at_ns - self.before_ns + TRAILING_NS
         before = max(_p99(arrival, delay, end) for end in range(first, self.at_ns + 1, _EVERY_NS))
         for end in range(self.at_ns + TRAILING_NS, self.ends_ns + 1, _EVERY_NS):
             if _p99(arrival, delay, end) <= before:

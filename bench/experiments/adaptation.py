@@ -10,21 +10,33 @@ stays, who leaves, who comes; those who leave are stopped as soon as the first m
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import trio
 
-from bench.aftermath import SECOND_NS, Aftermath
-from bench.document import markdown_table, write_block
+from bench.aftermath import BEFORE_NS, SECOND_NS, Aftermath
+from bench.document import write_block
+from bench.experiments.step_runs import (
+    MODES,
+    STEPS,
+    Step,
+    StepRun,
+    claim,
+    file_of,
+    keep,
+    kept,
+    kept_in,
+    markdown,
+    missed,
+    seconds,
+)
 from bench.provenance import provenance
 from bench.results import Results, write_results
 from bench.run import RunProgress
@@ -43,45 +55,10 @@ BURSTS = {1: 25, 10: 248}
 READY_WITHIN_S = 20.0
 POLL_S = 0.002  # a generator has no other sign of its first message
 BLOCK = "adaptation"
-MODES = ("fitted", "proportional, 2 s", "proportional", "gdrl", "central", "static")
-LONG = ("proportional", "static")  # they take a minute, or never end
-CLAIM = (
-    "10,000 Poisson msg/s on two brokers, r = 11,000, b = 25 (batch 10: 248): after the step, seconds until the "
-    "backlog is gone / until the p99 access delay of the trailing second is back, and the worse broker's p99 in the "
-    "last {tail:g} s, ms; median (worst) of {runs} runs. never: not within {long:g} s (proportional, static), "
-    "{short:g} s (others)."
-)
+LONG = ("proportional",)
 _TAIL_S = 5.0
-
-
-@dataclass(frozen=True)
-class Step:
-    """Parts of the load on the first broker, before and after."""
-
-    before: float
-    after: float
-    batch: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"{_percent(self.before)} -> {_percent(self.after)}" + (
-            f", batch {self.batch}" if self.batch > 1 else ""
-        )
-
-
-STEPS = {
-    "50-10": Step(0.5, 0.1),
-    "50-20": Step(0.5, 0.2),
-    "90-10": Step(0.9, 0.1),
-    "50-10-batch": Step(0.5, 0.1, batch=10),
-}
-
-REACH_S = {  # {step: fitted drained, and p99 back}
-    "50-10": (2.0, 3.0),
-    "50-20": (2.0, 3.0),
-    "90-10": (4.0, 4.0),
-    "50-10-batch": (5.0, 5.0),
-}
+_SETTLING_S = 1.0  # of a run: its generators begin
+_AROUND_S = 5.0  # a topic is made, traces are fetched
 
 
 @dataclass(frozen=True)
@@ -89,33 +66,22 @@ class AdaptationOptions:
     steps: tuple[str, ...] = tuple(STEPS)
     modes: tuple[str, ...] = MODES
     runs: int = 10
-    before_s: float = 15.0
-    after_s: float = 20.0
-    long_s: float = 75.0  # instead of it, for modes that take long
+    before_s: float = 4.0
+    after_s: float = 10.0
+    long_s: float = 60.0  # instead of it, under proportional with the paper's window
     seed: int = 1
+    directory: Path = Path("adaptation")  # a file for each run
+    resume: bool = False  # keep those that are there
     json_file: str | None = None
     document: Path | None = None  # to write the table into
 
     def watched_s(self, mode: str) -> float:
         return self.long_s if mode in LONG else self.after_s
 
-
-@dataclass(frozen=True, kw_only=True)
-class StepRun:
-    """One step under one mode. Infinite: not as long as it was watched."""
-
-    step: str
-    mode: str
-    number: int
-    drained_s: float
-    back_s: float
-    worst_p99_ms: float  # at the end
-    before_p99_ms: float
-    messages: int
-
-    def row(self) -> dict[str, Any]:
-        numbers = {key: None if value == float("inf") else value for key, value in asdict(self).items()}
-        return {"name": f"{self.mode}, {self.step}", **numbers}
+    @property
+    def first_before_s(self) -> float:
+        """From when on, before the step, delays and backlogs count: the generators have begun by then."""
+        return min(BEFORE_NS / SECOND_NS, self.before_s - _SETTLING_S)
 
 
 def chosen(kind: str, names: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
@@ -127,22 +93,28 @@ def chosen(kind: str, names: Sequence[str], known: Sequence[str]) -> tuple[str, 
 
 
 async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) -> list[StepRun]:
-    """All runs, one after the other, on one cluster; the table is shown at the end. Raises Unavailable."""
+    """The runs that are missing, one after the other, on one cluster; then all that are kept. Raises Unavailable,
+    BadInput (a run that is kept was made with other settings)."""
     started = time.time()
-    runs: list[StepRun] = []
-    async with _cluster() as (running, client):
-        for number, (name, mode, attempt) in enumerate(_order(options)):
-            step = STEPS[name]
-            run = await _run(running, client, step, mode, attempt, options, f"step-{number}")
-            runs.append(run)
-            figures = f"drained {_seconds(run.drained_s)}, back {_seconds(run.back_s)}"
-            show(f"{run.step}, {mode}: {figures}, worst p99 {run.worst_p99_ms:.2f} ms")
-    text = f"{claim(options)}\n\n{markdown(runs)}"
-    show(f"\n{text}")
+    options.directory.mkdir(parents=True, exist_ok=True)
+    missing = [one for one in _order(options) if not (options.resume and _is_kept(options, *one))]
+    show(f"{len(missing)} runs, about {_estimate_s(options, missing) / 60:.0f} minutes")
+    if missing:
+        async with _cluster() as (running, client):
+            for number, (name, mode, attempt) in enumerate(missing):
+                run = await _run(running, client, STEPS[name], mode, attempt, options, f"step-{number}")
+                keep(file_of(options.directory, name, mode, attempt), run)
+                figures = f"drained {seconds(run.drained_s)}, back {seconds(run.back_s)}"
+                show(f"{run.step}, {mode}: {figures}, worst p99 {run.worst_p99_ms:.2f} ms")
+    wanted = {file_of(options.directory, *one) for one in _order(options)}
+    runs = [run for run in kept_in(options.directory) if options.resume or _file(options.directory, run) in wanted]
+    text = f"{claim(runs, _TAIL_S)}\n\n{markdown(runs)}"
+    show("\n".join(["", text, *(f"fell short: {reason}" for reason in missed(runs))]))
     if options.document is not None:
         write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
     if options.json_file is not None:
         settings = {key: value for key, value in asdict(options).items() if key not in ("json_file", "document")}
+        settings["directory"] = str(options.directory)
         results = Results.of(
             "bench adaptation", [run.row() for run in runs], seed=options.seed, started=started, settings=settings
         )
@@ -150,20 +122,28 @@ async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) ->
     return runs
 
 
-def fast_enough(runs: Sequence[StepRun]) -> bool:
-    """Whether ``fitted`` was drained and back in the time that is asked for, in the median of each step."""
-    for name, (drained_s, back_s) in REACH_S.items():
-        here = [run for run in runs if (run.mode, run.step) == ("fitted", STEPS[name].name)]
-        if not here:
-            continue
-        drained = statistics.median(run.drained_s for run in here)
-        if drained > drained_s or statistics.median(run.back_s for run in here) > back_s:
-            return False
+def _file(directory: Path, run: StepRun) -> Path:
+    step = next(name for name, step in STEPS.items() if step.name == run.step)
+    return file_of(directory, step, run.mode, run.number)
+
+
+def _is_kept(options: AdaptationOptions, step: str, mode: str, number: int) -> bool:
+    """Raises BadInput for a run that was made with other settings."""
+    path = file_of(options.directory, step, mode, number)
+    run = kept(path)
+    if run is None:
+        return False
+    made, now = (run.before_s, run.watched_s, run.seed), (options.before_s, options.watched_s(mode), options.seed)
+    if made != now:
+        rule = (
+            f"must be a run with before, after and seed {now}, is one with {made}: remove it, or name another directory"
+        )
+        raise BadInput("directory", str(path), rule)
     return True
 
 
-def claim(options: AdaptationOptions) -> str:
-    return CLAIM.format(tail=_TAIL_S, runs=options.runs, long=options.long_s, short=options.after_s)
+def _estimate_s(options: AdaptationOptions, runs: Sequence[tuple[str, str, int]]) -> float:
+    return sum(options.before_s + options.watched_s(mode) + _AROUND_S for _, mode, _ in runs)
 
 
 def _order(options: AdaptationOptions) -> Iterator[tuple[str, str, int]]:
@@ -203,24 +183,34 @@ async def _run(
         traces = [await fetch_trace(http[address], topic) for address in addresses.values()]
     finally:
         await client.remove_topic(topic, purge=True)
-    return judged(step, mode, attempt, traces, at_ns, ends_ns)
+    return judged(step, mode, attempt, traces, at_ns, ends_ns, options)
 
 
-def judged(step: Step, mode: str, number: int, traces: Sequence[Trace], at_ns: int, ends_ns: int) -> StepRun:
+def judged(
+    step: Step, mode: str, number: int, traces: Sequence[Trace], at_ns: int, ends_ns: int, options: AdaptationOptions
+) -> StepRun:
     """What still waited is due never."""
     due_ns = [np.where(trace.due_ns < trace.arrival_ns, NEVER_NS, trace.due_ns) for trace in traces]
-    seen = Aftermath([trace.arrival_ns for trace in traces], due_ns, at_ns, ends_ns)
-    before = Aftermath(seen.arrival_ns, due_ns, at_ns, at_ns)
+    arrival_ns, before_ns = [trace.arrival_ns for trace in traces], round(options.first_before_s * SECOND_NS)
+    seen = Aftermath(arrival_ns, due_ns, at_ns, ends_ns, before_ns)
+    before = Aftermath(arrival_ns, due_ns, at_ns, at_ns, before_ns)
     return StepRun(
         step=step.name,
         mode=mode,
         number=number,
-        drained_s=seen.drained_s(),
-        back_s=seen.back_s(),
+        drained_s=_finite(seen.drained_s()),
+        back_s=_finite(seen.back_s()),
         worst_p99_ms=seen.worst_p99_ms(ends_ns - round(_TAIL_S * SECOND_NS)),
-        before_p99_ms=before.worst_p99_ms(at_ns - round(_TAIL_S * SECOND_NS)),
+        before_p99_ms=before.worst_p99_ms(at_ns - before_ns),
         messages=sum(len(trace) for trace in traces),
+        before_s=options.before_s,
+        watched_s=options.watched_s(mode),
+        seed=options.seed,
     )
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None
 
 
 def topic_document(topic: str, step: Step, mode: str) -> Json:
@@ -341,33 +331,3 @@ def _generator(plan: Plan) -> Iterator[LoadGen]:
         yield generator
     finally:
         generator.stop()
-
-
-def markdown(runs: Sequence[StepRun]) -> str:
-    steps = list(dict.fromkeys(run.step for run in runs))
-    modes = list(dict.fromkeys(run.mode for run in runs))
-    by_cell: Mapping[tuple[str, str], list[StepRun]] = {
-        (mode, step): [run for run in runs if (run.mode, run.step) == (mode, step)] for mode in modes for step in steps
-    }
-    rows = [[mode, *(_cell(by_cell[mode, step]) for step in steps)] for mode in modes]
-    return markdown_table(["mode", *steps], rows)
-
-
-def _cell(runs: Sequence[StepRun]) -> str:
-    if not runs:
-        return ""
-    drained, back = ([getattr(run, name) for run in runs] for name in ("drained_s", "back_s"))
-    p99 = statistics.median(run.worst_p99_ms for run in runs)
-    return f"{_figures(drained)} / {_figures(back)}; {p99:.3g} ms"
-
-
-def _figures(values: Sequence[float]) -> str:
-    return f"{_seconds(statistics.median(values))} ({_seconds(max(values))})"
-
-
-def _seconds(value: float) -> str:
-    return "never" if value == float("inf") else f"{value:.1f}"
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.0f}:{100 - 100 * part:.0f}"

