@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench.experiments import real as real_figures
+from bench.experiments.layouts import envelope
 from bench.experiments.real import REAL, RealOptions, calibrated_path, chosen, layout_of, real, row_of, theory_ms
 from bench.live import plan_of
 from bench.recorded import Layout, Recorded, recorded
@@ -72,6 +74,13 @@ def test_srtm_takes_the_brokers_that_a_simulation_says_it_takes() -> None:
     assert heads.max() - heads.min() <= 1
     parts = {(int(group), int(at)) for group, at in zip(layout.fleet.groups, layout.placement, strict=True)}
     assert len(parts) >= len(layout.used) * (layout.fleet.groups.max()), "every group is on every broker"
+
+
+def test_a_bucket_for_periodic_publishers_is_enough_for_other_phases_too() -> None:
+    point = REAL["fig09b"].points[0]
+    sized = [envelope(replace(point.fleet, phase_seed=draw)).burst_micro for draw in (1, 3)]
+    assert point.bucket.burst_micro >= max(sized)
+    assert REAL["fig06a"].points[0].bucket == envelope(REAL["fig06a"].points[0].fleet)
 
 
 def test_spread_groups_are_asked_of_the_generator_as_the_fleet_has_them() -> None:
