@@ -18,6 +18,7 @@ from bench.experiments.adaptation import AdaptationOptions, adaptation
 from bench.experiments.adaptation import chosen as chosen_names
 from bench.experiments.demand import DemandOptions, demand
 from bench.experiments.gdrl import GdrlOptions, gdrl, reached
+from bench.experiments.gdrl_real import GdrlRealOptions, gdrl_real, reached_really
 from bench.experiments.overhead import OverheadOptions, overhead
 from bench.experiments.placement import WORKLOADS, PlacementOptions, placement
 from bench.experiments.placement import chosen as workloads
@@ -175,14 +176,21 @@ def bench_adaptation(
 def bench_gdrl(
     runs: Annotated[int, typer.Option(min=1, help="With random partners; on a ring three at most.")] = GdrlOptions.runs,
     largest: Annotated[int, typer.Option(min=4, help="Number of brokers, up to 1,024.")] = 1024,
+    real: Annotated[bool, typer.Option("--real", help="Six broker processes, random partners, instead.")] = False,
     seed: SeedOption = GdrlOptions.seed,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
     json_file: JsonOption = None,
 ) -> int:
-    """How many rounds of GDRL brokers need to agree: random partners, ring, as printed. A simulation.
+    """How many rounds of GDRL brokers need to agree: random partners, ring, as printed. A simulation, unless --real.
 
     Status 0 if random partners reach what they must and the printed formula diverges.
     """
+    if real:
+        real_options = GdrlRealOptions(
+            min(runs, GdrlRealOptions.runs), seed, json_file, ADAPTATION if document else None
+        )
+        rounds = run_trio(partial(gdrl_real, real_options, partial(_console(json_file).print, soft_wrap=True)))
+        return 0 if reached_really(rounds) else 1
     sizes = tuple(size for size in GdrlOptions.sizes if size <= largest)
     options = GdrlOptions(sizes, runs, seed, json_file, ADAPTATION if document else None)
     return 0 if reached(gdrl(options, partial(_console(json_file).print, soft_wrap=True))) else 1

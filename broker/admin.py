@@ -69,9 +69,8 @@ class _ServiceRoutes:
         self._context = context
 
     async def metrics(self, _request: Request) -> Response:
-        text = metrics_text(
-            snapshot.take(self._context.engine), self._context.name, __version__, self._context.throttling()
-        )
+        now, throttling = snapshot.take(self._context.engine), self._context.throttling()
+        text = metrics_text(now, self._context.name, __version__, throttling, self._context.gdrl_rounds())
         return Response(body=text, content_type=CONTENT_TYPE)
 
     async def healthz(self, _request: Request) -> Response:

@@ -34,6 +34,7 @@ class AdminContext:
     health: Callable[[], str]  # "OK", or "NOK - why"
     drain: Drain
     answer_gdrl: Callable[[GdrlMessage], GdrlAnswer]  # to another broker that exchanges tokens with this one
+    gdrl_rounds: Callable[[], int]  # in which this one asked another, since the start
     throttling: Callable[[], Throttling]  # of this process's processors
     threshold: Threshold  # of the log
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use

@@ -52,6 +52,7 @@ class GdrlAgent:
         self._dice = dice
         self._log = log
         self._troubles: dict[str, str] = {}  # {partner: why it does not talk to us}
+        self.rounds = 0  # since the start
         self._some = trio.Event()  # there is something to exchange
 
     def follow(self) -> None:
@@ -71,6 +72,7 @@ class GdrlAgent:
         while True:
             await self._some.wait()
             started_s = trio.current_time()
+            self.rounds += 1
             self._exchanges.look()
             async with trio.open_nursery() as nursery:
                 for name in self._exchanges.topics:

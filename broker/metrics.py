@@ -38,13 +38,17 @@ _CHANNEL_GAUGES = ("depth", "in_flight_count", "deferred_count", "client_count")
 _CHANNEL_COUNTERS = ("message_count", "requeue_count", "timeout_count")
 
 
-def metrics_text(snapshot: Snapshot, name: str, version: str, throttling: Throttling) -> bytes:
+def metrics_text(snapshot: Snapshot, name: str, version: str, throttling: Throttling, gdrl_rounds: int) -> bytes:
     from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.core import CounterMetricFamily
 
     class Collector:
         def collect(self) -> Iterator[Metric]:
             yield from metrics(snapshot, name, version)
             yield from _throttling_metrics(throttling)
+            yield CounterMetricFamily(
+                "srtm_broker_gdrl_rounds", "Rounds in which it asked another broker for tokens", gdrl_rounds
+            )
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector())

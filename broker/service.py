@@ -288,6 +288,7 @@ class Broker:
             config=self._config,
             drain=self._drain,
             answer_gdrl=self._agent.answer,
+            gdrl_rounds=lambda: self._agent.rounds,
             throttling=self._processors.throttling,
             threshold=self._log.threshold,
             lookup_addresses=lambda: self._lookups.addresses,

@@ -47,6 +47,7 @@ class Admin:
                 "note_change": self.note_change,
                 "health": lambda: self.health,
                 "answer_gdrl": lambda _message: GdrlAnswer(accepted=False),
+                "gdrl_rounds": lambda: 12,
                 "throttling": lambda: Throttling(
                     quota_cores=1.5, throttled_share=0.25, throttled_s=7.0, steal_share=0.5
                 ),
@@ -244,6 +245,7 @@ async def test_metrics_tell_what_others_take_of_the_processors(admin):
         "srtm_broker_cpu_quota_cores 1.5",
         "srtm_broker_cpu_throttled_share 0.25",
         "srtm_broker_cpu_throttled_seconds_total 7.0",
+        "srtm_broker_gdrl_rounds_total 12.0",
         "srtm_broker_cpu_steal_share 0.5",
     ):
         assert line in metrics

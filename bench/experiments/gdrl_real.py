@@ -1,0 +1,182 @@
+"""``srtm bench gdrl --real``: rounds until six broker processes agree, by their own count of rounds.
+
+Demand stands still because it is what waits: thousands of messages at each broker, under a limit that lets go a few a
+second. They wait before the exchange begins, and brokers that begin to exchange have seen nothing come.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from adaptor.gdrl import Supply, spread
+from bench.document import markdown_table, write_block
+from bench.experiments.gdrl import REACH
+from bench.gdrl_rounds import CLOSE, start
+from bench.provenance import provenance
+from bench.results import Results, write_results
+from srtm.cluster import BrokerPlace
+from srtm.distributor_client import DistributorClient
+from srtm.errors import Unavailable
+from srtm.http_client import HttpClient
+from srtm.splitting import to_micro
+from srtm.supervisor import Cluster, cluster
+
+BROKERS = 6
+RATE, BURST = 66.0, 60.0  # of the topic: little of what waits goes
+BLOCK = "gdrl-real"
+_ROUNDS_METRIC = "srtm_broker_gdrl_rounds_total "
+_PUBLISHERS = 60
+_PATIENCE_S = 60.0
+_ANSWER_S = 10.0
+_LOOK_S = 0.02
+
+
+@dataclass(frozen=True)
+class GdrlRealOptions:
+    runs: int = 5
+    seed: int = 1
+    json_file: str | None = None
+    document: Path | None = None  # to write the table into
+
+
+@dataclass(frozen=True)
+class RealRun:
+    number: int
+    waiting: tuple[int, ...]  # at each broker, messages: its demand
+    rounds: int | None  # the most that one of them took; None: they did not agree
+    spread: float  # then
+    first_spread: float  # of the shares as they were dealt
+
+    def row(self) -> dict[str, Any]:
+        return {"name": f"run {self.number}", "brokers": BROKERS, **asdict(self)}
+
+
+async def gdrl_real(options: GdrlRealOptions, show: Callable[[str], None]) -> list[RealRun]:
+    """Raises Unavailable where a broker does not answer."""
+    started = time.time()
+    with tempfile.TemporaryDirectory() as data:
+        async with (
+            cluster(brokers=BROKERS, mcap=RATE, data=Path(data), ready_timeout_s=_PATIENCE_S) as running,
+            DistributorClient(running.distributor) as client,
+        ):
+            runs = [await _run(running, client, number, options.seed) for number in range(options.runs)]
+    text = f"{claim(runs)}\n\n{markdown(runs)}"
+    show(text)
+    if options.document is not None:
+        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
+    if options.json_file is not None:
+        rows, settings = [run.row() for run in runs], {"brokers": BROKERS, "rate": RATE, "burst": BURST}
+        write_results(
+            options.json_file,
+            Results.of("bench gdrl --real", rows, seed=options.seed, started=started, settings=settings),
+        )
+    return runs
+
+
+def reached_really(runs: Sequence[RealRun]) -> bool:
+    return all(run.rounds is not None and run.rounds <= REACH[BROKERS] for run in runs)
+
+
+def claim(runs: Sequence[RealRun]) -> str:
+    counts = [run.rounds for run in runs if run.rounds is not None]
+    middle = f"median {statistics.median(counts):g}, worst {max(counts)}" if len(counts) == len(runs) else "not always"
+    return (
+        f"{BROKERS} broker processes, random partners, a round every 100 ms, demand frozen (what waits at each); rounds, "
+        f"as counted by whoever made most, until all fill ratios are within {CLOSE:.0%}: {middle} of {len(runs)} runs; "
+        f"at most {REACH[BROKERS]} is asked."
+    )
+
+
+def markdown(runs: Sequence[RealRun]) -> str:
+    header = ["run", "demand of the brokers", "spread as dealt", "rounds", "spread then"]
+    rows = [
+        [
+            str(run.number + 1),
+            ", ".join(f"{one:,}" for one in run.waiting),
+            f"{run.first_spread:.0%}",
+            "more" if run.rounds is None else str(run.rounds),
+            f"{run.spread:.2%}",
+        ]
+        for run in runs
+    ]
+    return markdown_table(header, rows)
+
+
+async def _run(running: Cluster, client: DistributorClient, number: int, seed: int) -> RealRun:
+    topic, places = f"frozen-{number}", running.brokers
+    demand = [round(one.demand) for one in start(BROKERS, random.Random(f"{seed} {BROKERS} {number}"))]
+    await client.create_or_change_topic(topic, _document(topic))
+    await _until_dealt(client, topic)
+    for place, count in zip(places, demand, strict=True):
+        await _request(place, "POST", f"/mpub?topic={topic}", b"\n".join([b"x"] * count))
+    dealt = await _supplies(places, topic)
+    before = [await _rounds(place) for place in places]
+    await client.set_options(topic, {"mode": "gdrl", "adaptation": {"indicator": "fill", "partners": "random"}})
+    now, rounds = dealt, None
+    with trio.move_on_after(_PATIENCE_S):
+        while spread("fill", now) > CLOSE:
+            await trio.sleep(_LOOK_S)
+            now = await _supplies(places, topic)
+        rounds = max([await _rounds(place) - base for place, base in zip(places, before, strict=True)])
+    await client.remove_topic(topic, purge=True)
+    return RealRun(number, tuple(demand), rounds, spread("fill", now), spread("fill", dealt))
+
+
+def _document(topic: str) -> dict[str, object]:
+    return {
+        "name": topic,
+        "rate": RATE,
+        "burst": BURST,
+        "mode": "static",
+        "placement": "lb",
+        "split": "proportional",
+        "slo": {"percentile": 99, "latency_ms": 1_000},
+        "publishers": [{"count": _PUBLISHERS, "rate": RATE / 1.1 / _PUBLISHERS, "id_prefix": f"{topic}-"}],
+    }
+
+
+async def _until_dealt(client: DistributorClient, topic: str) -> None:
+    with trio.fail_after(_PATIENCE_S):
+        while True:
+            places = (await client.topic(topic))["brokers"]
+            if len(places) == BROKERS and all(one["applied_version"] == one["share_version"] > 0 for one in places):
+                return
+            await trio.sleep(_LOOK_S)
+
+
+async def _supplies(places: Sequence[BrokerPlace], topic: str) -> list[Supply]:
+    """Shares in force and what waits, broker by broker: not of one instant, which only makes them differ more."""
+    found = []
+    for place in places:
+        bucket = msgspec.json.decode(await _request(place, "GET", f"/v1/topics/{topic}/bucket"))
+        rate, burst = to_micro(bucket["rate"], "rate"), to_micro(bucket["burst"], "burst")
+        found.append(Supply(rate=rate, burst=burst, demand=float(bucket["backlog"])))
+    return found
+
+
+async def _rounds(place: BrokerPlace) -> int:
+    """Since its start."""
+    text = (await _request(place, "GET", "/metrics")).decode()
+    line = next(line for line in text.splitlines() if line.startswith(_ROUNDS_METRIC))
+    return round(float(line.removeprefix(_ROUNDS_METRIC)))
+
+
+async def _request(place: BrokerPlace, method: str, target: str, body: bytes = b"") -> bytes:
+    client = HttpClient(f"http://{place.http_address}")
+    try:
+        status, answer = await client.request(method, target, body, timeout_s=_ANSWER_S)
+    finally:
+        await client.aclose()
+    if status != 200:
+        raise Unavailable(f"{place.name}{target}: {status} {answer[:200]!r}")
+    return answer
