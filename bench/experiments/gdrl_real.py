@@ -91,9 +91,9 @@ def claim(runs: Sequence[RealRun]) -> str:
     counts = [run.rounds for run in runs if run.rounds is not None]
     middle = f"median {statistics.median(counts):g}, worst {max(counts)}" if len(counts) == len(runs) else "not always"
     return (
-        f"{BROKERS} broker processes, random partners, a round every 100 ms, demand frozen (what waits at each); rounds, "
-        f"as counted by whoever made most, until all fill ratios are within {CLOSE:.0%}: {middle} of {len(runs)} runs; "
-        f"at most {REACH[BROKERS]} is asked."
+        f"{BROKERS} broker processes, random partners, a round every 100 ms, demand frozen (what waits at each); "
+        f"rounds, as counted by whoever made most, until all fill ratios are within {CLOSE:.0%}: "
+        f"{middle} of {len(runs)} runs; at most {REACH[BROKERS]} is asked."
     )
 
 

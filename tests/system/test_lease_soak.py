@@ -1,4 +1,4 @@
-"""Both lease rules, and GDRL, on real processes in network namespaces, for a short while; ``make soak``: ten minutes."""
+"""Both lease rules, and GDRL, on real processes in network namespaces, for a while; ``make soak``: ten minutes."""
 
 import subprocess
 import sys
