@@ -8,14 +8,16 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from distributor import answers
 from distributor.access import is_open, scopes
-from srtm import control
+from srtm import control, shapes
 
 PROBLEM = "application/problem+json"
 _JSON = "application/json"
 _TEXT = "text/plain"
+_REFERENCE = "#/components/schemas/{name}"
 
 # {operation: what it answers when all is well; None: nothing}. Text is for people and Prometheus.
 ANSWERS: dict[tuple[str, str], Any] = {
@@ -54,13 +56,24 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/metrics"): str,
 }
 
-# {operation: what brokers and the adaptor send}. Topics, changes and capacities have parsers of their own.
+# {operation: what brokers and the adaptor send}
 _BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/brokers/{name}/sync"): control.SyncRequest,
     ("POST", "/v1/brokers/{name}/dead"): control.DeadNotice,
     ("POST", "/v1/brokers/{name}/history"): control.HistoryReport,
     ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementReport,
     ("PUT", "/v1/shares"): control.ShareProposals,
+}
+
+# {operation: what operators send}
+_DOCUMENTS: dict[tuple[str, str], type[BaseModel]] = {
+    ("POST", "/v1/topics"): shapes.Topic,
+    ("PUT", "/v1/topics/{name}"): shapes.NamedTopic,
+    ("PATCH", "/v1/topics/{name}"): shapes.Options,
+    ("POST", "/v1/topics/{name}/plan"): shapes.NamedTopic,
+    ("POST", "/v1/plan"): shapes.Topic,
+    ("PATCH", "/v1/topics/{name}/publishers"): shapes.Change,
+    ("PUT", "/v1/brokers/{name}/capacity"): shapes.Capacity,
 }
 
 _WHY = {
@@ -88,6 +101,7 @@ def describe(app: FastAPI) -> None:
 def _document(app: FastAPI) -> dict[str, Any]:
     made = get_openapi(title=app.title, version=app.version, routes=app.routes)
     refer, schemas = _schemas()
+    documents, defined = shapes.schemas(_REFERENCE.replace("{name}", "{model}"))
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
             key = method.upper(), path
@@ -98,11 +112,16 @@ def _document(app: FastAPI) -> dict[str, Any]:
             }
             if key in _BODIES:
                 operation["requestBody"]["content"][_JSON]["schema"] = refer(_BODIES[key])
+            elif key in _DOCUMENTS:
+                operation["requestBody"]["content"][_JSON]["schema"] = documents[_DOCUMENTS[key]]
             if not is_open(path):
                 operation["security"] = [{"token": []}]
                 also = [scope for scope in scopes(*key) if scope != "operator"]
                 operation["description"] += f"\n\nScopes: {', '.join(['operator', *also])}."
-    made["components"] = {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+    made["components"] = {
+        "schemas": {**schemas, **defined},
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    }
     return made
 
 
@@ -110,9 +129,7 @@ def _schemas() -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
     kinds = [kind for kind in ANSWERS.values() if kind is not None]
     kinds += _BODIES.values()
     kinds += [control.Problem, answers.LookupRefusal, dict[str, Any]]
-    found, components = msgspec.json.schema_components(
-        kinds, schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
-    )
+    found, components = msgspec.json.schema_components(kinds, schema_hook=_schema_of, ref_template=_REFERENCE)
     return lambda kind: found[kinds.index(kind)], components
 
 

@@ -144,26 +144,26 @@ def _percentile(value: float) -> float:
 _Text = Annotated[str, Field(max_length=_LONGEST_TEXT)]
 
 
-class _Slo(Schema):
+class SloTable(Schema):
     percentile: Annotated[float, AfterValidator(_percentile)]
     latency_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Machine(Schema):
+class MachineTable(Schema):
     cores: Annotated[int, Field(ge=1, le=2**31)]
     kernel: _Text
     cpu: _Text
 
 
-class _Capacity(Schema):
+class CapacityTable(Schema):
     mcap: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
-    slo: _Slo
+    slo: SloTable
     process: Process = "poisson"
     batch: Annotated[int, Field(ge=1, le=2**31)] = 1
     publishers: Annotated[int, Field(ge=1, le=MOST)] = 100
     measured: Annotated[str, Field(max_length=40)] = ""
     source: Source = "operator"
-    machine: _Machine | None = None
+    machine: MachineTable | None = None
     beside: Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)] = 0.0
     limited_by: LimitedBy = "broker"
     lab_service_time_ns: Annotated[int, Field(ge=0, le=10**10)] = 0
@@ -172,7 +172,7 @@ class _Capacity(Schema):
 
 def parse_capacity(document: object) -> Capacity:
     """Of a decoded JSON document. Raises BadInput."""
-    made = parsed(_Capacity, document)
+    made = parsed(CapacityTable, document)
     machine = made.machine
     return Capacity(
         mcap=made.mcap,

@@ -22,17 +22,23 @@ HEADER = ["id", "rate", "correlation_group"]
 
 Rate = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]  # the range of ``splitting.to_micro``
 Batch = Annotated[int, Field(ge=1, le=1_000_000)]
-_Column = BeforeValidator(lambda value: value if isinstance(value, list) else [value])  # one value stands for all
+
+
+def _column(shape: object) -> BeforeValidator:
+    """One value stands for all. ``shape``: what may be written."""
+    return BeforeValidator(lambda value: value if isinstance(value, list) else [value], json_schema_input_type=shape)
+
+
 _POISSON: list[Process] = ["poisson"]
 
 
-class _ListBlock(Schema):
+class ListBlock(Schema):
     csv_text: str
     process: Process = "poisson"
     batch: Batch = 1
 
 
-class _ModelBlock(Schema):
+class ModelBlock(Schema):
     count: Annotated[int, Field(ge=1, le=MOST)]
     rate: Rate
     group_size: Annotated[int, Field(ge=1)] = 1
@@ -41,15 +47,15 @@ class _ModelBlock(Schema):
     batch: Batch = 1
 
 
-class _ColumnsBlock(Schema):
+class ColumnsBlock(Schema):
     ids: list[str]
     rates: list[Rate]
     groups: list[str | None] | None = None
-    process: Annotated[list[Process], _Column] = Field(default_factory=_POISSON.copy)
-    batch: Annotated[list[Batch], _Column] = Field(default_factory=lambda: [1])
+    process: Annotated[list[Process], _column(list[Process] | Process)] = Field(default_factory=_POISSON.copy)
+    batch: Annotated[list[Batch], _column(list[Batch] | Batch)] = Field(default_factory=lambda: [1])
 
 
-class _Publisher(Schema):
+class PublisherTable(Schema):
     id: str
     rate: Rate
     correlation_group: str = ""
@@ -57,7 +63,7 @@ class _Publisher(Schema):
     batch: Batch = 1
 
 
-class _Change(Schema):
+class ChangeTable(Schema):
     add: list[Any] = Field(default_factory=list)
     remove: list[str] = Field(default_factory=list)
 
@@ -69,18 +75,18 @@ def read_block(block: object, index: int) -> Rows:
     if "csv" in keys:
         raise BadInput(f"{place}.csv", keys["csv"], "a file cannot be read from here: send its text as csv_text")
     if "csv_text" in keys:
-        return _list_rows(parsed(_ListBlock, block, place), f"{place}.csv")
+        return _list_rows(parsed(ListBlock, block, place), f"{place}.csv")
     if "ids" in keys:
-        return _column_rows(parsed(_ColumnsBlock, block, place), place)
+        return _column_rows(parsed(ColumnsBlock, block, place), place)
     if "count" in keys:
-        return _model_rows(parsed(_ModelBlock, block, place), place)
+        return _model_rows(parsed(ModelBlock, block, place), place)
     raise BadInput(place, block, "must be a table with csv, csv_text, ids or count")
 
 
 def read_change(body: object) -> tuple[Rows, list[str]]:
     """The body of PATCH .../publishers: rows to add and ids to remove. Raises BadInput."""
-    change = parsed(_Change, body)
-    added = [parsed(_Publisher, item, f"add[{index}]") for index, item in enumerate(change.add)]
+    change = parsed(ChangeTable, body)
+    added = [parsed(PublisherTable, item, f"add[{index}]") for index, item in enumerate(change.add)]
     rows = Rows(
         ids=[publisher.id for publisher in added],
         rates=[publisher.rate for publisher in added],
@@ -92,7 +98,7 @@ def read_change(body: object) -> tuple[Rows, list[str]]:
     return rows, change.remove
 
 
-def _model_rows(block: _ModelBlock, place: str) -> Rows:
+def _model_rows(block: ModelBlock, place: str) -> Rows:
     members = range(block.count)
     grouped = block.group_size > 1
     return Rows(
@@ -105,7 +111,7 @@ def _model_rows(block: _ModelBlock, place: str) -> Rows:
     )
 
 
-def _column_rows(block: _ColumnsBlock, place: str) -> Rows:
+def _column_rows(block: ColumnsBlock, place: str) -> Rows:
     count = len(block.ids)
     groups = [""] * count if block.groups is None else [name or "" for name in block.groups]
     for field, column in (("rates", block.rates), ("groups", groups)):
@@ -127,7 +133,7 @@ def _spread(column: list[Any], count: int, field: str) -> list[Any]:
     return column * count if len(column) == 1 else column
 
 
-def _list_rows(block: _ListBlock, place: str) -> Rows:
+def _list_rows(block: ListBlock, place: str) -> Rows:
     rows = list(_csv_rows(block.csv_text, place))
     lines = [line for line, *_ in rows]
     return Rows(

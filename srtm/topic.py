@@ -121,18 +121,19 @@ def _burst(value: object) -> Burst:
     return float(value)
 
 
+_BurstShape = Annotated[float, Field(ge=1, le=LARGEST)] | Literal["auto"]  # what ``_burst`` takes
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Slo(Schema):
+class SloTable(Schema):
     percentile: Annotated[float, AfterValidator(_percentile)]
     latency_ms: Positive
 
 
-class _Topic(Schema):
+class TopicTable(Schema):
     name: Annotated[str, AfterValidator(_topic_name)]
     rate: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
-    burst: Annotated[Burst, PlainValidator(_burst)]
+    burst: Annotated[Burst, PlainValidator(_burst, json_schema_input_type=_BurstShape)]
     on_excess: Literal["delay", "reject"] = "delay"
     mode: Mode = "fitted"
     adaptation: AdaptationTable = Field(default_factory=AdaptationTable)
@@ -140,7 +141,7 @@ class _Topic(Schema):
     placement: Strategy = "srtm"
     split: Split = "fitted"
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 1
-    slo: _Slo
+    slo: SloTable
     publishers: list[Any] = Field(default_factory=list)
 
 
@@ -151,7 +152,7 @@ def parse_topic_toml(path: Path) -> TopicSpec:
 
 def parse_topic_json(document: object) -> TopicSpec:
     """The spec in a decoded JSON body. Raises BadInput."""
-    topic = parsed(_Topic, document)
+    topic = parsed(TopicTable, document)
     rate = from_micro(to_micro(topic.rate, "rate"))
     burst: Burst = "auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst"))
     choices = {one: getattr(topic, one) for one in ("on_excess", "mode", "lease", "placement", "split", "seed")}

@@ -29,7 +29,7 @@ class AdaptationTable(Schema):
     indicator: Indicator | None = None
 
 
-class _Options(Schema):
+class OptionsTable(Schema):
     mode: Mode | None = None
     split: Literal["fitted", "proportional"] | None = None
     adaptation: AdaptationTable = Field(default_factory=AdaptationTable)
@@ -47,7 +47,7 @@ def checked(table: AdaptationTable, base: Adaptation) -> Adaptation:
 def read_options(body: object) -> tuple[dict[str, Any], AdaptationTable]:
     """Of ``{"mode", "split", "adaptation": {...}}``, of which any may be missing: what is said of the topic, and of its
     adaptation. Raises BadInput."""
-    options = parsed(_Options, body)
+    options = parsed(OptionsTable, body)
     said = options.model_dump(exclude_none=True, exclude={"adaptation"})
     if not options.model_fields_set:
         raise BadInput("body", body, "must say what to change: mode, split or adaptation")

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from distributor.api import make_app
 from distributor.openapi import ANSWERS, PROBLEM
+from srtm import shapes
 from srtm.control import Problem
 from tests.support.distributor_in_process import Distributor, spec
 
@@ -168,3 +169,35 @@ def test_a_good_request_of_every_operation_is_answered_with_its_shape(service: S
         told = (method, target, answer.status_code, answer.text)
         assert answer.is_success or answer.status_code == REFUSED.get((method, path)), told
         check_answer(answer, found[method, path]["responses"][str(answer.status_code)], ANSWERS[method, path], told)
+
+
+def test_what_operators_send_is_described_by_the_models_that_read_it(service: Service) -> None:
+    paths, schemas = service.document["paths"], service.document["components"]["schemas"]
+    for method, path, required in (
+        ("post", "/v1/topics", {"name", "rate", "burst", "slo"}),
+        ("put", "/v1/topics/{name}", {"rate", "burst", "slo"}),
+        ("patch", "/v1/topics/{name}", set()),
+        ("post", "/v1/plan", {"name", "rate", "burst", "slo"}),
+        ("post", "/v1/topics/{name}/plan", {"rate", "burst", "slo"}),
+        ("patch", "/v1/topics/{name}/publishers", set()),
+        ("put", "/v1/brokers/{name}/capacity", {"mcap", "slo"}),
+    ):
+        refers = paths[path][method]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        shape = schemas[refers.rpartition("/")[2]]
+        assert set(shape.get("required", ())) == required
+        assert shape["additionalProperties"] is False
+    blocks = schemas["Topic"]["properties"]["publishers"]["items"]["anyOf"]
+    assert len(blocks) == 3
+
+
+def test_no_two_shapes_have_one_name() -> None:
+    from distributor.openapi import _schemas
+
+    assert not _schemas()[1].keys() & shapes.schemas("#/components/schemas/{model}")[1].keys()
+
+
+def test_every_reference_of_the_document_leads_somewhere(service: Service) -> None:
+    text = json.dumps(service.document)
+    referred = {part.split('"')[0] for part in text.split('"$ref": "#/components/schemas/')[1:]}
+    assert referred <= service.document["components"]["schemas"].keys()
+    assert "#/$defs" not in text
