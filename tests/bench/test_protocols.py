@@ -1,14 +1,15 @@
 """The load generator in other tongues than NSQ's: what it counts is what happened."""
 
 import struct
+from functools import partial
 
 import msgspec
 import pytest
+import trio
 
 from bench.run import run_plan
 from bench.workload import Plan, Subscriber, modelled
 from srtm.errors import BadInput, Unavailable
-from tests.support.tiny_nsqd import tiny_nsqd
 from tests.support.tiny_peers import SPEAK, tiny_peer
 
 pytestmark = pytest.mark.slow  # real sockets, real time
@@ -72,13 +73,22 @@ async def test_every_subscriber_gets_a_copy_of_its_own(protocol, qos):
     assert result.received == 2 * result.sent > 0
 
 
-async def test_a_broker_that_speaks_something_else_is_told_from_one_that_is_not_there():
-    async with tiny_nsqd() as (_, address):
-        with pytest.raises(Unavailable):
-            await run_plan(plan(address, "redis", 0))
-    async with tiny_peer("nats", 0) as (_, address):
-        with pytest.raises(Unavailable, match=r"a reply that begins with|an array"):
-            await run_plan(plan(address, "redis", 0))
+@pytest.mark.parametrize(("protocol", "qos"), SPEAK)
+async def test_a_run_against_something_else_is_refused_by_what_it_said(protocol, qos):
+    async def web_server(stream):
+        try:
+            await stream.send_all(b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n" + b"x" * 100)
+            while await stream.receive_some():
+                pass
+        except trio.BrokenResourceError:
+            return  # the generator closed it
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, web_server, 0, host="127.0.0.1"))
+        address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        with pytest.raises(Unavailable, match=rf"{address}: a (line|reply|packet)"):
+            await run_plan(plan(address, protocol, qos))
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_plan_that_the_protocol_cannot_say_is_refused():
