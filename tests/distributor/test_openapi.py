@@ -35,7 +35,7 @@ class Service:
 
     async def _run(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        settings_ = {"longest_wait_s": 0.001, "max_body_bytes": 4096, "liveness_s": 0.001}
+        settings_ = {"longest_wait_s": 0.001, "max_body_bytes": 4096, "liveness_s": 60.0}
         opened = await Distributor.open(self._folder / "s.sqlite3", **settings_)
         await opened.brokers("a", "b")
         await opened.submit(spec(count=20))
