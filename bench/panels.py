@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -13,6 +14,7 @@ from bench.plot import COLOURS, FAINT, INK, figure
 
 _WIDTH_IN, _HEIGHT_IN = 5.2, 3.9
 _ACROSS = 2
+_CAPTION_WIDTH = 95  # characters below a panel
 _MARKERS = "osD^v"
 _LEAST_MS = 1e-3  # what a log axis shows of nothing
 
@@ -27,7 +29,7 @@ def draw(path: Path, panels: Sequence[Panel], caption: str) -> None:
             _draw_panel(place, panel)
         for place in axes[len(panels) :]:
             place.set_axis_off()
-        drawing.supxlabel(caption, fontsize=8, color=FAINT)
+        drawing.supxlabel(fill(caption, _CAPTION_WIDTH * across), fontsize=8, color=FAINT)
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
