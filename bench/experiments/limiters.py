@@ -30,7 +30,7 @@ from bench.reporting import Reporting
 from bench.sensors import read_detectors
 from bench.shift import Shift, arrivals_of
 from bench.traffic import Fleet
-from bench.verdict import Check
+from bench.verdict import Check, none_of
 from srtm.adaptation import Adaptation
 from srtm.bucket import conforms_due
 from srtm.replay import NEVER_NS, due_instants
@@ -42,7 +42,8 @@ FLEET = Fleet(count=1_000, rate=10.0, batch=10, group_size=10)
 POLICING = ("even split", "flow proportional share", "global random drop")
 OURS = ("static", "proportional", "fitted", "gdrl")
 ONE_BUCKET = "one bucket"
-_LATER_NS = 10**6 * SECOND_NS  # time for what still waits at the end
+_AFTER_NS = 10 * SECOND_NS  # in which nothing comes any more and shares still move
+_LATER_NS = 10**6 * SECOND_NS  # time for what still waits then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +104,9 @@ def figure(effort: Effort) -> Figure:
         rows=rows,
         panels=[_panel([one for one in rows if one["case"] == name], name) for name in names],
         checks=checks(rows),
-        conditions=f"{BROKERS} brokers (2 for 50:50 to 10:90), shares by declared rates at first (even split: equal), "
-        "r = 11,000, b by the sizing of the groups, else 25; "
-        f"Redis: {cost.round_trip_ns / 1e3:.0f} us a round trip, {cost.decision_ns / 1e3:.1f} us a decision ({where}); "
-        f"estimation every {limiters.INTERVAL_S:g} s, smoothed by {limiters.SMOOTHING:g}, "
-        f"{limiters.ONE_WAY_S * 1e3:g} ms one way",
+        conditions=f"{BROKERS} brokers, 2 for 50:50; Redis: {cost.round_trip_ns / 1e3:.0f} us a round trip, "
+        f"{cost.decision_ns / 1e3:.1f} us a decision ({where}); estimation every {limiters.INTERVAL_S:g} s, "
+        f"smoothed by {limiters.SMOOTHING:g}",
     )
 
 
@@ -155,13 +154,15 @@ def ours(mode: str, case: Case, seed: int) -> Limited:
             )
         case other:
             raise ValueError(f"no mode {other}")
-    run.run(case.ends_ns)
+    lasts_ns = case.ends_ns + _AFTER_NS
+    run.run(lasts_ns)
     for broker in run.brokers:
-        broker.run(case.ends_ns + _LATER_NS)
+        broker.run(lasts_ns + _LATER_NS)
     logs = [broker.log() for broker in run.brokers]
     arrival, due = (np.concatenate([log[at] for log in logs]) for at in (0, 1))
     goes = due < NEVER_NS
-    return Limited(arrival[goes], due[goes], 0, run.messages, stuck=int((~goes).sum()))
+    wire = round(run.messages * case.ends_ns / lasts_ns)
+    return Limited(arrival[goes], due[goes], 0, wire, stuck=int((~goes).sum()))
 
 
 def _one_bucket(case: Case) -> Limited:
@@ -190,13 +191,17 @@ def row(case: Case, name: str, found: Limited) -> Row:
 
 
 def checks(rows: Sequence[Row]) -> list[Check]:
-    """What is claimed of ours: never above the envelope, nothing dropped, fitted closest to the one bucket."""
+    """What is claimed of ours: never above the envelope, everything goes, fitted delays no more than the modes that
+    hear of less."""
     mine = [one for one in rows if one["limiter"] in OURS]
     over = max(one["over"] for one in mine)
-    found = [Check("messages above the envelope, ours", f"{over:.3g}", "0", over == 0.0)]
+    found = [
+        Check("messages above the envelope, ours", f"{over:.3g}", "0", over == 0.0),
+        none_of("messages that never go, ours", sum(one["stuck"] for one in mine)),
+    ]
     for name in dict.fromkeys(one["case"] for one in rows):
         here = {one["limiter"]: one for one in rows if one["case"] == name}
-        best = min((here[mode] for mode in OURS if mode != "fitted"), key=lambda one: one["mean_ms"])
+        best = min((here["static"], here["proportional"]), key=lambda one: one["mean_ms"])
         fitted = here["fitted"]
         bound = f"at most {best['limiter']}'s {best['mean_ms']:.3g} ms"
         found.append(
@@ -226,7 +231,7 @@ def _panel(rows: Sequence[Row], name: str) -> Panel:
         y_label="p99 of access delay (ms, log scale)",
         series=[
             Series(
-                label=f"{one['limiter']}: {one['wire_per_s']:,.3g} msg/s, {one['over']:,.3g} over",
+                label=f"{one['limiter']}: {one['wire_per_s']:,.0f} msg/s, {one['over']:,.0f} over",
                 x=[100 * one["dropped_part"]],
                 y=[one["p99_ms"]],
                 marks_only=one["limiter"] == ONE_BUCKET,
@@ -240,9 +245,10 @@ def _panel(rows: Sequence[Row], name: str) -> Panel:
 EXPERIMENT = Experiment(
     name="limiters",
     title="Rate limiters on the same arrivals",
-    claim="SRTM's modes never let more go than (r, b) and drop nothing; fitted delays least of them, for a hundredth "
-    "of the messages of a central bucket. Even split, flow proportional share and global random drop police: what they "
-    "do not delay they drop, or let go above the envelope.",
+    claim="SRTM's modes never let more go than (r, b) and drop nothing; fitted delays no more than static and "
+    "proportional, for a hundredth of the messages of a central bucket; GDRL says more, and may delay less. Even "
+    "split, flow proportional share and global random drop police: what they do not delay they drop, or let go above the "
+    "envelope.",
     columns={
         "traffic": "case",
         "bucket": "bucket",

@@ -17,7 +17,7 @@ from bench.document import markdown_table
 from bench.results import Results, write_results
 from bench.testbed.layout import SETTINGS, Layout, Link, hosts
 from bench.testbed.means import Means, means
-from bench.testbed.network import NAMESPACES
+from bench.testbed.names import NAMESPACES
 from bench.testbed.outcome import judged, outcome, shown
 from bench.testbed.owner import LiveTestbed, live_testbed
 from bench.testbed.remains import remove_dead

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import own_network
+from bench.testbed.names import NAMESPACES
 from srtm import lifeline
 from srtm.errors import SrtmError, Unavailable
-
-NAMESPACES = Path("/run/netns")
 
 
 def command_inside(namespace: str, groups: Sequence[Path], command: Sequence[str]) -> list[str]:

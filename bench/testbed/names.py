@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.host import PROC
 
+NAMESPACES = Path("/run/netns")  # where ``ip netns`` looks
 _NAME = re.compile(r"srtm-([1-9][0-9]{0,9})-(0|[1-9][0-9]{0,19})-([a-z]+[0-9]*)")
 _START = 19  # of the fields of /proc/PID/stat behind the command (proc(5): field 22)
 

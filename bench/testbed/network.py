@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 from pyroute2 import IPRoute, netns
 from pyroute2.netlink.exceptions import NetlinkError
@@ -13,10 +12,10 @@ from pyroute2.netlink.exceptions import NetlinkError
 from bench import own_network
 from bench.testbed.layout import NETWORK, SWITCH, Host
 from bench.testbed.means import add_qdisc
+from bench.testbed.names import NAMESPACES
 from bench.testbed.shaping import qdiscs
 from srtm.errors import Unavailable
 
-NAMESPACES = Path("/run/netns")  # where ``ip netns`` looks
 DEVICE = "eth0"  # of a host, at its end of the cable; the other end has the host's name
 _LOOPBACK = 1
 NUD_PERMANENT, NUD_NOARP, NTF_MASTER = 0x80, 0x40, 0x04  # linux/neighbour.h

@@ -18,7 +18,7 @@ from bench.testbed.frames import Cable, Order
 from bench.testbed.inside import command_inside
 from bench.testbed.layout import SWITCH, Host, Layout
 from bench.testbed.means import Means, check, uses
-from bench.testbed.names import Owner, this_process
+from bench.testbed.names import NAMESPACES, Owner, this_process
 from bench.testbed.remains import remove, remove_dead
 from bench.testbed.shaping import RELAY, carried_by
 from bench.testbed.shares import make_groups
@@ -39,7 +39,7 @@ class LiveTestbed:
     uses: Sequence[str]  # how what was asked for is done
 
     def namespace(self, host: Host) -> Path:
-        return network.NAMESPACES / self.owner.name(host.name)
+        return NAMESPACES / self.owner.name(host.name)
 
     def command(self, host: Host, command: Sequence[str]) -> list[str]:
         """What to start so that ``command`` runs on ``host``."""
@@ -117,9 +117,9 @@ def _relay(owner: Owner, layout: Layout, found: Means, seed: int) -> Iterator[No
 def _cable(owner: Owner, host: Host) -> Cable:
     link = host.link
     return Cable(
-        near=str(network.NAMESPACES / owner.name(host.name)),
+        near=str(NAMESPACES / owner.name(host.name)),
         near_device=network.DEVICE,
-        far=str(network.NAMESPACES / owner.name(SWITCH)),
+        far=str(NAMESPACES / owner.name(SWITCH)),
         far_device=host.name,
         quality=Quality(loss=link.loss, delay_ms=link.delay_ms, jitter_ms=link.jitter_ms),
     )

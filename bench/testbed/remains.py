@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.host import CGROUPS, PROC
-from bench.testbed.names import Owner, owner_of
-from bench.testbed.network import NAMESPACES, remove_namespace
+from bench.testbed.names import NAMESPACES, Owner, owner_of
+from bench.testbed.network import remove_namespace
 from bench.testbed.shares import groups_below
 from srtm.errors import Unavailable
 

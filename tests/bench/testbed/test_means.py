@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
+from bench import own_network
 from bench.testbed.layout import Link, hosts
-from bench.testbed.means import Means, check, uses
+from bench.testbed.means import Means, check, means, uses
 from srtm.errors import Unavailable
 
 ALL = Means(
@@ -51,3 +52,11 @@ def test_a_relay_does_where_there_is_no_netem_and_the_result_says_which():
 def test_what_is_asked_for_and_not_there_is_named(missing, words):
     with pytest.raises(Unavailable, match=words):
         check(FULL, without(**missing))
+
+
+def test_without_capabilities_nothing_is_tried_and_both_are_named(monkeypatch):
+    monkeypatch.setattr(own_network, "effective_capabilities", lambda: 0)
+    found = means()
+    assert found.lacking == ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"]
+    with pytest.raises(Unavailable, match="needs CAP_NET_ADMIN; CAP_SYS_ADMIN"):
+        check(hosts(), found)

@@ -13,7 +13,8 @@ from pyroute2 import netns
 from bench import own_network
 from bench.testbed.layout import Layout, Link, hosts
 from bench.testbed.means import Means, means
-from bench.testbed.network import NAMESPACES, add_namespace
+from bench.testbed.names import NAMESPACES
+from bench.testbed.network import add_namespace
 from bench.testbed.owner import ROOT, LiveTestbed, environment, live_testbed
 from bench.testbed.paths import between, measuring
 from bench.testbed.remains import listed, remove_dead
@@ -128,15 +129,27 @@ def test_what_a_killed_owner_leaves_is_removed_and_nobody_elses(found, foreign):
     stranger.communicate(b"\n", timeout=10)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_run_measures_every_message_one_way_through_the_links(found, tmp_path):
     results = tmp_path / "run.json"
     command = [sys.executable, "-m", "srtm", "bench", "testbed", "run", "--seconds", "1", "--count", "40"]
     command += ["--delay-ms", "2", "--promise-ms", "1000", "--json", str(results)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     [*brokers, everything] = json.loads(results.read_bytes())["runs"]
     assert {broker["broker"] for broker in brokers} == {"broker1", "broker2"}
     assert everything["sent"] == everything["received"] > 0
     assert everything["least_ms"] >= 8.0  # four links
     assert min(everything["to_p50_ms"], everything["from_p50_ms"]) >= 4.0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["--host", "nobody:loss=0.1"], "host: "), (["--loss", "2"], "loss: "), (["--brokers", "0"], "brokers: ")],
+)
+def test_a_wrong_option_is_told_by_name_and_makes_nothing(words, told):
+    before = listed()
+    command = [sys.executable, "-m", "srtm", "bench", "testbed", "up", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=ROOT)
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert listed() == before
