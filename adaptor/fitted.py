@@ -4,7 +4,7 @@ as soon as traffic changes.
 Rates are those since the last change on each broker (``detection``). While messages wait somewhere, most of the slack
 goes there: a backlog drains at r - lambda under any split, provided that nobody leaves tokens unused; and a broker with
 a backlog has no use for burst. New shares are proposed when something has changed, when an estimate rests on twice as
-many bins as the shares do, and with every bin while something waits; else never.
+many bins as the shares do, and while something waits, as often as ``policy`` asks; else never.
 
 Few messages are no evidence against the shares that there are: these stay until what is expected calls for others by
 more than the noise of the estimates; and what was declared and does not come is expected where it was declared.

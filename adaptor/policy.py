@@ -13,6 +13,7 @@ from adaptor.proportional import proportional
 from srtm.adaptation import Adaptation, Mode
 
 _MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
+_PAUSE_S = 0.2  # between two splits of fitted: brokers report one by one, and every change of shares is told to all
 
 
 class Policy:
@@ -23,7 +24,7 @@ class Policy:
         self.settings = settings
         self._fitted = Fitted()
         self._bins: dict[str, deque[Bin]] = {}
-        self._next_s: float | None = None  # of proportional and central
+        self._next_s: float | None = None  # when it may propose again
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``. ``dispersion``: as declared."""
@@ -44,11 +45,19 @@ class Policy:
         """New shares, or None while those there serve. Raises BadInput where there are fewer tokens than members."""
         match self.mode:
             case "fitted":
-                return self._fitted.propose(envelope, members, floor=self.settings.floor)
+                return self._after_pause(at_s, envelope, members)
             case "proportional" | "central":
                 return self._at_interval(at_s, envelope, members)
             case "static" | "gdrl":
                 return None
+
+    def _after_pause(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
+        if self._next_s is not None and at_s < self._next_s:
+            return None
+        shares = self._fitted.propose(envelope, members, floor=self.settings.floor)
+        if shares is not None:
+            self._next_s = at_s + _PAUSE_S
+        return shares
 
     def _at_interval(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
         if self._next_s is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -132,3 +133,17 @@ def test_what_waits_by_chance_at_one_of_four_brokers_is_no_backlog() -> None:
         queued = [[Bin(250, waiting), *[Bin(250)] * 3]] * 2
         found = fed("fitted", [*settled, *queued], uneven)[-1]
         assert (found[0][0] > 1.05 * shares[0][0]) == is_backlog
+
+
+def test_a_backlogged_topic_is_split_anew_five_times_a_second_however_often_its_brokers_report() -> None:
+    policy, shares, found = Policy("fitted", Adaptation()), EVEN, []
+    for number in range(100):
+        at_s = 5.0 + number / 50
+        policy.observe("b0", [Bin(500)])
+        policy.observe("b1", [Bin(500, waiting=3_000 - 20 * number)])
+        proposed = policy.propose(at_s, ENVELOPE, members(shares))
+        if proposed is not None:
+            shares = proposed
+            found.append(at_s)
+    assert 8 <= len(found) <= 10
+    assert all(after - before >= 0.2 - 1e-9 for before, after in pairwise(found))
