@@ -247,8 +247,8 @@ EXPERIMENT = Experiment(
     title="Rate limiters on the same arrivals",
     claim="SRTM's modes never let more go than (r, b) and drop nothing; fitted delays no more than static and "
     "proportional, for a hundredth of the messages of a central bucket; GDRL says more, and may delay less. Even "
-    "split, flow proportional share and global random drop police: what they do not delay they drop, or let go above the "
-    "envelope.",
+    "split, flow proportional share and global random drop police: what they do not delay they drop, or let go above "
+    "the envelope.",
     columns={
         "traffic": "case",
         "bucket": "bucket",
