@@ -92,7 +92,9 @@ def _panel(outcome: Outcome, key: str, label: str) -> Panel:
 
 def table(outcome: Outcome) -> Table:
     """For the terminal, which has seen the runs: medians alone."""
-    drawn = Table(*TERMINAL, header_style="bold")
+    drawn = Table(header_style="bold")
+    for head in TERMINAL:
+        drawn.add_column(head, no_wrap=True)
     for point in outcome.points:
         drawn.add_row(*(cell.split(" (", 1)[0] for cell in _cells(point)))
     return drawn

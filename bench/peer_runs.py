@@ -31,7 +31,6 @@ from srtm.errors import BadInput, SrtmError
 PER_PUBLISHER = 10  # msg/s
 HIGHEST = 100_000  # msg/s: 10,000 connections
 TRIES = 2  # of a run that the machine spoilt
-DRAIN_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ async def _sample(peer: Peer, rate: int, turn: Turn, folder: Path) -> Sample:
         async with peer.start(folder) as system:
             meter = CpuMeter(system)
             plan = steady.plan(system.tcp_address, turn, rate // PER_PUBLISHER)
-            plan = msgspec.structs.replace(plan, protocol=peer.protocol, qos=peer.qos, drain_s=DRAIN_S)
+            plan = msgspec.structs.replace(plan, protocol=peer.protocol, qos=peer.qos)
             result = await run_plan(plan, meter.look)
             return sample_of(peer.name, result, meter, system)
     except SrtmError as error:
