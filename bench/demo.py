@@ -23,6 +23,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from bench.assigned import plan_of
 from bench.demo_side import Side, shortcomings, side_of, without_warmup
 from bench.demo_view import draw, plain, show
 from bench.document import README, write_block
@@ -32,7 +33,6 @@ from bench.results import Results, write_results
 from bench.run import RunProgress, RunResult, run_plan
 from bench.sensors import TOPIC_TOML
 from bench.trace import fetch_trace
-from bench.workload import Plan, Publishers, Subscriber
 from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
@@ -56,32 +56,6 @@ class DemoOptions:
     png: Path = Path("demo.png")
     json_file: str | None = None
     document: Path | None = None  # to write the tables into
-
-
-def plan_of(assignments: Json, addresses: dict[str, str], options: DemoOptions, promise: Promise, topic: str) -> Plan:
-    """The traffic of the topic's publishers, each sending to the broker that it was assigned to."""
-    brokers = list(addresses)
-    groups = {name: number for number, name in enumerate(sorted({name for name in assignments["groups"] if name}))}
-    count = len(assignments["ids"])
-    publishers = Publishers(
-        ids=assignments["ids"],
-        target=[brokers.index(name) for name in assignments["brokers"]],
-        rate=assignments["rates"],
-        batch=[1] * count,
-        group=[groups.get(name, -1) for name in assignments["groups"]],
-        process=["poisson"] * count,
-    )
-    return Plan(
-        topic=topic,
-        targets=list(addresses.values()),
-        publishers=publishers,
-        subscribers=[Subscriber(target=target) for target in sorted(set(publishers.target))],
-        duration_s=options.seconds,
-        warmup_s=WARMUP_S,
-        seed=options.seed,
-        slo_ms=promise.latency_ms,
-        percentile=100 * promise.share,
-    )
 
 
 async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
@@ -152,7 +126,16 @@ class _PlacementRun:
         )
 
     async def _send(self, assignments: Json) -> RunResult:
-        plan = plan_of(assignments, self._addresses(), self.options, self.promise, self.topic)
+        plan = plan_of(
+            self.topic,
+            assignments,
+            self._addresses(),
+            seconds=self.options.seconds,
+            warmup_s=WARMUP_S,
+            seed=self.options.seed,
+            slo_ms=self.promise.latency_ms,
+            percentile=100 * self.promise.share,
+        )
         step = self.progress.add_task(
             f"{self.document['placement']}: connecting", total=plan.warmup_s + plan.duration_s
         )

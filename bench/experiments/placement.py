@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import trio
 
+from bench.assigned import plan_of
 from bench.demo_side import penalty_of, without_warmup
 from bench.document import write_block
 from bench.experiments.placement_view import BLOCK, Setting, block, draw
 from bench.results import Results, write_results
 from bench.run import RunResult, run_plan
 from bench.trace import Trace, fetch_trace, percentile_ms
-from bench.workload import Plan, Publishers, Subscriber
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput, Unavailable
 from srtm.sizing import smallest_burst
@@ -249,7 +249,17 @@ class _Run:
         predicted = view["explanation"]["predicted"]["access_ms"]
         view = await self._settled(name, view)
         started_ns = time.monotonic_ns()
-        result = await run_plan(plan_of(name, await self.client.publishers(name), self._addresses, self.options))
+        traffic = plan_of(
+            name,
+            await self.client.publishers(name),
+            self._addresses,
+            seconds=self.options.seconds,
+            warmup_s=WARMUP_S,
+            seed=self.options.seed,
+            slo_ms=PROMISE_MS,
+            percentile=PERCENTILE,
+        )
+        result = await run_plan(traffic)
         used = {place["broker"] for place in view["brokers"]}
         traces = {
             place.name: await fetch_trace(place.http_address, name)
@@ -277,31 +287,6 @@ class _Run:
 def _in_force(view: Json) -> bool:
     places = view["brokers"]
     return view["state"] == "placed" and all(one["applied_version"] == one["share_version"] for one in places)
-
-
-def plan_of(topic: str, assignments: Json, addresses: dict[str, str], options: PlacementOptions) -> Plan:
-    """The traffic of the topic's publishers, each sending to the broker that it was assigned to."""
-    brokers = list(addresses)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(assignments["groups"])) if name}
-    publishers = Publishers(
-        ids=assignments["ids"],
-        target=[brokers.index(name) for name in assignments["brokers"]],
-        rate=assignments["rates"],
-        batch=assignments["batches"],
-        group=[numbers.get(name, -1) for name in assignments["groups"]],
-        process=assignments["processes"],
-    )
-    return Plan(
-        topic=topic,
-        targets=list(addresses.values()),
-        publishers=publishers,
-        subscribers=[Subscriber(target=target) for target in sorted(set(publishers.target))],
-        duration_s=options.seconds,
-        warmup_s=WARMUP_S,
-        seed=options.seed,
-        slo_ms=PROMISE_MS,
-        percentile=PERCENTILE,
-    )
 
 
 def run_of(

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, plan_of, run_demo
+from bench.assigned import plan_of
+from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, run_demo
 from bench.demo_runs import NAMES, DemoRunsOptions, arranged, demo_runs, simulated, worst_p99_ms
 from bench.demo_side import BrokerPart, Side, penalty_of, shortcomings, side_of, together, without_warmup
 from bench.demo_view import draw, plain
@@ -40,6 +41,8 @@ def assigned(strategy: Strategy) -> Json:
         "brokers": [NAMES[at] for at in arranged(strategy).broker_of],
         "groups": [row["correlation_group"] for row in rows],
         "rates": [float(row["rate"]) for row in rows],
+        "batches": [1] * len(rows),
+        "processes": ["poisson"] * len(rows),
     }
 
 
@@ -90,27 +93,15 @@ def test_the_topic_file_says_what_the_demo_promises() -> None:
     assert document["slo"] == {"percentile": 99, "latency_ms": 5.0}
 
 
-def test_every_detector_sends_to_the_broker_that_it_was_assigned_to() -> None:
+def test_every_detector_sends_to_the_broker_that_it_was_assigned_to_and_shares_its_groups_process() -> None:
     addresses = {name: f"127.0.0.1:{port}" for port, name in enumerate(NAMES, start=1)}
-    traffic = plan_of(assigned("srtm"), addresses, DemoOptions(seconds=7.0, seed=3), PROMISE, "la-highways")
+    columns = assigned("srtm")
+    settings = {"seconds": 7.0, "warmup_s": WARMUP_S, "seed": 3, "slo_ms": PROMISE.latency_ms, "percentile": 99.0}
+    traffic = plan_of("la-highways", columns, addresses, **settings)
     assert tuple(traffic.publishers.target) == arranged("srtm").broker_of
-    assert traffic.targets == list(addresses.values())
     assert [subscriber.target for subscriber in traffic.subscribers] == [0, 1]
-    assert (traffic.duration_s, traffic.seed, traffic.slo_ms, traffic.percentile) == (7.0, 3, 5.0, 99.0)
-
-
-def test_detectors_of_one_group_share_one_process_of_ten_firings_a_second() -> None:
-    traffic = plan_of(assigned("lb"), dict.fromkeys(NAMES, ""), DemoOptions(), PROMISE, "t").publishers
-    names = assigned("lb")["groups"]
-    assert len(set(zip(traffic.group, names, strict=True))) == len(set(names)) == 33
-    assert set(traffic.rate) == {10.0}
-    assert set(traffic.process) == {"poisson"}
-
-
-def test_a_publisher_without_a_group_fires_alone() -> None:
-    lone = {"ids": ["a", "b"], "brokers": ["broker-1"] * 2, "groups": ["", "g"], "rates": [1.0, 1.0]}
-    traffic = plan_of(lone, dict.fromkeys(NAMES, ""), DemoOptions(), PROMISE, "t")
-    assert traffic.publishers.group == [-1, 0]
+    names = columns["groups"]
+    assert len(set(zip(traffic.publishers.group, names, strict=True))) == len(set(names)) == 33
 
 
 def test_srtm_halves_what_fires_together() -> None:

@@ -15,11 +15,9 @@ from bench.experiments.placement import (
     RESERVED,
     SIDES,
     WORKLOADS,
-    PlacementOptions,
     PlacementRun,
     Workload,
     chosen,
-    plan_of,
     run_of,
     shortcomings,
 )
@@ -67,22 +65,6 @@ def test_every_placement_of_every_workload_is_a_topic_that_can_be_placed_beside_
         workload.batch,
         workload.process == "periodic",
     )
-
-
-def test_publishers_send_to_the_brokers_that_they_were_assigned_to_and_groups_fire_together():
-    columns = {
-        "ids": ["a", "b", "c"],
-        "brokers": ["b2", "b1", "b2"],
-        "rates": [10.0, 10.0, 10.0],
-        "batches": [10, 10, 10],
-        "groups": ["g", "", "g"],
-        "processes": ["periodic"] * 3,
-    }
-    plan = plan_of("t", columns, {"b1": "h:1", "b2": "h:2"}, PlacementOptions(seconds=3.0))
-    assert (plan.targets, plan.publishers.target, plan.duration_s) == (["h:1", "h:2"], [1, 0, 1], 3.0)
-    first, alone, second = plan.publishers.group
-    assert first == second >= 0 > alone
-    assert sorted(one.target for one in plan.subscribers) == [0, 1]
 
 
 def test_a_run_is_told_by_its_worst_broker_and_its_penalty_against_one_bucket():
