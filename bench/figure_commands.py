@@ -17,7 +17,7 @@ from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figure
 from bench.experiments.figures import chosen as experiments
 from bench.experiments.real import QUICK_S as REAL_QUICK_S
 from bench.experiments.real import RealOptions, real
-from bench.experiments.real import chosen as real_names
+from bench.experiments.real_figures import chosen as real_names
 from bench.experiments.scale import ScaleOptions, scale
 from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,9 @@ async def record(layout: Layout, *, seconds: float, seed: int, folder: Path, slo
         addresses = [system.tcp_address for system in systems]
         result = await run_plan(plan_of(layout, addresses, seconds=seconds, seed=seed, slo_ms=slo_ms), meter.look)
         traces = [await fetch_trace(system.http_address, TOPIC) for system in systems]
-    return recorded(layout, traces, warm_up_s=WARM_UP_S, cpu_us=meter.us_per_message(), reasons=_reasons(result))
+    cpu_us, reasons = meter.us_per_message(), _reasons(result)
+    found = recorded(layout, traces, warm_up_s=WARM_UP_S, cpu_us=cpu_us, reasons=reasons)
+    return replace(found, late_max_ms=result.lateness_max_ms)
 
 
 def _reasons(result: RunResult) -> list[str]:

@@ -52,11 +52,12 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """``reasons``: why it does not count."""
+    """``reasons``: why it does not count; ``late_max_ms``: how late the generator ever was."""
 
     parts: list[Part]
     cpu_us: float  # of the brokers' processes, a message
     reasons: list[str]
+    late_max_ms: float = 0.0
 
     @property
     def measured(self) -> Tail:

@@ -9,7 +9,8 @@ import pytest
 
 from bench.experiments import real as real_figures
 from bench.experiments.layouts import envelope
-from bench.experiments.real import REAL, RealOptions, calibrated_path, chosen, layout_of, real, row_of, theory_ms
+from bench.experiments.real import RealOptions, calibrated_path, layout_of, real, row_of, theory_ms
+from bench.experiments.real_figures import REAL, chosen
 from bench.live import plan_of
 from bench.recorded import Layout, Recorded, recorded
 from bench.simulator import Machine, serve
@@ -64,6 +65,17 @@ async def test_a_run_that_does_not_count_is_taken_again_and_then_told_of(
     assert len(asked) == 12
     assert verdict.reasons[0] == "1, lb: the generator was late"
     assert not verdict.reached
+
+
+async def test_poisson_traffic_that_the_generator_held_back_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stopped(layout: Layout, **options: object) -> Recorded:
+        return replace(await made_up(layout, **options), late_max_ms=10.5)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(real_figures, "record", stopped)
+    (verdict,) = await real(RealOptions(names=["eq01"], seconds=2.0, directory=tmp_path), lambda _: None)
+    assert verdict.reasons[0] == "1, lb: the generator was 10.5 ms late once, more than 10 ms"
 
 
 def test_srtm_takes_the_brokers_that_a_simulation_says_it_takes() -> None:
