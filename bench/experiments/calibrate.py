@@ -81,9 +81,9 @@ FITTED_ON = (
 )
 JUDGED_ON = (
     Case(fleet=_slow(320), burst=10),
-    Case(fleet=_slow(440), burst=30),
+    Case(fleet=_slow(440), burst=12),
     Case(fleet=_slow(350, batch=5), burst=40),
-    Case(fleet=_slow(200, batch=20), burst=150),
+    Case(fleet=_slow(200, batch=20), burst=100),
     Case(fleet=_slow(800), burst=30, k=2),
     Case(fleet=_slow(900, batch=5), burst=90, k=3),
     Case(fleet=_slow(300, batch=2, group_size=10), burst=80, k=2),
