@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,8 +129,7 @@ def run(
     verdict = judged(found, traffic, uses)
     tell(shown(found, verdict, uses))
     if json_file is not None:
-        links = {one.name: f"{one.link}, {one.cpu}" for one in layout.hosts}
-        settings = {**verdict.settings, "hosts": links}
+        settings = {**verdict.settings, "hosts": [asdict(one) for one in layout.hosts]}
         command = "bench testbed run"
         write_results(json_file, Results.of_verdicts(command, [verdict], seed=seed, started=started, settings=settings))
     return 0 if verdict.reached else 1
