@@ -19,7 +19,17 @@ pub struct Flows {
     order: VecDeque<(u64, Flow)>,           // of opening; some are accepted since
     number: u64,
     accepted: HashMap<Flow, ConnKey>,
-    streams: SecondaryMap<ConnKey, (Flow, Sequence)>,
+    streams: SecondaryMap<ConnKey, Stream>,
+    round: u64,   // see `missed`
+    fresh: usize, // streams whose `noted` is this round
+}
+
+/// The stream of an accepted connection.
+#[derive(Debug)]
+struct Stream {
+    flow: Flow,
+    bytes: Sequence,
+    noted: Option<u64>, // the round in which bytes came of which none were taken since
 }
 
 impl Flows {
@@ -29,10 +39,12 @@ impl Flows {
             return self.open(segment.flow, segment.sequence);
         }
         if let Some(key) = self.accepted.get(&segment.flow).copied()
-            && let Some((_, stream)) = self.streams.get_mut(key)
-            && stream.expects(segment.sequence)
+            && let Some(stream) = self.streams.get_mut(key)
+            && stream.bytes.expects(segment.sequence)
         {
-            stream.note(segment.sequence, segment.len, at);
+            stream.bytes.note(segment.sequence, segment.len, at);
+            self.fresh += usize::from(stream.noted != Some(self.round));
+            stream.noted = Some(self.round);
             if segment.urgent {
                 self.forget(key);
             }
@@ -66,19 +78,25 @@ impl Flows {
 
     /// That connection is accepted. One whose opening was not seen stays unknown.
     pub fn accept(&mut self, key: ConnKey, flow: Flow) {
-        if let Some((_, stream)) = self.opened.remove(&flow) {
+        if let Some((_, bytes)) = self.opened.remove(&flow) {
             self.accepted.insert(flow, key);
-            self.streams.insert(key, (flow, stream));
+            self.streams.insert(key, Stream { flow, bytes, noted: None });
         }
     }
 
     /// The connection is gone, or its bytes are no longer what is counted.
     pub fn forget(&mut self, key: ConnKey) {
-        if let Some((flow, _)) = self.streams.remove(key)
-            && self.accepted.get(&flow) == Some(&key)
-        {
-            self.accepted.remove(&flow);
+        let Some(stream) = self.streams.remove(key) else { return };
+        self.fresh -= usize::from(stream.noted == Some(self.round));
+        if self.accepted.get(&stream.flow) == Some(&key) {
+            self.accepted.remove(&stream.flow);
         }
+    }
+
+    /// Whether bytes were noted since the last call of connections of which nothing was taken after that.
+    pub fn missed(&mut self) -> bool {
+        self.round += 1;
+        std::mem::take(&mut self.fresh) > 0
     }
 
     /// Whether the stream of a connection is followed.
@@ -88,12 +106,14 @@ impl Flows {
 
     /// The arrivals of the next `len` bytes are known.
     pub fn covers(&self, key: ConnKey, len: usize) -> bool {
-        self.streams.get(key).is_some_and(|(_, stream)| stream.covers(len))
+        self.streams.get(key).is_some_and(|stream| stream.bytes.covers(len))
     }
 
     /// See `Sequence::take`; false also of a connection that is not known.
     pub fn take(&mut self, key: ConnKey, len: usize, spans: &mut Vec<(usize, Nanos)>) -> bool {
-        self.streams.get_mut(key).is_some_and(|(_, stream)| stream.take(len, spans))
+        let Some(stream) = self.streams.get_mut(key) else { return false };
+        self.fresh -= usize::from(stream.noted.take() == Some(self.round));
+        stream.bytes.take(len, spans)
     }
 }
 
@@ -187,6 +207,30 @@ mod tests {
         flows.note(&syn(5_000, 77), 3); // somebody pretends to be the accepted one
         flows.note(&bytes(5_000, SYN + 1, 4), 4);
         assert_eq!(take(&mut flows, key, 4), Some(vec![(4, 4)]));
+    }
+
+    #[test]
+    fn a_connection_is_missed_once_whose_bytes_nobody_took() {
+        let mut flows = Flows::default();
+        let [read, unread] = keys(2)[..] else { panic!("two keys") };
+        for (port, key) in [(1, read), (2, unread)] {
+            flows.note(&syn(port, SYN), 1);
+            flows.accept(key, flow(port));
+        }
+        assert!(!flows.missed());
+        flows.note(&bytes(1, SYN + 1, 4), 2);
+        flows.note(&bytes(2, SYN + 1, 4), 2);
+        flows.note(&bytes(2, SYN + 5, 4), 3);
+        take(&mut flows, read, 4);
+        assert!(flows.missed());
+        assert!(!flows.missed());
+        flows.note(&bytes(1, SYN + 5, 4), 4);
+        take(&mut flows, read, 4);
+        take(&mut flows, unread, 8);
+        assert!(!flows.missed());
+        flows.note(&bytes(2, SYN + 9, 4), 5);
+        flows.forget(unread);
+        assert!(!flows.missed());
     }
 
     #[test]

@@ -63,6 +63,11 @@ impl PacketClock {
         self.flows.forget(key);
     }
 
+    /// Whether something came, before the last `drain`, to connections that were not read after it: the wait did not report them yet.
+    pub fn missed(&mut self) -> bool {
+        self.flows.missed()
+    }
+
     /// Arrivals of the `len` bytes that were just read; `None` where packets of them were not seen.
     pub fn stamps(&mut self, key: ConnKey, len: usize, clock: &mut ClockMap) -> Option<Stamps<'_>> {
         if !self.flows.knows(key) {

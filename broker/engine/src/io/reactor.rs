@@ -171,7 +171,10 @@ impl Reactor {
                         _ => self.handle_ready(ConnKey::from(KeyData::from_ffi(token)), readiness, now),
                     }
                 }
-                if ready < self.epoll.capacity() || hold == MAX_HOLDS || self.engine.memory_is_full() || self.engine.has_enough_to_do() {
+                // Whoever was stopped just behind the wait learns of what came meanwhile by another one: it may be earlier than what was read.
+                let missed = self.packets.as_mut().is_some_and(PacketClock::missed) && hold == 0;
+                let all = ready < self.epoll.capacity() && !missed;
+                if all || hold == MAX_HOLDS || self.engine.memory_is_full() || self.engine.has_enough_to_do() {
                     break;
                 }
                 ready = self.wait(Block::No, now)?;
