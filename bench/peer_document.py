@@ -15,7 +15,7 @@ from bench.peer_points import FIGURES, Outcome, Point
 
 FILE = Path("measured") / "peers.json"  # both beside the document
 PICTURE = Path("img") / "peers.png"
-TERMINAL = ("msg/s", "system", "p50", "p99", "p99.9 ms", "CPU us", "MiB", "late ms", "lost", "runs")
+TERMINAL = ("msg/s", "system", "p50", "p99", "p99.9", "CPU us", "MiB", "late", "lost", "runs")
 PANELS = {"p50_ms": "p50, ms", "p99_ms": "p99, ms", "p999_ms": "p99.9, ms", "cpu_us": "server's CPU a message, us"}
 
 
@@ -92,9 +92,8 @@ def _panel(outcome: Outcome, key: str, label: str) -> Panel:
 
 def table(outcome: Outcome) -> Table:
     """For the terminal, which has seen the runs: medians alone."""
-    drawn = Table(header_style="bold")
-    for head in TERMINAL:
-        drawn.add_column(head, no_wrap=True)
+    title = "Medians; latencies and the generator's lateness in ms"
+    drawn = Table(*TERMINAL, title=title, header_style="bold", box=None, padding=(0, 2, 0, 0))
     for point in outcome.points:
         drawn.add_row(*(cell.split(" (", 1)[0] for cell in _cells(point)))
     return drawn
