@@ -423,9 +423,8 @@ impl Engine {
             && self.pumping.is_empty()
             && self.overdue.is_empty()
             && self.turn.replies.is_empty()
-            && self.work.is_idle()
             && self.resumed.is_empty();
-        if idle { self.timers.next() } else { Some(0) }
+        if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }
     }
 
     /// What is queued and collected takes all that it may: nothing more should be read before that is decided.

@@ -28,6 +28,15 @@ const HOLD_UNITS: u32 = 10_000;
 /// How much more may be read if it is publishes to limited topics that are larger than others: messages of 5 KB of 1,900 connections.
 const HOLD_IN_ORDER_UNITS: u32 = 40_000;
 
+/// A command of more work is dear: some 0.3 ms in one piece.
+const DEAR_UNITS: u32 = 3 * TURN_UNITS;
+
+/// Behind a dear command no other such one runs for so many times as long as it took, where others wait: they get four fifths of the time.
+const REST: Nanos = 4;
+
+/// What a unit takes, for that.
+const UNIT_NS: Nanos = 100;
+
 /// What a refused command costs beyond being read: its text.
 pub(crate) const REFUSAL_UNITS: u32 = 3;
 
@@ -80,6 +89,9 @@ pub(crate) struct Work {
     topic: Option<TopicKey>, // whose message was collected or delivered last
     since: Nanos,            // the turn's begin, as near as the end of the last one
     shared_until: Nanos,
+    rests_until: Nanos, // no dear command runs before
+    resting: usize,     // of those that waited, in this turn: their commands are dear
+    all_rest: bool,     // all that wait for the next turn
 }
 
 impl Work {
@@ -119,7 +131,20 @@ impl Work {
 
     /// Whether a command of `units` may run where the share ends at `bound`: one in a turn may be larger than that.
     pub fn may_run(&mut self, units: u32, bound: u32) -> bool {
-        self.units.saturating_add(units) <= bound || (!self.goes_behind() && !std::mem::replace(&mut self.oversize, true))
+        self.units.saturating_add(units) <= bound || (!self.goes_behind() && !self.oversize && self.may_exceed(units))
+    }
+
+    /// Whether a command of `units` may run although it is larger than a share.
+    pub fn may_exceed(&mut self, units: u32) -> bool {
+        if self.is_shared() && units > DEAR_UNITS {
+            if self.since < self.rests_until {
+                self.resting += 1;
+                return false;
+            }
+            self.rests_until = self.since + REST * UNIT_NS * Nanos::from(units);
+        }
+        self.oversize = true;
+        true
     }
 
     /// The same for an IDENTIFY, which may be dearer than a share: as many run in a shared turn as in any other.
@@ -140,8 +165,9 @@ impl Work {
         !self.in_line && self.postponed.len() > SHORT_LINE
     }
 
-    pub fn is_idle(&self) -> bool {
-        self.postponed.is_empty()
+    /// When those that wait go on; `None`: nobody does.
+    pub fn next(&self) -> Option<Nanos> {
+        (!self.postponed.is_empty()).then_some(if self.all_rest { self.rests_until } else { 0 })
     }
 
     /// A message of this topic is collected or delivered.
@@ -159,6 +185,7 @@ impl Work {
 
     pub fn end_turn(&mut self, now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
+        self.all_rest = self.resting == self.postponed.len();
         (self.units, self.before, self.in_order, self.in_line, self.decoded, self.oversize) = (0, 0, 0, false, 0, false);
         self.since = now;
     }
@@ -172,6 +199,7 @@ impl Engine {
             conn.share.floods = true;
         }
         self.work.postponed.push(key);
+        self.work.all_rest = false;
         self.work.postponements += 1;
     }
 
@@ -179,14 +207,14 @@ impl Engine {
     /// has. Where they are many, some of them wait on, first in line.
     pub(crate) fn run_postponed(&mut self, now: Nanos) {
         let mut waiting = std::mem::take(&mut self.work.postponed).into_iter();
-        (self.work.before, self.work.in_line, self.work.oversize) = (self.work.units, true, false);
+        (self.work.before, self.work.in_line, self.work.oversize, self.work.resting) = (self.work.units, true, false, 0);
         while let Some(key) = waiting.next() {
             self.resume(key, now);
             // Who comes next may need as much as is left, or more than a share, and must not be tried in vain: it would go behind those that ran.
             let next = waiting.as_slice().first();
             let introduces = next.and_then(|key| self.conns.get(*key)).is_some_and(|conn| conn.input.starts_with(b"IDENTIFY"));
             let fits = if introduces { self.work.has_room_to_introduce() } else { self.work.has_room_in_line() };
-            if self.work.oversize || !fits {
+            if self.work.oversize || !fits || self.work.resting > SHORT_LINE {
                 break;
             }
         }

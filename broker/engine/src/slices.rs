@@ -63,6 +63,10 @@ impl Engine {
         let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_UNITS, most);
         let rest = bodies.behind(done, at);
         let len = if limited { usize::MAX } else { slice_len(rest, left / copies) };
+        let first = rest.take(1).map(|body| message_units(body.len()).saturating_mul(copies as u32)).sum::<u32>();
+        if !limited && first as usize > left && !self.work.may_exceed(first) {
+            return Ok(Sliced::More);
+        }
         let collected = self.collect_from(key, Verb::Mpub, topic, rest.take(len), 0, stamp);
         let index = collected.map_err(|why| Verb::Mpub.refused(&why))?;
         let publish = &self.turn.publishes[index];

@@ -97,6 +97,47 @@ fn a_batch_for_many_channels_is_cut_smaller_where_others_wait_and_is_one_where_n
 }
 
 #[test]
+fn after_a_dear_command_none_runs_for_as_long_as_leaves_the_others_most_of_the_time() {
+    for alone in [true, false] {
+        let (mut pair, calm) = if alone { (Pair::new(), ConnKey::default()) } else { shared() };
+        pair.engine.create_topic("h");
+        for channel in 0..20 {
+            let now = pair.now;
+            pair.engine.create_channel("h", &format!("c{channel}"), now);
+        }
+        pair.turn();
+        let dear: Vec<_> = (0..2).map(|_| pair.connect()).collect();
+        dear.iter().for_each(|&key| pair.send(key, mpub("h", &["x"; 500])));
+        (0..5).for_each(|_| pair.turn());
+        assert_eq!(count(&mut pair, "h", "message_count"), if alone { 1_000 } else { 500 }, "500 messages for 20 channels each");
+        if alone {
+            continue;
+        }
+        let goes_on = pair.engine.poll_timeout().expect("it waits for its instant");
+        assert!((2_000_000..6_000_000).contains(&(goes_on - pair.now)), "{} ns for 10,000 copies", goes_on - pair.now);
+        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()], "meanwhile");
+        pair.advance(goes_on - pair.now);
+        pair.turn();
+        assert_eq!(count(&mut pair, "h", "message_count"), 1_000);
+        assert!(dear.iter().all(|&key| pair.take(key) == [ok()]));
+    }
+}
+
+#[test]
+fn of_large_messages_in_one_command_each_rests_after_the_one_before() {
+    let (mut pair, calm) = shared();
+    let hostile = pair.connect();
+    pair.send(hostile, mpub("h", &["x".repeat(1_000_000).as_str(); 3]));
+    for published in 1..=3 {
+        (0..3).for_each(|_| pair.turn());
+        assert_eq!(count(&mut pair, "h", "message_count"), published);
+        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+        pair.advance(2_000_000);
+    }
+    assert_eq!(pair.take(hostile), [ok()]);
+}
+
+#[test]
 fn a_backlog_is_delivered_in_portions_where_others_wait_and_they_are_served_between_them() {
     let (mut pair, calm) = shared();
     let (consumer, greedy) = (pair.subscribe("calm", "c", 100), pair.connect());
