@@ -14,7 +14,7 @@ from bench.plot import COLOURS, FAINT, INK, figure
 
 _WIDTH_IN, _HEIGHT_IN = 5.2, 3.9
 _ACROSS = 2
-_CAPTION_WIDTH = 95  # characters below a panel
+_CAPTION_WIDTH = 85  # characters below a panel
 _MARKERS = "osD^v"
 _LEAST_MS = 1e-3  # what a log axis shows of nothing
 
