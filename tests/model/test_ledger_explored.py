@@ -128,6 +128,7 @@ def _order(message: Message) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("indicator", ["fill", "slack"])
 def test_in_no_order_is_a_token_made_or_a_broker_left_without_one_and_none_is_stranded(indicator: Indicator) -> None:
     worlds = explored(indicator, {"a": 2, "b": 2})
