@@ -113,6 +113,7 @@ impl Channel {
     }
 
     pub fn defer(&mut self, message: Message, due: Nanos) -> Nanos {
+        let message = Message { frame: message.frame.detached(), ..message };
         self.deferred.insert((due, message.id), message);
         due
     }

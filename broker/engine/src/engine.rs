@@ -231,6 +231,7 @@ impl Engine {
     pub fn handle_bytes<'a>(&mut self, key: ConnKey, bytes: &[u8], stamps: impl Into<Stamps<'a>>, now: Nanos) {
         let stamps = stamps.into();
         let publishes = self.turn.publishes.len();
+        self.work.note_time(now);
         self.turn.shares_stamp = false;
         self.take_bytes(key, bytes, stamps, now);
         if self.turn.publishes.len() > publishes {

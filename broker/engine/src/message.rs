@@ -75,6 +75,16 @@ impl Frame {
         Self { block: Rc::clone(block), start, end, meter: meter.clone() }
     }
 
+    /// For one that may stay for long: alone, where it would keep the block of others that have gone.
+    pub fn detached(self) -> Self {
+        if self.block.len() <= 2 * self.len() {
+            return self;
+        }
+        let block: Rc<[u8]> = Rc::from(&*self);
+        self.meter.add(block.len() as u64);
+        Self::new(&block, 0, block.len() as u32, &self.meter)
+    }
+
     /// What tells its block from others, and the size of that.
     #[cfg(any(test, feature = "harness"))]
     pub fn block(&self) -> (*const u8, u64) {
@@ -234,6 +244,21 @@ mod tests {
         let copy = message.clone();
         assert_eq!(meter.used(), Meter::cost_of(1, 4, 2), "their frame is one");
         drop((message, copy));
+        assert_eq!(meter.used(), 0);
+    }
+
+    #[test]
+    fn a_message_that_is_detached_is_charged_alone_and_keeps_nothing_of_the_others() {
+        let meter = Meter::default();
+        let mut messages = three(&meter, [10, 20, 30]).into_iter().flatten();
+        let (first, rest) = (messages.next().expect("one"), messages);
+        let frame = first.frame.detached();
+        assert_eq!(frame[wire::MESSAGE_HEADER..], [1; 10]);
+        drop(rest);
+        assert_eq!(meter.used(), Meter::cost_of(1, 10, 1));
+        let again = frame.detached();
+        assert_eq!(meter.used(), Meter::cost_of(1, 10, 1), "it is alone already");
+        drop(again);
         assert_eq!(meter.used(), 0);
     }
 

@@ -81,7 +81,8 @@ impl Engine {
                     let publishes = self.turn.publishes.len();
                     if let Command::Mpub { topic, bodies } = command {
                         match self.run_slice(key, topic, bodies, stamps.at(at + len), bound) {
-                            Ok(Sliced::Not { units }) if self.work.may_run(units, bound) => {}
+                            Ok(Sliced::Not { units, limited: true }) if self.work.may_run_in_order(units, bound) => {}
+                            Ok(Sliced::Not { units, limited: false }) if self.work.may_run(units, bound) => {}
                             Ok(Sliced::Not { .. } | Sliced::More) => {
                                 self.postpone(key);
                                 return at;

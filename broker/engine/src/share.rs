@@ -6,6 +6,8 @@
 //! A connection whose share is used up is parked like one that waits for an answer (`parking.rs`): what it sent is kept with the instants at which it
 //! came, and beyond some of that the reactor leaves its bytes in the kernel.
 
+use std::collections::VecDeque;
+
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine, TopicKey};
 
@@ -31,8 +33,11 @@ const HOLD_IN_ORDER_UNITS: u32 = 40_000;
 /// A command of more work is dear: some 0.3 ms in one piece.
 const DEAR_UNITS: u32 = 3 * TURN_UNITS;
 
-/// Behind a dear command no other such one runs for so many times as long as it took, where others wait: they get four fifths of the time.
+/// Behind a dear command no other such one runs for so many times as long as it takes, where others wait: they get four fifths of the time.
 const REST: Nanos = 4;
+
+/// What a command announces may be more than it comes to, for instance where it is refused.
+const LONGEST_REST: Nanos = 20_000_000;
 
 /// What a unit takes, for that.
 const UNIT_NS: Nanos = 100;
@@ -87,11 +92,11 @@ pub(crate) struct Work {
     pub postponements: u64,
     in_order: u32,           // of `units`: what large publishes cost that are decided in order of arrival, beyond one each
     topic: Option<TopicKey>, // whose message was collected or delivered last
-    since: Nanos,            // the turn's begin, as near as the end of the last one
+    since: Nanos,            // the turn's begin, as near as it is known
     shared_until: Nanos,
-    rests_until: Nanos, // no dear command runs before
-    resting: usize,     // of those that waited, in this turn: their commands are dear
-    all_rest: bool,     // all that wait for the next turn
+    rests_until: Nanos,         // no dear command runs before
+    rests: bool,                // the command that was just asked for has to wait until then
+    resting: VecDeque<ConnKey>, // theirs have, and are not looked at before
 }
 
 impl Work {
@@ -129,19 +134,36 @@ impl Work {
         share.units += self.units - before;
     }
 
-    /// Whether a command of `units` may run where the share ends at `bound`: one in a turn may be larger than that.
-    pub fn may_run(&mut self, units: u32, bound: u32) -> bool {
-        self.units.saturating_add(units) <= bound || (!self.goes_behind() && !self.oversize && self.may_exceed(units))
+    /// It is `now`, in this turn.
+    pub fn note_time(&mut self, now: Nanos) {
+        self.since = self.since.max(now);
     }
 
-    /// Whether a command of `units` may run although it is larger than a share.
+    /// Whether a command of `units` may run where the share ends at `bound`: one in a turn may be larger than that.
+    pub fn may_run(&mut self, units: u32, bound: u32) -> bool {
+        self.units.saturating_add(units) <= bound || (self.has_room_for_one() && self.may_exceed(units))
+    }
+
+    /// The same for a publish to a limited topic: it does not rest, for what came later would take its tokens.
+    pub fn may_run_in_order(&mut self, units: u32, bound: u32) -> bool {
+        let fits = self.units.saturating_add(units) <= bound;
+        let may = fits || self.has_room_for_one();
+        self.oversize |= may && !fits;
+        may
+    }
+
+    fn has_room_for_one(&self) -> bool {
+        !self.goes_behind() && !self.oversize
+    }
+
+    /// Whether a command of `units` may run although it is larger than a share. If not, its connection is to be postponed.
     pub fn may_exceed(&mut self, units: u32) -> bool {
         if self.is_shared() && units > DEAR_UNITS {
-            if self.since < self.rests_until {
-                self.resting += 1;
+            self.rests = self.since < self.rests_until;
+            if self.rests {
                 return false;
             }
-            self.rests_until = self.since + REST * UNIT_NS * Nanos::from(units);
+            self.rests_until = self.since + ((REST + 1) * UNIT_NS * Nanos::from(units)).min(LONGEST_REST);
         }
         self.oversize = true;
         true
@@ -167,7 +189,10 @@ impl Work {
 
     /// When those that wait go on; `None`: nobody does.
     pub fn next(&self) -> Option<Nanos> {
-        (!self.postponed.is_empty()).then_some(if self.all_rest { self.rests_until } else { 0 })
+        if !self.postponed.is_empty() {
+            return Some(0);
+        }
+        (!self.resting.is_empty()).then_some(self.rests_until)
     }
 
     /// A message of this topic is collected or delivered.
@@ -185,7 +210,6 @@ impl Work {
 
     pub fn end_turn(&mut self, now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
-        self.all_rest = self.resting == self.postponed.len();
         (self.units, self.before, self.in_order, self.in_line, self.decoded, self.oversize) = (0, 0, 0, false, 0, false);
         self.since = now;
     }
@@ -198,23 +222,32 @@ impl Engine {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.share.floods = true;
         }
-        self.work.postponed.push(key);
-        self.work.all_rest = false;
+        if std::mem::take(&mut self.work.rests) {
+            self.work.resting.push_back(key);
+        } else {
+            self.work.postponed.push(key);
+        }
         self.work.postponements += 1;
     }
 
     /// Go on with those whose share was used up in an earlier turn. What was read since takes nothing from them, and the first of them runs whatever it
-    /// has. Where they are many, some of them wait on, first in line.
+    /// has. Where they are many, some of them wait on, first in line. Of those that rest one goes on, before the others.
     pub(crate) fn run_postponed(&mut self, now: Nanos) {
+        self.work.note_time(now);
+        if now >= self.work.rests_until
+            && let Some(rested) = self.work.resting.pop_front()
+        {
+            self.work.postponed.insert(0, rested);
+        }
         let mut waiting = std::mem::take(&mut self.work.postponed).into_iter();
-        (self.work.before, self.work.in_line, self.work.oversize, self.work.resting) = (self.work.units, true, false, 0);
+        (self.work.before, self.work.in_line, self.work.oversize) = (self.work.units, true, false);
         while let Some(key) = waiting.next() {
             self.resume(key, now);
             // Who comes next may need as much as is left, or more than a share, and must not be tried in vain: it would go behind those that ran.
             let next = waiting.as_slice().first();
             let introduces = next.and_then(|key| self.conns.get(*key)).is_some_and(|conn| conn.input.starts_with(b"IDENTIFY"));
             let fits = if introduces { self.work.has_room_to_introduce() } else { self.work.has_room_in_line() };
-            if self.work.oversize || !fits || self.work.resting > SHORT_LINE {
+            if self.work.oversize || !fits {
                 break;
             }
         }
@@ -241,5 +274,23 @@ impl Engine {
     /// Whether what is read of a connection would only wait for many turns: what it had last was more than its share. (It is moved with each.)
     pub fn is_flooded_by(&mut self, key: ConnKey) -> bool {
         self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.share.floods))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_announces_keeps_others_waiting_for_a_bounded_time() {
+        let mut work = Work { shared_until: SHARED_NS, ..Work::default() };
+        assert!(work.may_run(u32::MAX, 0));
+        assert_eq!(work.rests_until, LONGEST_REST);
+        work.end_turn(LONGEST_REST - 1);
+        assert!(!work.may_run(DEAR_UNITS + 1, 0));
+        assert!(work.may_run(DEAR_UNITS, 0), "it is not dear");
+        work.end_turn(LONGEST_REST);
+        assert!(work.may_run(DEAR_UNITS + 1, 0));
+        assert_eq!(work.rests_until - LONGEST_REST, (REST + 1) * UNIT_NS * Nanos::from(DEAR_UNITS + 1));
     }
 }

@@ -8,7 +8,7 @@ use crate::engine::{ConnKey, Engine, Reply};
 use crate::error::WireError;
 use crate::message::Meter;
 use crate::publish::Verb;
-use crate::share::{UNIT_BYTES, message_units};
+use crate::share::{LARGE_BODY, UNIT_BYTES, message_units};
 use crate::wire::Bodies;
 
 /// However little a turn has left, a slice has as much.
@@ -26,8 +26,8 @@ pub struct Progress {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sliced {
-    /// It is not: run it as any other command, which costs so much.
-    Not { units: u32 },
+    /// It is not: run it as any other command, which costs so much. `limited`: its topic has a bucket.
+    Not { units: u32, limited: bool },
     /// There is more for the next turn.
     More,
     /// That was all of it.
@@ -55,7 +55,7 @@ impl Engine {
         if done == 0 {
             let units = bodies.count as usize + bodies.bytes() / UNIT_BYTES;
             if limited || units <= WHOLE_UNITS {
-                return Ok(Sliced::Not { units: u32::try_from(copies * units).unwrap_or(u32::MAX) });
+                return Ok(Sliced::Not { units: u32::try_from(copies * units).unwrap_or(u32::MAX), limited });
             }
             self.check_room_for(topic, bodies)?;
         }
@@ -63,8 +63,9 @@ impl Engine {
         let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_UNITS, most);
         let rest = bodies.behind(done, at);
         let len = if limited { usize::MAX } else { slice_len(rest, left / copies) };
-        let first = rest.take(1).map(|body| message_units(body.len()).saturating_mul(copies as u32)).sum::<u32>();
-        if !limited && first as usize > left && !self.work.may_exceed(first) {
+        let large = rest.take(1).map(<[u8]>::len).find(|len| !limited && *len >= LARGE_BODY);
+        let units = large.map_or(0, |len| message_units(len).saturating_mul(copies as u32));
+        if units as usize > left && !self.work.may_exceed(units) {
             return Ok(Sliced::More);
         }
         let collected = self.collect_from(key, Verb::Mpub, topic, rest.take(len), 0, stamp);

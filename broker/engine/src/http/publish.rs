@@ -35,14 +35,16 @@ impl Engine {
             return true;
         }
         let Ok([topic, binary]) = arguments(head.query, ["topic", "binary"]) else { return true };
-        let topic = topic.unwrap_or_default();
-        if alone && self.has_limit(&topic) {
+        let Some(topic) = topic else { return true }; // it will be refused
+        let limited = self.has_limit(&topic);
+        if alone && limited {
             return true;
         }
         let copies = self.topic_names.get(&*topic).map_or(1, |topic| self.counted_copies(*topic)).max(1);
         let count = if alone { 1 } else { announced_count(body, is_binary(binary.as_deref())) };
         let units = count.saturating_add(body.len() / UNIT_BYTES).saturating_mul(copies as usize);
-        self.work.may_run(u32::try_from(units).unwrap_or(u32::MAX), bound)
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        if limited { self.work.may_run_in_order(units, bound) } else { self.work.may_run(units, bound) }
     }
 
     pub(crate) fn http_pub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {

@@ -124,6 +124,46 @@ fn after_a_dear_command_none_runs_for_as_long_as_leaves_the_others_most_of_the_t
 }
 
 #[test]
+fn however_many_rest_nobody_is_asked_before_their_instant_and_then_one_at_a_time_in_order() {
+    let (mut pair, calm) = shared();
+    pair.engine.create_topic("h");
+    for channel in 0..20 {
+        let now = pair.now;
+        pair.engine.create_channel("h", &format!("c{channel}"), now);
+    }
+    pair.turn();
+    let dear: Vec<_> = (0..8).map(|_| pair.connect()).collect();
+    dear.iter().for_each(|&key| pair.send(key, mpub("h", &["x"; 500])));
+    (0..3).for_each(|_| pair.turn());
+    for (done, key) in dear.iter().enumerate() {
+        assert_eq!(pair.take(*key), [ok()], "the {done}th");
+        assert_eq!(count(&mut pair, "h", "message_count"), 500 * (done as u64 + 1));
+        let more = mpub("calm", &["x"; 40]);
+        assert_eq!(pair.ask(calm, more), [ok()], "more than those get who come behind a long line");
+        let Some(goes_on) = pair.engine.poll_timeout() else { continue };
+        let postponed = pair.engine.work.postponements;
+        assert!(goes_on > pair.now, "it may sleep until then");
+        pair.turn();
+        assert_eq!(pair.engine.work.postponements, postponed, "nobody was tried in vain");
+        pair.advance(goes_on - pair.now);
+        pair.turn();
+    }
+    assert_eq!(count(&mut pair, "h", "message_count"), 4_000);
+}
+
+#[test]
+fn a_batch_for_a_limited_topic_does_not_rest_behind_the_dear_commands_of_others() {
+    let (mut pair, _) = shared();
+    pair.limit("t", Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
+    let [dear, limited] = [pair.connect(), pair.connect()];
+    pair.send(dear, pub_("h", &"x".repeat(1_000_000)));
+    pair.turn();
+    pair.send(limited, mpub("t", &["x"; 4_000]));
+    pair.turn();
+    assert_eq!((pair.take(dear), pair.take(limited)), (vec![ok()], vec![ok()]));
+}
+
+#[test]
 fn of_large_messages_in_one_command_each_rests_after_the_one_before() {
     let (mut pair, calm) = shared();
     let hostile = pair.connect();
