@@ -65,7 +65,8 @@ def central(arrivals_ns: Sequence[Ints], envelope: Envelope, round_trip_ns: int,
 def flow_proportional(arrivals_ns: Sequence[Ints], envelope: Envelope, flow_rate: float, ends_ns: int) -> Limited:
     """Flow proportional share. ``flow_rate``: msg/s of a publisher, the largest flow of any limiter. A limiter that
     could use more than it has weighs as many such flows as it has demand for; one that could not, what leaves it its
-    demand."""
+    demand. Every bucket holds one token at least, where the parts of b together exceed it: less lets nothing go, ever.
+    """
     limit = envelope.rate_micro / MICRO
     count = len(arrivals_ns)
     weights, heard = [1.0] * count, [1.0] * count
@@ -81,7 +82,7 @@ def flow_proportional(arrivals_ns: Sequence[Ints], envelope: Envelope, flow_rate
             else:
                 weights[at] = max(demand * others / (limit - demand), 1e-6)
             part = weights[at] / (weights[at] + others)
-            buckets[at].set(round(part * envelope.rate_micro), round(part * envelope.burst_micro))
+            buckets[at].set(round(part * envelope.rate_micro), max(round(part * envelope.burst_micro), MICRO))
 
     return _in_intervals(arrivals_ns, ends_ns, lambda at, came: _policed(came, buckets[at]), settle)
 

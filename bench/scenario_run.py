@@ -60,13 +60,15 @@ async def run_scenario(scenario: Scenario, console: Console) -> Outcome:
 def judged(scenario: Scenario, result: RunResult) -> Verdict:
     """The promise is one for each topic: the worst one decides."""
     promise = scenario.promise
+    reasons = why_invalid(result, scenario.percentile)
+    whole = {**result.row(scenario.name), "valid": not reasons}
     return Verdict(
         name=scenario.name,
         claim=f"p{scenario.percentile:g} of every topic as promised" if promise else "none: no promise was given",
         checks=[_check(promise, target) for target in result.targets] if promise else [],
-        runs=[result.row(scenario.name), *_topics(scenario.name, result)],
+        runs=[whole, *_topics(scenario.name, result)],
         settings=scenario.settings,
-        reasons=why_invalid(result, scenario.percentile),
+        reasons=reasons,
     )
 
 

@@ -88,7 +88,7 @@ class SimulatedBroker:
 
 
 class Stepped(ABC):
-    """Brokers in step. Whoever moves the shares says what follows when a bin is over; ``run`` it once."""
+    """Brokers in step. Whoever moves the shares says what follows when a bin is over."""
 
     def __init__(self, arrivals_ns: Sequence[Ints], start: Shares) -> None:
         self.brokers = [SimulatedBroker(came, share) for came, share in zip(arrivals_ns, start, strict=True)]
@@ -96,9 +96,12 @@ class Stepped(ABC):
         self._waiting = [0] * len(start)  # at the start of this bin
         self._due: list[tuple[int, int, Callable[[], None]]] = []  # instant, order, what happens
         self._order = count()
+        self._now_ns = 0
 
     def run(self, ends_ns: int) -> None:
-        for now_ns in range(STEP_NS, ends_ns + 1, STEP_NS):
+        """On from where it is, in whole steps."""
+        for now_ns in range(self._now_ns + STEP_NS, ends_ns + 1, STEP_NS):
+            self._now_ns = now_ns
             self._advance(now_ns)
             if now_ns % BIN_NS == 0:
                 self._bin_over(now_ns, self._close_bin())

@@ -42,7 +42,7 @@ FLEET = Fleet(count=1_000, rate=10.0, batch=10, group_size=10)
 POLICING = ("even split", "flow proportional share", "global random drop")
 OURS = ("static", "proportional", "fitted", "gdrl")
 ONE_BUCKET = "one bucket"
-_AFTER_NS = 10 * SECOND_NS  # in which nothing comes any more and shares still move
+_AFTER_NS = 10 * SECOND_NS  # in which nothing comes any more and shares still move; what is said then is not counted
 _LATER_NS = 10**6 * SECOND_NS  # time for what still waits then
 
 
@@ -154,6 +154,8 @@ def ours(mode: str, case: Case, seed: int) -> Limited:
             )
         case other:
             raise ValueError(f"no mode {other}")
+    run.run(case.ends_ns)
+    wire = run.messages
     lasts_ns = case.ends_ns + _AFTER_NS
     run.run(lasts_ns)
     for broker in run.brokers:
@@ -161,7 +163,6 @@ def ours(mode: str, case: Case, seed: int) -> Limited:
     logs = [broker.log() for broker in run.brokers]
     arrival, due = (np.concatenate([log[at] for log in logs]) for at in (0, 1))
     goes = due < NEVER_NS
-    wire = round(run.messages * case.ends_ns / lasts_ns)
     return Limited(arrival[goes], due[goes], 0, wire, stuck=int((~goes).sum()))
 
 

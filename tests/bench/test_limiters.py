@@ -69,6 +69,12 @@ def test_flow_proportional_share_follows_the_demand_that_it_was_told():
     assert followed.wire == 2 * 60
 
 
+def test_a_small_part_of_a_flow_proportional_share_still_holds_a_token():
+    few, many = steady(20, 30) + 1, steady(400, 30)
+    found = limiters.flow_proportional([few, many], envelope(1_000, 20), 10.0, 30 * SECOND_NS)
+    assert np.isin(few, found.gone_ns).mean() > 0.98  # its part of b is 0.4 messages
+
+
 def test_random_drop_drops_what_all_are_above_the_rate_together_and_nothing_below_it():
     asked = envelope(1_000, 20)
     below = limiters.random_drop([steady(400, 5), steady(400, 5)], asked, 5 * SECOND_NS, 1)

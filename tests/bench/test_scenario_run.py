@@ -11,11 +11,10 @@ from hdrh.log import HistogramLogReader
 from bench.commands import bench_run
 from bench.peer_servers import ALL, missing
 from bench.results import merged, percentile_ms
-from bench.run import TargetResult
 from bench.scenario import scenario
 from bench.scenario_run import Outcome, judged, prepare
 from srtm.errors import BadInput
-from tests.support.run_results import EMPTY, result
+from tests.support.run_results import EMPTY, result, target
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "bench" / "scenarios").glob("*.toml"))
 FILE = """
@@ -51,6 +50,7 @@ def test_every_example_runs_and_writes_files_that_agree(path, tmp_path, capsys):
     written = msgspec.json.decode(files[".json"].read_bytes())
     whole, *topics = written["runs"]
     assert status in ((0, 1) if written["valid"] else (3,))
+    assert whole["valid"] is written["valid"]
     assert written["seed"] == 3
     assert [run["topic"] for run in topics] == [topic["name"] for topic in document["topics"]]
     channels = [len(topic.get("channels", ["bench"])) for topic in document["topics"]]
@@ -94,8 +94,7 @@ def targets(*latencies_ms):
     def one(latency_ms):
         histogram = HdrHistogram.decode(EMPTY)
         histogram.record_value(round(latency_ms * 1e6))
-        blank = dict.fromkeys(TargetResult.__struct_fields__, 0)
-        return TargetResult(**{**blank, "target": "h:1", "topic": "t", "histogram": histogram.encode().decode()})
+        return target(received=1, histogram=histogram.encode().decode())
 
     return [one(latency_ms) for latency_ms in latencies_ms]
 
@@ -107,12 +106,19 @@ def targets(*latencies_ms):
         (PROMISE, {"targets": targets(1.4)}, 0),
         (PROMISE, {"targets": targets(1.4, 1.6)}, 1),  # the worst topic decides
         ("", {"lost": 1}, 3),
+        (PROMISE, {"targets": [*targets(1.4), target()]}, 3),  # the p99 of a topic that got nothing is 0
         (PROMISE, {"targets": targets(1.6), "lost": 1}, 3),  # what says nothing breaks nothing
         (PROMISE, {"targets": targets(1.4), "reasons": ["late"], "valid": False}, 3),
     ],
 )
 def test_the_exit_status_tells_invalid_from_broken_from_kept(text, found, status):
     assert outcome(text, **found).exit_status == status
+
+
+@pytest.mark.parametrize(("found", "valid"), [({}, True), ({"lost": 1}, False), ({"targets": [target()]}, False)])
+def test_the_row_of_the_whole_run_is_as_valid_as_its_verdict(found, valid):
+    verdict = outcome("", **found).verdict
+    assert (verdict.runs[0]["valid"], verdict.valid) == (valid, valid)
 
 
 def test_a_folder_that_takes_no_files_is_refused_before_anything_is_sent(tmp_path):

@@ -77,3 +77,13 @@ def test_tokens_are_missed_only_while_messages_wait_on_another_broker() -> None:
     assert 14 * TOKEN <= run.missed <= 15 * TOKEN
     assert run.bins[BIN_NS][0].arrivals == 16
     assert run.bins[2 * BIN_NS][0] == Bin(arrivals=0, waiting=15, work=pytest.approx(15, abs=1))
+
+
+def test_a_run_goes_on_from_where_it_was() -> None:
+    came = np.arange(0, SECOND_NS, SECOND_NS // 40)
+    whole, parts = (Unmoved([came], [(30 * MICRO, 2 * MICRO)]) for _ in range(2))
+    whole.run(2 * SECOND_NS)
+    parts.run(SECOND_NS // 3)
+    parts.run(2 * SECOND_NS)
+    assert parts.bins == whole.bins
+    assert parts.brokers[0].log()[1].tolist() == whole.brokers[0].log()[1].tolist()

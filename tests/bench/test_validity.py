@@ -3,7 +3,7 @@
 import pytest
 
 from bench.validity import why_invalid
-from tests.support.run_results import result
+from tests.support.run_results import result, target
 
 
 def test_an_undisturbed_run_is_valid():
@@ -31,6 +31,16 @@ def test_a_quota_that_was_used_up_spoils_a_run(taken):
     [reason] = why_invalid(result(**taken), 99.0)
     assert "CPU quota" in reason
     assert f"in {taken['throttled_periods']} periods" in reason
+
+
+def test_a_topic_of_which_nothing_came_spoils_a_run_beside_others_of_which_something_did():
+    [reason] = why_invalid(result(targets=[target("cars", received=100), target("bikes")]), 99.0)
+    assert reason == "no measured message of bikes was received"
+
+
+def test_where_nothing_came_at_all_the_generators_own_reason_is_enough():
+    found = result(received=0, targets=[target("cars"), target("bikes")], reasons=["nothing was received"])
+    assert why_invalid(found, 99.0) == ["nothing was received"]
 
 
 def test_losses_spoil_a_run_and_refusals_do_not():

@@ -5,9 +5,15 @@ from __future__ import annotations
 from hdrh.histogram import HdrHistogram
 
 from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
-from bench.run import Histograms, RunResult
+from bench.run import Histograms, RunResult, TargetResult
 
 EMPTY = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS).encode().decode()
+
+
+def target(topic: str = "t", **changes: object) -> TargetResult:
+    """Nothing sent, nothing received; but for ``changes``."""
+    blank = dict.fromkeys(TargetResult.__struct_fields__, 0)
+    return TargetResult(**{**blank, "target": "h:1", "topic": topic, "histogram": EMPTY, **changes})  # type: ignore[arg-type]
 
 
 def result(**changes: object) -> RunResult:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench.aftermath import SECOND_NS
 from bench.experiments import limiters
 from bench.experiments.figure import Effort
 from bench.redis_bucket import Cost
@@ -39,6 +40,14 @@ def test_no_split_delays_less_than_the_one_bucket(rows):
     for best in of(rows, limiters.ONE_BUCKET):
         others = [row for row in rows if row["case"] == best["case"] and not row["polices"] and not row["stuck"]]
         assert min(row["mean_ms"] for row in others) == best["mean_ms"]
+
+
+@pytest.mark.parametrize("mode", ["fitted", "gdrl"])
+def test_what_is_said_after_the_traffic_is_not_counted(mode, monkeypatch):
+    shifted = limiters.cases(Effort(seconds=2.0))[1]
+    wire = limiters.ours(mode, shifted, 1).wire
+    monkeypatch.setattr(limiters, "_AFTER_NS", 30 * SECOND_NS)
+    assert limiters.ours(mode, shifted, 1).wire == wire > 0
 
 
 def test_more_than_the_envelope_or_more_delay_is_a_check_that_fails(rows):
