@@ -37,6 +37,14 @@ class Program:
         await self._input.send_all(data)
         await self._input.aclose()
 
+    async def started(self, word: bytes, within_s: float) -> None:
+        """Once it has said ``word``. Raises Unavailable."""
+        with trio.move_on_after(within_s):
+            if await self.read(len(word)) == word:
+                return
+            raise Unavailable(f"{self.name} did not start: {self.last_words()}")
+        raise Unavailable(f"{self.name} did not start within {within_s:g} s: {self.last_words()}")
+
     async def read(self, size: int) -> bytes:
         """Exactly so much. Raises Unavailable if it ends before."""
         data = b""
@@ -48,7 +56,7 @@ class Program:
         return data
 
     async def read_all(self) -> bytes:
-        """Until it has ended. Raises Unavailable if it failed."""
+        """Until it has ended. Raises Unavailable if it failed, or closed its output and does not end."""
         data = b"".join([part async for part in self._output])
         await self._ended()
         if self._process.returncode != 0:
@@ -64,21 +72,27 @@ class Program:
         return self._log.read_text(errors="replace").strip()[-500:] or "it said nothing"
 
     async def end(self) -> None:
-        """By SIGKILL: what it holds is nobody's."""
+        """By SIGKILL: what it holds is nobody's. Raises Unavailable if that does not end it; the pipes are closed."""
         self._process.kill()
-        await self._ended()
-        await self._input.aclose()
-        await self._output.aclose()
+        try:
+            await self._ended()
+        finally:
+            await self._input.aclose()
+            await self._output.aclose()
 
     async def _ended(self) -> None:
-        if self._process.poll() is None:
-            descriptor = os.pidfd_open(self.pid)
-            try:
-                with trio.fail_after(_ENDS_WITHIN_S):
-                    await trio.lowlevel.wait_readable(descriptor)
-            finally:
-                os.close(descriptor)
-            self._process.wait()
+        """Raises Unavailable."""
+        if self._process.poll() is not None:
+            return
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            with trio.move_on_after(_ENDS_WITHIN_S) as waiting:
+                await trio.lowlevel.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+        if waiting.cancelled_caught:
+            raise Unavailable(f"{self.name} did not end within {_ENDS_WITHIN_S:g} s: {self.last_words()}")
+        self._process.wait()
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ import trio
 from bench.broker_api import create_channel, pause_channel
 from bench.relay import READY
 from bench.run import RunResult
-from bench.testbed.layout import Host
+from bench.testbed.layout import Host, Layout
 from bench.testbed.listening import Heard
 from bench.testbed.owner import LiveTestbed
 from bench.testbed.paths import OneWay, between, measuring
@@ -38,7 +38,7 @@ _ROOM = 0.75  # of r, that a broker is said to carry: two get a part each
 _START_WITHIN_S = 30.0
 _LOOK_S = 0.05
 _WARMUP_S = 2.0
-_DRAIN_S = 1.0  # beyond the longest way, for what is still on it
+_DRAIN_S = 1.0  # beyond the longest ways, for what is still on them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ async def _measure(
         started_ns = time.monotonic_ns()
         with measuring([*to_brokers, *from_brokers], {host.name: there.namespace(host) for host in layout.hosts}):
             sent = await _send(there, traffic, assigned, brokers, folder)
-            await trio.sleep(_DRAIN_S + 2e-3 * max(host.link.delay_ms + host.link.jitter_ms for host in layout.hosts))
+            await trio.sleep(_DRAIN_S + 2 * _longest_s(layout))
         heard = [await _heard(listener) for listener in listeners]
     traces = {broker.name: await fetch_trace(_http(broker), TOPIC) for broker in brokers}
     return Session(
@@ -135,7 +135,8 @@ async def _send(
     there: LiveTestbed, traffic: Traffic, assigned: Json, brokers: Sequence[Host], folder: Path
 ) -> list[RunResult]:
     senders = there.layout.of("publisher")
-    plans = [plan(traffic, assigned, brokers, at, len(senders)) for at in range(len(senders))]
+    drain = drain_s(there.layout)
+    plans = [plan(traffic, assigned, brokers, at, len(senders), drain) for at in range(len(senders))]
     results: dict[str, RunResult] = {}
 
     async def send(host: Host, wanted: Plan) -> None:
@@ -151,8 +152,19 @@ async def _send(
     return [results[host.name] for host in senders if host.name in results]
 
 
-def plan(traffic: Traffic, assigned: Json, brokers: Sequence[Host], host: int, hosts: int) -> Plan | None:
-    """What publishers' host number ``host`` sends: whole correlation groups, in turn. None: nothing."""
+def drain_s(layout: Layout) -> float:
+    """After the last message: two links there, and two back for its answer."""
+    return _DRAIN_S + 4 * _longest_s(layout)
+
+
+def _longest_s(layout: Layout) -> float:
+    """That a packet is on one link."""
+    return max(host.link.delay_ms + host.link.jitter_ms for host in layout.hosts) / 1_000
+
+
+def plan(traffic: Traffic, assigned: Json, brokers: Sequence[Host], host: int, hosts: int, drain: float) -> Plan | None:
+    """What publishers' host number ``host`` sends: whole correlation groups, in turn. None: nothing. ``drain``: s
+    that it stays connected when all is sent, for what is on its way, or lost and sent again."""
     index = {broker.name: number for number, broker in enumerate(brokers)}
     mine = [at for at in range(len(assigned["ids"])) if at // traffic.group_size % hosts == host]
     if not mine:
@@ -172,7 +184,7 @@ def plan(traffic: Traffic, assigned: Json, brokers: Sequence[Host], host: int, h
         subscribers=[Subscriber(target=at, channel=UNREAD, rdy=1) for at in range(len(brokers))],
         duration_s=traffic.seconds,
         warmup_s=_WARMUP_S,
-        drain_s=0.0,
+        drain_s=drain,
         seed=traffic.seed * 1_000 + host,
         slo_ms=traffic.promise_ms,
         percentile=traffic.percentile,
@@ -242,9 +254,7 @@ async def _listeners(there: LiveTestbed, brokers: Sequence[Host], folder: Path) 
             for host in there.layout.of("subscriber")
         ]
         for listener in found:
-            with trio.fail_after(_START_WITHIN_S):
-                if await listener.read(len(READY)) != READY:
-                    raise Unavailable(f"{listener.name} did not start: {listener.last_words()}")
+            await listener.started(READY, _START_WITHIN_S)
         yield found
 
 

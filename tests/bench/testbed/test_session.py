@@ -6,11 +6,11 @@ from hdrh.histogram import HdrHistogram
 
 from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
 from bench.run import Histograms, RunResult
-from bench.testbed.layout import Host, hosts
+from bench.testbed.layout import Host, Link, hosts
 from bench.testbed.listening import Heard, note
 from bench.testbed.outcome import judged, outcome, shown
 from bench.testbed.paths import OneWay
-from bench.testbed.session import TOPIC, UNREAD, Session, Traffic, plan
+from bench.testbed.session import TOPIC, UNREAD, Session, Traffic, drain_s, plan
 from bench.trace import Trace
 
 LAYOUT = hosts()
@@ -21,21 +21,29 @@ ASSIGNED = {"ids": [f"p{at}" for at in range(8)], "brokers": [BROKERS[at % 2].na
 
 
 def test_every_publisher_sends_from_one_host_and_groups_stay_together():
-    plans = [plan(TRAFFIC, ASSIGNED, BROKERS, host, 2) for host in range(2)]
+    plans = [plan(TRAFFIC, ASSIGNED, BROKERS, host, 2, 1.0) for host in range(2)]
     sent = [(wanted.publishers.ids, wanted.publishers.group) for wanted in plans if wanted is not None]
     assert sent == [(["p0", "p1", "p4", "p5"], [0, 0, 2, 2]), (["p2", "p3", "p6", "p7"], [1, 1, 3, 3])]
 
 
 def test_publishers_send_to_the_brokers_that_they_are_assigned_to_and_read_nothing_of_it():
-    wanted = plan(TRAFFIC, ASSIGNED, BROKERS, 0, 2)
+    wanted = plan(TRAFFIC, ASSIGNED, BROKERS, 0, 2, 1.0)
     assert wanted is not None
     assert wanted.targets == ["10.99.0.11:4150", "10.99.0.12:4150"]
     assert wanted.publishers.target == [0, 1, 0, 1]
     assert {one.channel for one in wanted.subscribers} == {UNREAD}
 
 
+def test_whoever_sends_stays_for_the_way_there_and_back_of_the_longest_links():
+    near, far = hosts(), hosts(link=Link(delay_ms=20.0), each=["broker2:delay_ms=100", "broker2:jitter_ms=25"])
+    assert (drain_s(near), drain_s(far)) == (1.0, 1.5)
+    wanted = plan(TRAFFIC, ASSIGNED, BROKERS, 0, 2, drain_s(far))
+    assert wanted is not None
+    assert wanted.drain_s == 1.5
+
+
 def test_a_host_without_publishers_sends_nothing():
-    assert plan(TRAFFIC, ASSIGNED, BROKERS, 4, 5) is None
+    assert plan(TRAFFIC, ASSIGNED, BROKERS, 4, 5, 1.0) is None
 
 
 def test_the_topic_has_the_papers_envelope():
