@@ -21,6 +21,7 @@ from bench.experiments.real_figures import chosen as real_names
 from bench.experiments.scale import ScaleOptions, scale
 from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio
+from srtm.errors import BadInput
 
 app = typer.Typer()
 
@@ -48,10 +49,26 @@ def bench_calibrate(
 
 
 QuickOption = Annotated[bool, typer.Option("--quick", help="Short runs, few of them: a coarse picture.")]
-SecondsOption = Annotated[float, typer.Option(min=1.0, help="Of traffic in each simulated run.")]
-RepetitionsOption = Annotated[int, typer.Option(min=1, help="Runs of each point.")]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        min=1.0,
+        help="Of traffic in each run, measured.",
+        show_default=f"{Effort.seconds:g}, with --real {RealOptions.seconds:g}; shorter with --quick",
+    ),
+]
+RepetitionsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Runs of each point; not with --real.",
+        show_default=f"{Effort.repetitions}, with --quick {QUICK.repetitions}",
+    ),
+]
 DirectoryOption = Annotated[Path, typer.Option(help="Where JSON, CSV and PNG go.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Keep what the same command finished there.")]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Keep what the same command finished there; not with --real.")
+]
 
 
 RealOption = Annotated[bool, typer.Option("--real", help="On real brokers, where two cores carry it.")]
@@ -61,8 +78,8 @@ RealOption = Annotated[bool, typer.Option("--real", help="On real brokers, where
 def bench_figures(
     names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(EXPERIMENTS)}]...")] = None,
     quick: QuickOption = False,
-    seconds: SecondsOption = Effort.seconds,
-    repetitions: RepetitionsOption = Effort.repetitions,
+    seconds: SecondsOption = None,
+    repetitions: RepetitionsOption = None,
     seed: SeedOption = Effort.seed,
     directory: DirectoryOption = Path("figures"),
     resume: ResumeOption = False,
@@ -74,7 +91,8 @@ def bench_figures(
     Status 0 if everything that the paper claims of them is seen.
     """
     if on_real:
-        return _show_real(names or (), quick, seed, directory, document)
+        _refuse_with_real(repetitions, resume)
+        return _show_real(names or (), quick, seconds, seed, directory, document)
     effort = _effort(quick, seconds, repetitions, seed)
     return _show(
         FiguresOptions(
@@ -83,9 +101,18 @@ def bench_figures(
     )
 
 
-def _effort(quick: bool, seconds: float, repetitions: int, seed: int) -> Effort:
-    chosen = QUICK if quick else Effort(seconds=seconds, repetitions=repetitions)
-    return replace(chosen, seed=seed)
+def _effort(quick: bool, seconds: float | None, repetitions: int | None, seed: int) -> Effort:
+    """What is given goes before what is quick."""
+    usual = QUICK if quick else Effort()
+    return replace(usual, seconds=seconds or usual.seconds, repetitions=repetitions or usual.repetitions, seed=seed)
+
+
+def _refuse_with_real(repetitions: int | None, resume: bool) -> None:
+    """Raises BadInput."""
+    if repetitions is not None:
+        raise BadInput("repetitions", repetitions, "must not be given with --real: each point is run once")
+    if resume:
+        raise BadInput("resume", resume, "must not be given with --real: every run is made anew")
 
 
 def _show(options: FiguresOptions) -> int:
@@ -93,9 +120,11 @@ def _show(options: FiguresOptions) -> int:
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
-def _show_real(names: Sequence[str], quick: bool, seed: int, directory: Path, document: bool) -> int:
-    seconds = REAL_QUICK_S if quick else RealOptions.seconds
-    options = RealOptions(names=real_names(names), seconds=seconds, seed=seed, directory=directory, document=document)
+def _show_real(
+    names: Sequence[str], quick: bool, seconds: float | None, seed: int, directory: Path, document: bool
+) -> int:
+    lasts_s = seconds or (REAL_QUICK_S if quick else RealOptions.seconds)
+    options = RealOptions(names=real_names(names), seconds=lasts_s, seed=seed, directory=directory, document=document)
     verdicts = run_trio(partial(real, options, partial(Console(highlight=False).print, soft_wrap=True)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
@@ -103,8 +132,8 @@ def _show_real(names: Sequence[str], quick: bool, seed: int, directory: Path, do
 def _command(name: str) -> Callable[..., int]:
     def command(
         quick: QuickOption = False,
-        seconds: SecondsOption = Effort.seconds,
-        repetitions: RepetitionsOption = Effort.repetitions,
+        seconds: SecondsOption = None,
+        repetitions: RepetitionsOption = None,
         seed: SeedOption = Effort.seed,
         directory: DirectoryOption = Path("figures"),
         resume: ResumeOption = False,
@@ -112,7 +141,8 @@ def _command(name: str) -> Callable[..., int]:
         document: DocumentOption = False,
     ) -> int:
         if on_real:
-            return _show_real([name], quick, seed, directory, document)
+            _refuse_with_real(repetitions, resume)
+            return _show_real([name], quick, seconds, seed, directory, document)
         effort = _effort(quick, seconds, repetitions, seed)
         options = FiguresOptions(names=[name], effort=effort, directory=directory, resume=resume, document=document)
         return _show(options)

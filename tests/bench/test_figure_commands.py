@@ -32,14 +32,14 @@ def test_a_figures_command_is_figures_with_its_name(tmp_path: Path, monkeypatch:
         return [Verdict("x", "", [Check("x", "1", "2", kept=len(asked) == 1)])]
 
     monkeypatch.setattr(figure_commands, "figures", figures)
-    arguments = ["--quick", "--seed", "7", "--directory", str(tmp_path)]
+    arguments = ["--quick", "--seed", "7", "--seconds", "8", "--directory", str(tmp_path)]
     results = [
         CliRunner().invoke(app, command, standalone_mode=False)
         for command in (["fig08d", *arguments], ["figures", "fig08d", *arguments])
     ]
     assert asked[0] == asked[1]
     assert asked[0].names == ["fig08d"]
-    assert (asked[0].effort.seed, asked[0].effort.repetitions) == (7, 2)
+    assert (asked[0].effort.seed, asked[0].effort.seconds, asked[0].effort.repetitions) == (7, 8.0, 2)
     assert [result.return_value for result in results] == [0, 1], "the status is the verdict's"
 
 
@@ -51,13 +51,32 @@ def test_real_brokers_are_asked_for_by_an_option(tmp_path: Path, monkeypatch: py
         return []
 
     monkeypatch.setattr(figure_commands, "real", real)
-    for command in (["fig06a", "--real"], ["figures", "--real", "--quick"]):
+    for command in (
+        ["fig06a", "--real"],
+        ["figures", "--real", "--quick"],
+        ["fig11", "--real", "--seconds", "7"],
+        ["figures", "eq01", "--real", "--quick", "--seconds", "5"],
+    ):
         result = CliRunner().invoke(app, [*command, "--directory", str(tmp_path)], standalone_mode=False)
         assert result.return_value == 0
     assert [(one.names, one.seconds) for one in asked] == [
         (["fig06a"], 12.0),
         (["fig06a", "eq01", "fig09b", "fig11"], 4.0),
+        (["fig11"], 7.0),
+        (["eq01"], 5.0),
     ]
+
+
+@pytest.mark.parametrize("command", [["fig06a"], ["figures", "fig06a"]])
+@pytest.mark.parametrize(("option", "field"), [(["--repetitions", "3"], "repetitions: 3"), (["--resume"], "resume: ")])
+def test_what_real_brokers_cannot_do_is_refused(
+    command: list[str], option: list[str], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figure_commands, "real", None)
+    result = CliRunner().invoke(app, [*command, "--real", *option], standalone_mode=False)
+    assert isinstance(result.exception, BadInput)
+    assert str(result.exception).startswith(field)
+    assert "must not be given with --real" in str(result.exception)
 
 
 def test_what_two_cores_do_not_carry_is_refused() -> None:
