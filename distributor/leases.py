@@ -156,7 +156,8 @@ class Leases:
             held = replace(self.holdings[broker], version=version, share=NOTHING, applied=version)
             return replace(self._with({broker: held}), recalling=True)
         share = self._share(broker)
-        again = Holding(version, share, share, lease_ms=self.lease_ms, longest_ms=self.lease_ms)
+        applied = version if share == NOTHING else 0  # nobody waits for word of nothing
+        again = Holding(version, share, share, applied, lease_ms=self.lease_ms, longest_ms=self.lease_ms)
         return self._with({broker: again})
 
     def doubted(self, broker: str, version: int) -> Leases:
@@ -172,11 +173,14 @@ class Leases:
         if broker not in self.holdings:
             return self
         left = {name: held for name, held in self.holdings.items() if name != broker}
-        pool = self.pool if left else 0
-        if pool:  # what it had may be with any of the others
-            heir, bound = next(iter(left)), self.holdings[broker].bound
-            left[heir] = replace(left[heir], bound=left[heir].bound + bound)
-        return replace(self, holdings=left, pool=pool, recalling=pool > 0)
+        if not self.pool:
+            return replace(self, holdings=left)
+        heir = next((name for name, held in left.items() if held.bound != NOTHING), None)
+        if heir is None:
+            return replace(self, holdings=left, pool=0, recalling=False)
+        # What it had may be with any of the other members; who holds nothing was never one, and is not asked.
+        left[heir] = replace(left[heir], bound=left[heir].bound + self.holdings[broker].bound)
+        return replace(self, holdings=left, recalling=True)
 
     def closed(self) -> Leases:
         """The topic is removed. What brokers may still hold stays on record, should a topic of this name come again;
@@ -201,13 +205,15 @@ class Leases:
         if untold:
             told = {name: replace(held, version=version) for name, held in untold.items()}
             return self._with(told) if members.keys() <= set(live) else self
-        if not all(held.settled for held in self.holdings.values()):
+        if not all(held.settled for held in members.values()):
             return self
-        held = _total(one.share for one in self.holdings.values())
-        if not held <= self.outstanding():  # somebody counts wrongly: who cannot be told
-            return self.doubted(next(iter(self.holdings)), version)
-        known = {name: replace(one, bound=one.share) for name, one in self.holdings.items()}
-        return replace(self._with(known), pool=0, recalling=False).advanced(live, version)
+        ended = replace(self, pool=0, recalling=False)
+        if not _total(held.share for held in members.values()) <= self.outstanding():
+            # Somebody counts wrongly: who cannot be told.
+            unknown = Holding(version, NOTHING, self.outstanding(), lease_ms=self.lease_ms, longest_ms=None)
+            return ended._with(dict.fromkeys(members, unknown))
+        known = {name: replace(held, bound=held.share) for name, held in members.items()}
+        return ended._with(known).advanced(live, version)
 
     def _shrunk(self, version: int) -> Leases:
         issued = {}

@@ -75,7 +75,7 @@ inline advance() {
 inline ending() {
   for (x : 0 .. N - 1) {
     if :: holds[x] && bound[x] > 0 && issued[x] <= pool -> issued[x] = next; version = next; late = true :: else fi;
-    late = late || (holds[x] && applied[x] != issued[x])
+    late = late || (holds[x] && bound[x] > 0 && applied[x] != issued[x])
   }
   if
   :: !late ->
@@ -129,7 +129,7 @@ inline hear(b) {
   :: askLife[b] > known[b] ->
      if
      :: known[b] > 0 && holds[b] && pool > 0 && bound[b] > 0 -> version++; issued[b] = version; share[b] = 0; applied[b] = version; recalling = true
-     :: known[b] > 0 && holds[b] && !(pool > 0 && bound[b] > 0) -> version++; issued[b] = version; bound[b] = share[b]; applied[b] = 0
+     :: known[b] > 0 && holds[b] && !(pool > 0 && bound[b] > 0) -> version++; issued[b] = version; bound[b] = share[b]; applied[b] = (share[b] == 0 -> version : 0)
      :: else
      fi;
      known[b] = askLife[b]
@@ -171,13 +171,13 @@ inline anew(b) {
   x = 0
 }
 
-/* Leases.freed: of what it had any of the others may have all; and they are to have it */
+/* Leases.freed: of what it had any of the other members may have all; and they are to have it */
 inline release(b) {
   version++;
   if
   :: holds[b] && pool > 0 ->
      next = N;
-     for (x : 0 .. N - 1) { if :: x != b && holds[x] && next == N -> next = x :: else fi }
+     for (x : 0 .. N - 1) { if :: x != b && holds[x] && bound[x] > 0 && next == N -> next = x :: else fi }
      if :: next < N -> bound[next] = bound[next] + bound[b]; recalling = true :: else -> pool = 0; recalling = false fi
   :: else
   fi;

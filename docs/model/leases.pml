@@ -92,7 +92,7 @@ inline hear(b, waits) {
   if
   :: askLife[b] > known[b] ->
      if
-     :: known[b] > 0 && holds[b] -> version++; issued[b] = version; bound[b] = share[b]; applied[b] = 0
+     :: known[b] > 0 && holds[b] -> version++; issued[b] = version; bound[b] = share[b]; applied[b] = (share[b] == 0 -> version : 0)
      :: else
      fi;
      known[b] = askLife[b]

@@ -62,10 +62,70 @@ def test_brokers_that_say_they_have_more_than_there_is_get_nothing_until_all_hav
     assert {held.share for held in dealt.holdings.values()} == {HALF}
 
 
+def beside_a_holder_of_nothing() -> Leases:
+    """A pool of a and b; c, first on record, has given up all that it had."""
+    third = Amount(300 * MICRO, 10 * MICRO)
+    leases = Leases(ENVELOPE).retargeted(ENVELOPE, {"c": third, "a": third, "b": third}).advanced({*LIVE, "c"}, 1)
+    for name in ("c", "a", "b"):
+        leases = leases.acknowledged(name, 1)
+    leases = leases.retargeted(ENVELOPE, {"a": HALF, "b": HALF}).advanced(LIVE, 2).acknowledged("c", 2)
+    leases = leases.advanced(LIVE, 3).acknowledged("a", 3).acknowledged("b", 3).as_pool()
+    assert (leases.pool, next(iter(leases.holdings.items()))[1].bound) == (3, NOTHING)
+    return leases
+
+
+def test_a_silent_holder_of_nothing_inherits_nothing_and_keeps_no_pool_from_its_end() -> None:
+    died = beside_a_holder_of_nothing().freed("b").retargeted(ENVELOPE, {"a": ENVELOPE}).advanced({"a"}, 5)
+    assert (died.holdings["a"].bound, died.holdings["c"].bound) == (ENVELOPE, NOTHING)
+    dealt = died.acknowledged("a", 5, MOST).advanced({"a"}, 6)
+    assert (dealt.pool, dealt.holdings["a"].share) == (0, ENVELOPE)
+
+
+def test_a_pool_is_over_with_its_last_member_though_holders_of_nothing_are_left() -> None:
+    left = beside_a_holder_of_nothing().freed("a").freed("b")
+    assert (left.pool, left.recalling, left.outstanding()) == (0, False, NOTHING)
+
+
+def test_a_holder_of_nothing_that_began_anew_and_fell_silent_keeps_no_pool_from_its_end() -> None:
+    told = beside_a_holder_of_nothing().reissued("c", 4).recalled().advanced(LIVE, 5)
+    assert told.holdings["c"].settled
+    assert not told.acknowledged("a", 5, MOST).acknowledged("b", 5, LEAST).advanced(LIVE, 6).pool
+
+
+def test_amounts_that_cannot_be_make_nobody_doubted_who_is_known_to_hold_nothing() -> None:
+    leases = beside_a_holder_of_nothing()
+    emptied = leases.recalled().advanced(LIVE, 5)
+    emptied = emptied.acknowledged("a", 5, MOST).acknowledged("b", 5, MOST).advanced(LIVE, 6)
+    assert emptied.holdings["c"] == leases.holdings["c"]
+    dealt = emptied.acknowledged("a", 6).acknowledged("b", 6).advanced(LIVE, 7)
+    assert {dealt.holdings[name].share for name in LIVE} == {HALF}
+
+
 def test_it_goes_on_as_long_as_one_of_its_brokers_is_not_heard() -> None:
     waiting = pool().recalled().advanced({"a"}, 5)
     assert not any(map(waiting.is_recalled, LIVE))
     assert all(map(waiting.advanced(LIVE, 6).is_recalled, LIVE))
+
+
+def test_a_member_that_falls_silent_once_the_recall_was_told_leaves_all_shares_as_they_are_until_it_is_heard() -> None:
+    said = pool().recalled().advanced(LIVE, 5).acknowledged("a", 5, MOST)
+    later = said.advanced({"a"}, 6)
+    assert later == said
+    assert all(map(later.is_recalled, LIVE))
+    assert {
+        name: held.share for name, held in later.acknowledged("b", 5, LEAST).advanced(LIVE, 7).holdings.items()
+    } == {
+        "a": HALF,
+        "b": LEAST,
+    }
+
+
+def test_a_member_that_falls_silent_once_the_recall_was_told_and_is_proven_dead_leaves_its_tokens_to_the_others() -> (
+    None
+):
+    said = pool().recalled().advanced(LIVE, 5).acknowledged("a", 5, LEAST)
+    dealt = said.freed("b").retargeted(ENVELOPE, {"a": ENVELOPE}).advanced({"a"}, 6)
+    assert (dealt.pool, dealt.holdings["a"].share) == (0, ENVELOPE)
 
 
 def test_what_a_broker_had_that_died_or_began_anew_may_be_elsewhere_so_the_others_are_asked_first() -> None:

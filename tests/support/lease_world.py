@@ -18,7 +18,7 @@ from distributor.adapting import pooled_if_due
 from distributor.leases import MICRO, NOTHING, Amount, Leases
 from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, Placement, Topic
-from distributor.transitions import News, heard
+from distributor.transitions import News, has_part, heard
 from srtm.adaptation import Mode
 from srtm.control import SyncAnswer
 from srtm.errors import PeerError
@@ -166,7 +166,9 @@ class Book:
             self._change(lambda leases: leases)
 
     def free(self, broker: str) -> None:
-        """Proof of death, or its lease is over: its part of the target goes to the others."""
+        """Proof of death, or its lease is over: its part of the target goes to the others. Who has none stays."""
+        if not has_part(self._disk.topic, broker):
+            return
         rest = {name: amount for name, amount in self._disk.topic.leases.target.items() if name != broker}
         target = spread(rest) if rest else self._disk.topic.leases.target
         self._change(lambda leases: leases.freed(broker).retargeted(ENVELOPE, target))
