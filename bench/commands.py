@@ -145,7 +145,10 @@ def bench_adaptation(
     ] = AdaptationOptions.long_s,
     directory: Annotated[Path, typer.Option(help="Where each run is kept.")] = AdaptationOptions.directory,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the runs that are there; the table is of all of them.")
+        bool,
+        typer.Option(
+            "--resume", help="Keep the runs that are there, of this commit and seed; the table is of all of them."
+        ),
     ] = False,
     seed: SeedOption = AdaptationOptions.seed,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,

@@ -28,8 +28,10 @@ from bench.experiments.step_runs import (
     STEPS,
     Step,
     StepRun,
+    alike,
     claim,
     file_of,
+    in_order,
     keep,
     kept,
     kept_in,
@@ -38,7 +40,7 @@ from bench.experiments.step_runs import (
     seconds,
 )
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results, commit, write_results
 from bench.run import RunProgress
 from bench.trace import Trace, fetch_trace
 from bench.workload import Plan, Publishers, Subscriber
@@ -71,7 +73,7 @@ class AdaptationOptions:
     long_s: float = 60.0  # instead of it, under proportional with the paper's window
     seed: int = 1
     directory: Path = Path("adaptation")  # a file for each run
-    resume: bool = False  # keep those that are there
+    resume: bool = False  # keep those that are there, of these sources
     json_file: str | None = None
     document: Path | None = None  # to write the table into
 
@@ -94,21 +96,25 @@ def chosen(kind: str, names: Sequence[str], known: Sequence[str]) -> tuple[str, 
 
 async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) -> list[StepRun]:
     """The runs that are missing, one after the other, on one cluster; then all that are kept. Raises Unavailable,
-    BadInput (a run that is kept was made with other settings)."""
-    started = time.time()
+    BadInput (a run that is kept was made with other settings, or is none)."""
+    started, sources = time.time(), commit()
     options.directory.mkdir(parents=True, exist_ok=True)
-    missing = [one for one in _order(options) if not (options.resume and _is_kept(options, *one))]
+    if options.resume:
+        kept_in(options.directory)  # what is no run is refused before hours have gone into others
+    missing = [one for one in _order(options) if not (options.resume and is_kept(options, sources, *one))]
+    made = []
     show(f"{len(missing)} runs, about {_estimate_s(options, missing) / 60:.0f} minutes")
     if missing:
         async with _cluster() as (running, client):
             for number, (name, mode, attempt) in enumerate(missing):
-                run = await _run(running, client, STEPS[name], mode, attempt, options, f"step-{number}")
+                run = await _run(running, client, STEPS[name], mode, attempt, options, sources, f"step-{number}")
                 keep(file_of(options.directory, name, mode, attempt), run)
+                made.append(run)
                 figures = f"drained {seconds(run.drained_s)}, back {seconds(run.back_s)}"
                 show(f"{run.step}, {mode}: {figures}, worst p99 {run.worst_p99_ms:.2f} ms")
-    wanted = {file_of(options.directory, *one) for one in _order(options)}
-    runs = [run for run in kept_in(options.directory) if options.resume or _file(options.directory, run) in wanted]
-    text = f"{claim(runs, _TAIL_S)}\n\n{markdown(runs)}"
+    found = kept_in(options.directory) if options.resume else in_order(made)
+    runs, others = alike(found, options.seed, sources)
+    text = "\n\n".join([claim(runs, _TAIL_S), markdown(runs), *others])
     show("\n".join(["", text, *(f"fell short: {reason}" for reason in missed(runs))]))
     if options.document is not None:
         write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
@@ -122,13 +128,9 @@ async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) ->
     return runs
 
 
-def _file(directory: Path, run: StepRun) -> Path:
-    step = next(name for name, step in STEPS.items() if step.name == run.step)
-    return file_of(directory, step, run.mode, run.number)
-
-
-def _is_kept(options: AdaptationOptions, step: str, mode: str, number: int) -> bool:
-    """Raises BadInput for a run that was made with other settings."""
+def is_kept(options: AdaptationOptions, sources: str | None, step: str, mode: str, number: int) -> bool:
+    """What other sources (a commit) found has to be found anew. Raises BadInput for a run that was made with other
+    settings."""
     path = file_of(options.directory, step, mode, number)
     run = kept(path)
     if run is None:
@@ -139,7 +141,7 @@ def _is_kept(options: AdaptationOptions, step: str, mode: str, number: int) -> b
             f"must be a run with before, after and seed {now}, is one with {made}: remove it, or name another directory"
         )
         raise BadInput("directory", str(path), rule)
-    return True
+    return run.commit == sources
 
 
 def _estimate_s(options: AdaptationOptions, runs: Sequence[tuple[str, str, int]]) -> float:
@@ -171,6 +173,7 @@ async def _run(
     mode: str,
     attempt: int,
     options: AdaptationOptions,
+    sources: str | None,
     topic: str,
 ) -> StepRun:
     await client.create_or_change_topic(topic, topic_document(topic, step, mode))
@@ -183,11 +186,18 @@ async def _run(
         traces = [await fetch_trace(http[address], topic) for address in addresses.values()]
     finally:
         await client.remove_topic(topic, purge=True)
-    return judged(step, mode, attempt, traces, at_ns, ends_ns, options)
+    return judged(step, mode, attempt, traces, at_ns, ends_ns, options, sources)
 
 
 def judged(
-    step: Step, mode: str, number: int, traces: Sequence[Trace], at_ns: int, ends_ns: int, options: AdaptationOptions
+    step: Step,
+    mode: str,
+    number: int,
+    traces: Sequence[Trace],
+    at_ns: int,
+    ends_ns: int,
+    options: AdaptationOptions,
+    sources: str | None,
 ) -> StepRun:
     """What still waited is due never."""
     due_ns = [np.where(trace.due_ns < trace.arrival_ns, NEVER_NS, trace.due_ns) for trace in traces]
@@ -206,6 +216,7 @@ def judged(
         before_s=options.before_s,
         watched_s=options.watched_s(mode),
         seed=options.seed,
+        commit=sources,
     )
 
 

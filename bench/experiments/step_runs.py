@@ -64,6 +64,7 @@ class StepRun:
     before_s: float
     watched_s: float
     seed: int
+    commit: str | None  # of the sources; None: not run from a checkout
 
     def row(self) -> dict[str, Any]:
         return {"name": f"{self.mode}, {self.step}", **asdict(self)}
@@ -93,9 +94,25 @@ def kept(path: Path) -> StepRun | None:
 
 def kept_in(directory: Path) -> list[StepRun]:
     """All runs, in the order of steps and modes. Raises BadInput."""
-    found = [run for path in sorted(directory.glob("*_*_*.json")) if (run := kept(path)) is not None]
+    return in_order(run for path in directory.glob("*_*_*.json") if (run := kept(path)) is not None)
+
+
+def in_order(runs: Iterable[StepRun]) -> list[StepRun]:
+    """Of steps and modes."""
     steps = [step.name for step in STEPS.values()]
-    return sorted(found, key=lambda run: (steps.index(run.step), MODES.index(run.mode), run.number))
+    return sorted(runs, key=lambda run: (steps.index(run.step), MODES.index(run.mode), run.number))
+
+
+def alike(runs: Sequence[StepRun], seed: int, commit: str | None) -> tuple[list[StepRun], list[str]]:
+    """Those of this seed and commit; and a line for each of the others, which have no place beside them."""
+    same, others = [], []
+    for run in runs:
+        if (run.seed, run.commit) == (seed, commit):
+            same.append(run)
+        else:
+            made = f"seed {run.seed}, commit {run.commit or 'unknown'}"
+            others.append(f"left out: {run.mode}, {run.step}, run {run.number}: {made}")
+    return same, others
 
 
 def missed(runs: Sequence[StepRun]) -> list[str]:

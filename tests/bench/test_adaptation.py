@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from bench.aftermath import SECOND_NS
-from bench.experiments.adaptation import AdaptationOptions, chosen, judged, topic_document
+from bench.experiments.adaptation import AdaptationOptions, chosen, is_kept, judged, topic_document
 from bench.experiments.adaptation import step_plans as plans_of
 from bench.experiments.step_runs import (
     MODES,
     STEPS,
     Step,
     StepRun,
+    alike,
     claim,
     file_of,
     keep,
@@ -39,6 +40,7 @@ RUN = StepRun(
     before_s=4.0,
     watched_s=10.0,
     seed=1,
+    commit="c0ffee",
 )
 
 
@@ -65,7 +67,7 @@ def test_a_run_is_judged_by_what_the_brokers_recorded() -> None:
     arrival = np.arange(0, 20 * SECOND_NS, SECOND_NS // 100)
     due = np.where((arrival >= 10 * SECOND_NS) & (arrival < 11 * SECOND_NS), 11 * SECOND_NS, arrival + 1_000_000)
     trace = Trace(["a"], np.zeros_like(arrival), arrival, due, due, due)
-    run = judged(STEPS["50-10"], "fitted", 3, [trace], 10 * SECOND_NS, 20 * SECOND_NS, AdaptationOptions())
+    run = judged(STEPS["50-10"], "fitted", 3, [trace], 10 * SECOND_NS, 20 * SECOND_NS, AdaptationOptions(), "c0ffee")
     assert run.drained_s == pytest.approx(1.0, abs=0.02)
     assert run.back_s == pytest.approx(2.0, abs=0.11)
     assert (run.before_p99_ms, run.worst_p99_ms, run.messages) == (1.0, 1.0, 2000)
@@ -110,6 +112,26 @@ def test_a_kept_run_is_read_as_it_was_and_one_that_is_none_is_refused(tmp_path: 
     path.write_text("{}")
     with pytest.raises(BadInput, match="must hold a run"):
         kept_in(tmp_path)
+
+
+def test_a_kept_run_is_resumed_from_only_if_the_same_sources_made_it(tmp_path: Path) -> None:
+    options = AdaptationOptions(directory=tmp_path, resume=True)
+    assert not is_kept(options, "c0ffee", "50-10", "fitted", 0)
+    keep(file_of(tmp_path, "50-10", "fitted", 0), RUN)
+    assert is_kept(options, "c0ffee", "50-10", "fitted", 0)
+    assert not is_kept(options, "decade", "50-10", "fitted", 0)
+    with pytest.raises(BadInput, match="must be a run with before, after and seed"):
+        is_kept(replace(options, seed=2), "c0ffee", "50-10", "fitted", 0)
+
+
+def test_runs_of_another_seed_or_commit_are_left_out_and_named() -> None:
+    seeded, older = replace(RUN, seed=2, number=3), replace(RUN, mode="gdrl", commit=None)
+    runs, others = alike([RUN, seeded, older], 1, "c0ffee")
+    assert runs == [RUN]
+    assert others == [
+        "left out: fitted, 50:50 -> 10:90, run 3: seed 2, commit c0ffee",
+        "left out: gdrl, 50:50 -> 10:90, run 0: seed 1, commit unknown",
+    ]
 
 
 def test_an_unknown_step_is_refused_with_those_that_there_are() -> None:
