@@ -27,6 +27,7 @@ from bench.recorded import Layout, Recorded
 from bench.results import Results, write_results
 from bench.traffic import Fleet
 from bench.verdict import Verdict
+from srtm.errors import BadInput
 from srtm.splitting import MICRO
 
 BLOCK = "calibration"
@@ -128,11 +129,41 @@ class Judged:
         }
 
 
+@dataclass(frozen=True)
+class Basis:
+    """The runs to fit on: those that count."""
+
+    runs: Sequence[tuple[Case, Recorded]]
+
+    @property
+    def counting(self) -> list[tuple[Case, Recorded]]:
+        return [(case, recorded) for case, recorded in self.runs if not recorded.reasons]
+
+    @property
+    def left_out(self) -> int:
+        return len(self.runs) - len(self.counting)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why the others do not count."""
+        return [f"{case.name}: {reason}" for case, recorded in self.runs for reason in recorded.reasons]
+
+    def fit(self, seed: int) -> Fitted:
+        """Raises BadInput where too few runs count, with what is wrong with the others."""
+        try:
+            return fit([(case.layout(seed), recorded) for case, recorded in self.counting])
+        except BadInput as error:
+            if not self.doubts:
+                raise
+            rule = f"{error.rule}; {self.left_out} did not count: {'; '.join(self.doubts)}"
+            raise BadInput(error.field, error.value, rule) from error
+
+
 async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> Verdict:
     """All runs, the parameters, the table. Raises Unavailable, PeerError, BadInput."""
     started = time.time()
-    runs = [(case, await _counted(case, options, options.seed, show)) for case in FITTED_ON]
-    fitted = fit([(case.layout(options.seed), recorded) for case, recorded in runs])
+    basis = Basis([(case, await _counted(case, options, options.seed, show)) for case in FITTED_ON])
+    fitted = basis.fit(options.seed)
     show(f"parameters: {text(fitted)}")
     judged = []
     for case in JUDGED_ON:
@@ -141,9 +172,9 @@ async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> V
         machine = fitted.of(case.layout(seed))
         judged.append(Judged(case=case, found=compared(case.name, recorded, machine, seed), reasons=recorded.reasons))
     verdict = judge(judged, options)
-    block = section(fitted, judged, options)
+    block = section(fitted, basis, judged, options)
     show(f"{block}\n\n{verdict.line}")
-    results = _results(options, fitted, verdict, started)
+    results = results_of(options, fitted, basis, verdict, started)
     if options.json_file is not None:
         write_results(options.json_file, results)
     if options.png is not None:
@@ -185,14 +216,16 @@ def judge(judged: Sequence[Judged], options: CalibrateOptions) -> Verdict:
     )
 
 
-def section(fitted: Fitted, judged: Sequence[Judged], options: CalibrateOptions) -> str:
+def section(fitted: Fitted, basis: Basis, judged: Sequence[Judged], options: CalibrateOptions) -> str:
     """What the document shows."""
+    counting = [case for case, _ in basis.counting]
     how = (
-        f"Fitted on {len(FITTED_ON)} runs of {options.seconds:g} s, of which {sum(not c.lab_us for c in FITTED_ON)} "
+        f"Fitted on {len(counting)} runs of {options.seconds:g} s, of which {sum(not c.lab_us for c in counting)} "
         f"without the laboratory's service time of {LAB_US:g} us: {text(fitted)}. Judged on other runs, whose "
         "recorded arrivals were simulated; those without the laboratory are shown, not judged. p99s in ms."
     )
-    return "\n\n".join([f"Claim: {CLAIM}", f"![{CLAIM}](img/{BLOCK}.png)", how, markdown(judged)])
+    left_out = [f"{basis.left_out} more did not count: {'; '.join(basis.doubts)}."] if basis.doubts else []
+    return "\n\n".join([f"Claim: {CLAIM}", f"![{CLAIM}](img/{BLOCK}.png)", how, *left_out, markdown(judged)])
 
 
 def markdown(judged: Sequence[Judged]) -> str:
@@ -231,11 +264,14 @@ def panels(judged: Sequence[Judged]) -> list[Panel]:
 _CAPTION = f"real brokers beside the simulation of what they recorded; lab: {LAB_US:g} us a message"
 
 
-def _results(options: CalibrateOptions, fitted: Fitted, verdict: Verdict, started: float) -> Results:
+def results_of(options: CalibrateOptions, fitted: Fitted, basis: Basis, verdict: Verdict, started: float) -> Results:
     settings = {
         **verdict.settings,
         "machine": msgspec.to_builtins(fitted.machine),
         "awake_ns": fitted.awake_ns,
         "lab_path_ns": fitted.lab_path_ns,
+        "fitted_on": len(basis.counting),
+        "not_fitted_on": basis.left_out,
+        "doubts": basis.doubts,
     }
     return Results.of_verdicts(f"bench {BLOCK}", [verdict], seed=options.seed, started=started, settings=settings)
