@@ -8,6 +8,7 @@ updates; the rest is that of the messages and of a cluster of so many topics. Us
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
 import time
@@ -23,6 +24,7 @@ import trio
 from bench.document import MEASURED, markdown_table, write_block
 from bench.provenance import provenance
 from bench.results import Results, write_results
+from bench.run import RunProgress
 from bench.systems import cpu_s
 from bench.verdict import Check, Verdict
 from bench.workload import Plan, Publishers, Subscriber
@@ -42,6 +44,8 @@ _MCAP = 50_000.0
 _AT_ONCE = 4  # topics that are made or changed at a time
 _READY_S = 120.0
 _SETTLE_S = 5.0  # after a change of mode
+_SENT_SHARE = 0.99
+_DEVIATIONS = 3  # of a Poisson number, below its mean: one turn of a thousand
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,20 @@ class Turn:
     distributor: float
     brokers: float  # all together
     changes: int  # of shares
-    sent: int  # messages
+    sent: int  # messages, as the generators say
+    planned: int  # in the mean: traffic is Poisson
 
     @property
     def total(self) -> float:
         return self.adaptor + self.distributor + self.brokers
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it does not count: less traffic than planned costs less, and chance does not explain it."""
+        if self.sent >= _SENT_SHARE * self.planned - _DEVIATIONS * math.sqrt(self.planned):
+            return []
+        rule = f"less than {100 * _SENT_SHARE:g} % of the plan by more than {_DEVIATIONS} standard deviations"
+        return [f"{self.mode}, turn {self.number}: sent {self.sent:,} of {self.planned:,} messages, {rule}"]
 
 
 PARTS = ("adaptor", "distributor", "brokers", "total")
@@ -126,7 +139,8 @@ def judged(turns: Sequence[Turn]) -> Verdict:
         Check("changes of shares in the quietest turn", f"{changes}", "at least 1", changes > 0),
     ]
     rows: list[dict[str, object]] = [{"name": f"{turn.mode}, {turn.number}", **asdict(turn)} for turn in turns]
-    return Verdict(BLOCK, "following the traffic costs next to nothing", checks, rows)
+    reasons = [reason for turn in turns for reason in turn.reasons]
+    return Verdict(BLOCK, "following the traffic costs next to nothing", checks, rows, reasons=reasons)
 
 
 def markdown(turns: Sequence[Turn]) -> str:
@@ -181,25 +195,39 @@ async def _turn(running: Cluster, mode: str, number: int, moving: Sequence[str],
     addresses = [place.tcp_address for place in running.brokers]
     before, changes, started_s = _cpu(running), await _changes(running), trio.current_time()
     sent = 0
-    for leg in range(round(options.seconds / options.every_s)):
-        with ExitStack() as generators:
-            for at, topic in enumerate(moving):
-                place = (at + leg) % BROKERS
-                seed = options.seed * 1_000_000 + number * 10_000 + leg * 100 + at
-                plan = part_of_traffic(topic, place, addresses, options.every_s, seed)
-                generator = LoadGen(msgspec.json.encode(plan))
-                generators.callback(generator.stop)
-                generator.start()
-            await trio.sleep_until(started_s + (leg + 1) * options.every_s)
-        sent += round(LOAD * options.every_s) * len(moving)
+    for leg in range(_legs(options)):
+        seed = options.seed * 1_000_000 + number * 10_000 + leg * 100
+        plans = [
+            part_of_traffic(topic, (at + leg) % BROKERS, addresses, options.every_s, seed + at)
+            for at, topic in enumerate(moving)
+        ]
+        sent += await play(plans, started_s + (leg + 1) * options.every_s)
     took_s, after = trio.current_time() - started_s, _cpu(running)
     return Turn(
         mode=mode,
         number=number,
         changes=await _changes(running) - changes,
         sent=sent,
+        planned=round(LOAD * options.every_s) * len(moving) * _legs(options),
         **{part: 100 * (after[part] - before[part]) / took_s for part in before},
     )
+
+
+def _legs(options: OverheadOptions) -> int:
+    return round(options.seconds / options.every_s)
+
+
+async def play(plans: Sequence[Plan], until_s: float) -> int:
+    """All at once, stopped at ``until_s`` of trio's clock; how many messages were sent by then."""
+    with ExitStack() as stops:
+        generators = []
+        for plan in plans:
+            generator = LoadGen(msgspec.json.encode(plan))
+            stops.callback(generator.stop)
+            generator.start()
+            generators.append(generator)
+        await trio.sleep_until(until_s)
+        return sum(msgspec.json.decode(one.progress(), type=RunProgress).sent for one in generators)
 
 
 def _cpu(running: Cluster) -> dict[str, float]:
