@@ -25,7 +25,7 @@ from distributor.allocation import BrokerCapacity
 from distributor.config import DistributorConfig
 from distributor.leases import Amount, Leases
 from distributor.liveness import Liveness
-from distributor.marks import FullMarks
+from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
 from distributor.store import Replace, Store
@@ -53,7 +53,7 @@ class Book:
         self.fittings: dict[str, FittingRecord] = {}  # {topic: of its latest}
         self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
         self.being_fitted: set[str] = set()  # topics for whose publishers nobody else looks for a place
-        self.marks = FullMarks()
+        self.marks = NO_MARKS
         self.version = 0
         self.leads = True  # a standby shows what is stored, and hears no broker
         self.leader_url: str | None = None  # known to standbys
@@ -181,9 +181,10 @@ class Book:
         leaving: str = "",
         fitting: bool = False,
         record: FittingRecord | None = None,
+        found: FullMarks = NO_MARKS,
     ) -> Topic:
-        """Store ``spec`` as placed, and start its shares on their way; ``record``: of its fitting, from now on. Under
-        ``_placing``.
+        """Store ``spec`` as placed, and start its shares on their way; ``record``: of its fitting, from now on;
+        ``found``: full brokers, whoever leaves them by this. Under ``_placing``.
 
         Raises BadInput for batches that could never pass under ``reject``, if an operator asked for it: what happens
         by itself happens, and is warned about.
@@ -222,7 +223,7 @@ class Book:
                 astray=astray,
             )
             decision = "\n".join([what, *reasons, *placing.share_lines(target)])
-            await self._commit([new], decision=decision, fitting=record)
+            await self._commit([new], decision=decision, fitting=record, found=found)
             return new
 
     async def _commit(
@@ -235,16 +236,16 @@ class Book:
         draining: Mapping[str, bool] | None = None,
         capacities: Mapping[str, tuple[Capacity, ...]] | None = None,
         besides: Sequence[Replace] = (),
-        marks: FullMarks | None = None,
+        found: FullMarks = NO_MARKS,
         fitting: FittingRecord | None = None,
     ) -> None:
         """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
-        1``."""
+        1``. ``found``: marks besides those that outlast the change."""
         version = self.version + 1
         changes = {**(draining or {}), **({forgotten: False} if forgotten else {})}
         figures = {**(capacities or {}), **({forgotten: ()} if forgotten else {})}
         log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
-        marks = lifted(self.marks if marks is None else marks, self.topics, topics)
+        marks = lifted(self.marks, self.topics, topics).joined(found)
         stored = records.changes(self.topics, topics, brokers, version, log, forgotten, changes, figures)
         fitted = [] if fitting is None else [records.fitting_change(fitting.topic, fitting)]
         await self._store.apply([*stored, *records.mark_changes(self.marks, marks), *fitted, *besides])

@@ -37,6 +37,7 @@ from distributor.fitting_events import (
     Task,
 )
 from distributor.fitting_setup import FittingOptions, fitting_of, placement_of, same_places, task_of
+from distributor.marks import NO_MARKS, FullMarks, traffic_class
 from distributor.measuring import Measuring
 from distributor.registry import Registry
 from distributor.scaler import Scaling
@@ -58,7 +59,7 @@ _MOST_EVENTS = 100_000
 _T = TypeVar("_T")
 
 
-NoteFull = Callable[[Mapping[str, float]], Awaitable[None]]
+NoteFull = Callable[[FullMarks], Awaitable[None]]
 
 
 class Superseded(Exception):
@@ -118,6 +119,11 @@ class FittingRun:
         """{broker: msg/s that it keeps}, of those found full so far."""
         return self._fitting.full if self._fitting is not None else {}
 
+    def marks_of(self, full: Mapping[str, float]) -> FullMarks:
+        """``full`` ({broker: msg/s that it keeps}) as marks, for the promise and the traffic that are fitted here."""
+        spec = self._topic.spec
+        return NO_MARKS.marked(spec.slo, traffic_class(spec.publishers), full) if full else NO_MARKS
+
     async def run(self) -> Report:
         """Raises Superseded, FailedFitting."""
         self._known = self._usable()
@@ -150,7 +156,7 @@ class FittingRun:
             self._tell_of(number, one)
         if self.full != self._noted_full:
             self._noted_full = dict(self.full)
-            await self._note_full(self._noted_full)
+            await self._note_full(self.marks_of(self._noted_full))
         return actions
 
     def _tell_of(self, number: int, one: RoundRecord) -> None:
@@ -206,11 +212,11 @@ class FittingRun:
             return False
         missing = "" if placement.state == "placed" else f", {placement.missing:,.6g} msg/s still to come"
         what = f"fitting: tries {len(placement.brokers)} brokers{missing}"
-        expected = self._topic.assignment_version
+        expected, found = self._topic.assignment_version, self.marks_of(self.full)
         self._arranging = True
         try:
             self._topic = await insist(
-                lambda: self._registry.arrange(self._name, expected, placement, what), self._around.log
+                lambda: self._registry.arrange(self._name, expected, placement, what, found), self._around.log
             )
         except (Conflict, NotFound) as error:
             raise Superseded(str(error)) from None

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 
 import msgspec
 import trio
@@ -21,7 +20,7 @@ from distributor.fitting_events import Report, Scaler
 from distributor.fitting_run import FailedFitting, FittingRun, Superseded, Surroundings, insist
 from distributor.fitting_setup import FittingOptions, parsed_options
 from distributor.fitting_view import Json
-from distributor.marks import FullMarks, traffic_class
+from distributor.marks import NO_MARKS, FullMarks
 from distributor.registry import FittingIntent
 from distributor.state import FittingRecord, Topic
 from srtm.control import MeasurementAnswer, MeasurementReport
@@ -262,34 +261,26 @@ class Fittings:
         shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns)
         record = _record(name, runner.wish.options, shown, running=False)
         decision = "\n".join(["fitting: " + shown["explanation"][0], *shown["explanation"][1:]])
+        found = runner.run.marks_of(report.full) if runner.run is not None else NO_MARKS
         await insist(
-            lambda: self._registry.note_fitting(record, decision=decision, marks=self._marked(name, report.full)),
+            lambda: self._registry.note_fitting(record, decision=decision, found=found),
             self._around.log,
         )
 
-    def _marked(self, name: str, full: Mapping[str, float]) -> FullMarks | None:
-        """All marks with those that a fitting of ``name`` has found; None: it found none."""
-        spec = self._registry.topics[name].spec
-        return self._registry.marks.marked(spec.slo, traffic_class(spec.publishers), full) if full else None
-
-    async def _note_full(self, name: str, full: Mapping[str, float]) -> None:
+    async def _note_full(self, name: str, found: FullMarks) -> None:
         """Other fittings, and whoever leads next, are to know of it before this one has ended."""
-        if self._is_there(name):
-            record, marks = self._registry.fittings[name], self._marked(name, full)
-            await insist(lambda: self._registry.note_fitting(record, marks=marks), self._around.log)
+        await insist(lambda: self._registry.note_full(name, found), self._around.log)
 
     async def _conclude(self, name: str, runner: _Runner, state: str, reason: str) -> None:
         self._around.log.warning("a fitting ended", topic=name, reason=reason)
         runner.state, runner.reason = state, reason
-        full = runner.run.full if runner.run is not None else {}
-        await self._note(name, runner, running=False, full=full)
+        found = runner.run.marks_of(runner.run.full) if runner.run is not None else NO_MARKS
+        await self._note(name, runner, running=False, found=found)
 
-    async def _note(
-        self, name: str, runner: _Runner, *, running: bool, full: Mapping[str, float] = MappingProxyType({})
-    ) -> None:
+    async def _note(self, name: str, runner: _Runner, *, running: bool, found: FullMarks = NO_MARKS) -> None:
         shown = fitting_view.begun(runner.state, runner.wish.options, runner.started_at, reason=runner.reason)
         record = _record(name, runner.wish.options, shown, running=running)
-        await insist(lambda: self._registry.note_fitting(record, marks=self._marked(name, full)), self._around.log)
+        await insist(lambda: self._registry.note_fitting(record, found=found), self._around.log)
 
     def _is_there(self, name: str) -> bool:
         topic = self._registry.topics.get(name)

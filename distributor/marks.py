@@ -1,7 +1,8 @@
 """Which brokers are full, and for what: the rate that each was found to keep, per SLO and traffic class. Pure.
 
 Capacity depends on what is asked (design section 5): a broker that is full for bursts within 1 ms may take any number
-of single messages within 10. A mark holds until something leaves the broker.
+of single messages within 10. A mark holds until something leaves the broker, other than what the fitting that found it
+full moves to others.
 """
 
 from __future__ import annotations
@@ -61,9 +62,16 @@ class FullMarks:
     def marked(self, slo: Slo, traffic: TrafficClass, full: Mapping[str, float]) -> FullMarks:
         return FullMarks({**self.kept, **{(name, slo, traffic): rate for name, rate in full.items()}})
 
+    def joined(self, found: FullMarks) -> FullMarks:
+        """With those of ``found``, which replace earlier ones."""
+        return FullMarks({**self.kept, **found.kept}) if found.kept else self
+
     def lifted(self, broker: str) -> FullMarks:
         """Something has left ``broker``."""
         return FullMarks({key: rate for key, rate in self.kept.items() if key[0] != broker})
+
+
+NO_MARKS = FullMarks()
 
 
 def rate_on(task: Task, layout: Layout, broker: str) -> float:

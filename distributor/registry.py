@@ -10,7 +10,7 @@ import numpy as np
 import trio
 
 from distributor import adapting, placing, records
-from distributor.marks import FullMarks
+from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, FittingRecord, Placement, Topic
 from distributor.transitions import News, has_part, heard, same_demand, same_principles
@@ -206,8 +206,11 @@ class Registry(Upkeep):
 
     # What fittings and relief do
 
-    async def arrange(self, name: str, assignment_version: int, placement: Placement, what: str) -> Topic:
-        """Place a topic that is being fitted. Raises NotFound, Conflict (others have placed it anew meanwhile, or a
+    async def arrange(
+        self, name: str, assignment_version: int, placement: Placement, what: str, found: FullMarks = NO_MARKS
+    ) -> Topic:
+        """Place a topic that is being fitted. ``found``: what the fitting found full; that its own publishers leave
+        such a broker now lifts no mark. Raises NotFound, Conflict (others have placed it anew meanwhile, or a
         broker that is new to it takes nobody any more: whoever is buried now would keep what came after)."""
         async with self._placing:
             topic = self.topic(name)
@@ -218,7 +221,7 @@ class Registry(Upkeep):
                 raise Conflict("broker", ", ".join(sorted(refusing)), "takes no publishers now")
             self.arranged_s[name] = trio.current_time()
             return await self._replace_topic(
-                topic.spec, topic.burst, placement, topic.reasons, what, asked_for=False, fitting=True
+                topic.spec, topic.burst, placement, topic.reasons, what, asked_for=False, fitting=True, found=found
             )
 
     def is_in_flux(self, name: str) -> bool:
@@ -226,13 +229,20 @@ class Registry(Upkeep):
         be; what is counted elsewhere meanwhile says nothing."""
         return trio.current_time() < self.arranged_s.get(name, -math.inf) + _FLUX_S
 
-    async def note_fitting(self, record: FittingRecord, *, decision: str = "", marks: FullMarks | None = None) -> None:
-        """``marks``: all there are from now on. A topic that was removed has no fitting."""
+    async def note_full(self, name: str, found: FullMarks) -> None:
+        """The fitting of topic ``name``, if that is still there, has found brokers full."""
+        async with self._writing:
+            topic = self.topics.get(name)
+            if topic is not None and not topic.removed:
+                await self._commit([], found=found)
+
+    async def note_fitting(self, record: FittingRecord, *, decision: str = "", found: FullMarks = NO_MARKS) -> None:
+        """``found``: brokers that it found full. A topic that was removed has no fitting."""
         async with self._writing:
             topic = self.topics.get(record.topic)
             if topic is None or topic.removed:
                 return
-            await self._commit([topic] if decision else [], decision=decision, marks=marks, fitting=record)
+            await self._commit([topic] if decision else [], decision=decision, found=found, fitting=record)
 
     async def relocate(self, name: str, to: Mapping[str, str], why: str) -> bool:
         """Publishers of topic ``name`` belong to other brokers from now on: {publisher: broker}. False, and nothing is

@@ -9,17 +9,20 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
+from distributor import records
 from distributor.claims import Claims
 from distributor.fitting_events import Scaler
 from distributor.fitting_run import FittingRun, Surroundings
 from distributor.fitting_setup import FittingOptions
 from distributor.fitting_view import ENDED
 from distributor.fittings import Fittings
+from distributor.marks import FullMarks, TrafficClass
 from distributor.measuring import Measuring
 from distributor.scaler import NoScaler
 from distributor.syncing import Syncing
 from srtm.errors import Unavailable
 from srtm.log import Log
+from srtm.topic import Slo
 from tests.support.distributor_in_process import Distributor, spec
 from tests.support.measuring_broker import MeasuringBroker
 
@@ -442,15 +445,48 @@ async def test_what_a_fitting_that_failed_had_found_full_stays_so(distributor, a
         assert here.placed_on("bikes") == {"b"}
 
 
-async def test_what_is_found_full_is_stored_before_the_fitting_ends(distributor, autojump_clock, monkeypatch):
-    stored, note = [], distributor.registry.note_fitting
+async def test_what_is_found_full_is_stored_while_the_fitting_runs_and_stays_so_as_it_takes_publishers_off(
+    distributor, autojump_clock
+):
+    async with live(distributor) as here:
+        for name in "ab":
+            (await here.start_broker(name)).traffic |= {"cars", "bikes"}
+        await here.submit(count=40, placement="lb")
+        await here.ended()
+        here.brokers["a"].broken.add("cars")
+        await here.submit("bikes", count=30, placement="lb")
+        marked = []
+        while here.view("bikes")["state"] not in ENDED:
+            if here.placed_on("bikes") == {"b"}:
+                kept = (await records.load(distributor.store)).marks
+                running = distributor.registry.fittings["bikes"].running
+                marked.append((running, kept.brokers, distributor.registry.marks == kept))
+            await trio.sleep(0.2)
+    assert len(marked) > 5
+    assert {(running, *brokers, same) for running, brokers, same in marked} == {(True, "a", True)}
 
-    async def watched(record, *, marks=None, **more):
-        if record.topic == "bikes" and marks is not None:
-            stored.append((record.running, marks.brokers))
-        await note(record, marks=marks, **more)
 
-    monkeypatch.setattr(distributor.registry, "note_fitting", watched)
+async def test_what_a_fitting_insists_on_storing_takes_nothing_from_what_is_stored_meanwhile(
+    distributor, monkeypatch, autojump_clock
+):
+    apply, note_full = distributor.store.apply, distributor.registry.note_full
+    others = FullMarks().marked(
+        Slo(percentile=50, latency_ms=9), TrafficClass(process="poisson", batch=1, group=1), {"b": 1.0}
+    )
+    refused = []
+
+    async def refuse(_changes: object) -> None:
+        refused.append(True)
+        monkeypatch.setattr(distributor.store, "apply", apply)
+        raise Unavailable("the store is away")
+
+    async def note_with_trouble(name: str, found: FullMarks) -> None:
+        if not refused:
+            monkeypatch.setattr(distributor.store, "apply", refuse)
+            here.nursery.start_soon(note_full, "cars", others)
+        await note_full(name, found)
+
+    monkeypatch.setattr(distributor.registry, "note_full", note_with_trouble)
     async with live(distributor) as here:
         for name in "ab":
             (await here.start_broker(name)).traffic |= {"cars", "bikes"}
@@ -459,7 +495,8 @@ async def test_what_is_found_full_is_stored_before_the_fitting_ends(distributor,
         here.brokers["a"].broken.add("cars")
         await here.submit("bikes", count=30, placement="lb")
         await here.ended("bikes")
-    assert stored[0] == (True, ["a"])
+        assert refused
+        assert set(distributor.registry.marks.brokers) == {"a", "b"}
 
 
 async def test_a_fitting_that_is_switched_off_meanwhile_stays_off_also_for_the_next_leader(

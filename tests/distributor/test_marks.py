@@ -28,6 +28,13 @@ def test_a_later_mark_replaces_the_earlier_one():
     assert marks.of(SLO, BURSTY) == {"b0": 1_200.0}
 
 
+def test_what_is_found_besides_replaces_only_what_was_known_of_the_same():
+    marks = FullMarks().marked(SLO, BURSTY, {"b0": 1_500.0, "b1": 2.0})
+    both = marks.joined(FullMarks().marked(SLO, BURSTY, {"b0": 1_200.0}).marked(SLO, SINGLE, {"b0": 9.0}))
+    assert both.of(SLO, BURSTY) == {"b0": 1_200.0, "b1": 2.0}
+    assert both.of(SLO, SINGLE) == {"b0": 9.0}
+
+
 def test_when_something_leaves_a_broker_it_is_no_longer_full():
     marks = FullMarks().marked(SLO, BURSTY, {"b0": 1.0, "b1": 2.0}).marked(SLO, SINGLE, {"b0": 3.0})
     lifted = marks.lifted("b0")
