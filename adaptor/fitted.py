@@ -3,11 +3,13 @@ as soon as traffic changes.
 
 Rates are those since the last change on each broker (``detection``). While messages wait somewhere, most of the slack
 goes there: a backlog drains at r - lambda under any split, provided that nobody leaves tokens unused; and a broker with
-a backlog has no use for burst. New shares are proposed when something has changed, when an estimate rests on twice as
-many bins as the shares do, and while something waits, as often as ``policy`` asks; else never.
+a backlog has no use for burst. New shares are proposed while something waits, as often as ``policy`` asks; and where
+those that there are differ from what fits by more than matters, when something has changed, and when an estimate rests
+on twice as many bins as they do; else only against the noise of the estimates.
 
 Few messages are no evidence against the shares that there are: these stay until what is expected calls for others by
-more than the noise of the estimates; and what was declared and does not come is expected where it was declared.
+more than that noise, and as they were declared until the first message; and what was declared and does not come is
+expected where it was declared. A proposal that came to nothing is made again.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Fitted:
         self._last: dict[str, list[int]] = {}  # {broker: messages waiting at the start of its last two bins}
         self._backlogged: set[str] = set()
         self._made: dict[str, tuple[int, int]] = {}  # {broker: its share, as proposed last}
-        self._bins: dict[str, int] = {}  # that these rest on
+        self._from: dict[str, tuple[int, int]] = {}  # instead of these
+        self._bins: dict[str, int] = {}  # that they rest on, proposed or found to serve
         self._was_backlogged = False  # when they were made
         self._moving = False  # a change was detected since
 
@@ -60,13 +63,17 @@ class Fitted:
         seen = [self._seen(member.name) for member in members]
         wanted = expected(seen, [member.declared for member in members])
         rates = [one.rate for one in wanted]
-        if sum(rates) == 0:
+        if sum(rates) == 0 or not (self._made or any(one.rate for one in seen)):
             return None
         slack = max(from_micro(envelope.rate_micro) - sum(rates), _LEAST_SLACK * from_micro(envelope.rate_micro))
         backlogs = self._backlogs(members, rates, slack)
         old = {member.name: member.share for member in members}
-        is_due = any(backlogs) or self._was_backlogged or (old == self._made and self._is_better_known(members))
-        tolerated = self._tolerated(members, seen, wanted, slack)
+        is_lost = bool(self._made) and old == self._from and old != self._made
+        is_due = any(backlogs) or self._was_backlogged or is_lost
+        is_refined = old == self._made and self._is_better_known(members)
+        if is_refined:
+            self._bins = {member.name: self._known_bins(member.name) for member in members}
+        tolerated = self._tolerated(members, seen, wanted, slack, is_noise_counted=not (self._moving or is_refined))
         if not is_due and _are_near(members, self._fitting_rates(members, rates, slack), tolerated):
             return None
         shares = self._split(envelope, members, limits(envelope, members, floor), rates, backlogs, slack)
@@ -74,7 +81,7 @@ class Fitted:
             return None
         self._moving = False
         self._was_backlogged = any(backlogs)  # one more split once they are gone
-        self._made = dict(zip(old, shares, strict=True))
+        self._from, self._made = old, dict(zip(old, shares, strict=True))
         self._bins = {member.name: self._known_bins(member.name) for member in members}
         return None if self._made == old else shares
 
@@ -99,14 +106,20 @@ class Fitted:
         return [rate + slack * part / sum(parts) for rate, part in zip(rates, parts, strict=True)]
 
     def _tolerated(
-        self, members: Sequence[Member], seen: Sequence[Expected], wanted: Sequence[Expected], slack: float
+        self,
+        members: Sequence[Member],
+        seen: Sequence[Expected],
+        wanted: Sequence[Expected],
+        slack: float,
+        *,
+        is_noise_counted: bool,
     ) -> list[float]:
-        """Msg/s by which each share may differ from the one that fits: noise, where no change was detected, and what
-        matters neither beside its part of the slack nor beside the room that it has above what is seen."""
+        """Msg/s by which each share may differ from the one that fits: what matters neither beside its part of the
+        slack nor beside the room that it has above what is seen; and noise, if that is to be counted."""
         fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
         return [
             max(
-                0.0 if self._moving else _SIGMAS * one.deviation,
+                _SIGMAS * one.deviation if is_noise_counted else 0.0,
                 _WORTH * (rate - one.rate),
                 _WORTH * (from_micro(member.share[0]) - was.rate),
             )

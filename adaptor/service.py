@@ -46,7 +46,7 @@ class Adaptor:
         self._log = log
         self._since = 0
         self._trouble = ""
-        self._refused: set[str] = set()  # topics, in the last round that proposed anything
+        self._refused: dict[str, int] = {}  # {topic: in how many rounds that proposed anything, up to the last one}
 
     async def run(self) -> None:
         """Whatever the distributor answers, the next question follows: shares stay as they are meanwhile."""
@@ -75,11 +75,11 @@ class Adaptor:
         self._note_refusals({one.topic: one.problem for one in answered.results if not one.taken})
 
     def _note_refusals(self, problems: dict[str, str]) -> None:
-        """A stale one is nothing new, and made again with the next bins; the same topic twice in a row is told."""
+        """A stale one is nothing new, and made again with the next bins; twice in a row is told, once."""
         self.counters.refused += len(problems)
-        for topic in problems.keys() & self._refused:
+        self._refused = {topic: self._refused.get(topic, 0) + 1 for topic in problems}
+        for topic in [topic for topic, rounds in self._refused.items() if rounds == 2]:
             self._log.warning("proposals are refused", topic=topic, reason=problems[topic])
-        self._refused = set(problems)
 
     def _note_trouble(self, trouble: str) -> None:
         """Once a change."""

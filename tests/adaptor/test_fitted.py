@@ -12,7 +12,7 @@ from adaptor.expectation import Expected, expected
 from adaptor.fitted import Fitted
 from adaptor.observed import Bin, Envelope, Member, Shares
 from srtm.fitted_split import Traffic, fitted_bucket
-from srtm.splitting import MICRO
+from srtm.splitting import MICRO, split_bucket
 
 ENVELOPE = Envelope(rate_micro=2_080 * MICRO, burst_micro=214 * MICRO)
 FLOOR = 0.02
@@ -22,17 +22,21 @@ def fitted_to(declared: list[float]) -> Shares:
     return fitted_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, [Traffic(rate=rate) for rate in declared])
 
 
-def fed(declared: list[float], seen: list[list[int]]) -> list[Shares]:
-    """All that is proposed from the split of ``declared`` on, while the arrivals of bin after bin come in."""
-    policy, shares, found = Fitted(), fitted_to(declared), []
+def members_of(shares: Shares, declared: list[float]) -> list[Member]:
+    return [
+        Member(name=f"b{at}", share=share, declared=rate)
+        for at, (share, rate) in enumerate(zip(shares, declared, strict=True))
+    ]
+
+
+def fed(declared: list[float], seen: list[list[int]], start: Shares | None = None) -> list[Shares]:
+    """All that is proposed from ``start`` (else the split of ``declared``) on, while the arrivals of bin after bin come
+    in."""
+    policy, shares, found = Fitted(), start or fitted_to(declared), []
     for moment in seen:
         for at, arrivals in enumerate(moment):
             policy.observe(f"b{at}", [Bin(arrivals)])
-        members = [
-            Member(name=f"b{at}", share=share, declared=rate)
-            for at, (share, rate) in enumerate(zip(shares, declared, strict=True))
-        ]
-        proposed = policy.propose(ENVELOPE, members, floor=FLOOR)
+        proposed = policy.propose(ENVELOPE, members_of(shares, declared), floor=FLOOR)
         if proposed is not None:
             shares = proposed
             found.append(proposed)
@@ -77,6 +81,44 @@ def test_traffic_as_declared_hardly_moves_the_declared_split(part: float, seed: 
 def test_traffic_that_is_elsewhere_than_declared_moves_the_shares_with_its_first_bins() -> None:
     steady = poisson([950, 950], 50, 1)
     assert fed([950, 950], [*steady, [20, 170], [19, 171]])[-1][1][0] > 1_700 * MICRO
+
+
+@given(st.integers(0, 1_000))
+def test_shares_are_only_issued_again_where_one_of_them_is_wrong_by_a_tenth_of_its_room_however_much_is_known(
+    seed: int,
+) -> None:
+    policy, declared = Fitted(), [950.0, 950.0]
+    shares = fitted_to(declared)
+    for moment in [*poisson(declared, 50, seed), *poisson([190, 1_710], 150, seed + 1)]:
+        for at, arrivals in enumerate(moment):
+            policy.observe(f"b{at}", [Bin(arrivals)])
+        proposed = policy.propose(ENVELOPE, members_of(shares, declared), floor=FLOOR)
+        if proposed is not None:
+            change = [abs(new - old) / MICRO for (new, _), (old, _) in zip(proposed, shares, strict=True)]
+            room = [rate / MICRO - policy.rate(f"b{at}") for at, (rate, _) in enumerate(shares)]
+            assert any(most > 0.0999 * its for most, its in zip(change, room, strict=True))
+            shares = proposed
+
+
+def test_a_proposal_that_came_to_nothing_is_made_again() -> None:
+    policy, declared, lost = Fitted(), [950.0, 950.0], 0
+    shares = fitted_to(declared)
+    for moment in [*poisson(declared, 50, 1), *poisson([190, 1_710], 150, 2)]:
+        for at, arrivals in enumerate(moment):
+            policy.observe(f"b{at}", [Bin(arrivals)])
+        members = members_of(shares, declared)
+        proposed = policy.propose(ENVELOPE, members, floor=FLOOR)
+        if proposed is not None:
+            assert policy.propose(ENVELOPE, members, floor=FLOOR) == proposed
+            shares, lost = proposed, lost + 1
+    assert lost > 3
+
+
+def test_an_idle_topic_keeps_a_proportional_split_as_declared() -> None:
+    declared = [1_800.0, 100.0]
+    proportional = split_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, declared)
+    assert fed(declared, [[0, 0]] * 150, proportional) == []
+    assert fed(declared, poisson(declared, 20, 4), proportional) != []
 
 
 def test_once_moved_traffic_has_ended_the_declared_split_comes_back() -> None:

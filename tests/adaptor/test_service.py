@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 from trio.testing import MockClock
 
@@ -37,8 +39,8 @@ class Scripted:
         return ProposalResults(results=[ProposalResult(topic=one.topic, taken=False) for one in proposals])
 
 
-async def run(distributor: Scripted) -> Adaptor:
-    adaptor = Adaptor(distributor, Log("adaptor"))
+async def run(distributor: Scripted, write: Callable[[str], None] = lambda _line: None) -> Adaptor:
+    adaptor = Adaptor(distributor, Log("adaptor", write))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(adaptor.run)
         await distributor.idle.wait()
@@ -59,6 +61,14 @@ async def test_what_histories_call_for_is_proposed_and_the_next_question_goes_on
     assert distributor.asked == [0, 41]
     assert [one.topic for one in distributor.proposals] == ["cars"]
     assert adaptor.counters.refused == 1
+
+
+async def test_proposals_that_are_refused_are_made_again_and_that_is_told_once(autojump_clock: MockClock) -> None:
+    lines: list[str] = []
+    distributor = Scripted(*(moved(version) for version in range(1, 41)))
+    adaptor = await run(distributor, lines.append)
+    assert adaptor.counters.refused == len(distributor.proposals) > 5
+    assert sum("refused" in line for line in lines) == 1
 
 
 async def test_a_distributor_that_is_away_or_stands_by_is_asked_again(autojump_clock: MockClock) -> None:
