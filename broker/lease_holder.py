@@ -93,8 +93,7 @@ class LeaseHolder:
     def hold(self, topics: Sequence[DesiredTopic]) -> None:
         """At the start of an incarnation: what the last one had, without tokens. Whose publishers these are is not
         known yet, so nobody is a stranger."""
-        for topic in topics:
-            held = msgspec.structs.replace(topic, share=_NOTHING, publishers=[], assignment_version=0, exchange=None)
+        for held in map(held_over, topics):
             self._set_bucket(held, full=False)
             self._create_channels(held)
             self._desired[held.topic] = held
@@ -109,10 +108,12 @@ class LeaseHolder:
         self.version = 0
 
     def check(self, answer: SyncAnswer) -> None:
-        """Raises PeerError for an answer that must not be applied: older than what is in force, or with a lease that
-        makes no sense."""
+        """Raises PeerError for an answer that must not be applied: older than what is in force, differences from
+        another state, or with a lease that makes no sense."""
         if answer.version < self.version:
             raise PeerError(f"desired state {answer.version} is older than {self.version}, which is in force")
+        if answer.since and answer.since != self.version:
+            raise PeerError(f"differences from desired state {answer.since}, and {self.version} is in force")
         for topic in answer.topics:
             lease_s = topic.share.lease_s
             if lease_s is not None and not 0 < lease_s < _LONGEST_LEASE_S:
@@ -124,8 +125,7 @@ class LeaseHolder:
         self.check(answer)
         self._asked_ns = asked_ns
         if not answer.unchanged or self.version == 0:  # "unchanged" since 0: there is no managed topic
-            named = {topic.topic for topic in answer.topics}
-            for name in [name for name in self._desired if name not in named]:
+            for name in self._no_longer_managed(answer):
                 self._exchanged.pop(name, None)
                 self._engine.clear_bucket(name)
                 del self._desired[name]
@@ -133,19 +133,27 @@ class LeaseHolder:
                 if self._is_news(topic):
                     self._apply_topic(topic)
             for name in answer.purged:
-                if name not in named:
+                if name not in self._desired:
                     self._engine.delete_topic(name)
         self._renew_leases(answer)
         self.version = answer.version
 
+    def _no_longer_managed(self, answer: SyncAnswer) -> list[str]:
+        if answer.since:
+            return [name for name in answer.removed if name in self._desired]
+        named = {topic.topic for topic in answer.topics}
+        return [name for name in self._desired if name not in named]
+
     def _renew_leases(self, answer: SyncAnswer) -> None:
-        """Of the shares that the distributor, too, takes for those in force here."""
-        confirmed = {topic.topic: topic.share.version for topic in answer.topics}
+        """Of the shares that the distributor, too, takes for those in force here: what it does not name among
+        differences is as it was."""
+        named = {topic.topic: topic.share.version for topic in answer.topics}
+        others_stand = answer.unchanged or answer.since > 0
         renewals = [
             (name, topic.share.version, expires_ns)
             for name, topic in self._desired.items()
-            if (answer.unchanged or confirmed.get(name) == topic.share.version)
-            and (expires_ns := self._expires_ns(topic.share)) is not None
+            if (expires_ns := self._expires_ns(topic.share)) is not None
+            and (named[name] == topic.share.version if name in named else others_stand)
         ]
         if renewals:
             self._engine.renew_leases(renewals)
@@ -215,6 +223,11 @@ class LeaseHolder:
     def _has_bucket(self, name: str) -> bool:
         found = snapshot.find_topic(self._engine, name)
         return found is not None and found.bucket is not None
+
+
+def held_over(topic: DesiredTopic) -> DesiredTopic:
+    """What of ``topic`` a later incarnation needs: how it is limited, without tokens and without publishers."""
+    return msgspec.structs.replace(topic, share=_NOTHING, publishers=[], assignment_version=0, exchange=None)
 
 
 def _limits(topic: DesiredTopic) -> tuple[object, ...]:

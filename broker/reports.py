@@ -1,23 +1,98 @@
-"""What a broker tells the distributor of its topics. Pure: a snapshot in, reports out."""
+"""What a broker tells the distributor of its topics: everything, then only what has changed. Pure: snapshots in,
+reports out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
 
-from broker.snapshot import Bucket, Latencies, LatencyNs, Snapshot, Topic
-from srtm.control import LatencyMs, TopicLatency, TopicReport
+import msgspec
+
+from broker.snapshot import Bucket, Latencies, LatencyNs, Topic, decode_topic
+from srtm.control import LatencyMs, SyncRequest, TopicLatency, TopicReport
 
 MICRO = 1_000_000
 NS_PER_MS = 1e6
 
 
-def topic_reports(snapshot: Snapshot, applied: Mapping[str, int]) -> list[TopicReport]:
-    """Managed topics (``applied``: {topic: share version in force}) and others that have had traffic."""
-    return [
-        topic_report(topic, applied.get(topic.topic_name, 0))
-        for topic in snapshot.topics
-        if topic.topic_name in applied or topic.received > 0
-    ]
+class _Seen(NamedTuple):
+    """A topic in a snapshot. ``report`` None: not worth one."""
+
+    name: str
+    share_version: int | None  # in force; None: not managed
+    report: TopicReport | None
+
+
+class Reports:
+    """``note`` what is so, put it ``into`` a request, say what became of that one. One request after the other.
+
+    What a distributor knows is only what it has said so itself, in the answer to the latest request that was answered:
+    all that has changed since is told in every request until one is answered. So it does not matter which of the others
+    came, nor when.
+    """
+
+    def __init__(self) -> None:
+        self._raw: Sequence[msgspec.Raw] = ()  # of one snapshot, which they keep in memory
+        self._seen: list[_Seen] = []  # in the same order
+        self._now: dict[str, TopicReport] = {}
+        self._number = 0  # of the latest request
+        self._known = 0  # number of the request whose reports the distributor has, as far as they are not in ``_open``
+        self._open: set[str] = set()
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the distributor that answered last has them, and takes differences."""
+        return self._known > 0
+
+    def note(self, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
+        """Topics as the engine shows them. Managed ones are reported (``applied``: {topic: share version in force}),
+        and others that have had traffic."""
+        self._seen = [
+            seen
+            if seen is not None and raw == before and applied.get(seen.name) == seen.share_version
+            else _look_at(raw, applied)
+            for raw, before, seen in zip_longest(topics, self._raw[: len(topics)], self._seen[: len(topics)])
+        ]
+        self._raw = topics
+        before, self._now = self._now, {seen.name: seen.report for seen in self._seen if seen.report is not None}
+        self._open.update(name for name, report in self._now.items() if before.get(name) != report)
+        self._open.update(before.keys() - self._now.keys())
+
+    def note_of(self, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
+        """Of these alone; all others are as they were noted last."""
+        for seen in (_look_at(raw, applied) for raw in topics):
+            if seen.report is not None and self._now.get(seen.name) != seen.report:
+                self._now[seen.name] = seen.report
+                self._open.add(seen.name)
+
+    def into(self, request: SyncRequest) -> SyncRequest:
+        """The next request, with them."""
+        self._number += 1
+        if not self._known:
+            return msgspec.structs.replace(request, number=self._number, topics=list(self._now.values()))
+        names = sorted(self._open)
+        return msgspec.structs.replace(
+            request,
+            number=self._number,
+            topics=[self._now[name] for name in names if name in self._now],
+            reports_since=self._known,
+            gone=[name for name in names if name not in self._now],
+        )
+
+    def answered(self, reported: int) -> bool:
+        """The latest request was; ``reported`` is the distributor's word in it. False: it lacks what was taken for
+        known, and is to be told everything."""
+        were_known, self._known = self.are_known, self._number if reported == self._number else 0
+        self._open.clear()
+        return self.are_known or not were_known
+
+
+def _look_at(raw: msgspec.Raw, applied: Mapping[str, int]) -> _Seen:
+    topic = decode_topic(raw)
+    version = applied.get(topic.topic_name)
+    is_told = version is not None or topic.received > 0
+    return _Seen(topic.topic_name, version, topic_report(topic, version or 0) if is_told else None)
 
 
 def topic_report(topic: Topic, share_version: int) -> TopicReport:

@@ -169,12 +169,30 @@ class Snapshot(Part, frozen=True):
 
 NO_TOPIC = "#"  # no topic can have this name: a snapshot without any
 _DECODER = msgspec.json.Decoder(Snapshot)
+_TOPIC_DECODER = msgspec.json.Decoder(Topic)
+
+
+class _RawTopics(msgspec.Struct, frozen=True):
+    topics: list[msgspec.Raw]
+
+
+_RAW_DECODER = msgspec.json.Decoder(_RawTopics)
 
 
 def take(engine: Engine, topic: str = "", channel: str = "", *, clients: bool = False) -> Snapshot:
     """All topics, or those named ``topic`` (that have ``channel``). Raises RuntimeError when the engine has
     stopped."""
     return _DECODER.decode(engine.snapshot(topic, channel, clients))
+
+
+def take_raw_topics(engine: Engine, topic: str = "") -> list[msgspec.Raw]:
+    """All topics, or the one named ``topic``, as the engine wrote them: equal where nothing has changed. They hold on
+    to the whole snapshot. Raises RuntimeError when the engine has stopped."""
+    return _RAW_DECODER.decode(engine.snapshot(topic, "", False)).topics
+
+
+def decode_topic(raw: msgspec.Raw) -> Topic:
+    return _TOPIC_DECODER.decode(raw)
 
 
 def find_topic(engine: Engine, name: str) -> Topic | None:

@@ -1,5 +1,5 @@
-"""The loop to the distributor: reports and acknowledgements up, the whole desired state down (level-triggered; design
-section 11).
+"""The loop to the distributor: reports and acknowledgements up, the desired state down (level-triggered; design section
+11), both as differences where both sides know from what.
 
 Every second, held open by the distributor so that a change comes at once; at once too when something here cannot wait
 (a stranger, a starved topic, an acknowledgement). Whatever goes wrong, the shares in force stay as they are (a timed
@@ -21,8 +21,8 @@ from broker import snapshot
 from broker.data_path import read_json, replace_file
 from broker.distributors import LONGEST_PAUSE_S, Disowned, Distributor, Distributors, refused
 from broker.drain import Drain
-from broker.lease_holder import LeaseHolder
-from broker.reports import topic_reports
+from broker.lease_holder import LeaseHolder, held_over
+from broker.reports import Reports
 from srtm.backoff import Backoff
 from srtm.control import (
     DeadNotice,
@@ -46,17 +46,18 @@ _ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and 
 _ANSWER_GRACE_PART = 0.25  # of the shortest lease: what does depend on one must have time to ask another distributor
 # Strangers that wait to be told: ids are whatever clients send, and the distributor may be away for long.
 _MOST_STRANGERS = 100_000  # as many as the engine tells of one topic
+_FEW_TOPICS = 20  # are looked at one by one
 # A broker that drains refuses publishers only after this time: those that can be told to move are gone by then.
 _MOVES_FIRST_S = 2.0
 STATE_FILE = "srtm.state.json"
 
 
 class SyncState(msgspec.Struct, frozen=True):
-    """What a later incarnation must know: that this member has synced once, and which topics are limited (without
-    their publishers)."""
+    """What a later incarnation must know: that this member has synced once, and which topics are limited
+    (``held_over``: shares and publishers are news then)."""
 
     has_synced: bool = False
-    version: int = 0
+    version: int = 0  # of the desired state with which this was written
     topics: list[DesiredTopic] = []
 
 
@@ -101,6 +102,11 @@ class Synchronizer:
         self._running = trio.CancelScope()
         self._ended = trio.Event()
         self.is_settled = False  # the last answer had no news: what is in force here is acknowledged
+        self._reports = Reports()
+        self._reports_due_s = 0.0  # trio time
+        self._reports_wanted = True  # before they are due
+        self._touched: list[str] = []  # topics of which something else was put in force just now
+        self._saved: dict[str, DesiredTopic] = {}  # topics that are in the state file
         self._asked_ns = 0  # CLOCK_BOOTTIME: when the latest sync was sent
         self._strangers: dict[Stranger, None] = {}  # not yet reported, in order
         self._urgent = True
@@ -109,8 +115,8 @@ class Synchronizer:
         self.last_sync_s: float | None = None  # trio time of the last answer
 
     def wake(self) -> None:
-        """Sync at once."""
-        self._urgent = True
+        """Sync at once, with reports."""
+        self._urgent = self._reports_wanted = True
         self._waiting.cancel()
 
     def note_stranger(self, topic: str, publisher_id: str) -> None:
@@ -162,7 +168,7 @@ class Synchronizer:
                 if isinstance(error, Disowned):
                     self._give_up()
                 await self._distributors.choose_next(error.leader if isinstance(error, NotLeader) else None)
-                self._urgent = True
+                self._urgent = self._reports_wanted = True
                 failures += 1
                 if failures % len(self._distributors) == 0:  # all of them were tried
                     await trio.sleep(backoff.next_s())
@@ -175,7 +181,7 @@ class Synchronizer:
         urgent, self._urgent = self._urgent, False  # raised again meanwhile: another sync follows
         strangers = list(self._strangers)
         if urgent:
-            answer: SyncAnswer | None = await self._ask(strangers, wait_s=0.0)
+            answer: SyncAnswer | None = await self._ask(strangers, can_wait=False)
         else:
             answer = await self._ask_and_wait(strangers)
         if answer is None:
@@ -187,14 +193,36 @@ class Synchronizer:
     async def _ask_and_wait(self, strangers: list[Stranger]) -> SyncAnswer | None:
         """None: cut short by ``wake``. An answer lost so costs nothing: the next one names the whole state again."""
         answer = None
-        started_s = trio.current_time()
         with trio.CancelScope() as self._waiting:
-            answer = await self._ask(strangers, wait_s=PERIOD_S)
-            if answer.unchanged and not answer.moves and answer.measurements == self._measuring:
-                await trio.sleep_until(started_s + PERIOD_S)  # a distributor that does not hold answers back
+            answer = await self._ask(strangers, can_wait=True)
+            has_news = not answer.unchanged or answer.moves or answer.measurements != self._measuring
+            if not (has_news or self._urgent):
+                await trio.sleep_until(self._reports_due_s)  # a distributor that does not hold answers back
         return answer
 
-    async def _ask(self, strangers: list[Stranger], wait_s: float) -> SyncAnswer:
+    async def _ask(self, strangers: list[Stranger], *, can_wait: bool) -> SyncAnswer:
+        now_s = trio.current_time()
+        whole_look = self._is_to_look_at_all(now_s)
+        if whole_look:
+            self._reports_wanted, self._reports_due_s = False, now_s + PERIOD_S
+        wait_s = self._reports_due_s - now_s if can_wait else 0.0
+        request = self._request(strangers, wait_s, whole_look=whole_look)
+        distributor = self._distributors.first
+        status, body = await distributor.request(
+            "POST", self._target, msgspec.json.encode(request), timeout_s=wait_s + self._grace_s()
+        )
+        answer = read_answer(distributor.base_url, status, body)
+        if not self._reports.answered(answer.reported):
+            self._urgent = self._reports_wanted = True
+        return answer
+
+    def _is_to_look_at_all(self, now_s: float) -> bool:
+        """A look at all topics costs by their number: once a period, where somebody wants it, and while this drains,
+        which ends by what is seen."""
+        wanted = self._reports_wanted or len(self._touched) > _FEW_TOPICS or not self._reports.are_known
+        return wanted or self._drain.has_begun or now_s >= self._reports_due_s
+
+    def _request(self, strangers: list[Stranger], wait_s: float, *, whole_look: bool) -> SyncRequest:
         applied = self._holder.applied
         self._asked_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         request = msgspec.structs.replace(
@@ -205,16 +233,19 @@ class Synchronizer:
             have_version=self._holder.version,
             applied=applied,
             held=self._holder.held,
-            topics=topic_reports(snapshot.take(self._engine), applied),
             strangers=strangers,
             throttling=self._throttling(),
             wait_s=wait_s,
+            partial=not whole_look,
+            takes_differences=True,
         )
-        distributor = self._distributors.first
-        status, body = await distributor.request(
-            "POST", self._target, msgspec.json.encode(request), timeout_s=wait_s + self._grace_s()
-        )
-        return read_answer(distributor.base_url, status, body)
+        if whole_look:
+            self._reports.note(snapshot.take_raw_topics(self._engine), applied)
+        else:
+            for topic in self._touched:
+                self._reports.note_of(snapshot.take_raw_topics(self._engine, topic), applied)
+        self._touched = []
+        return self._reports.into(request)
 
     def _grace_s(self) -> float:
         lease_s = self._holder.shortest_lease_s
@@ -239,7 +270,8 @@ class Synchronizer:
         self.last_sync_s = trio.current_time()
         if news:
             self._log.info("desired state in force", version=answer.version, topics=len(answer.topics))
-            self.wake()  # the acknowledgement: a share may be waiting for it elsewhere
+            self._touched = [topic.topic for topic in answer.topics]
+            self._urgent = True  # the acknowledgement: a share may be waiting for it elsewhere
 
     def _give_up(self) -> None:
         """Its tokens may be in force elsewhere. Publishers are refused, so that they ask where they belong."""
@@ -249,11 +281,18 @@ class Synchronizer:
         self.last_sync_s = None
 
     async def _remember(self, answer: SyncAnswer) -> None:
-        """Raises Unavailable where the disk refuses: then the answer is not put in force, and asked for again."""
+        """Raises Unavailable where the disk refuses: then the answer is not put in force, and asked for again. Most
+        changes are of shares, and leave nothing to write."""
+        topics = {name: topic for name, topic in self._saved.items() if answer.since and name not in answer.removed}
+        topics.update((topic.topic, held_over(topic)) for topic in answer.topics)
+        if self._holder.version and topics == self._saved:
+            return
         try:
-            await trio.to_thread.run_sync(save_state, self._directory, state_after(answer))
+            state = SyncState(has_synced=True, version=answer.version, topics=list(topics.values()))
+            await trio.to_thread.run_sync(save_state, self._directory, state)
         except OSError as error:
             raise Unavailable(f"the desired state cannot be written to {self._directory}: {error}") from None
+        self._saved = topics
 
     def _report_trouble(self, error: SrtmError | None) -> None:
         """Once a change, not once a second."""
@@ -263,11 +302,6 @@ class Synchronizer:
         if self._trouble and not trouble:
             self._log.info("in sync again", distributor=self._distributors.first.base_url)
         self._trouble = trouble
-
-
-def state_after(answer: SyncAnswer) -> SyncState:
-    topics = [msgspec.structs.replace(topic, publishers=[]) for topic in answer.topics]
-    return SyncState(has_synced=True, version=answer.version, topics=topics)
 
 
 def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:

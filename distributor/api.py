@@ -199,7 +199,7 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
 
     @app.post("/v1/brokers/{name}/sync", openapi_extra=documented("SyncRequest"))
     async def sync(name: str, request: Request) -> Response:
-        """For brokers: reports and acknowledgements up, the whole desired state down."""
+        """For brokers: reports and acknowledgements up, the desired state down."""
         return json_answer(await syncing.sync(name, await read_body(request, config, SyncRequest)))
 
     @app.post("/v1/brokers/{name}/drain", status_code=202)

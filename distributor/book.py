@@ -23,13 +23,14 @@ import trio
 from distributor import adapting, desired, placing, records
 from distributor.allocation import BrokerCapacity
 from distributor.config import DistributorConfig
+from distributor.differences import Differences
 from distributor.leases import Amount, Leases
 from distributor.liveness import Liveness
 from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
 from distributor.store import Replace, Store
-from distributor.transitions import lifted
+from distributor.transitions import Heard, lifted
 from srtm.capacity import Capacity
 from srtm.errors import NotFound
 from srtm.log import Log
@@ -57,8 +58,10 @@ class Book:
         self.version = 0
         self.leads = True  # a standby shows what is stored, and hears no broker
         self.leader_url: str | None = None  # known to standbys
+        self.differences = Differences()  # of what brokers are told
         self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
         self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
+        self._heard: dict[str, Heard] = {}  # {broker: its latest news}
         self._attention = trio.Event()  # something for ``run`` to look at
         self._tried_on: dict[str, list[BrokerCapacity]] = {}  # {topic: brokers on which the rest of it found no room}
         self._grace_ends: dict[str, float] = {}  # {dead broker: trio time after which its publishers go elsewhere}
@@ -84,6 +87,7 @@ class Book:
         self.liveness = Liveness(self.config.liveness_s)
         self.fittings, self.marks = dict(stored.fittings), stored.marks
         self._desired_version = dict.fromkeys(stored.brokers, stored.version)
+        self.differences = Differences()
 
     # Reading
 
@@ -258,12 +262,16 @@ class Book:
         self.capacities = {name: kept for name, kept in {**self.capacities, **figures}.items() if kept}
         self.draining = {name for name in self.draining | changes.keys() if changes.get(name, True)}
         self._desired_version.pop(forgotten, None)  # what changes from now on is not counted for it
+        self._heard.pop(forgotten, None)
+        self.differences.forget(forgotten)
         for name, entry in log.items():
             self.decisions[name] = [*self.decisions.get(name, []), entry][-records.DECISIONS_KEPT :]
         before, self.topics = self.topics, {**self.topics, **{topic.name: topic for topic in topics}}
         for name in self.brokers:
             told = name in changes
-            if told or any(desired.concerns(before.get(topic.name), topic, name) for topic in topics):
+            news = [topic.name for topic in topics if desired.concerns(before.get(topic.name), topic, name)]
+            if told or news:
+                self.differences.note(name, news, version)
                 self._desired_version[name] = version
             if told or topics or name not in self._desired_version:
                 self._desired_version.setdefault(name, version)

@@ -19,12 +19,15 @@ def answer(
     brokers: Mapping[str, Broker],
     *,
     draining: bool,
+    since: int = 0,
 ) -> SyncAnswer:
-    """The whole state of ``broker``: every managed topic is named, also where it has no share. ``brokers``: all that
-    are known."""
+    """The state of ``broker``: every managed topic is named, also where it has no share; above 0, those that are not as
+    in the state ``since``, which are then ``topics``. ``brokers``: all that are known."""
     known = list(topics)
     return SyncAnswer(
         version=version,
+        since=since,
+        removed=[topic.name for topic in known if topic.removed] if since else [],
         topics=[desired_topic(topic, broker, brokers) for topic in known if not topic.removed],
         moves=moves,
         draining=draining,

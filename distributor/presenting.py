@@ -35,6 +35,8 @@ def presented(name: str, request: SyncRequest) -> Broker:
         rule = f"must be from 0 to {LONGEST_SERVICE_NS} ns"
         raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
     _check_versions(request.have_version, request.applied)
+    for field in ("number", "reports_since"):
+        _check_not_negative(field, getattr(request, field))
     return Broker(
         name=name,
         incarnation=request.incarnation,
@@ -55,9 +57,12 @@ def _check_text(field: str, text: str) -> None:
 
 def _check_versions(have_version: int, applied: Mapping[str, int]) -> None:
     """How large they may be the registry knows."""
-    for field, version in (
-        ("have_version", have_version),
-        *((f"applied.{topic}", one) for topic, one in applied.items()),
-    ):
-        if version < 0:
-            raise BadInput(field, version, "must be 0 or more")
+    _check_not_negative("have_version", have_version)
+    if min(applied.values(), default=0) < 0:
+        for topic, version in applied.items():
+            _check_not_negative(f"applied.{topic}", version)
+
+
+def _check_not_negative(field: str, number: int) -> None:
+    if number < 0:
+        raise BadInput(field, number, "must be 0 or more")

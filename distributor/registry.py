@@ -13,7 +13,7 @@ from distributor import adapting, placing, records
 from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, FittingRecord, Placement, Topic
-from distributor.transitions import News, has_part, heard, same_demand, same_principles
+from distributor.transitions import Heard, News, concerned, has_part, heard, same_demand, same_principles
 from distributor.upkeep import Upkeep
 from srtm.capacity import Capacity
 from srtm.control import ProposalResult, ProposalResults, ShareProposal
@@ -275,23 +275,26 @@ class Registry(Upkeep):
             old = self.brokers.get(broker.name)
             if old is not None:
                 self._check_succession(old, broker)
-            ahead = max([news.have_version, *news.applied.values()])
+            ahead = max(news.have_version, max(news.applied.values(), default=0))
             if ahead > max(self.version, _LARGEST_CLAIM):
                 raise BadInput("have_version", ahead, f"must be at most {_LARGEST_CLAIM}: no cluster counts so far")
             store_is_older = news.have_version > self.desired_version(broker.name) or ahead > self.version
             if store_is_older:  # than what the broker was told: never hand out a version twice
                 self.version = max(self.version, ahead)
                 self._desired_version.pop(broker.name, None)
+                self.differences.forget(broker.name)
             reborn = old is not None and broker.incarnation != old.incarnation
             live = self.live() | {broker.name}
+            topics = self.topics
             changed = [
                 new
-                for topic in self.topics.values()
+                for topic in concerned(self._heard.get(broker.name), news, topics)
                 if (new := heard(topic, news, self.version + 1, live, reborn=reborn)) is not topic
             ]
             if changed or broker != old or store_is_older:
                 back = {broker.name: False} if reborn and broker.name in self.draining else {}
                 await self._commit(changed, [broker], draining=back)
+            self._heard[broker.name] = Heard(news, topics)
             self.liveness.hear(broker.name, 0.0)  # before anybody may look whether its leases are over
         if broker != old:
             self._grace_ends.pop(broker.name, None)

@@ -1,11 +1,51 @@
-"""What a broker may report of a topic. Pure: a report that cannot be is no news, and must not reach any sum."""
+"""What a broker has reported of topics: all of it or as differences, and what it may report. Pure: a report that cannot
+be is no news, and must not reach any sum."""
 
 from __future__ import annotations
 
-from srtm.control import LatencyMs, TopicLatency, TopicReport
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from srtm.control import LatencyMs, SyncRequest, TopicLatency, TopicReport
 from srtm.wire import is_name
 
 _LARGEST = 2**62  # of any figure: sums and differences of such stay finite as floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """What one incarnation of a broker has reported up to its request of that ``number``."""
+
+    incarnation: str
+    number: int
+    topics: Mapping[str, TopicReport] = field(default_factory=dict)
+    changed: Collection[str] = ()  # by that request: topics whose report is another one, or new, or no more
+    ignored: int = 0  # reports of that request that cannot be
+
+
+def reported(before: Reported | None, request: SyncRequest) -> Reported | None:
+    """What is known after ``request``; ``before`` itself if that has no newer reports. None: it has differences from
+    what is not known here."""
+    last = before if before is not None and before.incarnation == request.incarnation else None
+    if last is not None and 0 < request.number <= last.number:
+        return before
+    if request.reports_since and (last is None or last.number < request.reports_since):
+        return None
+    known = before.topics if before is not None else {}
+    sound = {one.topic: one for one in request.topics if known.get(one.topic) == one or is_sound(one)}
+    if request.reports_since:
+        told = {*request.gone, *(report.topic for report in request.topics)}
+        topics = {name: report for name, report in known.items() if name not in told} if told else known
+        topics = {**topics, **sound}
+    else:
+        told, topics = {*known, *sound}, sound
+    return Reported(
+        incarnation=request.incarnation,
+        number=request.number,
+        topics=topics,
+        changed=[name for name in sorted(told) if known.get(name) != topics.get(name)],
+        ignored=len(request.topics) - len(sound),
+    )
 
 
 def is_sound(report: TopicReport) -> bool:

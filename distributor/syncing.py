@@ -7,7 +7,8 @@ What is only observed lives here (reports, strangers that wait for their new bro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import trio
@@ -19,7 +20,7 @@ from distributor.presenting import presented
 from distributor.registry import Registry
 from distributor.relief import Relief
 from distributor.relief_values import rules_of
-from distributor.reported import is_sound
+from distributor.reported import Reported, reported
 from distributor.state import Topic
 from distributor.transitions import News
 from distributor.whereabouts import Whereabouts, is_news, is_worth
@@ -39,6 +40,16 @@ _TELL_MOVES = 2
 _FOR_SUBSCRIBERS_S = 1.0  # so long they have to connect to a broker that is new to the topic
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What decides, beside reports, which channels topics have."""
+
+    topics: Mapping[str, Topic]
+    heard: frozenset[str]  # brokers not known to be dead that have reported
+    living: frozenset[str]  # those that are not known to be dead
+    changes: int  # of channels in reports, so far
+
+
 class Syncing:
     """``reports``: {broker: {topic: its latest report}}; ``drains``: {broker: how far it has got, if it drains};
     ``lab_service_ns``: {broker: its service time in the laboratory, 0 elsewhere}; ``throttling``: {broker: what others
@@ -50,7 +61,7 @@ class Syncing:
     ) -> None:
         """``measurements``: those that a broker shall be running."""
         self._measurements = measurements
-        self.reports: dict[str, dict[str, TopicReport]] = {}
+        self.reports: dict[str, Mapping[str, TopicReport]] = {}
         self.ignored_reports: Counter[str] = Counter()  # by broker, since the start
         self.drains: dict[str, DrainProgress | None] = {}  # as said last
         self.lab_service_ns: dict[str, int] = {}
@@ -61,48 +72,62 @@ class Syncing:
         self.histories = Histories(registry)
         self.relief = Relief(rules_of(registry.config))
         self._registry = registry
+        self._reported: dict[str, Reported] = {}  # {broker: ``reports`` of it, and up to which request}
+        self._channel_changes = 0  # reports that named other channels than before, so far
+        self._channels_changed: dict[str, int] = {}  # {topic: which of them was the latest of it}
+        self._channels_seen: dict[str, _Seen] = {}  # {broker: what its channels were put together with}
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
         self._whereabouts = Whereabouts()
         self._ready_since_s: dict[tuple[str, str], float] = {}  # {(broker, topic): its share is in force, trio time}
 
     async def sync(self, name: str, request: SyncRequest) -> SyncAnswer:
-        """The whole desired state of broker ``name``, at once or, for up to ``wait_s``, when it differs from
-        ``have_version`` or somebody is to move. Raises BadInput, Conflict (a later incarnation is known), Unavailable
-        (the store)."""
+        """The desired state of broker ``name``, whole or as differences from ``have_version``, at once or, for up to
+        ``wait_s``, when it differs from ``have_version`` or somebody is to move. Raises BadInput, Conflict (a later
+        incarnation is known), Unavailable (the store)."""
         broker = presented(name, request)
-        reports = {report.topic: report for report in request.topics if is_sound(report)}
-        channels = {
-            topic: self._channels(self._registry.topics[topic], {**self.living(), name: reports})
-            for topic in reports
-            if topic in self._registry.topics
-        }
+        before = self._reported.get(name)
+        now, seen = reported(before, request), self._seen()
         await self._registry.hear(
             News(
                 broker=broker,
                 have_version=request.have_version,
                 applied=request.applied,
                 held=request.held,
-                channels=channels,
+                channels=self._news_of_channels(name, now, seen) if now is not None and now is not before else {},
             )
         )
         mine = self._latest[name] = object()
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
-        before, self.reports[name] = self.reports.get(name, {}), reports
-        self.ignored_reports[name] += len(request.topics) - len(reports)
         self.drains[name] = request.drain
         self.lab_service_ns[name] = request.lab_service_time_ns
         self.throttling[name] = request.throttling
         self._note_strangers(name, request.strangers)
-        self._wake_for_subscribers(before, reports)
-        await self._account_for_strays(name, request.have_version, reports)
+        if self._reported.get(name) is not before:  # by another request of this broker, meanwhile
+            before = self._reported.get(name)
+            now = reported(before, request)
+        if now is None:
+            wait_s = 0.0  # it is to tell everything
+        elif now is not before:
+            self._channels_seen[name] = seen
+            await self._take_reports(name, request, before, now)
         self.news.set()
         self.news = trio.Event()
-        await self._share_where_messages_wait(name, reports)
+        return await self._answer(name, request, wait_s, mine)
+
+    async def _take_reports(self, name: str, request: SyncRequest, before: Reported | None, now: Reported) -> None:
+        self._reported[name], self.reports[name] = now, now.topics
+        self.ignored_reports[name] += now.ignored
+        known = before.topics if before is not None else {}
+        self._note_channels(known, now)
+        self._wake_for_subscribers(known, now)
+        if request.partial:  # of what it does not name nothing is known that was not known before
+            return
+        await self._account_for_strays(name, request.have_version, now.topics)
+        await self._share_where_messages_wait(name, now.topics)
         if name in self._registry.draining and not request.accepting:
-            await self._take_shares_not_needed(name, reports)
-        return await self._answer(name, request.have_version, wait_s, mine)
+            await self._take_shares_not_needed(name, now.topics)
 
     def forget(self, name: str) -> None:
         self.reports.pop(name, None)
@@ -112,6 +137,8 @@ class Syncing:
         self.ignored_reports.pop(name, None)
         self._strangers.pop(name, None)
         self._latest.pop(name, None)
+        self._reported.pop(name, None)
+        self._channels_seen.pop(name, None)
         self._whereabouts.forget(name)
         self._measured.pop(name, None)
 
@@ -119,7 +146,7 @@ class Syncing:
         """``name`` was removed: what was observed of it says nothing of another topic of that name."""
         self.penalties.pop(name, None)
 
-    def living(self) -> dict[str, dict[str, TopicReport]]:
+    def living(self) -> dict[str, Mapping[str, TopicReport]]:
         """The latest reports of brokers that are not known to be dead: what a dead one had is no news any more."""
         brokers = self._registry.brokers
         return {name: one for name, one in self.reports.items() if name in brokers and not brokers[name].dead}
@@ -128,7 +155,30 @@ class Syncing:
         """As reported last, ephemeral ones too."""
         return {channel for one in self.living().values() if topic in one for channel in one[topic].channels}
 
-    def _channels(self, topic: Topic, reports: dict[str, dict[str, TopicReport]]) -> tuple[str, ...]:
+    def _seen(self) -> _Seen:
+        brokers = self._registry.brokers
+        living = frozenset(name for name, broker in brokers.items() if not broker.dead)
+        return _Seen(self._registry.topics, living & self.reports.keys(), living, self._channel_changes)
+
+    def _news_of_channels(self, name: str, now: Reported, seen: _Seen) -> dict[str, tuple[str, ...]]:
+        """{topic: its channels anywhere}, where they may be others than when ``name`` was heard last."""
+        last, topics = self._channels_seen.get(name), seen.topics
+        if last is None or (last.heard, last.living) != (seen.heard, seen.living):
+            names = [*now.changed, *now.topics]
+        else:
+            names = [*now.changed]
+            if seen.changes != last.changes:  # others may not have seen this one's, if both came at once
+                names += [one for one, change in self._channels_changed.items() if change > last.changes]
+            if topics is not last.topics:
+                names += [one for one in now.topics if topics.get(one) is not last.topics.get(one)]
+        reports = {**self.living(), name: now.topics}
+        return {
+            topic: self._channels(topics[topic], reports)
+            for topic in dict.fromkeys(names)
+            if topic in topics and any(topic in by_topic for by_topic in reports.values())
+        }
+
+    def _channels(self, topic: Topic, reports: Mapping[str, Mapping[str, TopicReport]]) -> tuple[str, ...]:
         """The channels that ``topic`` has anywhere. Those on record count until every living broker that has a part in
         it was heard."""
         heard = {
@@ -152,23 +202,32 @@ class Syncing:
             if (topic := self._registry.topics.get(stranger.topic)) is not None:
                 self._whereabouts.name(name, topic, stranger.publisher_id)
 
-    def _wake_for_subscribers(self, before: dict[str, TopicReport], reports: dict[str, TopicReport]) -> None:
+    def _note_channels(self, before: Mapping[str, TopicReport], now: Reported) -> None:
+        for topic in now.changed:
+            was, is_now = before.get(topic), now.topics.get(topic)
+            if was is None or is_now is None or was.channels != is_now.channels:
+                self._channel_changes += 1
+                self._channels_changed[topic] = self._channel_changes
+
+    def _wake_for_subscribers(self, before: Mapping[str, TopicReport], now: Reported) -> None:
         """Whoever waits to move to a broker may have waited for its subscribers."""
         came = [
             topic
-            for topic, report in reports.items()
-            if report.consumed and (topic not in before or before[topic].consumed != report.consumed)
+            for topic in now.changed
+            if (report := now.topics.get(topic)) is not None
+            and report.consumed
+            and (topic not in before or before[topic].consumed != report.consumed)
         ]
         if came:
             for broker in self._strangers:
                 self._registry.stir(broker)
 
-    async def _account_for_strays(self, name: str, have_version: int, reports: dict[str, TopicReport]) -> None:
+    async def _account_for_strays(self, name: str, have_version: int, reports: Mapping[str, TopicReport]) -> None:
         """Shares follow publishers that go on where they do not belong; where all have gone, and nothing waits any
         more, they are as assigned."""
-        for topic in self._registry.managed():
+        for topic in self._whereabouts.concerning(name, self._registry.managed()):
             report = reports.get(topic.name)
-            if report is None or not self._whereabouts.concerns(name, topic):
+            if report is None:
                 continue
             if self._registry.is_in_flux(topic.name) and name in topic.placement.brokers:
                 continue
@@ -184,22 +243,22 @@ class Syncing:
             elif not report.backlog:
                 await self._registry.account(topic.name, name, {})
 
-    async def _share_where_messages_wait(self, name: str, reports: dict[str, TopicReport]) -> None:
-        for topic in self._registry.managed():
-            report = reports.get(topic.name)
-            if report is not None and report.backlog and name not in topic.leases.target:
+    async def _share_where_messages_wait(self, name: str, reports: Mapping[str, TopicReport]) -> None:
+        for report in [one for one in reports.values() if one.backlog]:
+            topic = self._registry.topics.get(report.topic)
+            if topic is not None and not topic.removed and name not in topic.leases.target:
                 await self._registry.share_with(topic.name, name)
 
-    async def _take_shares_not_needed(self, name: str, reports: dict[str, TopicReport]) -> None:
+    async def _take_shares_not_needed(self, name: str, reports: Mapping[str, TopicReport]) -> None:
         """``name`` drains and takes no messages: where none wait for tokens, none ever will again."""
         for topic in self._registry.managed():
             report = reports.get(topic.name)
             if name in topic.leases.target and not (report and report.backlog):
                 await self._registry.take_share(topic.name, name)
 
-    async def _answer(self, name: str, have_version: int, wait_s: float, mine: object) -> SyncAnswer:
+    async def _answer(self, name: str, request: SyncRequest, wait_s: float, mine: object) -> SyncAnswer:
         """A sync that the broker has cut short by a later one goes on waiting here; it must not take moves with it."""
-        registry = self._registry
+        registry, have_version = self._registry, request.have_version
         moves: list[Move] = []
         with trio.move_on_after(wait_s):
             while self._latest.get(name) is mine:
@@ -214,13 +273,18 @@ class Syncing:
         version = registry.desired_version(name)
         draining = name in registry.draining
         if version == have_version:
-            return SyncAnswer(
-                version=version, unchanged=True, moves=moves, draining=draining, measurements=measurements
+            answer = SyncAnswer(version=version, unchanged=True, moves=moves, draining=draining)
+        else:
+            changed = registry.differences.since(name, request.incarnation, have_version)
+            since = have_version if request.takes_differences and changed is not None else 0
+            topics = [registry.topics[one] for one in changed or ()] if since else registry.topics.values()
+            answer = desired.answer(
+                version, have_version, name, topics, moves, registry.brokers, draining=draining, since=since
             )
-        answer = desired.answer(
-            version, have_version, name, registry.topics.values(), moves, registry.brokers, draining=draining
-        )
-        return msgspec.structs.replace(answer, measurements=measurements)
+            registry.differences.hand_out(name, request.incarnation, version)
+        known = self._reported.get(name)
+        number = known.number if known is not None and known.incarnation == request.incarnation else 0
+        return msgspec.structs.replace(answer, measurements=measurements, reported=number)
 
     def _due_moves(self, name: str) -> list[Move]:
         """Strangers on ``name`` whose own broker is ready for them. Those told twice are taken off the list (one answer

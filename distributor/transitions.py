@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from distributor import adapting
@@ -24,6 +24,33 @@ class News:
     applied: Mapping[str, int]  # {topic: version of the share in force}
     held: Mapping[str, tuple[int, int]]  # {topic: rate and burst in force where that version is a recall}, micro
     channels: Mapping[str, tuple[str, ...]]  # {topic: its channels anywhere, as known now}
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The latest news of a broker that was taken in, and the topics as they were before it."""
+
+    news: News
+    topics: Mapping[str, Topic]
+
+
+def concerned(last: Heard | None, news: News, topics: Mapping[str, Topic]) -> Iterable[Topic]:
+    """The topics that ``news`` may change; ``heard`` leaves all others as they are, for it was asked the same of the
+    same before."""
+    if last is None or last.news.broker.incarnation != news.broker.incarnation:
+        return topics.values()
+    names = {*news.channels, *_changed(last.news.applied, news.applied), *_changed(last.news.held, news.held)}
+    if topics is not last.topics:
+        names.update(name for name, topic in topics.items() if last.topics.get(name) is not topic)
+    if news.have_version != last.news.have_version:
+        names.update(name for name, topic in topics.items() if topic.removed)
+    return [topics[name] for name in sorted(names) if name in topics]
+
+
+def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterable[str]:
+    if before == now:
+        return ()
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
 def has_part(topic: Topic, broker: str) -> bool:

@@ -7,7 +7,7 @@ but no more than what the topic says of those that were named. Who is not named 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from distributor.state import Topic
@@ -51,8 +51,10 @@ class Whereabouts:
         who.add(publisher_id)
         self._named[broker, topic.name] = (topic.assignment_version, who)
 
-    def concerns(self, broker: str, topic: Topic) -> bool:
-        return broker in topic.astray or (broker, topic.name) in self._named
+    def concerning(self, broker: str, topics: Iterable[Topic]) -> list[Topic]:
+        """Those of ``topics`` of which strangers were named on ``broker``, or count there."""
+        named = {topic for name, topic in self._named if name == broker}
+        return [topic for topic in topics if broker in topic.astray or topic.name in named]
 
     def count(self, broker: str, topic: Topic, undeclared: int, now_s: float) -> dict[str, float] | None:
         """``undeclared``: messages of strangers since the broker's start. Gives {where they belong: msg/s} over the

@@ -5,8 +5,10 @@ Each type names its one maker and its one reader. Rates are msg/s, bursts are me
 refuses one older than what it has.
 
 The flow (level-triggered pull): a broker calls ``POST /v1/brokers/NAME/sync`` with a ``SyncRequest``; the
-``SyncAnswer`` is its whole desired state. With ``wait_s > 0`` the distributor holds the answer until the state's
-version differs from ``have_version`` (or moves are due), or until the wait is over.
+``SyncAnswer`` is its desired state: whole, or as differences from a state that both know. Reports go up in the same
+two ways; whoever does not know what differences begin with says so, and is told everything. With ``wait_s > 0`` the
+distributor holds the answer until the state's version differs from ``have_version`` (or moves are due), or until the
+wait is over.
 """
 
 from __future__ import annotations
@@ -120,7 +122,14 @@ class SyncRequest(Control, frozen=True):
     have_version: int = 0  # version of the desired state that the broker has in force (SyncAnswer.version); 0: none
     applied: dict[str, int] = {}  # {topic: version of the share in force}: the acknowledgement of the lease protocol
     held: dict[str, tuple[int, int]] = {}  # {topic: rate, burst, micro}: what is in force where ``applied`` is a recall
+    number: int = 0  # in this incarnation, 1, 2, ...; 0: it does not count them
     topics: list[TopicReport] = []  # managed topics and others that have traffic
+    # Above 0: ``topics`` are only those whose report may be other than when the request of that number was made, and
+    # ``gone`` those that were reported then, or since, and are no more.
+    reports_since: int = 0
+    gone: list[str] = []
+    partial: bool = False  # an acknowledgement: only topics whose shares have just changed were looked at
+    takes_differences: bool = False  # whether ``SyncAnswer.since`` is understood
     strangers: list[Stranger] = []  # new since the last sync that was answered
     lab_service_time_ns: int = 0  # of a broker in the laboratory: what every message takes
     throttling: Throttling | None = None  # None: the system does not tell
@@ -253,9 +262,13 @@ class MeasurementAnswer(Control, frozen=True):
 
 
 class SyncAnswer(Control, frozen=True):
-    """The whole desired state of one broker: every managed topic of the cluster is named."""
+    """The desired state of one broker: every managed topic of the cluster is named, or, as differences, every one that
+    is not as in the state ``since``, which the broker said it has."""
 
     version: int
+    since: int = 0  # above 0: differences, ``removed`` are the topics that are managed no more
+    removed: list[str] = []
+    reported: int = 0  # number of the latest request whose reports are known here; 0: all of them must be told
     unchanged: bool = False  # true: the state is that of have_version, topics is left out
     topics: list[DesiredTopic] = []
     moves: list[Move] = []

@@ -157,6 +157,51 @@ def test_a_topic_no_longer_named_loses_its_limit_and_its_acknowledgement(holder,
     assert not holder.is_managed("a")
 
 
+def differences(version, since, *topics, **changes):
+    return SyncAnswer(version=version, since=since, topics=list(topics), **changes)
+
+
+def test_differences_change_what_they_name_and_nothing_else(holder, engine):
+    holder.apply(answer(1, desired("a"), desired("b"), desired("c")), ASKED_NS)
+    before = len(engine.calls)
+    holder.apply(differences(2, 1, desired("b", version=2), removed=["c"]), ASKED_NS)
+    assert holder.applied == {"a": 1, "b": 2}
+    assert holder.version == 2
+    assert {call[1] for call in engine.calls[before:]} == {"b", "c"}
+    assert engine.topics["c"].bucket is None
+
+
+def test_the_same_differences_again_are_refused_and_harm_nothing(holder):
+    holder.apply(answer(1, desired("a"), desired("b")), ASKED_NS)
+    again = differences(2, 1, desired("b", version=2))
+    holder.apply(again, ASKED_NS)
+    with pytest.raises(PeerError, match="differences from desired state 1, and 2 is in force"):
+        holder.apply(again, ASKED_NS)
+    assert holder.applied == {"a": 1, "b": 2}
+
+
+def test_differences_from_another_state_are_refused_before_anything_is_applied(holder, engine):
+    with pytest.raises(PeerError, match="differences from desired state 7"):
+        holder.apply(differences(9, 7, desired("a")), ASKED_NS)
+    assert (engine.calls, holder.applied, holder.version) == ([], {}, 0)
+
+
+def test_differences_renew_the_shares_that_they_do_not_name(holder, engine):
+    timed = [desired(name, lease_s=15.0) for name in ("a", "b")]
+    holder.apply(answer(1, *timed), ASKED_NS)
+    stale = desired("b", version=0, lease_s=15.0)
+    holder.apply(differences(2, 1, stale), ASKED_NS + 10**9)
+
+    assert engine.calls[-1] == ("renew_leases", [("a", 1, ASKED_NS + 10**9 + LEASE_NS)])
+
+
+def test_a_purge_among_differences_deletes_the_topic_with_its_queues(holder, engine):
+    holder.apply(answer(1, desired("a"), desired("b")), ASKED_NS)
+    holder.apply(differences(2, 1, removed=["a"], purged=["a"]), ASKED_NS)
+    assert "a" not in engine.topics
+    assert "b" in engine.topics
+
+
 def test_unchanged_keeps_everything(holder):
     holder.apply(answer(3, desired()), ASKED_NS)
     holder.apply(SyncAnswer(version=3, unchanged=True), ASKED_NS)

@@ -1,7 +1,16 @@
 from broker import snapshot
-from broker.reports import topic_latency, topic_reports
+from broker.reports import Reports, topic_latency
 from broker.snapshot import Latencies, LatencyNs
+from srtm.control import SyncRequest
 from tests.support.fake_engine import FakeEngine
+
+ABOUT = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)
+
+
+def told(engine, applied):
+    reports = Reports()
+    reports.note(snapshot.take_raw_topics(engine), applied)
+    return reports.into(ABOUT).topics
 
 
 def test_managed_topics_are_reported_even_without_traffic_and_others_only_with_it():
@@ -9,7 +18,7 @@ def test_managed_topics_are_reported_even_without_traffic_and_others_only_with_i
     for name in ("managed", "busy", "idle"):
         engine.create_topic(name)
     engine.topics["busy"].received = 3
-    reports = topic_reports(snapshot.take(engine), {"managed": 7})
+    reports = told(engine, {"managed": 7})
     assert [(report.topic, report.share_version, report.received) for report in reports] == [
         ("managed", 7, 0),
         ("busy", 0, 3),
@@ -21,7 +30,7 @@ def test_a_report_carries_backlog_and_channels_of_its_topic():
     engine.set_bucket("t", 1_000_000, 1_000_000, False, 10, 10, 4, True)
     engine.create_channel("t", "c")
     engine.topics["t"].bucket |= {"backlog": 5, "largest_backlog": 6.5, "delayed": 9, "undeclared": 2}
-    (report,) = topic_reports(snapshot.take(engine), {"t": 4})
+    (report,) = told(engine, {"t": 4})
     assert (report.backlog, report.largest_backlog, report.delayed, report.undeclared) == (5, 6.5, 9, 2)
     assert report.channels == ["c"]
 

@@ -19,7 +19,7 @@ from broker.lease_holder import LeaseHolder
 from distributor.registry import Registry
 from distributor.syncing import Syncing
 from srtm.bucket import conforms_due
-from srtm.control import SyncAnswer, SyncRequest
+from srtm.control import DesiredTopic, SyncAnswer, SyncRequest
 from srtm.errors import Conflict, PeerError
 from srtm.splitting import to_micro
 from tests.support.distributor_in_process import Distributor, spec
@@ -44,7 +44,7 @@ class Node:
     incarnation: int = 0
     is_up: bool = False
     is_cut: bool = False
-    remembered: SyncAnswer | None = None
+    remembered: dict[str, DesiredTopic] = field(default_factory=dict)
     awake: trio.Event = field(default_factory=trio.Event)
 
     def start(self) -> None:
@@ -53,8 +53,7 @@ class Node:
         self.go_on()
         self.engine = GreedyEngine(now_ns, Clock(now_ns, offset_ns=ord(self.name) * 10**12))
         self.holder = LeaseHolder(self.engine)  # type: ignore[arg-type]  # it is an engine in all that matters
-        if self.remembered is not None:
-            self.holder.hold(self.remembered.topics)
+        self.holder.hold(list(self.remembered.values()))
 
     @property
     def is_stopped(self) -> bool:
@@ -99,6 +98,7 @@ class Node:
             mcap=600.0,
             have_version=self.holder.version,
             applied=self.holder.applied,
+            takes_differences=True,
             wait_s=1.0,
         )
         if self.is_cut:
@@ -112,7 +112,9 @@ class Node:
                 self.holder.apply(answer, asked_ns)
             except PeerError:
                 return False
-            self.remembered = self.remembered if answer.unchanged else answer
+            if not answer.unchanged:
+                self.remembered = {} if not answer.since else self.remembered
+                self.remembered |= {topic.topic: topic for topic in answer.topics}
             return not answer.unchanged
         return False
 

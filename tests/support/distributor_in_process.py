@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import trio
 
 from distributor.config import DistributorConfig
@@ -44,6 +45,7 @@ class FakeBroker:
     strangers: list[Stranger] = field(default_factory=list)
     accepting: bool = True
     draining: bool = False  # as told
+    takes_differences: bool = True
     held: dict[str, tuple[int, int]] = field(default_factory=dict)  # {topic: in force, micro}
     fulls: list[str] = field(default_factory=list)  # topics whose bucket started full here, each time that it did
 
@@ -68,9 +70,11 @@ class FakeBroker:
             wait_s=wait_s,
         )
         self.strangers = []
+        request = msgspec.structs.replace(request, takes_differences=self.takes_differences)
         answer = await self.syncing.sync(self.name, request)
         if not answer.unchanged:
-            new = {topic.topic: topic for topic in answer.topics}
+            new = {name: topic for name, topic in self.topics.items() if answer.since and name not in answer.removed}
+            new |= {topic.topic: topic for topic in answer.topics}
             self.fulls += [name for name in new.keys() - self.topics.keys() if new[name].share.full]
             self.topics = new
             self.held = {name: self._amounts(topic.share, self.held.get(name, (0, 0))) for name, topic in new.items()}

@@ -1,0 +1,82 @@
+"""Reports that come as differences, at the distributor that takes them in."""
+
+import msgspec
+import pytest
+import trio
+
+from distributor.syncing import Syncing
+from srtm.control import SyncRequest, TopicReport
+from srtm.errors import BadInput
+from tests.support.distributor_in_process import settle, spec
+
+pytestmark = pytest.mark.usefixtures("no_threads")
+
+ABOUT = SyncRequest(incarnation="1", srtm_version="0", tcp_address="127.0.0.1:1", http_address="h:2", mcap=600.0)
+
+
+def report(topic, **figures):
+    return TopicReport(topic=topic, share_version=1, **figures)
+
+
+def request(number, *reports, **changes):
+    return msgspec.structs.replace(ABOUT, number=number, topics=list(reports), **changes)
+
+
+async def test_the_answer_names_the_request_whose_reports_are_known(distributor):
+    sync = distributor.syncing.sync
+    assert (await sync("a", request(1, report("t")))).reported == 1
+    assert (await sync("a", request(2, report("t", received=2), reports_since=1))).reported == 2
+    assert distributor.syncing.reports["a"]["t"].received == 2
+
+
+async def test_who_does_not_know_what_differences_begin_with_asks_for_everything_at_once(distributor, autojump_clock):
+    sync = distributor.syncing.sync
+    first = await sync("a", request(1, report("t")))
+    distributor.syncing = Syncing(distributor.registry)
+    began_s = trio.current_time()
+    asked = request(2, report("u"), reports_since=1, have_version=first.version, wait_s=1.0)
+    answer = await distributor.syncing.sync("a", asked)
+    assert (answer.reported, trio.current_time()) == (0, began_s)
+    assert "a" not in distributor.syncing.reports
+    assert (await distributor.syncing.sync("a", request(3, report("t"), report("u")))).reported == 3
+
+
+async def test_a_forgotten_broker_is_asked_for_everything(distributor):
+    await distributor.syncing.sync("a", request(1, report("t")))
+    distributor.syncing.forget("a")
+    assert (await distributor.syncing.sync("a", request(2, reports_since=1))).reported == 0
+
+
+async def test_a_channel_is_everywhere_until_it_is_gone_from_the_last_report(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    a.reports = b.reports = [report("cars", channels=["c"])]
+    await settle(a, b)
+    assert distributor.registry.topics["cars"].channels == ("c",)
+    a.reports = [report("cars")]
+    await settle(a, b)
+    assert distributor.registry.topics["cars"].channels == ("c",)
+    b.reports = [report("cars")]
+    await settle(a, b)
+    assert distributor.registry.topics["cars"].channels == ()
+
+
+async def test_a_channel_that_two_brokers_lost_at_the_same_time_is_gone_too(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    a.reports = b.reports = [report("cars", channels=["c"])]
+    await settle(a, b)
+    a.reports = b.reports = [report("cars")]
+    async with trio.open_nursery() as nursery:  # neither sees the other's report
+        nursery.start_soon(a.sync)
+        nursery.start_soon(b.sync)
+    await settle(a, b)
+    assert distributor.registry.topics["cars"].channels == ()
+
+
+@pytest.mark.parametrize("field", ["number", "reports_since"])
+async def test_a_number_below_zero_is_refused_and_nothing_is_taken(distributor, field):
+    with pytest.raises(BadInput, match=field):
+        await distributor.syncing.sync("a", msgspec.structs.replace(ABOUT, **{field: -1}))
+    assert distributor.registry.brokers == {}
