@@ -30,6 +30,7 @@ _LEAST_SLACK = 0.02  # of the rate, where the estimates say that there is none
 _MANY = 4.0  # what waits is a backlog beyond this many times I lambda / (its slack), twice the mean of U: not by chance
 _FEW = 1.0  # and is none any more below this
 _WORTH = 0.1  # of its slack, by which a share has to be wrong, or of the room that it has
+_WORTH_REFINING = 0.05  # the same, as more is known: a day of traffic that drifts is worse off with more
 _SIGMAS = 4.0  # of what is expected, likewise
 _MOST_BINS = 100
 
@@ -73,7 +74,7 @@ class Fitted:
         is_refined = old == self._made and self._is_better_known(members)
         if is_refined:
             self._bins = {member.name: self._known_bins(member.name) for member in members}
-        tolerated = self._tolerated(members, seen, wanted, slack, is_noise_counted=not (self._moving or is_refined))
+        tolerated = self._tolerated(members, seen, wanted, slack, is_refined=is_refined)
         if not is_due and _are_near(members, self._fitting_rates(members, rates, slack), tolerated):
             return None
         shares = self._split(envelope, members, limits(envelope, members, floor), rates, backlogs, slack)
@@ -112,16 +113,19 @@ class Fitted:
         wanted: Sequence[Expected],
         slack: float,
         *,
-        is_noise_counted: bool,
+        is_refined: bool,
     ) -> list[float]:
         """Msg/s by which each share may differ from the one that fits: what matters neither beside its part of the
-        slack nor beside the room that it has above what is seen; and noise, if that is to be counted."""
+        slack nor beside the room that it has above what is seen; and noise, but where a change was detected or more is
+        known (``is_refined``)."""
+        sigmas = 0.0 if self._moving or is_refined else _SIGMAS
+        worth = _WORTH_REFINING if is_refined else _WORTH
         fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
         return [
             max(
-                _SIGMAS * one.deviation if is_noise_counted else 0.0,
-                _WORTH * (rate - one.rate),
-                _WORTH * (from_micro(member.share[0]) - was.rate),
+                sigmas * one.deviation,
+                worth * (rate - one.rate),
+                worth * (from_micro(member.share[0]) - was.rate),
             )
             for member, was, one, rate in zip(members, seen, wanted, fitting, strict=True)
         ]

@@ -84,7 +84,7 @@ def test_traffic_that_is_elsewhere_than_declared_moves_the_shares_with_its_first
 
 
 @given(st.integers(0, 1_000))
-def test_shares_are_only_issued_again_where_one_of_them_is_wrong_by_a_tenth_of_its_room_however_much_is_known(
+def test_shares_are_only_issued_again_where_one_of_them_is_wrong_by_a_twentieth_of_its_room_however_much_is_known(
     seed: int,
 ) -> None:
     policy, declared = Fitted(), [950.0, 950.0]
@@ -96,7 +96,7 @@ def test_shares_are_only_issued_again_where_one_of_them_is_wrong_by_a_tenth_of_i
         if proposed is not None:
             change = [abs(new - old) / MICRO for (new, _), (old, _) in zip(proposed, shares, strict=True)]
             room = [rate / MICRO - policy.rate(f"b{at}") for at, (rate, _) in enumerate(shares)]
-            assert any(most > 0.0999 * its for most, its in zip(change, room, strict=True))
+            assert any(most > 0.0499 * its for most, its in zip(change, room, strict=True))
             shares = proposed
 
 
