@@ -1,5 +1,5 @@
 """The distributor's one book: brokers and topics, versions, what is stored of them. Loads from the store at its start;
-stores before it tells.
+stores before it tells (what was acknowledged a little later).
 
 Concurrency. Values are immutable and replaced in ``_commit`` only, which stores them first, under the short lock
 ``_writing``. What plans (and may take seconds in a worker thread) holds ``_placing`` besides: only it changes specs and
@@ -61,6 +61,7 @@ class Book:
         self.differences = Differences()  # of what brokers are told
         self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
         self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
+        self._unstored: dict[str, Topic] = {}  # {topic of which more was acknowledged: as it is stored}
         self._heard: dict[str, Heard] = {}  # {broker: its latest news}
         self._attention = trio.Event()  # something for ``run`` to look at
         self._tried_on: dict[str, list[BrokerCapacity]] = {}  # {topic: brokers on which the rest of it found no room}
@@ -82,6 +83,7 @@ class Book:
         """``stored`` instead of everything that was here."""
         self.version, self.brokers = stored.version, dict(stored.brokers)
         self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
+        self._unstored = {}
         self.capacities = dict(stored.capacities)
         self.draining = set(stored.draining)
         self.liveness = Liveness(self.config.liveness_s)
@@ -250,9 +252,12 @@ class Book:
         figures = {**(capacities or {}), **({forgotten: ()} if forgotten else {})}
         log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
         marks = lifted(self.marks, self.topics, topics).joined(found)
-        stored = records.changes(self.topics, topics, brokers, version, log, forgotten, changes, figures)
+        known = {**self.topics, **self._unstored}
+        stored = records.changes(known, topics, brokers, version, log, forgotten, changes, figures)
         fitted = [] if fitting is None else [records.fitting_change(fitting.topic, fitting)]
         await self._store.apply([*stored, *records.mark_changes(self.marks, marks), *fitted, *besides])
+        for topic in topics:
+            self._unstored.pop(topic.name, None)
         self.marks = marks
         if fitting is not None:
             self.fittings[fitting.topic] = fitting
@@ -276,6 +281,21 @@ class Book:
             if told or topics or name not in self._desired_version:
                 self._desired_version.setdefault(name, version)
                 self._changed.pop(name, trio.Event()).set()
+
+    def _show_acknowledged(self, topics: Sequence[Topic]) -> None:
+        """Under ``_writing``. Stored later: an acknowledgement only lets bounds fall, and brokers repeat it with every
+        sync, so whoever loads the book without it is on the safe side, and soon hears it too."""
+        for topic in topics:
+            self._unstored.setdefault(topic.name, self.topics[topic.name])
+        self.topics = {**self.topics, **{topic.name: topic for topic in topics}}
+        for name in self.brokers if topics else ():
+            self.stir(name)
+
+    async def store_acknowledged(self) -> None:
+        """What was acknowledged and is not stored yet. Raises Unavailable."""
+        async with self._writing:
+            if self._unstored:
+                await self._commit([self.topics[name] for name in self._unstored])
 
     def _next_decision(self, topic: str, text: str) -> Decision:
         entries = self.decisions.get(topic)

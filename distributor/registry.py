@@ -13,7 +13,16 @@ from distributor import adapting, placing, records
 from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, FittingRecord, Placement, Topic
-from distributor.transitions import Heard, News, concerned, has_part, heard, same_demand, same_principles
+from distributor.transitions import (
+    Heard,
+    News,
+    concerned,
+    has_part,
+    heard,
+    is_acknowledgement,
+    same_demand,
+    same_principles,
+)
 from distributor.upkeep import Upkeep
 from srtm.capacity import Capacity
 from srtm.control import ProposalResult, ProposalResults, ShareProposal
@@ -291,7 +300,10 @@ class Registry(Upkeep):
                 for topic in concerned(self._heard.get(broker.name), news, topics)
                 if (new := heard(topic, news, self.version + 1, live, reborn=reborn)) is not topic
             ]
-            if changed or broker != old or store_is_older:
+            acknowledged = broker == old and all(is_acknowledgement(topics[new.name], new) for new in changed)
+            if acknowledged and not store_is_older:
+                self._show_acknowledged(changed)
+            else:
                 back = {broker.name: False} if reborn and broker.name in self.draining else {}
                 await self._commit(changed, [broker], draining=back)
             self._heard[broker.name] = Heard(news, topics)

@@ -53,6 +53,15 @@ def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterabl
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
+def is_acknowledgement(old: Topic, new: Topic) -> bool:
+    """Whether all that ``new`` has beyond ``old`` is what brokers have acknowledged: nobody is told anything else."""
+    before, now = old.leases, new.leases
+    same_versions = {name: held.version for name, held in before.holdings.items()} == {
+        name: held.version for name, held in now.holdings.items()
+    }
+    return same_versions and (before.pool, old.channels, old.removed) == (now.pool, new.channels, False)
+
+
 def has_part(topic: Topic, broker: str) -> bool:
     """Whether ``broker`` has publishers of ``topic``, or a share that is not nothing, or shall have one."""
     held = topic.leases.holdings.get(broker)

@@ -37,6 +37,7 @@ class Upkeep(Book):
             self._attention = trio.Event()
 
     async def _look_after(self) -> None:
+        await self.store_acknowledged()
         if not self.is_settled():
             await self._advance()
             return

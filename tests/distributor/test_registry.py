@@ -286,6 +286,7 @@ async def test_everything_survives_a_restart(tmp_path):
     a, b = await first.brokers("a", "b")
     await first.submit(spec())
     await settle(a, b)
+    await first.registry.store_acknowledged()
     await first.registry.remove((await first.registry.submit(spec("old", count=1))).name, purge=False)
     await settle(a, b)
     before = first.registry
