@@ -61,6 +61,7 @@ class Book:
         self.differences = Differences()  # of what brokers are told
         self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
         self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
+        self._advanced: tuple[Mapping[str, Topic], set[str]] = ({}, set())  # topics and live brokers, at the last look
         self._unstored: dict[str, Topic] = {}  # {topic of which more was acknowledged: as it is stored}
         self._heard: dict[str, Heard] = {}  # {broker: its latest news}
         self._attention = trio.Event()  # something for ``run`` to look at

@@ -130,6 +130,8 @@ class Leases:
     def lapsed(self, silent_ms: Callable[[str], float]) -> list[str]:
         """Brokers whose share has ended unheard, or that shall have one and have not been heard for as long: what they
         had, or should have had, may go to others (``freed``)."""
+        if self.lease_ms is None and all(held.longest_ms is None for held in self.holdings.values()):
+            return []
         out = [broker for broker, held in self.holdings.items() if held.bound != NOTHING]
         return [broker for broker in dict.fromkeys([*out, *self.target]) if self._is_over(broker, silent_ms(broker))]
 

@@ -70,14 +70,18 @@ class Upkeep(Book):
 
     async def _advance(self) -> None:
         async with self._writing:
-            live = self.live()
+            live, topics = self.live(), self.topics
+            before, was_live = self._advanced
+            unmoved = before if was_live == live else {}  # then, too, there was nothing to issue
             changed = [
                 replace(topic, leases=leases)
                 for topic in self.managed()
-                if (leases := topic.leases.advanced(live, self.version + 1)) is not topic.leases
+                if unmoved.get(topic.name) is not topic
+                and (leases := topic.leases.advanced(live, self.version + 1)) is not topic.leases
             ]
             if changed:
                 await self._commit(changed)
+            self._advanced = topics, live
 
     async def _place_rest(self, name: str) -> None:
         async with self._placing:
