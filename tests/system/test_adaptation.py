@@ -68,6 +68,17 @@ def follows(places: list[Json]) -> bool:
     return bool(rates[0] > 850.0 and sum(rates) == pytest.approx(1_100.0) and sum(bursts) == pytest.approx(30.0))
 
 
+def follows_by_exchange(places: list[Json]) -> bool:
+    """The same while brokers exchange: what they report is of two instants, so it need not sum to the envelope."""
+    rates = [place["rate_in_force"] for place in places]
+    return None not in rates and rates[0] > 850.0 and sum(rates) == pytest.approx(1_100.0, rel=0.1)
+
+
+def as_declared(places: list[Json]) -> bool:
+    shares = [(place["rate_in_force"], place["burst_in_force"]) for place in places]
+    return settled(places) and shares == [(pytest.approx(550.0), pytest.approx(15.0))] * 2
+
+
 def settled(places: list[Json]) -> bool:
     return all(place["applied_version"] == place["share_version"] and place["rate"] > 0 for place in places)
 
@@ -84,8 +95,10 @@ async def test_shares_follow_the_traffic_under_the_adaptor_and_by_exchange_among
             assert (await client.topic("cars"))["changes"]
 
             await client.set_options("cars", {"mode": "static"})
-            places = await until(client, lambda seen: settled(seen) and seen[0]["rate_in_force"] == pytest.approx(550))
-            assert places[1]["rate_in_force"] == pytest.approx(550)
+            await until(client, as_declared)
 
             await client.set_options("cars", {"mode": "gdrl"})
-            await until(client, follows)
+            await until(client, follows_by_exchange)
+
+            await client.set_options("cars", {"mode": "static"})
+            await until(client, as_declared)
