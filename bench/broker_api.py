@@ -46,26 +46,27 @@ class BucketState(msgspec.Struct, frozen=True, kw_only=True):
 async def put_bucket(http_address: str, topic: str, rate: float, burst: float) -> None:
     """The topic's limit on a bare broker, excess delayed. Raises Unavailable, PeerError."""
     body = json.dumps({"rate": rate, "burst": burst, "on_excess": "delay"}).encode()
-    await _request(http_address, "PUT", f"/v1/topics/{topic}/bucket", body)
+    await request(http_address, "PUT", f"/v1/topics/{topic}/bucket", body)
 
 
 async def bucket_state(http_address: str, topic: str) -> BucketState:
     """Raises Unavailable, PeerError."""
-    return msgspec.json.decode(await _request(http_address, "GET", f"/v1/topics/{topic}/bucket"), type=BucketState)
+    return msgspec.json.decode(await request(http_address, "GET", f"/v1/topics/{topic}/bucket"), type=BucketState)
 
 
 async def create_channel(http_address: str, topic: str, channel: str) -> None:
     """nsqd's routes: the topic, and the channel, so that nothing is published before somebody keeps it."""
-    await _request(http_address, "POST", f"/topic/create?topic={topic}")
-    await _request(http_address, "POST", f"/channel/create?topic={topic}&channel={quote(channel)}")
+    await request(http_address, "POST", f"/topic/create?topic={topic}")
+    await request(http_address, "POST", f"/channel/create?topic={topic}&channel={quote(channel)}")
 
 
 async def pause_channel(http_address: str, topic: str, channel: str) -> None:
     """Its messages wait until it goes on. Raises Unavailable, PeerError."""
-    await _request(http_address, "POST", f"/channel/pause?topic={topic}&channel={quote(channel)}")
+    await request(http_address, "POST", f"/channel/pause?topic={topic}&channel={quote(channel)}")
 
 
-async def _request(http_address: str, method: str, target: str, body: bytes = b"") -> bytes:
+async def request(http_address: str, method: str, target: str, body: bytes = b"") -> bytes:
+    """The answer's body. Raises Unavailable, PeerError (another status than 200)."""
     client = HttpClient(f"http://{http_address}")
     try:
         status, answer = await client.request(method, target, body, timeout_s=ANSWER_WITHIN_S)

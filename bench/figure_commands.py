@@ -94,11 +94,11 @@ def bench_figures(
         _refuse_with_real(repetitions, resume)
         return _show_real(names or (), quick, seconds, seed, directory, document)
     effort = _effort(quick, seconds, repetitions, seed)
-    return _show(
-        FiguresOptions(
-            names=experiments(names or ()), effort=effort, directory=directory, resume=resume, document=document
-        )
+    options = FiguresOptions(
+        names=experiments(names or ()), effort=effort, directory=directory, resume=resume, document=document
     )
+    verdicts = figures(options, partial(Console(highlight=False).print, soft_wrap=True))
+    return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
 def _effort(quick: bool, seconds: float | None, repetitions: int | None, seed: int) -> Effort:
@@ -113,11 +113,6 @@ def _refuse_with_real(repetitions: int | None, resume: bool) -> None:
         raise BadInput("repetitions", repetitions, "must not be given with --real: each point is run once")
     if resume:
         raise BadInput("resume", resume, "must not be given with --real: every run is made anew")
-
-
-def _show(options: FiguresOptions) -> int:
-    verdicts = figures(options, partial(Console(highlight=False).print, soft_wrap=True))
-    return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
 def _show_real(
@@ -140,12 +135,7 @@ def _command(name: str) -> Callable[..., int]:
         on_real: RealOption = False,
         document: DocumentOption = False,
     ) -> int:
-        if on_real:
-            _refuse_with_real(repetitions, resume)
-            return _show_real([name], quick, seconds, seed, directory, document)
-        effort = _effort(quick, seconds, repetitions, seed)
-        options = FiguresOptions(names=[name], effort=effort, directory=directory, resume=resume, document=document)
-        return _show(options)
+        return bench_figures([name], quick, seconds, repetitions, seed, directory, resume, on_real, document)
 
     return command
 

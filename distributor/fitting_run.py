@@ -254,7 +254,7 @@ class FittingRun:
         return issued and settled and not topic.astray and all(self._is_drained(topic, name) for name in leases.target)
 
     def _is_drained(self, topic: Topic, broker: str) -> bool:
-        report = self._around.syncing.reports.get(broker, {}).get(self._name)
+        report = self._around.syncing.report(broker, self._name)
         return report is not None and report.share_version == topic.holding(broker).version and not report.backlog
 
     # Measuring

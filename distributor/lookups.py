@@ -70,7 +70,7 @@ def _has(topic: str, broker: str, registry: Registry, syncing: Syncing) -> bool:
     known = registry.topics.get(topic)
     if known is not None and not known.removed and (broker in known.leases.target or broker in known.placement.brokers):
         return True
-    report = syncing.reports.get(broker, {}).get(topic)
+    report = syncing.report(broker, topic)
     return report is not None and report.received > 0
 
 

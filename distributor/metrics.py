@@ -113,6 +113,6 @@ class _Book(Collector):
                 rate.add_metric([topic.name, name], held.share.rate / MICRO)
                 burst.add_metric([topic.name, name], held.share.burst / MICRO)
                 settled.add_metric([topic.name, name], float(held.settled))
-                report = self._syncing.reports.get(name, {}).get(topic.name)
+                report = self._syncing.report(name, topic.name)
                 backlog.add_metric([topic.name, name], report.backlog if report else 0)
         yield from (rate, burst, settled, backlog, demand, changes)

@@ -61,7 +61,6 @@ class Syncing:
     ) -> None:
         """``measurements``: those that a broker shall be running."""
         self._measurements = measurements
-        self.reports: dict[str, Mapping[str, TopicReport]] = {}
         self.ignored_reports: Counter[str] = Counter()  # by broker, since the start
         self.drains: dict[str, DrainProgress | None] = {}  # as said last
         self.lab_service_ns: dict[str, int] = {}
@@ -72,7 +71,7 @@ class Syncing:
         self.histories = Histories(registry)
         self.relief = Relief(rules_of(registry.config))
         self._registry = registry
-        self._reported: dict[str, Reported] = {}  # {broker: ``reports`` of it, and up to which request}
+        self._reported: dict[str, Reported] = {}  # {broker: what it has reported, up to which request}
         self._channel_changes = 0  # reports that named other channels than before, so far
         self._channels_changed: dict[str, int] = {}  # {topic: which of them was the latest of it}
         self._channels_seen: dict[str, _Seen] = {}  # {broker: what its channels were put together with}
@@ -117,7 +116,7 @@ class Syncing:
         return await self._answer(name, request, wait_s, mine)
 
     async def _take_reports(self, name: str, request: SyncRequest, before: Reported | None, now: Reported) -> None:
-        self._reported[name], self.reports[name] = now, now.topics
+        self._reported[name] = now
         self.ignored_reports[name] += now.ignored
         known = before.topics if before is not None else {}
         self._note_channels(known, now)
@@ -130,7 +129,6 @@ class Syncing:
             await self._take_shares_not_needed(name, now.topics)
 
     def forget(self, name: str) -> None:
-        self.reports.pop(name, None)
         self.drains.pop(name, None)
         self.lab_service_ns.pop(name, None)
         self.throttling.pop(name, None)
@@ -151,6 +149,15 @@ class Syncing:
         brokers = self._registry.brokers
         return {name: one for name, one in self.reports.items() if name in brokers and not brokers[name].dead}
 
+    @property
+    def reports(self) -> dict[str, Mapping[str, TopicReport]]:
+        return {name: one.topics for name, one in self._reported.items()}
+
+    def report(self, broker: str, topic: str) -> TopicReport | None:
+        """The latest of ``topic`` by ``broker``, which may be dead since."""
+        known = self._reported.get(broker)
+        return None if known is None else known.topics.get(topic)
+
     def all_channels(self, topic: str) -> set[str]:
         """As reported last, ephemeral ones too."""
         return {channel for one in self.living().values() if topic in one for channel in one[topic].channels}
@@ -158,7 +165,7 @@ class Syncing:
     def _seen(self) -> _Seen:
         brokers = self._registry.brokers
         living = frozenset(name for name, broker in brokers.items() if not broker.dead)
-        return _Seen(self._registry.topics, living & self.reports.keys(), living, self._channel_changes)
+        return _Seen(self._registry.topics, living & self._reported.keys(), living, self._channel_changes)
 
     def _news_of_channels(self, name: str, now: Reported, seen: _Seen) -> dict[str, tuple[str, ...]]:
         """{topic: its channels anywhere}, where they may be others than when ``name`` was heard last."""
@@ -332,5 +339,5 @@ class Syncing:
         if trio.current_time() - since_s >= _FOR_SUBSCRIBERS_S:
             return True
         reports = [by_topic[topic.name] for by_topic in self.living().values() if topic.name in by_topic]
-        here = self.reports.get(target, {}).get(topic.name)
+        here = self.report(target, topic.name)
         return {channel for one in reports for channel in one.consumed} <= set(here.consumed if here else ())

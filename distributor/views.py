@@ -19,7 +19,7 @@ from distributor.registry import Registry
 from distributor.state import Decision, Topic
 from distributor.syncing import Syncing
 from srtm.capacity import effective_mcap
-from srtm.control import Assignment, TopicReport
+from srtm.control import Assignment
 from srtm.errors import NotLeader, Unavailable
 
 
@@ -64,7 +64,7 @@ def _with_part(topic: Topic) -> list[str]:
 
 def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json:
     holding, broker = topic.holding(name), registry.brokers.get(name)
-    report: TopicReport | None = syncing.reports.get(name, {}).get(topic.name)
+    report = syncing.report(name, topic.name)
     demand = syncing.histories.demand(topic.name, name)
     return {
         "broker": name,

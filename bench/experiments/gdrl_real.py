@@ -19,6 +19,7 @@ import msgspec
 import trio
 
 from adaptor.gdrl import Supply, spread
+from bench.broker_api import request
 from bench.document import markdown_table, write_block
 from bench.experiments.gdrl import REACH
 from bench.gdrl_rounds import CLOSE, start
@@ -27,7 +28,6 @@ from bench.results import Results, write_results
 from srtm.cluster import BrokerPlace
 from srtm.distributor_client import DistributorClient
 from srtm.errors import Unavailable
-from srtm.http_client import HttpClient
 from srtm.splitting import to_micro
 from srtm.supervisor import Cluster, cluster
 
@@ -37,7 +37,6 @@ BLOCK = "gdrl-real"
 _ROUNDS_METRIC = "srtm_broker_gdrl_rounds_total "
 _PUBLISHERS = 60
 _PATIENCE_S = 60.0
-_ANSWER_S = 10.0
 _LOOK_S = 0.02
 
 
@@ -62,7 +61,7 @@ class RealRun:
 
 
 async def gdrl_real(options: GdrlRealOptions, show: Callable[[str], None]) -> list[RealRun]:
-    """Raises Unavailable where a broker does not answer."""
+    """Raises Unavailable, PeerError where a broker does not answer as it should."""
     started = time.time()
     with tempfile.TemporaryDirectory() as data:
         async with (
@@ -118,7 +117,7 @@ async def _run(running: Cluster, client: DistributorClient, number: int, seed: i
     await client.create_or_change_topic(topic, _document(topic))
     await _until_dealt(client, topic)
     for place, count in zip(places, demand, strict=True):
-        await _request(place, "POST", f"/mpub?topic={topic}", b"\n".join([b"x"] * count))
+        await request(place.http_address, "POST", f"/mpub?topic={topic}", b"\n".join([b"x"] * count))
     dealt = await _supplies(places, topic)
     before = [await _rounds(place) for place in places]
     await client.set_options(topic, {"mode": "gdrl", "adaptation": {"indicator": "fill", "partners": "random"}})
@@ -146,19 +145,20 @@ def _document(topic: str) -> dict[str, object]:
 
 
 async def _until_dealt(client: DistributorClient, topic: str) -> None:
-    with trio.fail_after(_PATIENCE_S):
+    with trio.move_on_after(_PATIENCE_S):
         while True:
             places = (await client.topic(topic))["brokers"]
             if len(places) == BROKERS and all(one["applied_version"] == one["share_version"] > 0 for one in places):
                 return
             await trio.sleep(_LOOK_S)
+    raise Unavailable(f"the brokers do not all have a share of {topic} within {_PATIENCE_S:g} s")
 
 
 async def _supplies(places: Sequence[BrokerPlace], topic: str) -> list[Supply]:
     """Shares in force and what waits, broker by broker: not of one instant, which only makes them differ more."""
     found = []
     for place in places:
-        bucket = msgspec.json.decode(await _request(place, "GET", f"/v1/topics/{topic}/bucket"))
+        bucket = msgspec.json.decode(await request(place.http_address, "GET", f"/v1/topics/{topic}/bucket"))
         rate, burst = to_micro(bucket["rate"], "rate"), to_micro(bucket["burst"], "burst")
         found.append(Supply(rate=rate, burst=burst, demand=float(bucket["backlog"])))
     return found
@@ -166,17 +166,6 @@ async def _supplies(places: Sequence[BrokerPlace], topic: str) -> list[Supply]:
 
 async def _rounds(place: BrokerPlace) -> int:
     """Since its start."""
-    text = (await _request(place, "GET", "/metrics")).decode()
+    text = (await request(place.http_address, "GET", "/metrics")).decode()
     line = next(line for line in text.splitlines() if line.startswith(_ROUNDS_METRIC))
     return round(float(line.removeprefix(_ROUNDS_METRIC)))
-
-
-async def _request(place: BrokerPlace, method: str, target: str, body: bytes = b"") -> bytes:
-    client = HttpClient(f"http://{place.http_address}")
-    try:
-        status, answer = await client.request(method, target, body, timeout_s=_ANSWER_S)
-    finally:
-        await client.aclose()
-    if status != 200:
-        raise Unavailable(f"{place.name}{target}: {status} {answer[:200]!r}")
-    return answer

@@ -119,21 +119,25 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> list[Fi
         write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
     if options.json_file is not None:
         reasons = [f"groups of {one.group}: {reason}" for one in found for reason in one.after.reasons]
-        settings = {
-            "brokers": options.brokers,
-            "lab_service_time_us": options.service_us,
-            "promise_ms": options.promise_ms,
-            "rounds_s": options.rounds_s,
-            "after_s": options.after_s,
-            "rate": ENVELOPE,
-            "burst": BURST,
-        }
-        rows = [one.row() for one in found]
+        rows, settings = [one.row() for one in found], settings_of(options)
         results = Results.of(
             "bench table1", rows, seed=options.seed, started=started, settings=settings, reasons=reasons
         )
         write_results(options.json_file, results)
     return found
+
+
+def settings_of(options: Table1Options) -> dict[str, float]:
+    """What all rows have in common."""
+    return {
+        "brokers": options.brokers,
+        "lab_service_time_us": options.service_us,
+        "promise_ms": options.promise_ms,
+        "rounds_s": options.rounds_s,
+        "after_s": options.after_s,
+        "rate": ENVELOPE,
+        "burst": BURST,
+    }
 
 
 async def fit_row(group: int, method: str, options: Table1Options) -> Fitted:

@@ -23,6 +23,7 @@ from bench.experiments.table1 import (
     PUBLISHERS,
     RATE_PER_S,
     Table1Options,
+    settings_of,
 )
 from bench.provenance import provenance
 from bench.results import Results, write_results
@@ -96,16 +97,7 @@ def table1_virtual(options: Table1Options, show: Callable[[str], None]) -> bool:
         write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
     if options.json_file is not None:
         rows = [one.row() for pair in pairs for one in pair]
-        settings = {
-            "virtual": True,
-            "brokers": options.brokers,
-            "lab_service_time_us": options.service_us,
-            "promise_ms": options.promise_ms,
-            "rounds_s": options.rounds_s,
-            "after_s": options.after_s,
-            "rate": ENVELOPE,
-            "burst": BURST,
-        }
+        settings = {"virtual": True, **settings_of(options)}
         results = Results.of("bench table1", rows, seed=options.seed, started=started, settings=settings)
         write_results(options.json_file, results)
     return all(reached(*pair) for pair in pairs)
