@@ -50,7 +50,8 @@ class SimulatedBroker:
         # Those behind cannot pass before then, however few they were.
         some = self._coming[self._first : min(end, self._first + (self._fill + minted) // TOKEN + 2)]
         seen_ns = np.maximum(some, self._now_ns)
-        due_ns = due_instants(seen_ns, *self.share, self._fill)
+        idle_ns = int(seen_ns[0]) - self._now_ns if len(seen_ns) else 0
+        due_ns = due_instants(seen_ns, *self.share, self._fill + self.share[0] * idle_ns)
         self._note_work(seen_ns)
         passed = int(np.searchsorted(due_ns, until_ns))
         self._due.append(due_ns[:passed])

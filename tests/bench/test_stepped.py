@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adaptor.observed import Bin, Shares
@@ -32,6 +32,7 @@ class Unmoved(Stepped):
     st.lists(st.integers(0, 3 * BIN_NS), min_size=1, max_size=60),
     st.lists(st.tuples(st.integers(1, 500), st.integers(1, 20)), min_size=4, max_size=4),
 )
+@example([0, 200_000_001], [(1, 1), (1, 1), (9, 1), (1, 1)])  # tokens come before the first message of a portion does
 def test_a_simulated_broker_lets_go_when_the_plain_bucket_does(
     arrivals: list[int], shares: list[tuple[int, int]]
 ) -> None:
