@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         config = parse_config(given)
-        from broker.service import run  # after the flags, so that a mistyped one and --help are answered at once
+        from broker.process import run  # after the flags, so that a mistyped one and --help are answered at once
 
         return run(config)
     except KeyboardInterrupt:  # before the service looks out for it

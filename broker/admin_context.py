@@ -39,3 +39,11 @@ class AdminContext:
     threshold: Threshold  # of the log
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use
     use_lookups: Callable[[Sequence[str]], None]  # these from now on; raises BadInput
+
+
+def tokens_of(config: BrokerConfig) -> Tokens | None:
+    """Who may use the HTTP here. None: everybody."""
+    own = None if config.token is None else Tokens.of_one(config.token)
+    if own is None or config.tokens is None:
+        return own or config.tokens
+    return config.tokens.joined(own)  # which the list may name too, as that of a broker

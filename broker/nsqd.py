@@ -39,7 +39,7 @@ def _run(given: Given) -> int:
     log = Log(config.log_name or config.name, threshold=Threshold(config.log_level))
     for key in strange:
         log.warning("a key that is none of nsqd's is ignored", file=given.config_file, key=key)
-    from broker.service import run  # after the flags, so that a mistyped one and --help are answered at once
+    from broker.process import run  # after the flags, so that a mistyped one and --help are answered at once
 
     with suppress(KeyboardInterrupt):  # before the service looks out for it
         run(config)

@@ -10,11 +10,10 @@ import pytest
 
 from broker import snapshot, stats
 from broker.admin import admin_handler
-from broker.admin_context import AdminContext
+from broker.admin_context import AdminContext, tokens_of
 from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
 from broker.requests import request
-from broker.service import tokens_of
 from srtm.address import parse_peer
 from srtm.control import GdrlAnswer, Throttling
 from srtm.http_api import respond

@@ -12,7 +12,7 @@ from broker import nsqd
 from broker.config import BrokerConfig
 from broker.nsqd_flags import broker_config, parse_file, parse_flags, usage
 from broker.nsqd_options import BY_KEY, TABLE, from_config
-from broker.service import engine_settings
+from broker.starting import engine_settings
 from broker.sync import SyncState
 from srtm.errors import BadInput
 

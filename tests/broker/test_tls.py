@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker import service, tls
+from broker import starting, tls
 from broker.__main__ import _parser, parse_config
 from broker.config import BrokerConfig, EngineConfig
 from broker.sync import SyncState
@@ -19,8 +19,8 @@ SERVER = {"tls_cert": str(CERTIFICATES / "server.pem"), "tls_key": str(CERTIFICA
 
 def make_engine(config: BrokerConfig) -> None:
     """The real one, not started."""
-    settings = tls.with_files(service.engine_settings(config, SyncState()), config)
-    service.make_engine(settings, config)
+    settings = tls.with_files(starting.engine_settings(config, SyncState()), config)
+    starting.make_engine(settings, config)
 
 
 def test_the_engine_gets_the_contents_of_the_files() -> None:

@@ -1,0 +1,45 @@
+"""What a broker listens on, and what it tells others to connect to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.config import BrokerConfig, EngineConfig
+from srtm.address import format_address, is_socket_path, parse_address
+
+
+class Ports(NamedTuple):
+    """-1: a Unix socket, or off (as nsqd shows it)."""
+
+    tcp: int
+    http: int
+    https: int
+
+
+class BoundAddresses(NamedTuple):
+    """What is listened on: HOST:PORT with the real ports, the path of a Unix socket, or "" where it is off."""
+
+    tcp: str
+    http: str
+    https: str
+
+
+def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
+    """The addresses that were asked for, with the ports that they got."""
+    return BoundAddresses(
+        _with_port(settings.tcp_address, ports.tcp),
+        _with_port(settings.http_address, ports.http),
+        _with_port(settings.https_address, ports.https),
+    )
+
+
+def broadcast_address(config: BrokerConfig, hostname: str) -> str:
+    """The host that others are told to connect to."""
+    if config.broadcast_address or is_socket_path(config.tcp_address):
+        return config.broadcast_address or hostname
+    host, _ = parse_address("tcp_address", config.tcp_address)
+    return hostname if host in ("0.0.0.0", "::") else host
+
+
+def _with_port(address: str, port: int) -> str:
+    return address if port == -1 else format_address(parse_address("address", address)[0], port)

@@ -1,0 +1,25 @@
+"""What a broker cannot do now: shows in /ping, /stats and /healthz as long as it lasts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+
+class Health:
+    """Of several things that fail the one that began first is told."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._failures: dict[str, str] = {}  # {what cannot be written: why}
+        self.text = "OK"  # or "NOK - why"
+
+    def note(self, what: str, failure: str | None) -> None:
+        """``what`` cannot be written (or, with None, can again)."""
+        self._failures.pop(what, None)
+        if failure is not None:
+            self._failures[what] = failure
+        self.text = next((f"NOK - {reason}" for reason in self._failures.values()), "OK")
+        self._engine.set_health(self.text)

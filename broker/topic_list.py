@@ -1,0 +1,58 @@
+"""The list of topics, channels and pauses on disk (``metadata``): written a moment after every change, and at the
+end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker import metadata, snapshot
+from broker.health import Health
+from broker.wakeup import Wakeup
+from srtm.log import Log
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+_RETRY_S = 1.0
+
+
+class TopicList:
+    """``version``: of nsqd, which the file names."""
+
+    def __init__(self, engine: Engine, directory: Path, version: str, health: Health, log: Log) -> None:
+        self._engine = engine
+        self._directory = directory
+        self._version = version
+        self._health = health
+        self._log = log
+        self._changed = Wakeup()
+
+    def note_change(self) -> None:
+        self._changed.set()
+
+    async def keep(self) -> None:
+        """Until cancelled. A disk that refuses shows in the health until it takes the list."""
+        while True:
+            await self._changed.wait()
+            try:
+                await trio.to_thread.run_sync(metadata.save, self._directory, self._now())
+            except OSError as error:
+                self._health.note("topics", str(error))
+                self._log.failure("the list of topics was not written", reason=error)
+                await trio.sleep(_RETRY_S)
+                self._changed.set()
+            else:
+                self._health.note("topics", None)
+
+    def save_at_end(self) -> None:
+        """What changed in the last moment may not have been written yet."""
+        try:
+            metadata.save(self._directory, self._now())
+        except (OSError, RuntimeError) as error:  # the disk refuses, or the engine is what has failed
+            self._log.failure("the list of topics was not written", reason=error)
+
+    def _now(self) -> metadata.Metadata:
+        return metadata.from_snapshot(snapshot.take(self._engine), self._version)

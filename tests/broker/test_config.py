@@ -1,0 +1,90 @@
+"""A broker's settings and flags: what is none is refused, and how."""
+
+import pytest
+
+from broker import process
+from broker.__main__ import main, parse_size
+from broker.config import EngineConfig
+from srtm.address import parse_address
+from srtm.errors import BadInput
+from tests.support.broker_service import config
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "a/b"}, "name"),
+        ({"name": "b" * 65}, "name"),
+        ({"tcp_address": "4150"}, "tcp_address"),
+        ({"tcp_address": "h:65536"}, "tcp_address"),
+        ({"tcp_address": "::1:80"}, "tcp_address"),
+        ({"http_address": "h:http"}, "http_address"),
+        ({"https_address": "h"}, "https_address"),
+        ({"tcp_address": "/run/b.sock", "distributors": ("http://d:1",)}, "tcp_address"),
+        ({"http_address": "", "distributors": ("http://d:1",)}, "http_address"),
+        ({"http_idle_timeout_ms": -1}, "http_idle_timeout"),
+        ({"mcap": -1.0}, "mcap"),
+        ({"mcap": float("nan")}, "mcap"),
+        ({"distributors": ("localhost:4190",)}, "distributor"),
+        ({"lookupd_tcp_addresses": ("nowhere",)}, "lookupd_tcp_address"),
+        ({"max_memory_bytes": 0}, "max_memory"),
+        ({"trace_entries": -1}, "trace_entries"),
+        ({"engine": EngineConfig(mem_queue_size=-1)}, "mem_queue_size"),
+        ({"engine": EngineConfig(max_bytes_per_file=0)}, "max_bytes_per_file"),
+        ({"engine": EngineConfig(sync_every=0)}, "sync_every"),
+        ({"engine": EngineConfig(sync_timeout_ms=0)}, "sync_timeout_ms"),
+        ({"engine": EngineConfig(max_connections=-1)}, "max_connections"),
+        ({"engine": EngineConfig(max_topics=1 << 32)}, "max_topics"),
+    ],
+)
+def test_bad_settings_name_field_and_value(tmp_path, changes, field):
+    with pytest.raises(BadInput) as caught:
+        config(tmp_path, **changes)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [("h:1", ("h", 1)), (":4150", ("0.0.0.0", 4150)), ("[::1]:0", ("::1", 0)), ("[::]:65535", ("::", 65535))],
+)
+def test_addresses_are_parsed(text, parsed):
+    assert parse_address("a", text) == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("7", 7), ("64k", 65536), ("2M", 2 << 20), ("1GiB", 1 << 30), ("1gb", 1 << 30)]
+)
+def test_sizes_have_units(text, size):
+    assert parse_size("max_memory", text) == size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--name", "b", "--auth-http-address", "x"], "srtm broker: auth_http_address: 'x': must be HOST:PORT"),
+        (["--name", "b", "--auth-http-request-method", "x"], "srtm broker: auth_http_request_method: 'x': must be get"),
+        (["--name", "a b"], "srtm broker: name: 'a b': must be 1 to 64 of the characters"),
+        (["--name", "b", "--mcap", "many"], "srtm broker: mcap: 'many': must be a number"),
+        (["--name", "b", "--max-topics", "-1"], "srtm broker: max_topics: '-1': must be a whole number"),
+        (["--name", "b", "--max-memory", "1x"], "srtm broker: max_memory: '1x': must be a whole number"),
+        (["--name", "b", "--sync-timeout", "2"], "srtm broker: sync_timeout: '2': must be a duration with units"),
+        (["--name", "b", "--mem-queue-size", "-1"], "srtm broker: mem_queue_size: '-1': must be a whole number"),
+        (["--name", "b", "--tcp-address", "x"], "srtm broker: tcp_address: 'x': must be HOST:PORT"),
+    ],
+)
+def test_bad_flags_are_one_line_and_exit_status_2(arguments, message, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+def test_ctrl_c_during_the_start_is_status_130_without_a_word(tmp_path, monkeypatch, capsys):
+    def interrupted(_config):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "run", interrupted)
+    assert main(["--name", "b", "--data-path", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == ""
