@@ -1,4 +1,5 @@
-"""One set of parameters for the simulator, made of recorded runs, and held against others. Pure.
+"""One set of parameters for the simulator, made of recorded runs, and held against others. Pure, but for the file that
+keeps them.
 
 What a message takes of a server is fitted to the processor time of the broker's process: so much a second whatever
 comes, a message, a firing (which wakes a connection), and a connection that is there. What it takes besides, wake-up
@@ -9,16 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import msgspec
 import numpy as np
 from scipy.optimize import nnls
 
 from bench.recorded import Layout, Recorded
+from bench.results import replace_file
 from bench.simulator import Ints, Machine, Tail
 from bench.traffic import SECOND_NS
 from bench.verdict import Check
 from srtm.errors import BadInput
 
+CALIBRATED = Path(__file__).parent / "data" / "calibrated.json"
 CLOSE = 0.15
 QUANTILES = 1_000
 _LEAST_RUNS = 4  # as many as there are terms
@@ -36,10 +41,24 @@ class Fitted:
     lab_path_ns: tuple[int, ...] = (0,)
 
     def of(self, layout: Layout) -> Machine:
-        """The laboratory's server does its work while the broker does its own."""
-        if not layout.lab_us:
-            return self.machine
-        return Machine(message_ns=layout.lab_us * 1_000, path_ns=self.lab_path_ns)
+        return self.laboratory(layout.lab_us) if layout.lab_us else self.machine
+
+    def laboratory(self, lab_us: float) -> Machine:
+        """The broker with the laboratory's server behind it."""
+        return replace(self.machine, lab_ns=lab_us * 1_000, path_ns=self.lab_path_ns)
+
+
+def calibrated(path: Path = CALIBRATED) -> Fitted:
+    """What the last documented calibration found. Raises BadInput for a file that holds something else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Fitted)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadInput("calibration", str(path), f"must be what srtm bench calibrate writes ({error})") from error
+
+
+def keep(fitted: Fitted, path: Path = CALIBRATED) -> None:
+    """For every simulated figure. Raises OSError."""
+    replace_file(path, msgspec.json.encode(fitted) + b"\n")
 
 
 Run = tuple[Layout, Recorded]

@@ -30,6 +30,7 @@ from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
 from bench.nsqd import chosen as rows
 from bench.reach import MEASURES, ReachOptions, chosen, reach
+from bench.results import source_commit
 from bench.scenario import read_scenario
 from bench.scenario_run import prepare, run_scenario, show, write
 from bench.splits import SplitsOptions, no_worse, splits
@@ -48,6 +49,12 @@ app = typer.Typer(
 app.add_typer(figure_commands.app)
 app.add_typer(testbed, name="testbed")
 app.add_typer(peer_commands.app)
+
+
+@app.callback()
+def begin() -> None:
+    source_commit()
+
 
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]

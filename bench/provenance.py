@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from bench.host import Host
-from bench.results import commit
+from bench.results import source_commit
 
 
 def provenance(started: float) -> str:
     """``started``: s since 1970."""
     host, day = Host.here(), datetime.fromtimestamp(started, UTC).date()
-    return f"Measured {day} at commit {commit() or 'unknown'} on {host.cores} cores, Linux {host.kernel}."
+    return f"Measured {day} at commit {source_commit() or 'unknown'} on {host.cores} cores, Linux {host.kernel}."

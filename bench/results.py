@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         why = list(reasons)
         return cls(
             command=command,
-            commit=commit(),
+            commit=source_commit(),
             started=datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
             seed=seed,
             host=Host.here(),
@@ -114,13 +115,23 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
+@cache
+def source_commit() -> str | None:
+    """``commit`` of this checkout as a command found it: asked first when it begins, so that what it writes is not
+    taken for a change."""
+    return commit()
+
+
 def commit(root: Path = ROOT) -> str | None:
-    """The commit of the sources, with ``-dirty`` where they were changed since; None outside a checkout."""
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    """The commit of the sources, with ``-dirty`` where they were changed since; None outside a checkout. What commands
+    write, ``docs``, is no source."""
+    here = ["git", "-C", str(root)]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run([*here, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run([*here, "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs"], check=False)
     except (OSError, subprocess.CalledProcessError):
         return None
+    return found.stdout.strip() + ("-dirty" if changed.returncode else "")
 
 
 def merged(encoded: Iterable[str]) -> HdrHistogram:

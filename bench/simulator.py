@@ -3,7 +3,8 @@
 The bucket is the engine's own, exact to the nanosecond (``srtm._native.Station``). Behind it ``Machine.servers``
 servers take messages first come, first served, the topic's and those of the load that was there before. What a
 message takes of a server depends on how many it came with (each firing wakes a connection once) and on how many
-publishers are connected; both are measured on a real broker by ``srtm bench calibrate``.
+publishers are connected; both are measured on a real broker by ``srtm bench calibrate``. In the laboratory one more
+server follows, which takes the same time for every message (``srtm broker --lab-service-time``).
 
 Delays are in ns. A run begins with full buckets and idle servers, and its first part, ``WARM_UP`` of it, is not
 counted.
@@ -30,7 +31,8 @@ _NO_LIMIT: Share = (2**62, 2**62)
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     """What a broker is made of. ``spread``: times that a message takes of a server, as parts of the mean; ``path_ns``:
-    what it takes besides, without keeping a server busy. Of both, each as likely as the others."""
+    what it takes besides, without keeping a server busy. Of both, each as likely as the others. ``lab_ns``: of the
+    laboratory's server behind these; 0: there is none."""
 
     servers: int = 1
     message_ns: float
@@ -38,14 +40,15 @@ class Machine:
     connection_ns: float = 0.0  # of each message, for every publisher connected
     path_ns: tuple[int, ...] = (0,)
     spread: tuple[float, ...] = (1.0,)
+    lab_ns: float = 0.0
 
     def mean_ns(self, batch: int, publishers: int) -> float:
         """What a message takes of a server."""
         return self.message_ns + self.firing_ns / batch + self.connection_ns * publishers
 
     def capacity(self, batch: int, publishers: int) -> float:
-        """msg/s that keep all servers busy."""
-        return self.servers * SECOND_NS / self.mean_ns(batch, publishers)
+        """msg/s that keep all servers busy, or the laboratory's."""
+        return SECOND_NS / max(self.mean_ns(batch, publishers) / self.servers, self.lab_ns)
 
     def service_ns(self, mean_ns: float) -> list[int]:
         """Times whose mean is this."""
@@ -100,7 +103,22 @@ def serve(
     times = machine.service_ns(machine.mean_ns(batch, publishers))
     station = Station(*share, times, machine.servers, int(rng.integers(1, 2**62)))
     access_ns, processing_ns = _run(station, arrival_ns)
+    if machine.lab_ns:
+        passed = access_ns != Station.NEVER_NS
+        due_ns = arrival_ns[passed] + access_ns[passed]
+        processing_ns = processing_ns.copy()
+        processing_ns[passed] = _in_laboratory(machine, due_ns, processing_ns[passed])
     return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.paths_ns(len(arrival_ns), rng))
+
+
+def _in_laboratory(machine: Machine, due_ns: Ints, processing_ns: Ints) -> Ints:
+    """What its server makes of ``processing_ns`` on those before it."""
+    left_ns = due_ns + processing_ns
+    order = np.argsort(left_ns, kind="stable")
+    _, served_ns = _run(Station(*_NO_LIMIT, [round(machine.lab_ns)]), left_ns[order])
+    found = processing_ns.copy()
+    found[order] += served_ns
+    return found
 
 
 def _broker(
@@ -124,6 +142,8 @@ def _broker(
     order = np.argsort(together, kind="stable")
     times = machine.service_ns(_mixed(machine, [(fleet, publishers), (others, others.count)]))
     _, served_ns = _run(Station(*_NO_LIMIT, times, machine.servers, seed), together[order])
+    if machine.lab_ns:
+        served_ns = _in_laboratory(machine, together[order], served_ns)
     processing_ns = np.zeros(len(arrival_ns), dtype=np.int64)
     took_ns = np.empty_like(served_ns)
     took_ns[order] = served_ns

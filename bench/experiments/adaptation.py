@@ -40,7 +40,7 @@ from bench.experiments.step_runs import (
     seconds,
 )
 from bench.provenance import provenance
-from bench.results import Results, commit, write_results
+from bench.results import Results, source_commit, write_results
 from bench.run import RunProgress
 from bench.trace import Trace, fetch_trace
 from bench.workload import Plan, Publishers, Subscriber
@@ -97,7 +97,7 @@ def chosen(kind: str, names: Sequence[str], known: Sequence[str]) -> tuple[str, 
 async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) -> list[StepRun]:
     """The runs that are missing, one after the other, on one cluster; then all that are kept. Raises Unavailable,
     BadInput (a run that is kept was made with other settings, or is none)."""
-    started, sources = time.time(), commit()
+    started, sources = time.time(), source_commit()
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.resume:
         kept_in(options.directory)  # what is no run is refused before hours have gone into others

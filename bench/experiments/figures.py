@@ -15,7 +15,7 @@ import msgspec
 from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig09, fig10, fig11, limiters, modes, prop1
 from bench.experiments.figure import Effort, Experiment
 from bench.experiments.publishing import Shown, make_directory, publish
-from bench.results import Results, commit
+from bench.results import Results, source_commit
 from bench.verdict import Verdict
 from srtm.errors import BadInput
 
@@ -107,7 +107,11 @@ def _kept(data: Path, settings: dict[str, object], seed: int) -> Verdict | None:
         return None
     except msgspec.MsgspecError as error:
         raise BadInput("resume", str(data), f"must be a result of this command ({error})") from error
-    same = {**results.settings, "conditions": ""} == settings and results.seed == seed and results.commit == commit()
+    same = (
+        {**results.settings, "conditions": ""} == settings
+        and results.seed == seed
+        and results.commit == source_commit()
+    )
     if not same or not isinstance(results.result, list):
         return None
     return msgspec.convert({**results.result[0], "claim": "", "settings": results.settings}, Verdict)

@@ -1,9 +1,8 @@
 """What the paper's experiments share: its brokers in numbers, the bucket of section 6, the four placements on k
 brokers, and the search for the fewest that keep the SLO.
 
-``PAPER`` was chosen by what the text says of those brokers: 60,000 msg/s of 6,000 publishers overload one (Fig. 6b),
-80,000 msg/s in batches of 10 take brokers 1 to 3 of Fig. 8, so that one keeps 60,000 to 65,000 of them within 1 ms; a
-group of 5 fits on one broker, one of 10 does not (Table 1). One set for all figures.
+``PAPER`` is the calibrated broker (``bench/data/calibrated.json``) in the laboratory: the one number that the paper's
+text decides is ``LAB_US``; docs/evaluation.md says by which of its sentences. One set for all figures.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from bench.calibration import calibrated
 from bench.simulator import Delays, Ints, Machine, Share, Tail, simulate, worst
 from bench.traffic import SECOND_NS, Fleet
 from distributor.spreading import Floats, fill, pack
@@ -22,8 +22,9 @@ from srtm.replay import Server
 from srtm.sizing import tokens_needed
 from srtm.splitting import MICRO, split_bucket
 
-PAPER = Machine(servers=2, message_ns=21_500, firing_ns=20_000)
-MACHINE = "2 servers, 21.5 us a message and 20 us a firing"
+LAB_US = 10.0
+PAPER = calibrated().laboratory(LAB_US)
+MACHINE = f"calibrated brokers in the laboratory, {LAB_US:g} us a message"
 SLO_NS = 1_000_000
 HEADROOM = 1.1  # r over the load
 BROKERS = 6

@@ -42,7 +42,6 @@ def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, *, 
     results = Results.of_verdicts(
         f"bench {shown.name}", [verdict], seed=shown.effort.seed, started=started, settings=verdict.settings
     )
-    text = section(shown, started)  # before files in docs make the sources look changed
     write_results(str(directory / f"{shown.name}.json"), results)
     (directory / f"{shown.name}.csv").write_text(as_csv(verdict.runs))
     caption = f"{shown.caption}; {figure.conditions}"
@@ -50,7 +49,7 @@ def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, *, 
     if document:
         write_results(str(MEASURED / f"{name}.json"), results)
         draw(IMAGES / f"{name}.png", figure.panels, caption)
-        write_block(EVALUATION, name, text)
+        write_block(EVALUATION, name, section(shown, started))
 
 
 def section(shown: Shown, started: float) -> str:

@@ -1,8 +1,8 @@
 """``srtm bench figures --real``: figures that two cores carry, on real brokers, beside the simulation of what these
 recorded.
 
-A broker is one server of the laboratory's service time, as fast as the simulated ones are. How many brokers a placement
-takes is found in simulation.
+A broker is in the laboratory, with the service time of the simulated ones. How many brokers a placement takes is found
+in simulation.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
-
 from bench.calibration import CLOSE, apart
-from bench.document import MEASURED
 from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
 from bench.experiments.layouts import Envelope, fewest, ms, placed, run, split
 from bench.experiments.publishing import Shown, make_directory, publish
 from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_of
 from bench.live import record
 from bench.recorded import Layout, Recorded
-from bench.results import Results
 from bench.simulator import Machine, worst
 from bench.traffic import Fleet
 from bench.verdict import Check, Verdict
@@ -48,27 +44,16 @@ class RealOptions:
 async def real(options: RealOptions, show: Callable[[str], None]) -> list[Verdict]:
     """Raises Unavailable, PeerError; BadInput for a directory that cannot be written."""
     make_directory(options.directory)
-    path_ns = calibrated_path()
-    return [await _one(name, REAL[name], path_ns, options, show) for name in options.names]
+    return [await _one(name, REAL[name], options, show) for name in options.names]
 
 
-def calibrated_path() -> tuple[int, ...]:
-    """Wake-up and write as the last documented calibration saw them; nothing before the first."""
-    file = MEASURED / "calibration.json"
-    if not file.exists():
-        return (0,)
-    return tuple(msgspec.json.decode(file.read_bytes(), type=Results).settings["lab_path_ns"])
-
-
-async def _one(
-    name: str, figure: RealFigure, path_ns: tuple[int, ...], options: RealOptions, show: Callable[[str], None]
-) -> Verdict:
+async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callable[[str], None]) -> Verdict:
     started, rows, reasons = time.time(), [], []
     for point in figure.points:
         for strategy in point.strategies:
             layout = layout_of(figure, point, strategy, options.seed)
             recorded = await _counted(layout, figure, options)
-            row = row_of(point, strategy, layout, recorded, replace(figure.machine, path_ns=path_ns), options.seed)
+            row = row_of(point, strategy, layout, recorded, figure.machine, options.seed)
             rows.append(row)
             reasons += [f"{point.x:g}, {strategy}: {reason}" for reason in recorded.reasons]
             show(f"{name}: {line(row)}")
@@ -92,8 +77,7 @@ def layout_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> Lay
         k = fewest(attempt, 1, slo_ns=figure.slo_ns).k
     placement = placed(point.fleet, strategy, k, seed)
     shares = split(point.fleet, placement, k, point.bucket)
-    lab_us = figure.machine.message_ns / 1_000
-    return Layout(fleet=point.fleet, placement=placement, shares=shares, lab_us=lab_us)
+    return Layout(fleet=point.fleet, placement=placement, shares=shares, lab_us=figure.lab_us)
 
 
 async def _counted(layout: Layout, figure: RealFigure, options: RealOptions) -> Recorded:
@@ -125,7 +109,7 @@ def row_of(point: Point, strategy: str, layout: Layout, recorded: Recorded, mach
         "processing_p99_ms": ms(measured.processing_p99_ns),
         "access_mean_ms": recorded.measured.access_mean_ns / 1e6,
         "theory_mean_ms": theory_ms(point.fleet, point.bucket, len(layout.used)),
-        "residual": len(layout.used) * 1e9 / machine.message_ns - layout.fleet.load,
+        "residual": len(layout.used) * 1e9 / machine.lab_ns - layout.fleet.load,
         "bucket": point.bucket.text,
         "valid": not recorded.reasons,
     }

@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.calibration import CLOSE
+from bench.calibration import CLOSE, calibrated
 from bench.experiments.fig09 import GROUP_SIZES
 from bench.experiments.fig11 import GROUP_SIZE, SPREAD_MS
 from bench.experiments.figure import Row
-from bench.experiments.layouts import BROKERS, PAPER, Envelope, envelope, ms
+from bench.experiments.layouts import BROKERS, LAB_US, Envelope, envelope, ms
 from bench.measures.split import STOP_MS
 from bench.simulator import Machine
 from bench.traffic import Fleet
@@ -74,10 +74,13 @@ class RealFigure:
     latest_ms: float = math.inf  # of the generator: what it holds back for longer is no Poisson traffic
 
     @property
+    def lab_us(self) -> float:
+        """The laboratory's service time: that of the simulated brokers, as many times slower as the promise is."""
+        return LAB_US * self.slo_ns / 1_000_000
+
+    @property
     def machine(self) -> Machine:
-        """The laboratory's server: what a message takes of the simulated brokers' servers, all together."""
-        fleet, scale = self.points[0].fleet, self.slo_ns / 1_000_000
-        return Machine(message_ns=round(scale * PAPER.mean_ns(fleet.batch, 0) / PAPER.servers))
+        return calibrated().laboratory(self.lab_us)
 
 
 def _grows(rows: Sequence[Row]) -> list[Check]:
@@ -172,5 +175,5 @@ def conditions_of(figure: RealFigure) -> str:
     slower = "" if figure.slo_ns == 1_000_000 else f", {SLOWER} times slower than the paper"
     return (
         f"{fleet.count:,} publishers of {fleet.rate:g} msg/s, {fleet.process}, batch {fleet.batch}{slower}; lab "
-        f"service time {figure.machine.message_ns / 1_000:.3g} us; SLO {ms(figure.slo_ns):g} ms; buckets in the rows"
+        f"service time {figure.lab_us:g} us; SLO {ms(figure.slo_ns):g} ms; buckets in the rows"
     )

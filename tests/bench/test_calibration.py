@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.calibration import Fitted, Run, apart, compared, fit, text
+from bench.calibration import Fitted, Run, apart, calibrated, compared, fit, keep, text
 from bench.recorded import Layout, Recorded, recorded
 from bench.simulator import Machine, serve
 from bench.trace import Trace
@@ -38,7 +39,7 @@ def run_of(layout: Layout, machine: Machine, seed: int = 1) -> Run:
     fleet, rng = layout.fleet, np.random.default_rng(seed)
     arrival_ns = fleet.arrivals(layout.placement, 1, 10.0, rng)[0]
     arrival_ns -= arrival_ns[0]
-    served = machine if not layout.lab_us else Machine(message_ns=1_000 * layout.lab_us, path_ns=BY_TIMER)
+    served = machine if not layout.lab_us else replace(machine, lab_ns=1_000 * layout.lab_us, path_ns=BY_TIMER)
     delays = serve(arrival_ns, layout.shares[0], served, batch=fleet.batch, publishers=fleet.count, rng=rng)
     due_ns = EPOCH_NS + arrival_ns + delays.access_ns
     sent_ns = due_ns + delays.processing_ns
@@ -71,6 +72,22 @@ def test_other_traffic_of_the_same_broker_is_told_within_the_bound(fitted: Fitte
     assert found.measured.access_p99_ns == found.simulated.access_p99_ns > 0
     assert found.simulated != found.measured
     assert found.check().kept
+
+
+def test_what_was_found_is_kept_for_the_figures(fitted: Fitted, tmp_path: Path) -> None:
+    file = tmp_path / "calibrated.json"
+    keep(fitted, file)
+    assert calibrated(file) == fitted
+    assert calibrated(file).laboratory(10.0) == replace(fitted.machine, lab_ns=10_000, path_ns=fitted.lab_path_ns)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"machine": 1}'])
+def test_a_file_without_parameters_is_refused_by_name(content: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "calibrated.json"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadInput, match=r"calibration: .*calibrated\.json': must be what srtm bench calibrate writes"):
+        calibrated(file)
 
 
 def test_another_broker_is_told_apart(fitted: Fitted) -> None:

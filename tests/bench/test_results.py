@@ -4,6 +4,7 @@ import base64
 import os
 import stat
 import struct
+import subprocess
 import zlib
 
 import msgspec
@@ -98,6 +99,25 @@ def test_a_cdf_rises_to_one():
 
 def test_a_folder_outside_a_checkout_has_no_commit(tmp_path):
     assert commit(tmp_path) is None
+
+
+def test_a_commit_is_dirty_where_sources_changed_and_not_where_a_command_wrote(tmp_path):
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
+
+    (tmp_path / "docs").mkdir()
+    for name in ("source.py", "docs/figure.json"):
+        (tmp_path / name).write_text("1")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "one")
+    clean = commit(tmp_path)
+    assert clean is not None
+    (tmp_path / "docs/figure.json").write_text("2")
+    assert commit(tmp_path) == clean
+    (tmp_path / "source.py").write_text("2")
+    assert commit(tmp_path) == f"{clean}-dirty"
 
 
 def cgroup(tmp_path, membership, **files):

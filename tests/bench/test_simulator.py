@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -81,6 +83,25 @@ def test_load_that_was_there_shares_the_servers_and_not_the_bucket() -> None:
     assert len(alone[0].access_ns) == len(beside[0].access_ns)
     assert (beside[0].access_ns == alone[0].access_ns).all()
     assert Tail.of(beside).processing_p99_ns > 2 * Tail.of(alone).processing_p99_ns
+
+
+def test_the_laboratorys_server_follows_the_brokers_own() -> None:
+    """Twice as long as theirs, it alone makes messages wait: what they took before comes on top."""
+    fleet, own = Fleet(count=1_000), Machine(message_ns=20_000)
+    (behind,) = simulate(fleet, ONE, [PLENTY], replace(own, lab_ns=40_000), seconds=20.0, seed=1)
+    (alone,) = simulate(fleet, ONE, [PLENTY], Machine(message_ns=40_000), seconds=20.0, seed=1)
+    assert np.array_equal(behind.processing_ns, alone.processing_ns + 20_000)
+    assert replace(own, lab_ns=40_000).capacity(batch=1, publishers=0) == 25_000
+
+
+def test_load_that_was_there_goes_through_the_laboratory_too() -> None:
+    fleet, lab = Fleet(count=1_000), Machine(message_ns=0, lab_ns=50_000)
+    same = Machine(message_ns=50_000)
+    one, other = (
+        simulate(fleet, ONE, [PLENTY], machine, seconds=5.0, seed=1, before=[Fleet(count=800)])[0]
+        for machine in (lab, same)
+    )
+    assert np.array_equal(one.processing_ns, other.processing_ns)
 
 
 def test_the_start_of_a_run_is_not_counted() -> None:

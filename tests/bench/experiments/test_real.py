@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.calibration import Fitted
 from bench.experiments import real as real_figures
 from bench.experiments.layouts import envelope
-from bench.experiments.real import RealOptions, calibrated_path, layout_of, real, row_of, theory_ms
+from bench.experiments.real import RealOptions, layout_of, real, row_of, theory_ms
 from bench.experiments.real_figures import REAL, chosen
 from bench.live import plan_of
 from bench.recorded import Layout, Recorded, recorded
@@ -17,11 +18,13 @@ from bench.simulator import Machine, serve
 from bench.trace import Trace
 from srtm.errors import BadInput
 
+KNOWN = Fitted(machine=Machine(message_ns=0, firing_ns=10_000), awake_ns=0.0, lab_path_ns=(100_000,))
+
 
 async def made_up(layout: Layout, *, seconds: float, seed: int, folder: Path, slo_ms: float) -> Recorded:
-    """Recorded by brokers that are what the simulator takes them for, and 100 us away."""
+    """Recorded by brokers that are what the simulator takes them for."""
     assert slo_ms > 0, folder
-    machine = Machine(message_ns=1_000 * layout.lab_us, path_ns=(100_000,))
+    machine = KNOWN.of(layout)
     rng = np.random.default_rng(seed)
     traces = []
     arrivals = layout.fleet.arrivals(layout.placement, len(layout.shares), seconds, rng)
@@ -37,7 +40,7 @@ async def made_up(layout: Layout, *, seconds: float, seed: int, folder: Path, sl
 
 async def test_what_was_recorded_stands_beside_its_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real_figures, "record", made_up)
-    monkeypatch.setattr(real_figures, "calibrated_path", lambda: (100_000,))
+    monkeypatch.setattr("bench.experiments.real_figures.calibrated", lambda: KNOWN)
     shown: list[str] = []
     (verdict,) = await real(RealOptions(names=["fig06a"], seconds=4.0, directory=tmp_path), shown.append)
     assert verdict.valid
@@ -46,7 +49,7 @@ async def test_what_was_recorded_stands_beside_its_simulation(tmp_path: Path, mo
     assert shown[-1] == verdict.line
     data = json.loads((tmp_path / "fig06a-real.json").read_text())
     assert data["settings"]["simulated"] is False
-    assert "lab service time 20.8 us" in data["settings"]["conditions"]
+    assert "lab service time 10 us" in data["settings"]["conditions"]
     assert (tmp_path / "fig06a-real.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -107,7 +110,7 @@ async def test_a_row_is_of_the_worst_broker_on_each_side(tmp_path: Path) -> None
     figure = REAL["fig06a"]
     layout = layout_of(figure, figure.points[1], "lb", seed=1)
     found = await made_up(layout, seconds=3.0, seed=1, folder=tmp_path, slo_ms=1.0)
-    row = row_of(figure.points[1], "lb", layout, found, figure.machine, seed=1)
+    row = row_of(figure.points[1], "lb", layout, found, replace(KNOWN.of(layout), path_ns=(0,)), seed=1)
     assert row["p99_ms"] > row["simulated_p99_ms"], "without the way the simulation is too fast"
     assert row["p99_ms"] >= max(float(np.percentile(part.access_ns[part.first :], 98)) / 1e6 for part in found.parts)
 
@@ -121,11 +124,6 @@ async def test_eq_1_is_told_for_a_bucket_of_one_and_for_nobody_who_fires_togethe
     assert all(check.kept for check in figure.checks([row]))
     assert row["theory_mean_ms"] == pytest.approx(0.4545, abs=1e-4)
     assert theory_ms(REAL["fig09b"].points[0].fleet, figure.points[0].bucket, 1) is None
-
-
-def test_the_way_is_that_of_the_last_documented_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_figures, "MEASURED", tmp_path)
-    assert calibrated_path() == (0,)
 
 
 def test_a_figure_that_two_cores_do_not_carry_is_refused_by_name() -> None:
