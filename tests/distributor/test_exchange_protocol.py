@@ -1,27 +1,25 @@
 """Brokers that exchange tokens, and the distributor that lets them, under everything that can go wrong: never above the
 envelope, nobody without a share, nothing stranded.
 
-Messages, among brokers too, lie in a bag: any may come at any time, again, or never. What is let go is checked over
-every interval, by the reference's checker; the engine here takes every token at the worst moment.
+Messages among brokers lie in the same bag as the others. What is let go is checked over every interval, by the
+reference's checker; the engine here takes every token at the worst moment.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from broker.exchanges import Errand
-from distributor.leases import NOTHING, Amount
-from srtm.bucket import conforms_due
 from srtm.control import GdrlAnswer
 from tests.support.exchanging_broker import ExchangingBroker
-from tests.support.lease_world import ENVELOPE, MS, Answer, Book, Clock, Request, new_disk, spread
+from tests.support.faults import BROKERS, Faults, names, offsets_ns
+from tests.support.lease_world import ENVELOPE, Clock, new_disk
 
-BROKERS = "abc"
-names = st.sampled_from(BROKERS)
 pairs = st.permutations(BROKERS).map(lambda order: (order[0], order[1]))
 
 
@@ -40,35 +38,31 @@ class Said:
     errand: Errand
 
 
-class Protocol(RuleBasedStateMachine):
-    @initialize(offsets_ns=st.lists(st.integers(0, 10**15), min_size=4, max_size=4))
-    def start(self, offsets_ns: list[int]) -> None:
-        self.now_ns = 0
-        self.released_ns: list[int] = []  # of incarnations that have ended
-        self.wire: list[Request | Answer | Said | Reply] = []
-        *brokers, distributor = (Clock(lambda: self.now_ns, one) for one in offsets_ns)
-        self.clocks = dict(zip(BROKERS, brokers, strict=True))
-        self.disk = new_disk(None, "gdrl")
-        self.book = Book(self.disk, distributor)
-        self.deposed: list[Book] = []
-        self.up = {name: ExchangingBroker(name, 1, self.clocks[name], None) for name in BROKERS}
-        self.dead: dict[str, ExchangingBroker] = {}
+class Protocol(Faults):
+    make_broker = ExchangingBroker
+
+    @initialize(offsets=st.lists(offsets_ns, min_size=4, max_size=4))
+    def start(self, offsets: list[int]) -> None:
+        *brokers, distributor = (Clock(self.simulated_ns, one) for one in offsets)
         self.served: set[str] = set()  # who has been given a share, and is to have one
+        self.begin(dict(zip(BROKERS, brokers, strict=True)), distributor, new_disk(None, "gdrl"))
         self.aim([1, 1, 1])
         self.live_on(2, set(), set())
+
+    def aimed(self, wanted: set[str]) -> None:
+        self.served &= wanted
+
+    def taken(self, broker: ExchangingBroker) -> None:
+        if broker.share.usable:
+            self.served |= {broker.name} & self.disk.topic.leases.target.keys()
+
+    def died(self, name: str) -> None:
+        self.served.discard(name)
 
     @rule(ms=st.sampled_from((1, 10, 100, 1_000)))
     def wait(self, ms: int) -> None:
         self.let_go()
-        self.now_ns += ms * MS
-
-    @rule(weights=st.lists(st.integers(0, 5), min_size=3, max_size=3))
-    def aim(self, weights: list[int]) -> None:
-        """Brokers join and leave, or are to have other shares."""
-        wanted = {name: Amount(weight, 0) for name, weight in zip(BROKERS, weights, strict=True) if weight}
-        if wanted:
-            self.served &= wanted.keys()
-            self.book.aim(spread(wanted))
+        self.pass_ms(ms)
 
     @rule(mode=st.sampled_from(("gdrl", "gdrl", "static")))
     def switch(self, mode: str) -> None:
@@ -80,28 +74,10 @@ class Protocol(RuleBasedStateMachine):
             self.up[name].engine.waiting = waiting
             self.up[name].look()
 
-    @rule()
-    def tick(self) -> None:
-        for book in (self.book, *self.deposed):
-            book.tick()
-
-    @rule(name=names)
-    def sync(self, name: str) -> None:
-        """Without trouble."""
-        if name in self.up and not self.up[name].is_stopped:
-            self.wire.append(self.up[name].request())
-            for _ in range(2):
-                self.arrive(self.wire.pop())
-
-    @rule(name=names)
-    def ask(self, name: str) -> None:
-        if name in self.up and not self.up[name].is_stopped:
-            self.wire.append(self.up[name].request())
-
     @rule(pair=pairs)
     def say(self, pair: tuple[str, str]) -> None:
-        asker = self.up.get(pair[0])
-        errand = asker.say(pair[1]) if asker is not None and not asker.is_stopped else None
+        asker = self.awake(pair[0])
+        errand = None if asker is None else asker.say(pair[1])
         if errand is not None:
             self.wire.append(Said(pair[0], errand))
 
@@ -136,35 +112,8 @@ class Protocol(RuleBasedStateMachine):
             self.tick()
             self.never_above_the_envelope()
 
-    @precondition(lambda self: self.wire)
-    @rule(data=st.data(), repeat=st.booleans())
-    def deliver(self, data: st.DataObject, repeat: bool) -> None:
-        at = data.draw(st.integers(0, len(self.wire) - 1))
-        self.arrive(self.wire[at] if repeat else self.wire.pop(at))
-
-    @precondition(lambda self: self.wire)
-    @rule(latest_first=st.booleans())
-    def deliver_all(self, latest_first: bool) -> None:
-        """What was held up comes at once."""
-        held_up, self.wire = self.wire, []
-        for message in reversed(held_up) if latest_first else held_up:
-            self.arrive(message)
-        self.let_go()
-
-    @precondition(lambda self: self.wire)
-    @rule(data=st.data())
-    def lose(self, data: st.DataObject) -> None:
-        self.wire.pop(data.draw(st.integers(0, len(self.wire) - 1)))
-
-    def arrive(self, message: Request | Answer | Said | Reply) -> None:
+    def arrive(self, message: Any) -> None:
         match message:
-            case Request():
-                answers = [book.hear(message) for book in (self.book, *self.deposed)]
-                self.wire += [answer for answer in answers if answer is not None]
-            case Answer():
-                broker = self.awake(message.to.broker)
-                if broker is not None and broker.take(message) and broker.share.usable:
-                    self.served |= {broker.name} & self.disk.topic.leases.target.keys()
             case Said(asker, errand):
                 broker = self.awake(errand.partner)
                 if broker is not None:
@@ -173,50 +122,8 @@ class Protocol(RuleBasedStateMachine):
                 broker = self.awake(asker)
                 if broker is not None:
                     broker.exchanges.take(errand, answer)
-
-    def awake(self, name: str) -> ExchangingBroker | None:
-        broker = self.up.get(name)
-        return None if broker is None or broker.is_stopped else broker
-
-    @rule()
-    def let_go(self) -> None:
-        for broker in self.up.values():
-            if not broker.is_stopped:
-                broker.engine.release_all()
-
-    @rule(name=names)
-    def stop(self, name: str) -> None:
-        if name in self.up:
-            self.up[name].is_stopped = True
-
-    @rule(name=names)
-    def go_on(self, name: str) -> None:
-        if name in self.up:
-            self.up[name].is_stopped = False
-            self.up[name].engine.release_all()
-
-    @rule(name=names)
-    def kill(self, name: str) -> None:
-        if name in self.up:
-            self.served.discard(name)
-            self.dead[name] = self.up.pop(name)
-            self.released_ns += self.dead[name].close()
-
-    @rule(name=names)
-    def restart(self, name: str) -> None:
-        self.kill(name)
-        last = self.dead.pop(name)
-        self.up[name] = ExchangingBroker(name, last.incarnation + 1, self.clocks[name], last.remembered)
-
-    @rule(name=names)
-    def prove_death(self, name: str) -> None:
-        if name in self.dead:
-            self.book.free(name)
-
-    @rule(offset_ns=st.integers(0, 10**15))
-    def take_over(self, offset_ns: int) -> None:
-        self.deposed.append(self.book)
-        self.book = Book(self.disk, Clock(lambda: self.now_ns, offset_ns))
+            case _:
+                super().arrive(message)
 
     @invariant()
     def never_above_the_envelope(self) -> None:
@@ -227,24 +134,8 @@ class Protocol(RuleBasedStateMachine):
     def whoever_was_given_a_share_has_one(self) -> None:
         assert all(self.up[name].share.usable for name in self.served)
 
-    def in_force(self) -> Amount:
-        return sum((broker.share for broker in self.up.values()), start=NOTHING)
-
-    def teardown(self) -> None:
-        """The last fault is over: the dead stay dead, everybody else can talk."""
-        if not hasattr(self, "up"):
-            return
-        self.recover()
-        for broker in self.up.values():
-            self.released_ns += broker.close()
-        assert conforms_due(self.released_ns, ENVELOPE.rate, ENVELOPE.burst) is None
-
     def recover(self) -> None:
-        for name in self.up:
-            self.go_on(name)
-        if not self.up:
-            self.restart("a")
-        self.aim([1, 1, 1])
+        self.wake_all()
         for name in self.dead:
             self.prove_death(name)
         self.live_on(8, set(), set())
