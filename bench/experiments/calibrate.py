@@ -70,16 +70,14 @@ def _slow(count: int, **traffic: Any) -> Fleet:
 
 FITTED_ON = (
     Case(fleet=_slow(250), burst=15),
-    Case(fleet=_slow(400), burst=15),
     Case(fleet=_slow(300, batch=10), burst=80),
-    Case(fleet=_slow(250, batch=2, group_size=5), burst=60),
     Case(fleet=Fleet(count=1_000), burst=25, lab_us=LAB_US),
     Case(fleet=Fleet(count=1_000, batch=10), burst=250, lab_us=LAB_US),
     Case(fleet=Fleet(count=1_000, batch=10, group_size=5), burst=1_400, lab_us=LAB_US),
     Case(fleet=Fleet(count=1_000, process="periodic", batch=10), burst=150, lab_us=LAB_US),
-    Case(fleet=Fleet(count=300), burst=15, lab_us=0),
+    Case(fleet=Fleet(count=3_000), burst=40, lab_us=0),
     Case(fleet=Fleet(count=1_000), burst=15, lab_us=0),
-    Case(fleet=Fleet(count=100, rate=100.0), burst=15, lab_us=0),
+    Case(fleet=Fleet(count=300, rate=100.0), burst=40, lab_us=0),
     Case(fleet=Fleet(count=1_000, batch=10), burst=150, lab_us=0),
     Case(fleet=Fleet(count=400, rate=100.0, batch=50), burst=2_000, lab_us=0),
     Case(fleet=Fleet(count=500, batch=10, group_size=5), burst=400, lab_us=0),
