@@ -23,7 +23,7 @@ from srtm.topic_file import read_topic_file, topic_name
 
 _T = TypeVar("_T")
 _CHANGES_SHOWN = 3
-app = typer.Typer(no_args_is_help=True, help="Topics: submit, list, show, remove.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="Topics: plan, submit, look at, change, remove.", rich_markup_mode=None)
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE.toml")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]

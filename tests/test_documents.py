@@ -1,0 +1,100 @@
+"""What the documents name is there: files, links and their anchors, commands, dependencies."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from bench.commands import app as bench_app
+from srtm.commands.app import app
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILE = re.compile(r"`([\w./-]+\.(?:py|pyi|rs|md|pml|sh))`")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+COMMAND = re.compile(r"(?:^    (?:\.venv/bin/)?|`)srtm ((?:[a-z][a-z0-9-]* ?)+)", re.MULTILINE)
+# Of other projects, which the specification of NSQ's protocol cites.
+FOREIGN = {"docs/nsq-protocol.md": {"test.sh"}}
+
+
+def identity(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout: which files belong to the project is not known")
+    return listed.stdout.split()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
+def test_files_that_a_document_names_exist(document: Path, files: list[str]) -> None:
+    named = set(FILE.findall(document.read_text())) - FOREIGN.get(identity(document), set())
+    ends = {f"/{file}" for file in files}
+    assert [name for name in sorted(named) if not any(end.endswith(f"/{name}") for end in ends)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
+def test_links_lead_somewhere(document: Path) -> None:
+    dead = []
+    for target, anchor in LINK.findall(document.read_text()):
+        path = document.parent / target if target else document
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            dead.append(f"{target}#{anchor}")
+    assert dead == []
+
+
+def known(words: list[str]) -> bool:
+    """Whether the leading words that are no arguments name a command."""
+    of_bench = words[:1] == ["bench"]
+    here: click.Command = typer.main.get_command(bench_app if of_bench else app)
+    for word in words[of_bench:]:
+        if not isinstance(here, click.Group):
+            return True
+        if word not in here.commands:
+            return False
+        here = here.commands[word]
+    return True
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
+def test_commands_that_a_document_shows_exist(document: Path) -> None:
+    shown = {match.strip() for match in COMMAND.findall(document.read_text())}
+    assert [words for words in sorted(shown) if not known(words.split())] == []
+
+
+def direct_python() -> set[str]:
+    lines = [
+        line for name in ("requirements.in", "requirements-dev.in") for line in (ROOT / name).read_text().split("\n")
+    ]
+    return {line for line in lines if line and not line.startswith(("#", "-r"))}
+
+
+def direct_crates() -> set[str]:
+    found: set[str] = set()
+    for manifest in ROOT.glob("**/Cargo.toml"):
+        if not {"target", ".venv", ".interop"} & set(manifest.relative_to(ROOT).parts):
+            content = tomllib.loads(manifest.read_text())
+            found |= {*content.get("dependencies", {}), *content.get("dev-dependencies", {})}
+    return {name for name in found if not name.startswith("srtm-")}
+
+
+def test_each_direct_dependency_has_its_reason_and_none_that_is_gone_has_one() -> None:
+    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
+    named = {name for row in rows for name in re.sub(r"\([^)]*\)", "", row).replace(" ", "").split(",")}
+    named -= {"Pythonpackage", "crate", "---"}
+    assert named == direct_python() | direct_crates()
