@@ -101,10 +101,18 @@ class Fitted:
                 return True
         return False
 
-    def _fitting_rates(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:
-        """Msg/s of each share in the split that fits, but for floors and capacities."""
-        parts = [math.sqrt(self._dispersion(member) * rate) for member, rate in zip(members, rates, strict=True)]
-        return [rate + slack * part / sum(parts) for rate, part in zip(rates, parts, strict=True)]
+    def _fitting_rates(
+        self, members: Sequence[Member], rates: Sequence[float], slack: float, others: Sequence[float] | None = None
+    ) -> list[float]:
+        """Msg/s of each share in the split that fits, but for floors and capacities. ``others``: the rates that all but
+        that one have in it, if not ``rates``."""
+        parts = self._parts(members, rates)
+        total = sum(parts if others is None else self._parts(members, others))
+        return [rate + slack * part / total for rate, part in zip(rates, parts, strict=True)]
+
+    def _parts(self, members: Sequence[Member], rates: Sequence[float]) -> list[float]:
+        """What their slacks are in proportion to."""
+        return [math.sqrt(self._dispersion(member) * rate) for member, rate in zip(members, rates, strict=True)]
 
     def _tolerated(
         self,
@@ -117,17 +125,20 @@ class Fitted:
     ) -> list[float]:
         """Msg/s by which each share may differ from the one that fits: what matters neither beside its part of the
         slack nor beside the room that it has above what is seen; and noise, but where a change was detected or more is
-        known (``is_refined``)."""
+        known (``is_refined``). A share goes with the rate and with the root of it: where there is much slack, a few
+        messages more move much."""
         sigmas = 0.0 if self._moving or is_refined else _SIGMAS
         worth = _WORTH_REFINING if is_refined else _WORTH
-        fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
+        rates = [one.rate for one in wanted]
+        fitting = self._fitting_rates(members, rates, slack)
+        highest = self._fitting_rates(members, [one.rate + sigmas * one.deviation for one in wanted], slack, rates)
         return [
             max(
-                sigmas * one.deviation,
+                most - rate,
                 worth * (rate - one.rate),
                 worth * (from_micro(member.share[0]) - was.rate),
             )
-            for member, was, one, rate in zip(members, seen, wanted, fitting, strict=True)
+            for member, was, one, rate, most in zip(members, seen, wanted, fitting, highest, strict=True)
         ]
 
     def _backlogs(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:

@@ -70,6 +70,12 @@ def test_next_to_no_traffic_leaves_any_declared_split_wherever_it_comes(
     assert fed(declared, poisson(rates, 120, seed)) == []
 
 
+def test_few_messages_of_steady_traffic_seldom_move_the_shares_of_a_topic_with_much_slack() -> None:
+    """A part of the slack goes with the root of a rate: a message more or less moves it by much."""
+    declared = [1.0, 1.0, 2.0]
+    assert len(fed(declared, poisson(declared, 600, 7))) <= 10
+
+
 @given(st.floats(0.1, 0.5), st.integers(0, 1_000))
 def test_traffic_as_declared_hardly_moves_the_declared_split(part: float, seed: int) -> None:
     declared = [1_900 * part, 1_900 * (1 - part)]
@@ -118,7 +124,7 @@ def test_an_idle_topic_keeps_a_proportional_split_as_declared() -> None:
     declared = [1_800.0, 100.0]
     proportional = split_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, declared)
     assert fed(declared, [[0, 0]] * 150, proportional) == []
-    assert fed(declared, poisson(declared, 20, 4), proportional) != []
+    assert fed(declared, poisson(declared, 40, 4), proportional) != []
 
 
 def test_once_moved_traffic_has_ended_the_declared_split_comes_back() -> None:
