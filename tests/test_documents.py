@@ -7,7 +7,6 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import click
 import pytest
 import typer
 
@@ -19,6 +18,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FILE = re.compile(r"`([\w./-]+\.(?:py|pyi|rs|md|pml|sh))`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 COMMAND = re.compile(r"(?:^    (?:\.venv/bin/)?|`)srtm ((?:[a-z][a-z0-9-]* ?)+)", re.MULTILINE)
+COMMANDS = {"srtm": typer.main.get_command(app), "srtm bench": typer.main.get_command(bench_app)}
 # Of other projects, which the specification of NSQ's protocol cites.
 FOREIGN = {"docs/nsq-protocol.md": {"test.sh"}}
 
@@ -60,15 +60,21 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 def known(words: list[str]) -> bool:
     """Whether the leading words that are no arguments name a command."""
-    of_bench = words[:1] == ["bench"]
-    here: click.Command = typer.main.get_command(bench_app if of_bench else app)
-    for word in words[of_bench:]:
-        if not isinstance(here, click.Group):
+    here, words = (COMMANDS["srtm bench"], words[1:]) if words[:1] == ["bench"] else (COMMANDS["srtm"], words)
+    for word in words:
+        commands = getattr(here, "commands", None)  # a group's
+        if commands is None:
             return True
-        if word not in here.commands:
+        if word not in commands:
             return False
-        here = here.commands[word]
+        here = commands[word]
     return True
+
+
+def test_a_word_that_is_no_command_is_told() -> None:
+    assert known(["topic", "plan", "sensors"])
+    assert not known(["topic", "plant"])
+    assert not known(["bench", "plan"])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
