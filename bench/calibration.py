@@ -1,7 +1,7 @@
 """One set of parameters for the simulator, made of recorded runs, and held against others. Pure, but for the file that
 keeps them.
 
-What a message takes of a server is fitted to the processor time of the broker's process: so much a second whatever
+What a message takes of a server is fitted to how busy the broker's process was: so much a second whatever
 comes, a message, a firing (which wakes a connection), and a connection that is there. What it takes besides, wake-up
 and write, is whatever the recorded processing exceeds that of the servers by: its distribution as it was seen.
 """
@@ -87,8 +87,8 @@ def _costs(runs: Sequence[Run]) -> tuple[Machine, float]:
         raise BadInput("runs", len(runs), f"must be at least {_LEAST_RUNS} without the laboratory's server")
     terms = [[1.0, 1.0 / layout.fleet.batch, float(layout.fleet.count), 1.0 / layout.fleet.load] for layout, _ in runs]
     took_ns = np.array([1_000 * recorded.cpu_us for _, recorded in runs])
-    relative = np.array(terms) / took_ns[:, None]  # a message of a large batch takes little, and counts as much
-    (message, firing, connection, awake), _ = nnls(relative, np.ones(len(runs)))
+    load = np.array([layout.fleet.load for layout, _ in runs])  # how busy a server is decides how long its queue gets
+    (message, firing, connection, awake), _ = nnls(np.array(terms) * load[:, None], took_ns * load)
     machine = Machine(message_ns=float(message), firing_ns=float(firing), connection_ns=float(connection))
     return machine, float(awake)
 

@@ -17,6 +17,7 @@ _ACROSS = 2
 _CAPTION_WIDTH = 85  # characters below a panel
 _MARKERS = "osD^v"
 _LEAST_MS = 1e-3  # what a log axis shows of nothing
+_DECADES = 200  # an axis that spans less has ticks between the powers of ten
 
 
 def draw(path: Path, panels: Sequence[Panel], caption: str) -> None:
@@ -42,13 +43,19 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_ylim(bottom=min(max(_LEAST_MS, value) for series in panel.series for value in series.y) / 3)
     if panel.slo_ms is not None:
         axes.axhline(panel.slo_ms, color=INK, linewidth=1.0, linestyle=":", label=f"SLO {panel.slo_ms:g} ms")
-    axes.yaxis.set_major_locator(LogLocator(10))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0,) if high > _DECADES * low else (1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.set_title(panel.title)
     axes.legend(fontsize=8)
+
+
+def _tick(y: float, _: int) -> str:
+    """What is drawn where a log axis ends is nothing."""
+    return "" if y < 0.9 * _LEAST_MS else "0" if y < 1.1 * _LEAST_MS else f"{y:,.9g}"
 
 
 def _draw_series(axes: Axes, series: Series, number: int) -> None:
@@ -70,7 +77,8 @@ def _draw_series(axes: Axes, series: Series, number: int) -> None:
             label=series.label,
         )
     else:
-        axes.plot(series.x, y, f"-{marker}", color=colour, markersize=4, label=series.label)
+        line = "-" if len(y) > 1 else ""
+        axes.plot(series.x, y, f"{line}{marker}", color=colour, markersize=4, label=series.label)
     for x, height, note in zip(series.x, y, series.notes, strict=False):
         above = 5 if number % 2 == 0 else -12
         axes.annotate(note, (x, height), (3, above), textcoords="offset points", fontsize=8, color=colour)

@@ -6,10 +6,10 @@ The load that is there is Poisson in batches of 10; its publishers count as conn
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, lines, parts_of
-from bench.experiments.layouts import MACHINE, PAPER, SLO_NS, by_rate, envelope, mcap, ms, run
+from bench.experiments.layouts import MACHINE, PAPER, SLO_NS, Result, buckets, by_rate, envelope, fewest, mcap, ms, run
 from bench.simulator import Tail
 from bench.traffic import Fleet
 from bench.verdict import Check
@@ -22,36 +22,36 @@ PAPER_8K_MS = {"conc": 1.50, "maxmin": 0.87}  # broker 3, 8,000 publishers
 
 def figure(effort: Effort) -> Figure:
     parts = effort.of(PARTS)
-    rows = [
-        _row(part, Fleet(count=count, process=process, batch=batch), strategy, effort)
+    fleets = [
+        (part, Fleet(count=count, process=process, batch=batch))
         for part, (process, batch) in parts.items()
         for count in PUBLISHERS
-        for strategy in ("conc", "maxmin")
     ]
+    rows = [_row(part, fleet, strategy, effort) for part, fleet in fleets for strategy in ("conc", "maxmin")]
     loads = ", ".join(f"{other.load:,.0f}" for other in BEFORE)
     return Figure(
         rows=rows,
         panels=[_panel(part, [row for row in rows if row["part"] == part]) for part in parts],
         checks=checks(rows),
-        conditions=f"{loads} msg/s are there; buckets in the rows; {MACHINE}",
+        conditions=f"{loads} msg/s are there; {buckets([fleet for _, fleet in fleets])}; {MACHINE}",
     )
 
 
 def _row(part: str, fleet: Fleet, strategy: str, effort: Effort) -> Row:
     effort.step(f"Fig. {part}, {fleet.count:,} publishers, {strategy}")
-    most = mcap(PAPER, "poisson", 10)
+    most = mcap(PAPER, fleet.process, fleet.batch, BEFORE[0])
     rooms = [room for other in BEFORE if (room := most - other.load) > 0]
-    k = by_rate(fleet.load, rooms)
-    found = [run(fleet, strategy, k, effort.seconds, seed, before=BEFORE, most=most) for seed in effort.seeds()]
+    least = by_rate(fleet.load, rooms)
+    found = [fewest(_attempts(fleet, strategy, effort.seconds, seed, most), least) for seed in effort.seeds()]
     p99 = [ms(one.worst.p99_ns) for one in found]
-    last = [Tail.of([one.parts[-1]]) for one in found]
+    last = [Tail.of([one.used[-1]]) for one in found]
     return {
         "part": part,
         "process": fleet.process,
         "batch": fleet.batch,
         "publishers": fleet.count,
         "strategy": strategy,
-        "brokers": k,
+        "brokers": statistics.mode(len(one.used) for one in found),
         "worst_p99_ms": statistics.fmean(p99),
         "p99_deviation_ms": statistics.pstdev(p99),
         "last_p99_ms": statistics.fmean(ms(tail.p99_ns) for tail in last),
@@ -60,6 +60,10 @@ def _row(part: str, fleet: Fleet, strategy: str, effort: Effort) -> Row:
         "residual": sum(rooms) - fleet.load,
         "bucket": envelope(fleet).text,
     }
+
+
+def _attempts(fleet: Fleet, strategy: str, seconds: float, seed: int, most: float) -> Callable[[int], Result]:
+    return lambda k: run(fleet, strategy, k, seconds, seed, before=BEFORE, most=most)
 
 
 def checks(rows: Sequence[Row]) -> list[Check]:

@@ -7,7 +7,19 @@ import statistics
 from collections.abc import Sequence
 
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, lines, parts_of
-from bench.experiments.layouts import BROKERS, MACHINE, PAPER, SLO_NS, Result, attempts, envelope, fewest, mcap, ms
+from bench.experiments.layouts import (
+    BROKERS,
+    MACHINE,
+    PAPER,
+    SLO_NS,
+    Result,
+    attempts,
+    buckets,
+    envelope,
+    fewest,
+    mcap,
+    ms,
+)
 from bench.traffic import Fleet
 from bench.verdict import Check
 
@@ -26,16 +38,19 @@ COLUMNS = {
 
 
 def figure(effort: Effort) -> Figure:
-    rows: list[Row] = []
     parts = effort.of(PROCESSES)
-    for part, process in parts.items():
-        for size in GROUP_SIZES:
-            rows += rows_of(part, fleet_of(process, size), size, effort)
+    fleets = [fleet_of(process, size) for process in parts.values() for size in GROUP_SIZES]
+    rows = [
+        one
+        for part, process in parts.items()
+        for size in GROUP_SIZES
+        for one in rows_of(part, fleet_of(process, size), size, effort)
+    ]
     return Figure(
         rows=rows,
         panels=[_panel(part, rows) for part in parts],
         checks=checks(rows),
-        conditions=f"buckets in the rows; {MACHINE}",
+        conditions=f"{buckets(fleets)}; {MACHINE}",
     )
 
 

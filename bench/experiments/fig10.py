@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from bench.experiments.fig09 import COLUMNS, GROUP_SIZES, PROCESSES, fleet_of, of, row
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, lines, parts_of
-from bench.experiments.layouts import MACHINE, attempts, fewest, run
+from bench.experiments.layouts import MACHINE, attempts, buckets, fewest, run
 from bench.verdict import Check
 
 PARTS = {"10 (as 9a)": "9a", "10 (as 9b)": "9b"}
 
 
 def figure(effort: Effort) -> Figure:
+    fleets = [fleet_of(PROCESSES[as_part], size) for as_part in PARTS.values() for size in GROUP_SIZES]
     rows = [
         one
         for part, as_part in PARTS.items()
@@ -23,7 +24,7 @@ def figure(effort: Effort) -> Figure:
         rows=rows,
         panels=[_panel(part, [one for one in rows if one["part"] == part]) for part in PARTS],
         checks=checks(rows),
-        conditions=f"buckets in the rows; {MACHINE}",
+        conditions=f"{buckets(fleets)}; {MACHINE}",
     )
 
 

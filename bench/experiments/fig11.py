@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bench.experiments.fig09 import COLUMNS, fleet_of, of, rows_of, series
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row
-from bench.experiments.layouts import MACHINE
+from bench.experiments.layouts import MACHINE, buckets
 from bench.verdict import Check
 
 PROCESSES = {"11a": "poisson", "11b": "periodic"}
@@ -15,11 +15,12 @@ GROUP_SIZE = 25
 
 
 def figure(effort: Effort) -> Figure:
-    rows: list[Row] = []
-    for part, process in PROCESSES.items():
-        for spread_ms in SPREAD_MS:
-            fleet = fleet_of(process, GROUP_SIZE, spread_ms * 1_000_000)
-            rows += rows_of(part, fleet, spread_ms, effort)
+    fleets = [
+        (part, spread_ms, fleet_of(process, GROUP_SIZE, spread_ms * 1_000_000))
+        for part, process in PROCESSES.items()
+        for spread_ms in SPREAD_MS
+    ]
+    rows = [row for part, spread_ms, fleet in fleets for row in rows_of(part, fleet, spread_ms, effort)]
     return Figure(
         rows=rows,
         panels=[
@@ -32,7 +33,7 @@ def figure(effort: Effort) -> Figure:
             for part, process in PROCESSES.items()
         ],
         checks=checks(rows),
-        conditions=f"buckets in the rows; {MACHINE}",
+        conditions=f"{buckets([fleet for *_, fleet in fleets])}; {MACHINE}",
     )
 
 

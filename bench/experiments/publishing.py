@@ -25,7 +25,13 @@ class Shown:
     about: About
     figure: Figure
     effort: Effort
-    caption: str = "simulated"
+
+    @property
+    def made(self) -> str:
+        """How, under which conditions, from which seed."""
+        effort = self.effort
+        how = self.about.how.format(repetitions=effort.repetitions, seconds=effort.seconds)
+        return f"{how}; {self.figure.conditions}; seed {effort.seed}"
 
 
 def make_directory(directory: Path) -> None:
@@ -44,27 +50,32 @@ def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, *, 
     )
     write_results(str(directory / f"{shown.name}.json"), results)
     (directory / f"{shown.name}.csv").write_text(as_csv(verdict.runs))
-    caption = f"{shown.caption}; {figure.conditions}"
-    draw(directory / f"{shown.name}.png", figure.panels, caption)
+    draw(directory / f"{shown.name}.png", figure.panels, shown.made)
     if document:
         write_results(str(MEASURED / f"{name}.json"), results)
-        draw(IMAGES / f"{name}.png", figure.panels, caption)
+        draw(IMAGES / f"{name}.png", figure.panels, shown.made)
         write_block(EVALUATION, name, section(shown, started))
 
 
 def section(shown: Shown, started: float) -> str:
     """What the document shows of it."""
-    about, figure, effort = shown.about, shown.figure, shown.effort
+    about, figure = shown.about, shown.figure
     table = markdown_table(list(about.columns), [_cells(row, about) for row in figure.rows])
     checks = markdown_table(
         ["checked", "found", "must be", ""],
         [[one.what, one.measured, one.bound, "yes" if one.kept else "**no**"] for one in figure.checks],
     )
-    how = f"{about.how.format(repetitions=effort.repetitions, seconds=effort.seconds)}; {figure.conditions}."
     picture = f"![{about.title}](img/{about.name}.png)"
     claim = f"Claim: {about.claim}"
     return "\n\n".join(
-        [claim, picture, how, checks, f"<details><summary>rows</summary>\n\n{table}\n\n</details>", provenance(started)]
+        [
+            claim,
+            picture,
+            f"{shown.made}.",
+            checks,
+            f"<details><summary>rows</summary>\n\n{table}\n\n</details>",
+            provenance(started),
+        ]
     )
 
 

@@ -64,7 +64,7 @@ async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callab
     drawn = Figure(rows=rows, panels=panels(figure, rows), checks=checks, conditions=conditions)
     about = about_of(name, figure)
     effort = Effort(seconds=options.seconds, repetitions=1, seed=options.seed)
-    shown = Shown(name=about.name, about=about, figure=drawn, effort=effort, caption="real brokers, laboratory")
+    shown = Shown(name=about.name, about=about, figure=drawn, effort=effort)
     publish(shown, verdict, started, options.directory, document=options.document)
     show(verdict.line)
     return verdict
