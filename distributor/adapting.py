@@ -71,6 +71,14 @@ def change_of(proposal: ShareProposal, target: Mapping[str, Amount], wall_ns: in
     return ShareChange(wall_ns=wall_ns, mode=proposal.mode, reason=proposal.reason, shares=target)
 
 
+def decided_change(old: Topic | None, new: Topic, decision: str, wall_ns: int) -> ShareChange | None:
+    """What a decision did to the shares, or to who decides on them; its first line is the reason."""
+    if old is not None and (old.spec.mode, old.leases.target) == (new.spec.mode, new.leases.target):
+        return None
+    reason, _, _ = decision.partition("\n")
+    return ShareChange(wall_ns=wall_ns, mode=new.spec.mode, reason=reason, shares=new.leases.target)
+
+
 def splits_anew(old: TopicSpec, new: TopicSpec) -> bool:
     """Whether the shares are to be those of the declared split, at once: under ``static`` nobody else sees to them."""
     return new.mode == "static" and (old.mode, old.split) != (new.mode, new.split)

@@ -47,7 +47,7 @@ class Book:
         self.topics: dict[str, Topic] = {}  # removed ones too
         self.decisions: dict[str, list[Decision]] = {}  # oldest first
         self.capacities: dict[str, tuple[Capacity, ...]] = {}  # {broker: each of another promise or class}
-        self.share_changes: dict[str, tuple[adapting.ShareChange, ...]] = {}  # of each topic, by the adaptor, lately
+        self.share_changes: dict[str, tuple[adapting.ShareChange, ...]] = {}  # of each topic, lately
         self.share_change_counts: Counter[str] = Counter()  # by topic, since the start
         self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
         self.liveness = Liveness(config.liveness_s)
@@ -273,6 +273,8 @@ class Book:
         for name, entry in log.items():
             self.decisions[name] = [*self.decisions.get(name, []), entry][-records.DECISIONS_KEPT :]
         before, self.topics = self.topics, {**self.topics, **{topic.name: topic for topic in topics}}
+        for topic in topics if decision else ():
+            self._note_shares(before.get(topic.name), topic, decision)
         for name in self.brokers:
             told = name in changes
             news = [topic.name for topic in topics if desired.concerns(before.get(topic.name), topic, name)]
@@ -282,6 +284,13 @@ class Book:
             if told or topics or name not in self._desired_version:
                 self._desired_version.setdefault(name, version)
                 self._changed.pop(name, trio.Event()).set()
+
+    def _note_shares(self, old: Topic | None, new: Topic, decision: str) -> None:
+        """For people, beside what the adaptor proposed: shares that a decision has changed."""
+        if new.removed:
+            self.share_changes.pop(new.name, None)
+        elif (change := adapting.decided_change(old, new, decision, self._wall_ns())) is not None:
+            self.share_changes[new.name] = adapting.with_change(self.share_changes, new.name, change)
 
     def _show_acknowledged(self, topics: Sequence[Topic]) -> None:
         """Under ``_writing``. Stored later: an acknowledgement only lets bounds fall, and brokers repeat it with every

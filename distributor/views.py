@@ -93,7 +93,7 @@ def _ratio(rate: float, demand: float | None) -> float | None:
 
 
 def changes_view(changes: Sequence[ShareChange]) -> list[Json]:
-    """Of shares, by the adaptor; newest first."""
+    """Of shares; newest first."""
     return [
         {
             "at": _utc(one.wall_ns),

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from srtm.address import parse_peer
-from srtm.errors import BadInput, Unavailable
+from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
 from srtm.unreadable import UNREADABLE
 
 FILE_NAME = "cluster.json"
@@ -91,3 +91,14 @@ def _hold(held: ExitStack, address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def unusable(field: str, address: str) -> SrtmError:
+    """Why nobody can listen at ``address``."""
+    host, _ = parse_peer(field, address)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            return BadInput(field, address, f"must be an address of this host ({error.strerror})")
+    return Conflict(field, address, "must be free; something else listens there")

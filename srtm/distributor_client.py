@@ -8,6 +8,7 @@ among the URLs. While a takeover is under way, the call waits for the next leade
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -206,7 +207,7 @@ class DistributorClient:
     async def _call(
         self, method: str, path: str, kind: type[_T], *, body: object = None, query: Mapping[str, str] | None = None
     ) -> _T:
-        content = None if body is None else msgspec.json.encode(body)
+        content = None if body is None else _encoded(body)
         request = partial(self._request, method, path, content, dict(query or {}))
         twice_is_once = method in ("GET", "PUT") or path.endswith(("/drain", "/dead"))
         answer = await self._leaders_answer(request, twice_is_once)
@@ -351,4 +352,29 @@ def _decoded(answer: httpx.Response, kind: type[_T]) -> _T:
 
 
 def _part(name: str) -> str:
-    return quote(name, safe="")
+    """``name`` as one segment of a path. Raises BadInput where it cannot be one."""
+    try:
+        part = quote(name, safe="")
+    except UnicodeEncodeError as error:  # an argument of the command line that is no UTF-8
+        raise BadInput("name", name, "must be UTF-8") from error
+    if not part:
+        raise BadInput("name", name, "must not be empty")
+    return part.replace(".", "%2E") if part in (".", "..") else part  # or they would be steps along the path
+
+
+def _encoded(body: object) -> bytes:
+    """As JSON, which has no NaN: it would go as null, which may mean something else. Raises BadInput."""
+    _refuse_unsayable("", body)
+    return msgspec.json.encode(body)
+
+
+def _refuse_unsayable(field: str, value: object) -> None:
+    match value:
+        case float() if not math.isfinite(value):
+            raise BadInput(field, value, "must be a finite number")
+        case Mapping():
+            for key, one in value.items():
+                _refuse_unsayable(f"{field}.{key}" if field else str(key), one)
+        case list() | tuple():
+            for at, one in enumerate(value):
+                _refuse_unsayable(f"{field}[{at}]", one)

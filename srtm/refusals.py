@@ -17,7 +17,7 @@ def refusal(url: str, status: int, content: bytes, retry_after_s: float | None =
         return PeerError(f"{url} answered {status}: {content[:200].decode(errors='replace')!r}")
     field, value, rule = problem.field or problem.title, problem.value, problem.rule or problem.detail
     match status:
-        case 404:
+        case 404 if problem.field is not None:
             return NotFound(field, str(value))
         case 409:
             return Conflict(field, value, rule)
@@ -30,6 +30,6 @@ def refusal(url: str, status: int, content: bytes, retry_after_s: float | None =
             return NotLeader(problem.leader)
         case 429 | 503:
             return Unavailable(problem.detail, retry_after_s)
-        case _ if 400 <= status < 500:
+        case _ if 400 <= status < 500 and problem.field is not None:
             return BadInput(field, value, rule)
     return PeerError(f"{url} answered {status}: {problem.detail}")

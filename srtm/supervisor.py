@@ -22,7 +22,7 @@ import trio
 
 from srtm.address import parse_peer
 from srtm.backoff import Backoff
-from srtm.cluster import FILE_NAME, BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
+from srtm.cluster import FILE_NAME, BrokerPlace, ClusterFile, pick_addresses, read_cluster, unusable, write_cluster
 from srtm.control import DeadNotice
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
@@ -278,7 +278,7 @@ def _plan(
     kept = {} if last is None else _kept_addresses(last)
     distributor, *free = pick_addresses(1 + 2 * brokers, kept if http_address is None else {**kept, 0: http_address})
     if http_address is not None and distributor != http_address:
-        raise Conflict("http-address", http_address, "must be free; something else listens there")
+        raise unusable("http-address", http_address)
     places = [
         BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
         for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)

@@ -11,6 +11,7 @@ import typer
 from srtm import __version__
 from srtm.commands import benches, capacity, drain, groups, penalty, services, sizes, topics, traffic
 from srtm.commands.trust import add_trust
+from srtm.commands.usage import usage_text
 
 app = typer.Typer(
     name="srtm",
@@ -62,11 +63,6 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:
         return 130
     except typer.TyperException as error:
-        print(f"srtm: {usage_message(error)}", file=sys.stderr)
+        print(usage_text(error), file=sys.stderr)
         return int(getattr(error, "exit_code", 2))
     return status if isinstance(status, int) else 0
-
-
-def usage_message(error: typer.TyperException) -> str:
-    format_message = getattr(error, "format_message", None)
-    return str(error) if format_message is None else str(format_message())

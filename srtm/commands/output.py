@@ -12,9 +12,9 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from srtm import __version__
+from srtm.commands.tables import PeopleTable, people_table
 from srtm.errors import BadInput
 
 SCHEMA = 1  # of the envelope and of every result in it; grows with an incompatible change
@@ -61,7 +61,12 @@ def show(command: str, result: object, json_file: str | None, display: Callable[
     if json_file is not None:
         write_json(command, result, json_file)
     if json_file != "-":
-        display(Console(highlight=False, width=people_width()))
+        display(people_console())
+
+
+def people_console() -> Console:
+    """Shows names as they are, whatever of markup or emoji they look like."""
+    return Console(highlight=False, markup=False, emoji=False, width=people_width())
 
 
 def people_width() -> int | None:
@@ -86,14 +91,9 @@ def write_json(command: str, result: object, json_file: str) -> None:
         raise BadInput("json", json_file, f"must be a file that can be written ({error.strerror})") from error
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> Table:
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> PeopleTable:
     """The first ``left`` columns are text, the others numbers (aligned right)."""
-    drawn = Table(title=title, title_justify="left", header_style="bold")
-    for index, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if index < left else "right", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(number(value) for value in row))
-    return drawn
+    return people_table(title, columns, ([number(value) for value in row] for row in rows), left=left)
 
 
 def number(value: object) -> str:

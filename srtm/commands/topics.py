@@ -249,7 +249,7 @@ def _show_topic(view: Json, console: Console) -> None:
     )
     if view.get("reason"):
         console.print(view["reason"], soft_wrap=True)
-    if (cost := view.get("drl_penalty")) is not None:
+    if (cost := view.get("drl_penalty")) is not None and cost["messages"]:
         console.print(
             f"DRL penalty at {cost['at']}, of {cost['messages']:,} messages in {cost['seconds']:.3g} s: "
             f"{cost['mean_ms']:.3g} ms a message, p99 {cost['p99_ms']:.3g} ms more than one bucket's",

@@ -195,11 +195,30 @@ async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_r
     assert (first["demand"], first["rate_in_force"], first["burst_in_force"]) == (pytest.approx(105.0), 100.0, 5.0)
     assert first["fill_ratio"] == pytest.approx(100.0 / 105.0)
     assert (second["demand"], second["fill_ratio"]) == (None, None)
-    (change,) = view["changes"]
+    change, submitted = view["changes"]
+    assert submitted["reason"] == "submitted"
     assert (change["mode"], change["reason"]) == ("fitted", "traffic moved")
     assert change["shares"]["b2"] == {"rate": 1_000.0, "burst": 25.0}
     text = exposition(opened.registry, opened.syncing)[0].decode()
     assert 'srtm_share_demand{broker="b1",topic="cars"} 105.0' in text
     assert 'srtm_share_changes_total{topic="cars"} 1.0' in text
     await settle(b1, b2)
+    await opened.aclose()
+
+
+async def test_decisions_that_change_the_shares_are_among_the_last_changes_with_their_reasons(tmp_path: Path) -> None:
+    opened, brokers = await placed(tmp_path)
+    await opened.registry.adapt([proposal(opened, {"b1": (100.0, 5.0), "b2": (1_000.0, 25.0)})])
+    await settle(*brokers)
+    await opened.registry.set_options("cars", lambda old: parse_options(old, {"mode": "static"}))
+    await opened.registry.set_options("cars", lambda old: parse_options(old, {"adaptation": {"window_s": 2}}))
+    changes = topic_view(opened.registry.topics["cars"], opened.registry, opened.syncing)["changes"]
+    assert [(one["mode"], one["reason"]) for one in changes] == [
+        ("static", "options: mode static instead of fitted"),
+        ("fitted", "traffic moved"),
+        ("fitted", "submitted"),
+    ]
+    assert changes[0]["shares"]["b1"] == {"rate": 550.0, "burst": 15.0}
+    await opened.registry.remove("cars", purge=False)
+    assert "cars" not in opened.registry.share_changes
     await opened.aclose()

@@ -391,7 +391,15 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
         (["distributor", "--token", "a b"], "token: '(not shown)': must be ASCII"),
         (["up", "--brokers", "0", "--mcap", "5", "--data", "/nowhere"], "brokers: 0: must be 1 to 1024"),
         (["up", "--brokers", "1", "--mcap", "-5", "--data", "/nowhere"], "mcap: -5.0: must be a rate above 0 msg/s"),
-        (["up", "--brokers", "one", "--mcap", "5", "--data", "/nowhere"], "Invalid value for '--brokers'"),
+        (["up", "--brokers", "one", "--mcap", "5", "--data", "/nowhere"], "--brokers: 'one': must be a valid integer"),
+        (
+            ["up", "--brokers", "1", "--data", "x", "--scaler", "luck"],
+            "--scaler: 'luck': 'luck' is not one of 'process'",
+        ),
+        (["topic", "set", "roads", "--window-s", "nan"], "adaptation.window_s: nan: must be a finite number"),
+        (["topic", "show", "\udcff"], "name: '\\udcff': must be UTF-8"),
+        (["topic", "show", ""], "name: '': must not be empty"),
+        (["topic", "delete", "roads"], "No such command 'delete'. srtm topic --help lists"),
         (["up", "--brokers", "1", "--mcap", "5", "--data", "/proc/x"], "data: '/proc/x': must be a directory that can"),
         (
             ["up", "--brokers", "1", "--mcap", "5", "--data", "/nowhere", "--http-address", "x"],
@@ -414,6 +422,27 @@ def test_bad_input_is_said_in_one_line_with_status_2_and_nothing_is_changed(
     assert captured.err.count("\n") == 1
     assert captured.out == ""
     assert distributor.changed() == []
+
+
+@pytest.mark.parametrize("line", ["rate = nan", "rate = inf", "rate = -inf"])
+def test_a_number_that_json_has_no_word_for_is_refused_by_its_name(
+    distributor: Distributor, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    file = tmp_path / "roads.toml"
+    file.write_text(f"{TOPIC}[[publishers]]\ncount = 2\n{line}\n")
+    for command in ("plan", "submit"):
+        assert main(["topic", command, str(file)]) == 2
+        value = line.removeprefix("rate = ")
+        assert capsys.readouterr().err == f"srtm: publishers[0].rate: {value}: must be a finite number\n"
+    assert distributor.asked == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["topic"], ["capacity"]])
+def test_a_command_without_its_subcommand_shows_its_help(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(" ".join(["Usage: srtm", *arguments]))
 
 
 def test_a_distributor_that_cannot_be_reached_is_a_failure_not_bad_input(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 import httpx
 import msgspec
 import pytest
@@ -197,3 +199,25 @@ def test_urls_come_from_the_call_then_the_environment_then_the_default(monkeypat
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(BadInput, match=r"distributor: .*: must be a URL"):
         distributor_urls([url])
+
+
+@pytest.mark.parametrize("name", ["plant/1", "..", ".", "a?b#c%2F", "übung 1"])
+async def test_any_name_is_one_segment_of_the_path(name: str) -> None:
+    paths = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        paths.append(request.url.raw_path.decode())
+        return httpx.Response(200, json={"name": name})
+
+    async with DistributorClient("http://a", transport=httpx.MockTransport(answer)) as client:
+        await client.broker(name)
+    (path,) = paths
+    assert path.count("/") == 3
+    assert unquote(path.removeprefix("/v1/brokers/")) == name
+
+
+async def test_a_route_that_a_distributor_does_not_know_is_no_missing_thing() -> None:
+    hosts = Hosts(a=Problem(title="not found", status=404, detail="Not Found: see /openapi.json"))
+    async with hosts.client() as client:
+        with pytest.raises(PeerError, match=r"answered 404: Not Found: see /openapi\.json"):
+            await client.topic("roads")

@@ -1,0 +1,37 @@
+"""What typer refuses, in our words: the option, the value, the rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+_VALUE = "Input should be "
+
+
+def usage_text(error: typer.TyperException) -> str:
+    """For standard error. A command that was named without its subcommand gets its help."""
+    text = _message(error)
+    if text.startswith("Usage: "):
+        return text
+    path = getattr(getattr(error, "ctx", None), "command_path", None)
+    if text.startswith("No such command") and path is not None:
+        return f"srtm: {text} {path} --help lists those there are."
+    return f"srtm: {_refused_value(error) or text}"
+
+
+def _message(error: typer.TyperException) -> str:
+    format_message = getattr(error, "format_message", None)
+    return str(error) if format_message is None else str(format_message())
+
+
+def _refused_value(error: typer.TyperException) -> str | None:
+    """``--option: value: rule``, where the option's type refused the value (pydantic says why)."""
+    parameter = getattr(error, "param", None)
+    refused = getattr(error.__cause__, "errors", None)
+    if parameter is None or refused is None:
+        return None
+    first: dict[str, Any] = refused()[0]
+    said = str(first.get("ctx", {}).get("error", first["msg"])).removesuffix(".")
+    rule = said.replace(_VALUE, "must be ", 1) if said.startswith(_VALUE) else said
+    return f"{parameter.opts[0]}: {first['input']!r}: {rule}"
