@@ -1,8 +1,9 @@
 """What the adaptor knows of all topics: takes in histories as the distributor tells them, says what to propose. Pure.
 
 Nothing here must survive: a new adaptor is told the last ten seconds. A broker leaves bins out after it said that
-nothing came, so silence after an idle bin counts as idle bins. Any other silence is a report that was late or lost, and
-says nothing: to take it for an end of the traffic would take tokens from a broker that is only busy.
+nothing came, so silence after an idle bin counts as idle bins. Any other silence says nothing: after the word that
+traffic is steady it is as it was, else a report was late or lost, and to take that for an end of the traffic would take
+tokens from a broker that is only busy.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ class _Broker:
     heard_s: float
     end_ns: int = 0  # wall clock there: up to which bins are known
     bins: deque[Bin] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    is_steady: bool = False  # as told last
 
     @property
     def is_idle(self) -> bool:
-        """Nothing came in the last bin that was told, and nothing waited."""
-        return bool(self.bins) and self.bins[-1].demand == 0
+        """Nothing came in the last bin that was told, and nothing waited; what is not told is more of that."""
+        return bool(self.bins) and self.bins[-1].demand == 0 and not self.is_steady
 
 
 @dataclass
@@ -94,7 +96,7 @@ class Book:
             bins = [Bin(0)] * min(gap, _KEPT) + bins
         elif gap < 0:  # told before
             bins = bins[-gap:]
-        broker.end_ns = max(broker.end_ns, history.end_ns)
+        broker.end_ns, broker.is_steady = max(broker.end_ns, history.end_ns), history.steady
         self._observe(topic, told, name, broker, bins)
 
     def _note_silence(self, topic: _Topic, told: TopicHistories, at_s: float) -> None:

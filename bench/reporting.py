@@ -33,7 +33,7 @@ class Reporting(Simulation):
         self.reports = 0  # sent
         self._followed = [Followed() for _ in start]
         for followed in self._followed:
-            followed.follow([_TOPIC])
+            followed.follow([_TOPIC], [_TOPIC] if self._policy.mode == "fitted" else [])
 
     @property
     def messages(self) -> int:

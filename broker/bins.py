@@ -2,7 +2,8 @@
 
 Every topic that is followed reports once a second; at once when its rate of arrivals has changed, and four times a
 second from then on for some seconds, as also while messages wait for tokens at the beginning of every bin. A topic to
-which nothing was since its last report is left out.
+which nothing was since its last report is left out. A topic that may be told seldom says when its traffic has become
+steady, and then no more (``steadiness``).
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Collection
 
 import msgspec
 
+from broker.steadiness import Steadiness
 from srtm.change import ChangeDetector
 from srtm.control import TopicHistory
 
 PERIOD_NS = 100_000_000  # how often the engine is asked; also the length of its bins
 _SELDOM_NS = 1_000_000_000
 _OFTEN_NS = 250_000_000
+_STEADY_BINS = 10  # that a report of steady traffic has
 _MOVING_BINS = 30  # how long a change is followed closely
 _LONGEST_SLEEP_BINS = 200  # after so many a rate of nothing is well known
 _LONGEST_GAP_BINS = 128  # so many the engine keeps: more is a broker that stood still
@@ -47,7 +50,8 @@ class EngineHistories(msgspec.Struct, frozen=True, kw_only=True):
 class _Followed:
     """One topic: its bins since the last report."""
 
-    def __init__(self, known_until: int) -> None:
+    def __init__(self, known_until: int, steadiness: Steadiness | None) -> None:
+        self.steadiness = steadiness  # None: it is told every second
         self.detector = ChangeDetector()
         self.first = 0
         self.arrivals: list[int] = []
@@ -76,6 +80,22 @@ class _Followed:
                 self.changed = True
             if self.changed or self._queued >= _QUEUE_BINS:
                 self.moving_until = bins.first + at + _MOVING_BINS
+
+    def look_at_steadiness(self, until: int) -> None:
+        """After all bins before ``until`` were added."""
+        if self.steadiness is None:
+            return
+        self.steadiness.begin(self.first)
+        if self.moving_until > until:
+            self.steadiness.disturb(self.moving_until - _MOVING_BINS)
+        elif self.steadiness.is_steady(until) and len(self.arrivals) > _STEADY_BINS:
+            left_out = len(self.arrivals) - _STEADY_BINS
+            self.first += left_out
+            for column in (self.arrivals, self.waiting, self.unfinished):
+                del column[:left_out]
+
+    def is_steady(self, until: int) -> bool:
+        return self.steadiness is not None and self.steadiness.is_steady(until)
 
     def add_nothing(self, until: int) -> None:
         """Up to bin ``until``, where bins are missing."""
@@ -107,10 +127,13 @@ class _Followed:
             self.detector.note(0)
 
     def is_due(self, until: int, now_ns: int) -> bool:
+        if self.steadiness is not None and self.steadiness.is_steady(until):
+            is_told, is_whole = self.steadiness.is_told(now_ns), len(self.arrivals) >= _STEADY_BINS
+            return self.changed or (is_whole and not is_told)
         often = until < self.moving_until
         return self.changed or now_ns - self.reported_ns >= (_OFTEN_NS if often else _SELDOM_NS)
 
-    def report(self, topic: str, bin_ns: int, wall_offset_ns: int, now_ns: int) -> TopicHistory | None:
+    def report(self, topic: str, bin_ns: int, wall_offset_ns: int, now_ns: int, *, steady: bool) -> TopicHistory | None:
         """None: nothing was."""
         said = TopicHistory(
             topic=topic,
@@ -121,10 +144,15 @@ class _Followed:
             unfinished=self.unfinished,
             bin_ns=bin_ns,
             changed=self.changed,
+            steady=steady,
         )
         self._forget()
         self.changed, self.reported_ns = False, now_ns
-        return said if said.changed or any(said.arrivals) or any(said.waiting) or any(said.unfinished) else None
+        if not (said.changed or any(said.arrivals) or any(said.waiting) or any(said.unfinished)):
+            return None
+        if steady and self.steadiness is not None:
+            self.steadiness.tell(now_ns)
+        return said
 
 
 class Followed:
@@ -140,13 +168,17 @@ class Followed:
     def names(self) -> list[str]:
         return list(self._topics)
 
-    def follow(self, topics: Collection[str]) -> None:
+    def follow(self, topics: Collection[str], seldom: Collection[str] = ()) -> None:
+        """``seldom``: those of ``topics`` that need not be told while their traffic is steady."""
         for gone in self._topics.keys() - set(topics):
             del self._topics[gone]
             self._awake.pop(gone, None)
+        told_seldom = set(seldom)
         for name in topics:
             if name not in self._topics:
-                self._topics[name] = _Followed(self.next)
+                self._topics[name] = _Followed(self.next, Steadiness(name) if name in told_seldom else None)
+            elif (self._topics[name].steadiness is not None) != (name in told_seldom):
+                self._topics[name].steadiness = Steadiness(name) if name in told_seldom else None
 
     def take(self, histories: EngineHistories, now_ns: int) -> list[TopicHistory]:
         """The answer to a question from ``next`` on; gives what is due at ``now_ns`` (of any clock)."""
@@ -160,8 +192,10 @@ class Followed:
         for name in list(self._awake):
             topic = self._topics[name]
             topic.add_nothing(histories.until)  # unless there was something
+            topic.look_at_steadiness(histories.until)
             if topic.is_due(histories.until, now_ns):
-                report = topic.report(name, histories.bin_ns, offset_ns, now_ns)
+                steady = topic.is_steady(histories.until)
+                report = topic.report(name, histories.bin_ns, offset_ns, now_ns, steady=steady)
                 if report is None:
                     del self._awake[name]
                 else:

@@ -39,9 +39,9 @@ class Histories:
         self._some = trio.Event()  # there is something to follow
         self._trouble = ""  # why the last report was refused
 
-    def follow(self, topics: Collection[str]) -> None:
-        """From now on these, and no others."""
-        self._followed.follow(topics)
+    def follow(self, topics: Collection[str], seldom: Collection[str] = ()) -> None:
+        """From now on these, and no others; ``seldom``: those of them that are told seldom while they are steady."""
+        self._followed.follow(topics, seldom)
         if topics:
             self._some.set()
         elif self._some.is_set():

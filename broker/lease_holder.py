@@ -68,6 +68,11 @@ class LeaseHolder:
         return [name for name, topic in self._desired.items() if topic.histories]
 
     @property
+    def followed_seldom(self) -> list[str]:
+        """Those of them that are told seldom while their traffic is steady."""
+        return [name for name, topic in self._desired.items() if topic.histories and topic.steady_histories]
+
+    @property
     def exchanges(self) -> dict[str, Exchange]:
         """{topic: how it may be exchanged among brokers}."""
         return {name: topic.exchange for name, topic in self._desired.items() if topic.exchange}

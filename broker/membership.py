@@ -77,7 +77,7 @@ class Membership:
     def _carry_out(self, measurements: Sequence[MeasurementRequest]) -> None:
         """What an answer asks for, besides the state that it names."""
         self._measurements.want(measurements)
-        self._histories.follow(self._holder.followed)
+        self._histories.follow(self._holder.followed, self._holder.followed_seldom)
         self._agent.follow()
 
     def _record(self, topic: str, target_ns: int) -> Recorder:

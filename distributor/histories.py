@@ -1,5 +1,5 @@
-"""What came to topics on their brokers, as these report it: kept for ten seconds, told to whoever follows
-(``GET /v1/history``). Nothing of it is stored.
+"""What came to topics on their brokers, as these report it: kept for ten seconds, where traffic is steady until the
+next report; told to whoever follows (``GET /v1/history``). Nothing of it is stored.
 
 A report comes from another process and is believed in nothing that it could get wrong: a history that cannot be
 (negative, not finite, of columns that do not fit, from the future or from long ago) is ignored and counted, the others
@@ -8,6 +8,7 @@ of the same report are taken.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ class Histories:
         self._registry = registry
         self._wall_ns = wall_ns
         self._kept: dict[str, deque[_Kept]] = {}  # {topic: oldest first}
+        self._steady: dict[str, dict[str, _Kept]] = {}  # {topic: {broker: its latest report, if that says so}}
         self._news = trio.Event()
 
     def take(self, broker: str, report: HistoryReport) -> None:
@@ -60,6 +62,7 @@ class Histories:
             elif (topic := self._registry.topics.get(history.topic)) is not None and not topic.removed:
                 kept = self._kept.setdefault(history.topic, deque())
                 kept.append(_Kept(self.version, now_s, BrokerHistory(broker=broker, history=history)))
+                self._note_steady(kept[-1])
         self._drop_old(now_s)
         self._news.set()
         self._news = trio.Event()
@@ -79,7 +82,7 @@ class Histories:
     def demand(self, topic: str, broker: str) -> float | None:
         """Msg/s: what came to ``topic`` on ``broker`` in the last second that was told, and what waited, which should
         be gone within one. None: nothing was told lately."""
-        told = [one.history.history for one in self._kept.get(topic, ()) if one.history.broker == broker]
+        told = [one.history.history for one in self._known(topic) if one.history.broker == broker]
         bins = [
             (came, waits, one.bin_ns) for one in told for came, waits in zip(one.arrivals, one.waiting, strict=True)
         ]
@@ -91,13 +94,26 @@ class Histories:
 
     def _since(self, version: int) -> list[TopicHistories]:
         self._drop_old(trio.current_time())
+        names = list(self._kept) if version else {**self._kept, **self._steady}  # who knows something knows the old
         found = []
-        for name, kept in self._kept.items():
+        for name in names:
             topic = self._registry.topics.get(name)
-            if topic is not None and not topic.removed and kept[-1].version > version:
-                reports = [one.history for one in kept if one.version > version]
+            reports = [one.history for one in self._known(name) if one.version > version]
+            if topic is not None and not topic.removed and reports:
                 found.append(_told(topic, self._registry, reports))
         return found
+
+    def _note_steady(self, one: _Kept) -> None:
+        latest = self._steady.setdefault(one.history.history.topic, {})
+        latest.pop(one.history.broker, None)
+        if one.history.history.steady:
+            latest[one.history.broker] = one
+
+    def _known(self, topic: str) -> list[_Kept]:
+        """Oldest first."""
+        kept = self._kept.get(topic, ())
+        first = kept[0].version if kept else math.inf
+        return [*(one for one in self._steady.get(topic, {}).values() if one.version < first), *kept]
 
     def _drop_old(self, now_s: float) -> None:
         for name in list(self._kept):

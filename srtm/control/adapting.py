@@ -20,6 +20,7 @@ class TopicHistory(Control, frozen=True):
     unfinished: list[float] = []  # largest unfinished work U = b - tokens + waiting in it, messages
     bin_ns: int = 100_000_000
     changed: bool = False  # the rate of arrivals is not what it was: that is why it comes now
+    steady: bool = False  # until the next report traffic stays as it is in this one: of a topic that may be told so
 
     @property
     def end_ns(self) -> int:
@@ -29,8 +30,8 @@ class TopicHistory(Control, frozen=True):
 
 class HistoryReport(Control, frozen=True):
     """Made by ``broker.histories``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``: about once
-    a second, at once when something has changed, four times a second while it goes on changing. What is not taken in
-    time is not sent again."""
+    a second, at once when something has changed, four times a second while it goes on changing; once in five minutes
+    while a topic that may say so is steady. What is not taken in time is not sent again."""
 
     incarnation: str
     topics: list[TopicHistory] = []

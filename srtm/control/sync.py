@@ -84,6 +84,7 @@ class DesiredTopic(Control, frozen=True):
     assignment_version: int = 0
     channels: list[str] = []  # every channel that the topic has anywhere: to be created before publishers come
     histories: bool = False  # its mode follows the traffic: send ``TopicHistory``
+    steady_histories: bool = False  # and seldom, while traffic is steady
     exchange: Exchange | None = None  # under ``gdrl``, once all shares are in force
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from adaptor.book import BIN_NS, Book, bins_of
 from srtm.control import (
     BrokerHistory,
@@ -83,6 +85,17 @@ def test_a_broker_that_falls_silent_after_an_idle_bin_has_no_traffic() -> None:
         found = book.take(told(("b1", history(50 + 10 * second, counts(500, 10, 3))), shares=shares), 6.0 + second)
         shares = after(found) if found else shares
     assert shares["b1"][0] == 9_500.0  # all that it can process
+
+
+@pytest.mark.parametrize("steady", [False, True])
+def test_a_broker_that_falls_silent_after_it_said_that_its_traffic_is_steady_keeps_its_share(steady: bool) -> None:
+    book, shares = Book(), dict(SHARES)
+    last = history(0, [*counts(4, 99, 2), 0], steady=steady)
+    book.take(told(("b1", history(0, counts(4, 100, 1))), ("b2", last)), 10.0)
+    for second in range(20):
+        found = book.take(told(("b1", history(100 + 10 * second, counts(4, 10, 3))), shares=shares), 11.0 + second)
+        shares = after(found) if found else shares
+    assert (shares["b2"][0] > 4_500) == steady
 
 
 def test_a_broker_whose_reports_are_late_or_lost_keeps_its_share() -> None:

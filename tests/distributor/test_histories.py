@@ -100,6 +100,28 @@ async def test_what_comes_together_with_the_end_of_the_wait_is_told_then_or_next
         assert [len(answer.topics) for answer in answers] in ([1, 0], [0, 1])
 
 
+async def test_what_is_steady_is_kept_for_whoever_knows_nothing_until_another_report_comes(histories, autojump_clock):
+    histories.take("a", report(history(steady=True, arrivals=[7, 7])))
+    histories.take("b", report(history()))
+    known = (await histories.answer(0, 0.0)).version
+    await trio.sleep(60)
+    (told,) = (await histories.answer(0, 0.0)).topics
+    assert [(one.broker, one.history.arrivals) for one in told.reports] == [("a", [7, 7])]
+    assert histories.demand("cars", "a") is not None
+    assert (await histories.answer(known, 0.0)).topics == []
+    histories.take("a", report(history()))
+    await trio.sleep(60)
+    assert (await histories.answer(0, 0.0)).topics == []
+
+
+async def test_only_where_the_mode_is_fitted_may_steady_traffic_be_told_seldom(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec("fit", mode="fitted"))
+    await distributor.submit(spec("paper", mode="proportional"))
+    await settle(a, b)
+    assert {name: topic.steady_histories for name, topic in a.topics.items()} == {"fit": True, "paper": False}
+
+
 async def test_ten_seconds_are_kept(histories, autojump_clock):
     histories.take("a", report(history()))
     await trio.sleep(6)

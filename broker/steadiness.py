@@ -1,0 +1,45 @@
+"""Whether a topic's traffic is steady, so that its histories need not be told any more, or only seldom. Pure.
+
+Traffic is steady when for some time nothing has changed and no queue has stood. The report with which that begins says
+so; until another one comes, traffic is as it was. Another one comes every few minutes, for whoever lost the last.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+_SETTLING_BINS = 120  # without a change: more than the adaptor's estimates ever rest on
+_REFRESH_NS = 300_000_000_000
+_REFRESHES = 10  # groups of topics whose turns come apart, each with one request a broker
+
+
+class Steadiness:
+    """Of one topic. Bins are numbers of bins of 100 ms, ``now_ns`` is of any clock that does not go back."""
+
+    def __init__(self, topic: str) -> None:
+        self._since: int | None = None  # bin in which it was unsteady last
+        self._apart_ns = crc32(topic.encode()) % _REFRESHES * (_REFRESH_NS // _REFRESHES)
+        self._told_in: int | None = None  # period in which somebody was told that it is steady; None: it is not known
+
+    def begin(self, bin_number: int) -> None:
+        """Something came in this bin; what counts is the first time."""
+        if self._since is None:
+            self._since = bin_number
+
+    def disturb(self, bin_number: int) -> None:
+        """In this bin the rate changed, or messages waited for long."""
+        self._since, self._told_in = max(self._since or bin_number, bin_number), None
+
+    def is_steady(self, until: int) -> bool:
+        """Before bin ``until``."""
+        return self._since is not None and until >= self._since + _SETTLING_BINS
+
+    def is_told(self, now_ns: int) -> bool:
+        """Somebody knows already, and it is not yet time to say it again."""
+        return self._told_in == self._period(now_ns)
+
+    def tell(self, now_ns: int) -> None:
+        self._told_in = self._period(now_ns)
+
+    def _period(self, now_ns: int) -> int:
+        return (now_ns + self._apart_ns) // _REFRESH_NS

@@ -1,0 +1,90 @@
+"""When the histories of steady traffic are told, and when not."""
+
+from __future__ import annotations
+
+from broker.bins import EngineBins, EngineHistories, Followed
+from srtm.control import TopicHistory
+
+BIN_NS = 100_000_000
+SETTLING_BINS = 120
+MINUTE_BINS = 600
+
+
+class Broker:
+    """Tells what is due as bins of one topic go by."""
+
+    def __init__(self, seldom: bool = True) -> None:
+        self.followed = Followed()
+        self.followed.follow(["t"], ["t"] if seldom else [])
+        self.until = 100_000
+
+    def bins(self, *arrivals: int, waiting: int = 0) -> list[TopicHistory]:
+        told = []
+        for count in arrivals:
+            self.until += 1
+            bins = EngineBins(
+                topic="t", version=1, first=self.until - 1, arrivals=[count], waiting=[waiting], unfinished=[0.0]
+            )
+            topics = [bins] if count or waiting else []
+            answer = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=0, topics=topics)
+            told += self.followed.take(answer, self.until * BIN_NS)
+        return told
+
+
+def test_traffic_that_stays_as_it_is_is_told_once_a_second_until_it_is_steady_then_not_for_minutes() -> None:
+    broker = Broker()
+    settling = broker.bins(*[5] * (SETTLING_BINS + 20))
+    assert len(settling) >= 12
+    assert [one.steady for one in settling] == [False] * (len(settling) - 1) + [True]
+    assert len(broker.bins(*[5] * 4 * MINUTE_BINS)) <= 1
+
+
+def test_the_report_of_steady_traffic_is_of_the_last_second() -> None:
+    [*_, last] = Broker().bins(*[5] * (SETTLING_BINS + 20))
+    assert (last.arrivals, last.steady) == ([5] * 10, True)
+
+
+def test_steady_traffic_is_told_again_every_five_minutes() -> None:
+    broker = Broker()
+    broker.bins(*[5] * (SETTLING_BINS + 20))
+    again = broker.bins(*[5] * 10 * MINUTE_BINS)
+    assert [(one.steady, len(one.arrivals)) for one in again] == [(True, 10)] * 2
+
+
+def test_a_change_of_steady_traffic_is_told_at_once_and_every_second_until_it_is_steady_again() -> None:
+    broker = Broker()
+    broker.bins(*[5] * (SETTLING_BINS + 20))
+    [changed] = broker.bins(500)
+    assert changed.changed
+    assert not changed.steady
+    assert len(broker.bins(*[500] * (SETTLING_BINS - 20))) >= 10
+
+
+def test_the_end_of_steady_traffic_is_told() -> None:
+    broker = Broker()
+    broker.bins(*[5] * (SETTLING_BINS + 20))
+    told = broker.bins(*[0] * 50)
+    assert told[0].changed
+    assert not any(one.steady for one in told)
+
+
+def test_a_queue_is_told_of_however_steady_the_traffic_is() -> None:
+    broker = Broker()
+    broker.bins(*[5] * (SETTLING_BINS + 20))
+    told = broker.bins(*[5] * 10, waiting=3)
+    assert len(told) >= 2
+    assert not any(one.steady for one in told)
+
+
+def test_a_message_now_and_then_is_told_to_be_steady_too_with_a_whole_second() -> None:
+    broker = Broker()
+    told = broker.bins(*[1, *[0] * 29] * 30)
+    assert [one.steady for one in told][-1]
+    assert len(told[-1].arrivals) == 10
+    assert len(broker.bins(*[1, *[0] * 29] * 30)) <= 1
+
+
+def test_a_topic_that_is_not_told_seldom_is_told_every_second_for_ever() -> None:
+    told = Broker(seldom=False).bins(*[5] * 2 * MINUTE_BINS)
+    assert len(told) >= 119
+    assert not any(one.steady for one in told)
