@@ -14,12 +14,11 @@ WITHIN = 0.05  # of the result: closer cannot be told from what the next minute 
 class Climb:
     """Ask for ``next``, then say ``keep`` or ``fail`` of it."""
 
-    def __init__(self, first: float, most: float, within: float = WITHIN) -> None:
+    def __init__(self, first: float, most: float) -> None:
         """Rates in msg/s, 0 < ``first`` <= ``most``."""
         self.kept = 0.0  # the largest; 0: none yet
         self.broken: float | None = None  # the smallest
         self._most = most
-        self._within = within
         self._next = first
 
     @property
@@ -29,7 +28,7 @@ class Climb:
             return self._next if self.kept < self._most else None
         if not self.kept:
             return self._next if self._next >= 1 else None
-        return self._next if self.broken > self.kept * (1 + self._within) else None
+        return self._next if self.broken > self.kept * (1 + WITHIN) else None
 
     def keep(self) -> None:
         self.kept = self._next

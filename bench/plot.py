@@ -87,12 +87,6 @@ def curve_of_histogram(label: str, encoded: str, colour: str = COLOURS[0], dashe
     return Curve(label, np.array(latency_ms), np.array(share), colour, dashed)
 
 
-def curve_of_delays(label: str, delays_ns: NDArray[np.int64], colour: str = COLOURS[0], dashed: bool = False) -> Curve:
-    """The curve of single values."""
-    values, counts = np.unique(delays_ns, return_counts=True)
-    return Curve(label, values / 1e6, np.cumsum(counts) / counts.sum(), colour, dashed)
-
-
 @contextmanager
 def figure(path: Path, width_in: float, height_in: float) -> Iterator[Figure]:
     """A figure in the house look; written to ``path`` when the block ends without an error."""

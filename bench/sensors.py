@@ -50,9 +50,9 @@ def distances_km(detectors: list[Detector]) -> NDArray[np.float64]:
     return distances
 
 
-def correlation_groups(detectors: list[Detector], cut_km: float = CUT_KM) -> list[int]:
+def correlation_groups(detectors: list[Detector]) -> list[int]:
     """The group of each detector, numbered from 0 in order of first appearance."""
-    labels = fcluster(linkage(distances_km(detectors), "average"), cut_km, "distance")
+    labels = fcluster(linkage(distances_km(detectors), "average"), CUT_KM, "distance")
     number: dict[int, int] = {}
     return [number.setdefault(int(label), len(number)) for label in labels]
 

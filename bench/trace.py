@@ -5,7 +5,6 @@ All times are ns of the host's monotonic clock, so traces of brokers on one host
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -90,7 +89,3 @@ def percentile_ms(delays_ns: Column, percentile: float) -> float:
     if len(delays_ns) == 0:
         return 0.0
     return float(np.percentile(delays_ns, percentile, method="inverted_cdf")) / 1e6
-
-
-def merged_arrivals(traces: Sequence[Trace]) -> Column:
-    return np.sort(np.concatenate([trace.arrival_ns for trace in traces]))

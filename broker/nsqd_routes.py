@@ -20,11 +20,11 @@ _DONE = Response()
 
 
 class Refused(Exception):
-    """An answer of nsqd's that is an error; ``headers`` go with it."""
+    """An answer of nsqd's that is an error."""
 
-    def __init__(self, status: int, code: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
-        self.response = json_response({"message": code}, status, headers)
+        self.response = json_response({"message": code}, status)
 
 
 NsqHandler = Callable[..., Awaitable[Response]]  # takes the request, then what its path names

@@ -11,6 +11,7 @@ from sqlalchemy.pool import NullPool
 
 from distributor.database import Database
 from distributor.election import SESSION_TIMEOUT_S
+from srtm.errors import Unavailable
 
 _LOCK = text(f"SELECT pg_try_advisory_lock({0x5352_544D_0002})")
 _BEAT = text("SELECT 1")
@@ -29,7 +30,8 @@ class LockSession:
         except SQLAlchemyError as error:
             raise database.trouble(error) from error
         driver = self._connection.connection.driver_connection
-        assert driver is not None
+        if driver is None:
+            raise Unavailable("the store's connection has ended")
         self._fd = int(driver.fileno())
         self._waker, self._woken = socket.socketpair()
 

@@ -15,7 +15,7 @@ import trio
 
 from distributor import measured
 from distributor.fitting_events import Event, Recorded
-from srtm.control import MeasurementAnswer, MeasurementReport, MeasurementRequest
+from srtm.control import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest
 from srtm.errors import BadInput
 
 _FORGET = MeasurementAnswer(go_on=False)
@@ -92,16 +92,15 @@ class Measuring:
             raise BadInput("sequence", report.sequence, "must count from 1")
         if report.sequence > running.sequence:
             if running.request.trace_wanted and report.trace is not None:
-                return await self._recorded(broker, id_, running, report)
+                return await self._recorded(broker, id_, running, report.trace, report.lab_service_time_ns)
             running.tell(measured.progress(broker, running.round, report))
             running.sequence, running.heard_s = report.sequence, trio.current_time()
         return MeasurementAnswer(go_on=True, trace_wanted=running.request.trace_wanted)
 
     async def _recorded(
-        self, broker: str, id_: str, running: _Measurement, report: MeasurementReport
+        self, broker: str, id_: str, running: _Measurement, sent: MeasuredTrace, lab_service_time_ns: int
     ) -> MeasurementAnswer:
-        assert report.trace is not None
-        read = partial(measured.trace, report.trace, running.positions, report.lab_service_time_ns)
+        read = partial(measured.trace, sent, running.positions, lab_service_time_ns)
         trace = await trio.to_thread.run_sync(read)  # of a million messages
         if self._running.pop((broker, id_), None) is running:
             running.tell(Recorded(broker=broker, round=running.round, trace=trace))

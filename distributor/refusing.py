@@ -32,7 +32,7 @@ def asked_before(admit: Admit) -> Callable[[Request, _GoOn], Awaitable[Response]
         try:
             await admit(request)
         except SrtmError as error:
-            return await _refused(request, error)
+            return _refusal(error)
         return await go_on(request)
 
     return ask
@@ -44,7 +44,12 @@ def _problem(problem: Problem, headers: dict[str, str] | None = None) -> Respons
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, SrtmError)
+    if not isinstance(error, SrtmError):
+        raise error
+    return _refusal(error)
+
+
+def _refusal(error: SrtmError) -> Response:
     field, value, rule = (getattr(error, name, None) for name in ("field", "value", "rule"))
     problem = Problem(
         title=error.title,
@@ -71,18 +76,20 @@ def _shown(value: object) -> object:
 
 
 async def _not_served(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+    if not isinstance(error, HTTPException):
+        raise error
     problem = Problem(title=error.detail.lower(), status=error.status_code, detail=f"{error.detail}: see /openapi.json")
     return _problem(problem, dict(error.headers or {}))
 
 
 async def _bad_query(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
+    if not isinstance(error, RequestValidationError):
+        raise error
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:])
-    return await _refused(_, BadInput(field, first["input"], first["msg"]))
+    return _refusal(BadInput(field, first["input"], first["msg"]))
 
 
 async def _failed(_: Request, error: Exception) -> Response:
     """The server logs the error; whoever asked is told that it is not theirs."""
-    return await _refused(_, InternalError(f"the distributor failed here ({type(error).__name__}); its log says more"))
+    return _refusal(InternalError(f"the distributor failed here ({type(error).__name__}); its log says more"))

@@ -6,7 +6,7 @@ A scaler starts what it is asked for and returns; that the brokers are there is 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -46,12 +46,11 @@ class NoScaler:
 class CommandScaler:
     """The operator's own shell command, with ``$SRTM_BROKERS`` in its environment: how many."""
 
-    def __init__(self, command: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: str) -> None:
         self._command = command
-        self._environment = dict(os.environ if environment is None else environment)
 
     async def ask(self, brokers: int) -> None:
-        told = {**self._environment, "SRTM_BROKERS": str(brokers)}
+        told = {**os.environ, "SRTM_BROKERS": str(brokers)}
         run = partial(trio.run_process, self._command, shell=True, check=False, env=told, stdin=b"")
         with trio.move_on_after(_COMMAND_TAKES_AT_MOST_S) as scope:
             ended = await run()

@@ -84,10 +84,6 @@ def parse_slo(text: str) -> Slo:
     return slo
 
 
-def show_slo(slo: Slo) -> str:
-    return f"p{slo.percentile:g}:{slo.latency_ms:g}ms"
-
-
 def class_of(publishers: Publishers) -> Class:
     """The hardest that a topic's publishers come near: Poisson if any of them is, the largest batch."""
     periodic = len(publishers) > 0 and bool(publishers.periodic.all())

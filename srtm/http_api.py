@@ -92,8 +92,8 @@ def json_response(value: object, status: int = 200, headers: tuple[tuple[str, st
     return Response(status, msgspec.json.encode(value), "application/json; charset=utf-8", headers)
 
 
-def text_response(text: str, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
-    return Response(status, text.encode(), "text/plain; charset=utf-8", headers)
+def text_response(text: str) -> Response:
+    return Response(200, text.encode(), "text/plain; charset=utf-8")
 
 
 def problem(error: SrtmError, headers: tuple[tuple[str, str], ...] = ()) -> Response:

@@ -21,7 +21,6 @@ from srtm.errors import PeerError, Unavailable
 HEARTBEAT_MS = 10_000
 _SILENCE_S = 2.5 * HEARTBEAT_MS / 1000  # two heartbeats missed, and half of one for the network
 _OPEN_TIMEOUT_S = 5.0  # from the first packet to the answer to IDENTIFY
-_CLOSE_TIMEOUT_S = 1.0
 _RECEIVE_BYTES = 64 * 1024
 
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]  # by HOST:PORT; raises OSError

@@ -106,14 +106,6 @@ def access_delays(arrival_ns: Ints, rate_micro: int, burst_micro: int, fill_unit
     return np.where(due_ns == NEVER_NS, NEVER_NS, due_ns - arrival_ns)
 
 
-def subset_delays(arrival_ns: Ints, publisher: Ints, chosen: Ints, rate_micro: int, burst_micro: int) -> Ints:
-    """Access delays of the ``chosen`` publishers' messages, had no others come, under a share that starts full.
-
-    ``publisher``: who sent each, an index as in a trace; ``chosen``: such indices.
-    """
-    return access_delays(arrival_ns[np.isin(publisher, chosen)], rate_micro, burst_micro)
-
-
 @dataclass(frozen=True)
 class Access:
     """Access delay of a run."""

@@ -134,34 +134,25 @@ class Cluster:
         """Until a process started or ended."""
         await self._changed.wait()
 
-    async def wait_restarted(self, name: str, old_pid: int) -> int:
-        """Until broker ``name`` runs as another process than ``old_pid``; its new id. It need not be ready yet."""
-        while True:
-            pid = next(broker.pid for broker in self.brokers if broker.name == name)
-            if pid is not None and pid != old_pid:
-                return pid
-            await self.wait_change()
-
     def children(self) -> list[Child]:
         return [self._distributor, *self._brokers, self._adaptor]
 
     def note_change(self) -> None:
         try:
-            self._write_file()
+            write_cluster(self.data, self.file)
         except OSError as error:  # a full disk must not end what runs
             self.tell(f"{self.data / FILE_NAME} cannot be written ({error.strerror}): it is out of date")
         self._changed.set()
         self._changed = trio.Event()
 
-    def _write_file(self) -> None:
-        write_cluster(
-            self.data,
-            ClusterFile(
-                distributor=self.distributor,
-                brokers=self.brokers,
-                pid=os.getpid() if self._running else None,
-                distributor_pid=self.distributor_pid,
-            ),
+    @property
+    def file(self) -> ClusterFile:
+        """What ``cluster.json`` says."""
+        return ClusterFile(
+            distributor=self.distributor,
+            brokers=self.brokers,
+            pid=os.getpid() if self._running else None,
+            distributor_pid=self.distributor_pid,
         )
 
     def note_end(self, child: Child) -> None:

@@ -25,7 +25,6 @@ from srtm.errors import BadInput, PeerError
 MAGIC = b"  V2"
 # nsqd's largest message is 1 MiB unless told otherwise; the rest is an operator's margin
 DEFAULT_FRAME_LIMIT_BYTES = 16 << 20
-MESSAGE_ID_BYTES = 16
 
 _HEAD = struct.Struct(">ii")
 _MESSAGE_HEAD = struct.Struct(">qH16s")
@@ -210,10 +209,6 @@ def mpub(topic: str, bodies: Sequence[bytes]) -> bytes:
         raise BadInput("bodies", [], "must hold at least one message")
     packed = _SIZE.pack(len(bodies)) + b"".join(_sized(_checked_body(body)) for body in bodies)
     return f"MPUB {topic}\n".encode() + _sized(packed)
-
-
-def dpub(topic: str, delay_ms: int, body: bytes) -> bytes:
-    return f"DPUB {topic} {delay_ms}\n".encode() + _sized(_checked_body(body))
 
 
 def sub(topic: str, channel: str) -> bytes:

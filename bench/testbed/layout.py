@@ -15,7 +15,6 @@ from srtm.errors import BadInput
 
 NETWORK = IPv4Network("10.99.0.0/24")  # nobody's but the testbed's: namespaces have routes of their own
 SWITCH = "switch"
-ROLES = ("control", "broker", "publisher", "subscriber")
 MOST_OF_A_ROLE = 32
 _FIRST = {"control": 1, "broker": 11, "publisher": 51, "subscriber": 101}
 LONGEST_MS, FASTEST_MBIT = 10_000.0, 30_000.0  # tc counts bytes/s in 32 bits

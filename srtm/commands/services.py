@@ -13,7 +13,7 @@ import trio
 import typer
 from rich.console import Console
 
-from srtm.cluster import ClusterFile, read_cluster
+from srtm.cluster import ClusterFile
 from srtm.commands.fitting import Fitting, ScalerKind
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.commands.running import run_service
@@ -191,10 +191,8 @@ async def _up(
         tokens=tokens,
         distributor_options=options,
         tell=_tell,
-    ):
-        state = read_cluster(data)
-        assert state is not None
-        show("up", msgspec.to_builtins(state), json_file, partial(_announce, state))
+    ) as running:
+        show("up", msgspec.to_builtins(running.file), json_file, partial(_announce, running.file))
         await trio.sleep_forever()
 
 

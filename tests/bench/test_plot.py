@@ -9,23 +9,19 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from matplotlib.figure import Figure
 
-from bench.plot import Curve, Places, Promise, curve_of_delays, curve_of_histogram, draw_latencies, draw_places, figure
+from bench.plot import Curve, Places, Promise, curve_of_histogram, draw_latencies, draw_places, figure
 
 PROMISE = Promise(0.99, 5.0)
 
 
 def curve(scale: float = 1.0) -> Curve:
-    return curve_of_delays("one", (np.arange(1, 1001) * scale * 10_000).astype(np.int64))
+    """A thousand values at even distances, the largest 10 ms times ``scale``."""
+    ranks = np.arange(1, 1001)
+    return Curve("one", ranks * scale / 100, ranks / 1000)
 
 
 def share_within(curve: Curve, latency_ms: float) -> float:
     return float(curve.share[np.searchsorted(curve.latency_ms, latency_ms, side="right") - 1])
-
-
-def test_a_curve_of_delays_gives_the_share_within_each_value() -> None:
-    delays = curve_of_delays("x", np.array([0, 0, 0, 2_000_000], dtype=np.int64))
-    assert list(delays.latency_ms) == [0.0, 2.0]
-    assert list(delays.share) == [0.75, 1.0]
 
 
 def test_a_curve_of_a_histogram_agrees_with_its_percentiles() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from srtm.bucket import TOKEN, UNITS_PER_MICRO, Bucket
 from srtm.errors import BadInput
-from srtm.replay import NEVER_NS, Server, access_delays, due_instants, penalty, subset_delays
+from srtm.replay import NEVER_NS, Server, access_delays, due_instants, penalty
 from srtm.splitting import split_bucket
 
 MICRO = 1_000_000
@@ -70,13 +70,6 @@ def test_a_delay_beyond_what_a_clock_can_hold_is_no_number():
     arrival_ns = np.zeros(10_000, dtype=np.int64)
     with pytest.raises(OverflowError, match="73 years"):
         access_delays(arrival_ns, 1, MICRO)  # one message in eleven days
-
-
-def test_a_subset_is_replayed_as_if_the_others_had_not_come():
-    arrival_ns = np.array([0, 0, 0, MS, MS], dtype=np.int64)
-    publisher = np.array([0, 1, 2, 1, 0], dtype=np.int64)
-    delays = subset_delays(arrival_ns, publisher, np.array([0, 2]), 1_000 * MICRO, MICRO)
-    assert delays.tolist() == [0, MS, MS]
 
 
 def test_the_penalty_is_the_splits_delay_less_the_one_buckets():

@@ -32,7 +32,6 @@ EVENTS = [
 COMMANDS = [
     (wire.pub("t", b"ab"), b"PUB t\n\0\0\0\2ab"),
     (wire.mpub("t", [b"a", b"bc"]), b"MPUB t\n\0\0\0\x0f\0\0\0\2\0\0\0\1a\0\0\0\2bc"),
-    (wire.dpub("t", 50, b"a"), b"DPUB t 50\n\0\0\0\1a"),
     (wire.sub("t", "c"), b"SUB t c\n"),
     (wire.rdy(0), b"RDY 0\n"),
     (wire.fin(ID), b"FIN 0123456789abcdef\n"),

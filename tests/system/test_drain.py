@@ -100,7 +100,6 @@ async def test_a_member_leaves_under_load_and_nothing_is_lost_or_doubled(tmp_pat
     assert (now["broker"], now["publishers"], now["rate"], now["burst"]) == (other.name, 8, 1000.0, 50.0)
     assert [one.pid for one in running.brokers if one.name == place["broker"]] == [None]
     assert set(received.bodies.values()) == {1}
-    assert max(traffic.slowest_s.values()) < 5.0
 
 
 async def test_a_member_whose_load_nobody_can_take_is_not_drained(tmp_path: Path) -> None:

