@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.broker_admin import Admin
 from tests.support.fake_engine import FakeEngine
 
 
@@ -19,3 +20,8 @@ def engines(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "srtm._native", SimpleNamespace(Engine=make))
     return made
+
+
+@pytest.fixture
+def admin():
+    return Admin()

@@ -1,0 +1,136 @@
+"""What a broker shows of itself: /stats as nsqd has it, /metrics, /healthz."""
+
+import msgspec
+
+from broker import snapshot, stats
+from broker.config import EngineConfig
+from tests.support.broker_admin import Admin
+
+
+async def test_stats_json_has_nsqds_shape(admin):
+    admin.engine.create_topic("b")
+    admin.engine.create_topic("a")
+    admin.engine.create_channel("a", "c")
+    _, shown = await admin.json("GET", "/stats?format=json")
+    assert list(shown) == ["version", "health", "start_time", "topics", "memory", "producers"]
+    assert [topic["topic_name"] for topic in shown["topics"]] == ["a", "b"]
+    (channel,) = shown["topics"][0]["channels"]
+    assert channel["clients"] == []
+    assert channel["e2e_processing_latency"] == {"count": 0, "percentiles": None}
+    assert shown["producers"] is None
+
+
+async def test_stats_filters(admin):
+    for topic in ("a", "b"):
+        admin.engine.create_topic(topic)
+    admin.engine.create_channel("a", "c")
+    _, shown = await admin.json("GET", "/stats?format=json&topic=nowhere&include_mem=false&include_clients=0")
+    assert shown["topics"] is None
+    assert "memory" not in shown
+    _, shown = await admin.json("GET", "/stats?format=json&channel=c&include_clients=false")
+    assert [topic["topic_name"] for topic in shown["topics"]] == ["a"]
+    assert shown["topics"][0]["channels"][0]["clients"] is None
+
+
+async def test_deliveries_by_nearness_are_shown_where_there_are_any(admin):
+    topic = admin.engine.create_topic("t")
+    admin.engine.create_channel("t", "c")
+    _, stats = await admin.json("GET", "/stats?format=json")
+    assert not [name for name in stats["topics"][0]["channels"][0] if "local" in name or "global" in name]
+    topic.nearness = {"zone_local_msg_count": 3, "global_msg_count": 1}
+    _, stats = await admin.json("GET", "/stats?format=json")
+    shown = stats["topics"][0]["channels"][0]
+    assert {name: shown[name] for name in shown if "local" in name or "global" in name} == topic.nearness
+
+
+async def test_stats_text_is_the_default_and_marks_what_is_paused(admin):
+    admin.engine.create_topic("t")
+    admin.engine.pause_topic("t", True)
+    response = await admin.ask("GET", "/stats?format=xml")
+    assert response.content_type.startswith("text/plain")
+    assert b"*P [t  " in response.body
+    assert b"Memory: 0 of 1073741824 bytes" in response.body
+    assert b"Memory" not in (await admin.ask("GET", "/stats?include_mem=false")).body
+
+
+async def test_throttling_shows_in_stats_and_metrics_by_topic(admin):
+    admin.engine.create_topic("free")
+    admin.engine.set_bucket("tight", 2_000_000, 5_000_000, True, 7, 1000, 1, False)
+    admin.engine.topics["tight"].bucket.update(fill=0.5, delayed=4, rejected=3, backlog=2, backlog_bytes=20)
+    free, tight = (await admin.json("GET", "/stats?format=json"))[1]["topics"]
+    assert "bucket" not in free
+    assert tight["bucket"] == {
+        "rate": 2.0, "burst": 5.0, "on_excess": "reject", "fill": 0.5, "backlog": 2, "backlog_bytes": 20,
+        "max_backlog": 7, "max_backlog_bytes": 1000, "delayed": 4, "rejected": 3,
+    }  # fmt: skip
+    text = (await admin.ask("GET", "/stats")).body.decode()
+    assert "bucket: 2 msg/s, fill: 0.5 of 5 wait: 2 of 7 delayed: 4 rejected: 3" in text
+    metrics = (await admin.ask("GET", "/metrics")).body.decode()
+    for line in ('srtm_topic_delayed_total{topic="tight"} 4.0', 'srtm_bucket_backlog{topic="tight"} 2.0'):
+        assert line in metrics
+
+
+async def test_metrics_tell_what_others_take_of_the_processors(admin):
+    metrics = (await admin.ask("GET", "/metrics")).body.decode()
+    for line in (
+        "srtm_broker_cpu_quota_cores 1.5",
+        "srtm_broker_cpu_throttled_share 0.25",
+        "srtm_broker_cpu_throttled_seconds_total 7.0",
+        "srtm_broker_gdrl_rounds_total 12.0",
+        "srtm_broker_cpu_steal_share 0.5",
+    ):
+        assert line in metrics
+
+
+def test_a_client_that_said_auth_is_shown_with_who_it_is():
+    counts = ("state", "ready_count", "in_flight_count", "message_count", "finish_count", "requeue_count")
+    words = ("client_id", "hostname", "user_agent", "remote_address")
+    client = msgspec.convert(
+        {**dict.fromkeys(counts, 0), **dict.fromkeys(words, ""), "connect_ts": 1, "sample_rate": 0, "aware": False},
+        snapshot.Client,
+    )
+    assert "authed" not in stats.client_json(client)
+    known = msgspec.structs.replace(client, authed=True, auth_identity="u")
+    assert stats.client_json(known)["auth_identity"] == "u"
+    assert "auth_identity_url" not in stats.client_json(known)
+
+
+async def test_healthz_tells_whether_publishes_are_taken(admin):
+    admin.engine.set_accepting(False, "starting")
+    status, health = await admin.json("GET", "/healthz")
+    assert (status, health["status"], health["accepting"], health["name"]) == (200, "ok", False, "b1")
+    admin.health = "NOK - disk full"
+    assert (await admin.json("GET", "/healthz"))[0] == 503
+
+
+async def test_metrics_are_prometheus_text(admin):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    admin.engine.set_bucket("t", 1_500_000, 3_000_000, False, 1, 1, 5, True)
+    admin.engine.create_channel("t", "c")
+    response = await admin.ask("GET", "/metrics")
+    families = {family.name: family for family in text_string_to_metric_families(response.body.decode())}
+    (rate,) = families["srtm_bucket_rate"].samples
+    assert families["srtm_broker_timestamp_bias_max_seconds"].samples[0].value == 0.0
+    assert families["srtm_broker_merged_reads"].samples[0].value == 0.0
+    assert (rate.labels, rate.value) == ({"topic": "t"}, 1.5)
+    (met,) = families["srtm_broker_limits_met"].samples
+    assert (met.labels, met.value) == ({"limit": "max_topics"}, 2.0)
+    bounded = [families[f"srtm_broker_{name}"].samples[0].value for name in ("postponements", "unfinished_bytes")]
+    assert bounded == [3.0, 4.0]
+    (depth,) = families["srtm_channel_depth"].samples
+    assert depth.labels == {"topic": "t", "channel": "c"}
+    assert families["srtm_topic_received"].type == "counter"
+    assert len(families["srtm_topic_latency_seconds"].samples) == 4 * 5
+
+
+async def test_latency_from_publish_to_fin_is_shown_as_nsqd_shows_it():
+    asked = Admin(settings=EngineConfig(e2e_percentiles=(0.99, 0.5)))
+    asked.engine.create_topic("t").e2e = {"count": 7, "values_ns": [900, 500]}
+    _, stats = await asked.json("GET", "/stats?format=json")
+    shown = {"count": 7, "percentiles": [{"quantile": 0.99, "value": 900}, {"quantile": 0.5, "value": 500}]}
+    assert stats["topics"][0]["e2e_processing_latency"] == shown
+    assert b" e2e: 99%: 0.001ms, 50%: 0.001ms" in (await asked.ask("GET", "/stats")).body
+    asked.engine.topics["t"].e2e["count"] = 0
+    _, stats = await asked.json("GET", "/stats?format=json")
+    assert stats["topics"][0]["e2e_processing_latency"] == {"count": 0, "percentiles": None}

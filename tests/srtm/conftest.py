@@ -1,0 +1,33 @@
+"""The command asks a played distributor where a test asks for ``distributor``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from srtm.distributor_client import DistributorClient
+from tests.support.played_distributor import TOPIC, Distributor
+
+
+@pytest.fixture
+def distributor(monkeypatch: pytest.MonkeyPatch) -> Distributor:
+    played = Distributor()
+    client = partial(DistributorClient, transport=httpx.MockTransport(played.answer))
+    monkeypatch.setattr("srtm.commands.topics.DistributorClient", client)
+    monkeypatch.setattr("srtm.commands.drain.DistributorClient", client)
+    monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
+    monkeypatch.delenv("SRTM_TOKEN", raising=False)
+    return played
+
+
+@pytest.fixture
+def topic_file(tmp_path: Path) -> Path:
+    (tmp_path / "ids.csv").write_text("id,rate,correlation_group\na,90,\n")
+    file = tmp_path / "roads.toml"
+    file.write_text(
+        TOPIC + '[[publishers]]\ncsv = "ids.csv"\nprocess = "periodic"\n[[publishers]]\ncount = 2\nrate = 5\n'
+    )
+    return file

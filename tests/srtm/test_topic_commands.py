@@ -1,0 +1,102 @@
+"""``srtm topic ...``: what it asks of the distributor and shows of the answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srtm.cli import main
+from tests.support.played_distributor import FITTING, PLAN, VIEW, Distributor
+
+
+def test_submit_sends_the_file_with_its_csv_inside(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topic", "submit", str(topic_file)]) == 0
+    assert distributor.asked == [("PUT", "/v1/topics/roads")]
+    (document,) = distributor.bodies
+    assert document["rate"] == 100
+    assert document["publishers"] == [
+        {"process": "periodic", "csv_text": "id,rate,correlation_group\na,90,\n"},
+        {"count": 2, "rate": 5},
+    ]
+    shown = capsys.readouterr().out
+    assert "roads: placed" in shown
+    assert "broker-1" in shown
+    assert "worst broker: p99 access 0.25 ms" in shown
+
+
+def test_a_topic_that_found_no_place_is_a_failure(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting = VIEW | {
+        "explanation": PLAN,
+        "state": "waiting",
+        "reason": "3 brokers of 500 msg/s are needed",
+        "brokers": [],
+    }
+    distributor.answers["PUT", "/v1/topics/roads"] = (200, waiting)
+    assert main(["topic", "submit", str(topic_file)]) == 1
+    assert "3 brokers of 500 msg/s are needed" in capsys.readouterr().out
+
+
+def test_plan_shows_and_changes_nothing(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topic", "plan", str(topic_file)]) == 0
+    assert distributor.asked == [("POST", "/v1/plan")]
+    shown = capsys.readouterr().out
+    for part in (
+        "k = 1 (srtm, fitted split)",
+        "15 (assumed)",
+        "simulated: 54,000 messages, 600 s, seed 1",
+        "p99 access 0.25 ms, processing 0.5 ms, both 0.625 ms: the promise is kept",
+        "sum 81 ms over all messages, 0.0015 ms a message; p99 0.125 ms more than the 0.0625 ms of one bucket",
+        "admitted afterwards: a further topic of up to 410 msg/s",
+        "balanced over 4 brokers instead (lb)",
+        "both without end: it would be BROKEN",
+        "admitted afterwards: no limit is known",
+    ):
+        assert part in shown
+
+
+def test_remove_says_whether_to_purge(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topic", "remove", "roads"]) == 0
+    assert distributor.asked == [("DELETE", "/v1/topics/roads")]
+    assert capsys.readouterr().out == "removed roads\n"
+
+
+def test_publishers_are_added_and_removed_in_one_change_and_then_listed(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {"ids": ["a=b"], "brokers": ["broker-1"], "groups": [""], "rates": [2.5]}
+    distributor.answers["PATCH", "/v1/topics/roads/publishers"] = (200, VIEW)
+    distributor.answers["GET", "/v1/topics/roads/publishers"] = (200, columns)
+    assert main(["topic", "publishers", "roads", "--add", "a=b=2.5", "--remove", "c"]) == 0
+    assert distributor.bodies == [{"add": [{"id": "a=b", "rate": 2.5}], "remove": ["c"]}]
+    assert "a=b" in capsys.readouterr().out
+
+
+def test_a_topic_is_shown_with_how_it_was_fitted(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topic", "show", "roads"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("fitting (sequential): fits, 1 round, 2.5 s", "fits on 1 broker", "0.75", "0.875 ms"):
+        assert part in shown
+    distributor.answers["GET", "/v1/topics/roads/fitting"] = (200, {**FITTING, "state": "off"})
+    assert main(["topic", "show", "roads"]) == 0
+    assert "fitting" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("state", "status"), [("fits", 0), ("does not fit", 1), ("failed", 1)])
+def test_a_submission_that_waits_ends_as_its_fitting_does(
+    distributor: Distributor,
+    capsys: pytest.CaptureFixture[str],
+    topic_file: Path,
+    state: str,
+    status: int,
+) -> None:
+    distributor.answers["GET", "/v1/topics/roads/fitting"] = (200, {**FITTING, "state": state})
+    assert main(["topic", "submit", str(topic_file), "--fitting", "paper", "--rounds-s", "5", "--wait"]) == status
+    assert distributor.queries["PUT", "/v1/topics/roads"] == {"fitting": "paper", "rounds_s": "5"}
+    assert f"fitting (sequential): {state}" in capsys.readouterr().err
