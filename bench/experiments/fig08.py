@@ -1,6 +1,8 @@
 """Fig. 8a-d: max-min. Conc (equal totals) against Max-Min (equal parts of the topic) where brokers have load already.
 
 The load that is there is Poisson in batches of 10; its publishers count as connections, its messages share the servers.
+How many brokers it takes is told by the rates first and then measured, as in section 4.2. The paper says of publishers
+"that generate bursts of 10 messages" that Conc is better at 10,000 than at 8,000.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def checks(rows: Sequence[Row]) -> list[Check]:
     found = [Check("up to 4,000 publishers: brokers", "1" if alike else "more", "1, so both are the same", alike)]
     if "8a" in parts_of(rows):
         found += _third_broker(*(by["8a", 8_000, strategy] for strategy in ("conc", "maxmin")))
-    for part in parts_of(rows):
+    for part in (part for part in parts_of(rows) if PARTS[part][1] > 1):
         eight, ten = (by[part, count, "conc"]["last_p99_ms"] for count in (8_000, 10_000))
         text = f"{ten:.3g} against {eight:.3g} ms"
         found.append(Check(f"{part}: Conc on its last broker, 10,000 against 8,000", text, "less", ten < eight))
@@ -114,7 +116,7 @@ EXPERIMENT = Experiment(
     title="Max-min: Conc against Max-Min beside existing load",
     claim=(
         "Alike up to 4,000 publishers; at 8,000 on brokers 1 to 3, 1.50 ms on broker 3 under Conc, 0.87 under Max-Min; "
-        "Conc better at 10,000 than at 8,000."
+        "in batches of 10, Conc better at 10,000 than at 8,000."
     ),
     columns={
         "figure": "part",
