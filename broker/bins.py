@@ -20,6 +20,7 @@ PERIOD_NS = 100_000_000  # how often the engine is asked; also the length of its
 _SELDOM_NS = 1_000_000_000
 _OFTEN_NS = 250_000_000
 _STEADY_BINS = 10  # that a report of steady traffic has
+_LOOK_BINS = 10  # between two looks at steady traffic, unless it changes
 _MOVING_BINS = 30  # how long a change is followed closely
 _LONGEST_SLEEP_BINS = 200  # after so many a rate of nothing is well known
 _LONGEST_GAP_BINS = 128  # so many the engine keeps: more is a broker that stood still
@@ -94,6 +95,10 @@ class _Followed:
             for column in (self.arrivals, self.waiting, self.unfinished):
                 del column[:left_out]
 
+    def is_resting(self, until: int) -> bool:
+        """It is known to be steady, and nothing says otherwise."""
+        return self.steadiness is not None and self.steadiness.is_known and self.moving_until <= until
+
     def is_steady(self, until: int) -> bool:
         return self.steadiness is not None and self.steadiness.is_steady(until)
 
@@ -162,6 +167,7 @@ class Followed:
         self.next = 0
         self._wall_offset_ns: int | None = None
         self._topics: dict[str, _Followed] = {}
+        self._looked_until = 0  # number of a bin: at all that are awake
         self._awake: dict[str, None] = {}  # those that have anything to say, in order
 
     @property
@@ -189,8 +195,13 @@ class Followed:
         for topic in self._topics.values() if not since else ():
             topic.known_until = topic.known_until or histories.until
         reports = []
+        is_to_look_at_all = histories.until >= self._looked_until + _LOOK_BINS
+        if is_to_look_at_all:
+            self._looked_until = histories.until
         for name in list(self._awake):
             topic = self._topics[name]
+            if topic.is_resting(histories.until) and not is_to_look_at_all:
+                continue
             topic.add_nothing(histories.until)  # unless there was something
             topic.look_at_steadiness(histories.until)
             if topic.is_due(histories.until, now_ns):
@@ -209,6 +220,8 @@ class Followed:
         if bins.topic not in self._awake:
             self._awake[bins.topic] = None
             topic.sleep_until(bins.first)
+        elif topic.known_until:
+            topic.add_nothing(bins.first)
         topic.add(bins)
 
     def _steady_offset(self, histories: EngineHistories) -> int:

@@ -34,6 +34,11 @@ class Steadiness:
         """Before bin ``until``."""
         return self._since is not None and until >= self._since + _SETTLING_BINS
 
+    @property
+    def is_known(self) -> bool:
+        """Somebody was told, and nothing has changed since."""
+        return self._told_in is not None
+
     def is_told(self, now_ns: int) -> bool:
         """Somebody knows already, and it is not yet time to say it again."""
         return self._told_in == self._period(now_ns)
