@@ -293,6 +293,9 @@ def bench_table1(
     lab_service_time: Annotated[float, typer.Option(metavar="US", help="Of a broker.")] = Table1Options.service_us,
     promise_ms: Annotated[float, typer.Option(min=0.1, help="p99 of the topic.")] = Table1Options.promise_ms,
     seed: SeedOption = Table1Options.seed,
+    realtime: Annotated[
+        bool, typer.Option("--realtime", help="Reactors and generator before all ordinary work; needs CAP_SYS_NICE.")
+    ] = False,
     virtual: Annotated[
         bool, typer.Option("--virtual", help="Simulated brokers in virtual time, every row also as in the paper.")
     ] = False,
@@ -304,6 +307,8 @@ def bench_table1(
     Status 0 if every row fits, in a twentieth of the paper's time, and keeps its promise; in virtual time also on no
     more brokers than the paper's way.
     """
+    if realtime and virtual:
+        raise BadInput("realtime", "true", "must be false with --virtual: no machine takes part")
     options = Table1Options(
         rows=_groups("rows", rows),
         paper_rows=_groups("paper-rows", paper_rows),
@@ -312,6 +317,7 @@ def bench_table1(
         brokers=brokers,
         service_us=lab_service_time,
         promise_ms=promise_ms,
+        realtime=realtime,
         seed=seed,
         json_file=json_file,
         document=PLACEMENT if document else None,

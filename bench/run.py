@@ -6,7 +6,9 @@ The generator is Rust on its own threads; a worker thread waits for it. Cancelli
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -134,16 +136,20 @@ def deliveries(result: RunResult) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return pairs[:, 0], pairs[:, 1]
 
 
-async def run_plan(plan: Plan, show: Callable[[RunProgress], None] | None = None) -> RunResult:
-    """Run ``plan`` to its end; ``show`` is called a few times a second.
+async def run_plan(
+    plan: Plan, show: Callable[[RunProgress], None] | None = None, *, realtime: bool = False
+) -> RunResult:
+    """Run ``plan`` to its end; ``show`` is called a few times a second. ``realtime``: the generator goes before all
+    ordinary work of the machine.
 
-    Raises BadInput for a plan that breaks a rule, Unavailable where a broker cannot be reached at the start or the
-    system has too few files or threads. Cancelled: the run ends and has no result.
+    Raises BadInput for a plan that breaks a rule or a priority that is refused, Unavailable where a broker cannot be
+    reached at the start or the system has too few files or threads. Cancelled: the run ends and has no result.
     """
     generator = _generator(plan)
     meanwhile = Meanwhile(plan.warmup_s)
     try:
-        generator.start()
+        with _realtime() if realtime else nullcontext():
+            generator.start()
         while not await trio.to_thread.run_sync(partial(generator.wait, PROGRESS_MS), abandon_on_cancel=True):
             now = msgspec.json.decode(generator.progress(), type=RunProgress)
             meanwhile.note(now)
@@ -164,6 +170,21 @@ async def run_plan(plan: Plan, show: Callable[[RunProgress], None] | None = None
         throttled_s=taken.throttled_s,
         throttled_periods=taken.throttled_periods,
     )
+
+
+@contextmanager
+def _realtime() -> Iterator[None]:
+    """Threads that are started inside have the lowest real-time priority (SCHED_FIFO), that of a broker's reactor under
+    ``--realtime``. Raises BadInput."""
+    before, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        raise BadInput("realtime", "true", "needs the capability CAP_SYS_NICE") from None
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, before, parameters)
 
 
 class Meanwhile:

@@ -29,7 +29,7 @@ from distributor.fitting_events import (
 )
 from distributor.spreading import Ints
 from distributor.verdict import by_interval
-from distributor.whatif import Delays, Latency, Trace, latency, measured_service_ns
+from distributor.whatif import Delays, Latency, Trace, excess_ns, latency, measured_service_ns
 from srtm.bucket import TOKEN, UNITS_PER_MICRO
 from srtm.replay import Server
 
@@ -59,7 +59,25 @@ def firings(groups: int, per_s: float, process: str, seconds: float, seed: int) 
     return Firings((at_s[order] * 1e9).astype(np.int64), group[order])
 
 
-Stalls = Sequence[tuple[int, int]]  # (from, to), ns: the machine does nothing
+Stalls = Sequence[tuple[int, int]]  # (from, to), ns, in order of both: the machine does nothing
+
+
+def stalls(seconds: float, part: float, longest_ns: int, seed: int) -> Stalls:
+    """As drawn: they take ``part`` of the time, none longer than ``longest_ns``, all lengths alike."""
+    rng = np.random.default_rng(seed)
+    count = rng.poisson(seconds * 1e9 * part / (longest_ns / 2))
+    at_ns = np.sort(rng.integers(0, round(seconds * 1e9), count))
+    until_ns = np.maximum.accumulate(at_ns + rng.integers(0, longest_ns + 1, count))
+    return list(zip(at_ns.tolist(), until_ns.tolist(), strict=True))
+
+
+def held(at_ns: Ints, stops: Stalls) -> Ints:
+    """Instants of what waits for the machine to go on."""
+    if not stops:
+        return at_ns
+    from_ns, to_ns = np.array(stops, dtype=np.int64).T
+    last = np.searchsorted(from_ns, at_ns, side="right") - 1
+    return np.where(last >= 0, np.maximum(at_ns, to_ns[last]), at_ns)
 
 
 @dataclass
@@ -95,13 +113,14 @@ class _Broker:
         if self.spread:
             took_ns += self.rng.exponential(self.service_ns * self.spread, len(due_ns)).astype(np.int64)
         served = np.cumsum(took_ns)
-        ready_ns = due_ns.copy()
-        for from_ns, to_ns in self.stalls:
-            ready_ns[(from_ns <= due_ns) & (due_ns < to_ns)] = to_ns
+        # A laboratory's server is one of thought: it goes on while the machine stands still, and only what it lets go
+        # leaves later.
+        ready_ns = held(due_ns, self.stalls) if self.spread else due_ns
         starts = np.maximum.accumulate(ready_ns - (served - took_ns))
         end_ns = served + np.maximum(starts, self.free_ns)
         self.free_ns = int(end_ns[-1])
-        return Delays(access_ns=access_ns, processing_ns=end_ns - due_ns)
+        left_ns = end_ns if self.spread else held(end_ns, self.stalls)
+        return Delays(access_ns=access_ns, processing_ns=left_ns - due_ns)
 
 
 @dataclass
@@ -207,14 +226,16 @@ class Fleet:
         arrival_ns = np.concatenate(done.arrival_ns)
         due_ns = arrival_ns + np.concatenate([part.access_ns for part in done.delays])
         sent_ns = due_ns + np.concatenate([part.processing_ns for part in done.delays])
+        publisher = np.concatenate(done.publisher)
+        if self._spread:
+            service_ns = measured_service_ns(due_ns, sent_ns)
+            return Trace(publisher=publisher, arrival_ns=arrival_ns, service_ns=service_ns)
+        service_ns = np.full(len(due_ns), self._brokers[name].service_ns)
         return Trace(
-            publisher=np.concatenate(done.publisher),
+            publisher=publisher,
             arrival_ns=arrival_ns,
-            service_ns=(
-                measured_service_ns(due_ns, sent_ns)
-                if self._spread
-                else np.full(len(due_ns), self._brokers[name].service_ns)
-            ),
+            service_ns=service_ns,
+            excess_ns=excess_ns(due_ns, sent_ns, service_ns),
         )
 
     def _report(self) -> list[Progress]:

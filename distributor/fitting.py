@@ -62,7 +62,7 @@ from distributor.whatif import Latency, Trace
 SECOND_NS = 1_000_000_000
 RAMP = (0.1, 0.3, 1.0)  # parts of the new publishers
 BREACH_NS = 2 * SECOND_NS  # a broken promise that lasts longer is no accident; so long is a step of the ramp, too
-AT_MOST_NS = 30 * SECOND_NS  # then what was seen is taken, certain or not
+AT_MOST_NS = 30 * SECOND_NS  # that a layout is measured: then what was seen is taken, certain or not
 MOST_ROUNDS = 20  # a model that is wrong so often is no help
 
 
@@ -90,8 +90,9 @@ class Fitting:
         self._recordings: list[Recording] = []
         self._refuted: list[Refuted] = []
         self._has_looked = False  # at a replay of what arrived under this layout
+        self._spent_ns = 0  # on measuring this layout, in rounds before the one that is resumed
         self._resumed: dict[str, Watch] = {}  # go on in the round that is placed now
-        self._doubted: set[object] = set()  # layouts (``key``) that are measured once more
+        self._doubted: dict[object, Recording] = {}  # layouts (``key``) that are measured once more: the first time
         self._rounds: list[RoundRecord] = []
         self._gave_up: set[str] = set()  # brokers that were above the target, or that another topic needed
         self._aborted: set[str] = set()  # of these, the latter
@@ -138,6 +139,7 @@ class Fitting:
             return []
         self._phase = self._measuring
         self._step_ns = now_ns
+        self._settle_ns = max(0, self._settle_ns - event.calm_ns)
         chances = self._chances(self._layout)
         self._watches = {
             name: self._resumed.get(name) or watch_of(self._task, chances) for name in self._layout.brokers
@@ -148,7 +150,7 @@ class Fitting:
                 round=self._round,
                 after_ns=self._settle_ns,
                 at_least_ns=self._at_least_ns,
-                at_most_ns=AT_MOST_NS,
+                at_most_ns=max(self._at_least_ns, AT_MOST_NS - self._spent_ns),
             )
             for name in self._layout.brokers
         ]
@@ -203,7 +205,6 @@ class Fitting:
     def _record(self, now_ns: int) -> list[Action]:
         """The round is lost; what it has recorded says where to go."""
         self._note_round(now_ns)
-        self._refuted.append(Refuted(layout=self._layout, latency=self._rounds[-1].latency))
         self._phase = self._recording
         return self._stop_all(trace_wanted=True)
 
@@ -212,11 +213,14 @@ class Fitting:
         if traces is None:
             return []
         made = recording(traces)
+        if made is not None and self._is_doubtful(made):
+            return self._measure_again(made, now_ns)
         if made is not None:
-            self._recordings.append(made)
-            if self._is_doubtful(made):
-                self._refuted.pop()
-                return self._measure_again(now_ns)
+            # What the machine added is believed where a layout is lost for it twice: one stop in a short round says
+            # little of how much there will be.
+            before = self._doubted.get(key(self._layout))
+            self._recordings += [made.without_excess] if before is None else [before, made]
+        self._refuted.append(Refuted(layout=self._layout, latency=self._rounds[-1].latency, recorded=made))
         self._gave_up |= {name for name, watch in self._watches.items() if watch.is_above}
         return self._next_layout(now_ns)
 
@@ -234,22 +238,24 @@ class Fitting:
             return []
         within = all(watch.is_within for watch in self._watches.values())
         if not replayed(self._task, self._layout, traces) or (not within and self._chances(self._layout)):
+            self._spent_ns += now_ns - self._step_ns - self._settle_ns
             return self._place(now_ns, {name: watch.resumed() for name, watch in self._watches.items()})
         self._note_round(now_ns)
         if not within:
-            return self._measure_again(now_ns)
+            made = recording(traces)
+            assert made is not None  # something was replayed
+            return self._measure_again(made, now_ns)
         return [self._done(now_ns, self._rounds[-1].latency, fits=True, certain=True, replayed=True)]
 
     def _is_doubtful(self, made: Recording) -> bool:
         """Whether what arrived, served as it was, would have been in time: then something else made it late, which need
         not last (a machine that stood still, say)."""
-        model = Model(self._task, [made], [])
+        model = Model(self._task, [made.without_excess], [])
         return not self._chances(self._layout) and model.keeps(model.judged(self._layout), CLEAR)
 
-    def _measure_again(self, now_ns: int) -> list[Action]:
-        self._doubted.add(key(self._layout))
-        self._has_looked = False
-        return self._place(now_ns)
+    def _measure_again(self, made: Recording, now_ns: int) -> list[Action]:
+        self._doubted[key(self._layout)] = made
+        return self._place_anew(now_ns)
 
     def _chances(self, layout: Layout) -> int:
         """That ``layout`` has had and lost."""
@@ -314,7 +320,12 @@ class Fitting:
         self._layout = with_fewest_moves(self._before, layout, self._task.demand)
         others = any(self._brokers[name].allocated > 0 for name in receiving(self._before, self._layout))
         self._step = 0 if others else len(RAMP) - 1
-        self._watches, self._has_looked = {}, False
+        self._watches = {}
+        return self._place_anew(now_ns)
+
+    def _place_anew(self, now_ns: int) -> list[Action]:
+        """To be measured from nothing on."""
+        self._has_looked, self._spent_ns = False, 0
         return self._place(now_ns)
 
     def _place(self, now_ns: int, resumed: Mapping[str, Watch] | None = None) -> list[Action]:

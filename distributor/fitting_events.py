@@ -57,9 +57,11 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """The layout of round ``round`` is in force: shares, and every publisher at its broker."""
+    """The layout of round ``round`` is in force: shares, and every publisher at its broker. ``calm_ns``: for so long
+    already; buckets have filled meanwhile."""
 
     round: int
+    calm_ns: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ Whatever else places the topic meanwhile (a change, a death, a drain) ends the r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -226,32 +227,42 @@ class FittingRun:
 
     async def _wait_in_force(self, round_: int, *, moved: bool) -> None:
         """Until shares are in force and publishers are where they should be, or for as long as is worth waiting."""
+        calm_s = 0.0
         with trio.move_on_after(IN_FORCE_WITHIN_S):
-            await self._wait_calm(QUIET_S if moved else 0.0)
-        self._tell(Placed(round=round_))
+            calm_s = await self._wait_calm(QUIET_S if moved else 0.0)
+        self._tell(Placed(round=round_, calm_ns=round(calm_s * 1e9)))
 
-    async def _wait_calm(self, quiet_s: float) -> None:
-        """Until all is in force, and no broker has counted a message of somebody who belongs elsewhere for so long."""
-        seen, since_s = self._undeclared(), trio.current_time()
-        while not (self._is_in_force() and trio.current_time() - since_s >= quiet_s):
+    async def _wait_calm(self, quiet_s: float) -> float:
+        """Until all is in force, and no broker has counted a message of somebody who belongs elsewhere for so long; for
+        how long all has been in force."""
+        seen, quiet_since_s, in_force_since_s = self._undeclared(), trio.current_time(), math.inf
+        while True:
+            now_s, now = trio.current_time(), self._undeclared()
+            if now != seen or not self._are_shares_in_force():
+                seen, quiet_since_s = now, now_s
+            in_force_since_s = min(in_force_since_s, now_s) if self._is_in_force() else math.inf
+            if in_force_since_s <= now_s and now_s - quiet_since_s >= quiet_s:
+                return now_s - in_force_since_s
             await self._around.syncing.news.wait()
-            now = self._undeclared()
-            if now != seen or not self._is_in_force():
-                seen, since_s = now, trio.current_time()
 
     def _undeclared(self) -> dict[str, int]:
         reports = self._around.syncing.reports
         return {name: one[self._name].undeclared for name, one in reports.items() if self._name in one}
 
     def _is_in_force(self) -> bool:
-        """Shares as targeted, nobody on his way, and nothing left of what waited meanwhile."""
+        """And nobody is on his way, and nothing left of what waited meanwhile."""
+        topic = self._registry.topics[self._name]
+        moved = self._are_shares_in_force() and not topic.astray
+        return moved and all(self._is_drained(topic, name) for name in topic.leases.target)
+
+    def _are_shares_in_force(self) -> bool:
+        """As targeted, and acknowledged by every broker that is alive."""
         topic, live = self._registry.topics[self._name], self._registry.live()
         leases = topic.leases
         issued = all(
             name in leases.holdings and leases.holdings[name].share == share for name, share in leases.target.items()
         )
-        settled = all(held.settled for name, held in leases.holdings.items() if name in live)
-        return issued and settled and not topic.astray and all(self._is_drained(topic, name) for name in leases.target)
+        return issued and all(held.settled for name, held in leases.holdings.items() if name in live)
 
     def _is_drained(self, topic: Topic, broker: str) -> bool:
         report = self._around.syncing.report(broker, self._name)

@@ -13,7 +13,7 @@ import numpy as np
 from distributor.fitting_events import Measure, Progress, Task
 from distributor.spreading import Ints
 from distributor.verdict import Intervals
-from distributor.whatif import Latency, Trace, measured_service_ns
+from distributor.whatif import Latency, Trace, excess_ns, measured_service_ns
 from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
 from srtm.errors import BadInput
 
@@ -75,7 +75,8 @@ def progress(broker: str, round_: int, report: MeasurementReport) -> Progress:
 
 def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns: int = 0) -> Trace:
     """``positions``: {publisher id: index in the topic's columns}; messages of others are left out. Service times are
-    those of the laboratory, or as ``whatif.measured_service_ns`` finds them. Raises BadInput."""
+    those of the laboratory, and what a message took besides is kept apart; or all of it is service, as
+    ``whatif.measured_service_ns`` finds it. Raises BadInput."""
     columns = {name: getattr(sent, name) for name in ("publisher", "gap_ns", "access_ns", "processing_ns")}
     _check_equal_lengths(columns)
     publisher, gap_ns, access_ns, processing_ns = (_column(name, values) for name, values in columns.items())
@@ -89,15 +90,21 @@ def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns
         raise BadInput("first_ns", sent.first_ns, f"must be from 0 to {_LATEST_NS}")
     arrival_ns = sent.first_ns + np.cumsum(gap_ns)
     due_ns = arrival_ns + access_ns
-    service_ns = (
-        np.full(len(arrival_ns), lab_service_time_ns, dtype=np.int64)
-        if lab_service_time_ns
-        else measured_service_ns(due_ns, due_ns + processing_ns)
-    )
+    sent_ns = due_ns + processing_ns
+    if lab_service_time_ns:
+        service_ns = np.full(len(arrival_ns), lab_service_time_ns, dtype=np.int64)
+        late_ns = excess_ns(due_ns, sent_ns, service_ns)
+    else:
+        service_ns, late_ns = measured_service_ns(due_ns, sent_ns), np.zeros_like(due_ns)
     index = np.array([positions.get(name, -1) for name in sent.publishers], dtype=np.int64)
     mine = index[publisher] if len(publisher) else publisher
     known = mine >= 0
-    return Trace(publisher=mine[known], arrival_ns=arrival_ns[known], service_ns=service_ns[known])
+    return Trace(
+        publisher=mine[known],
+        arrival_ns=arrival_ns[known],
+        service_ns=service_ns[known],
+        excess_ns=late_ns[known],
+    )
 
 
 def _check_equal_lengths(columns: Mapping[str, Sequence[int]]) -> None:

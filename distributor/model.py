@@ -1,7 +1,8 @@
 """What a topic's recorded rounds say of layouts that were not tried. Pure.
 
-Every prediction is a replay (``whatif``), for each broker by the service times that were measured on it, and corrected
-by the rounds that were lost: a model that has promised too much once is not believed again at its word.
+Every prediction is a replay (``whatif``), for each broker by the service times that were measured on it, with what the
+machine added to each message, and corrected by the rounds that were lost: a model that has promised too much once is
+not believed again at its word.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from distributor.fitting_events import Layout, Task
 from distributor.keeping import fair_order, most_kept
-from distributor.whatif import Delays, Latency, Trace, delays, enough_burst_micro, joined, latency, sojourn_ns
+from distributor.whatif import Delays, Latency, Trace, delays, enough_burst_micro, joined, latency, processing_ns
 from srtm.splitting import MICRO
 
 # Of the target: what is predicted closer to it could hardly be told from it by a measurement.
@@ -33,6 +34,11 @@ class Recording:
     def typical_ns(self) -> float:
         return sum(self.service_ns.values()) / len(self.service_ns)
 
+    @property
+    def without_excess(self) -> Recording:
+        """Had the machine done nothing else."""
+        return replace(self, trace=self.trace.without_excess)
+
 
 def recording(traces: Mapping[str, Trace]) -> Recording | None:
     """``traces``: {broker: what arrived there}, on one clock. None if nothing arrived anywhere."""
@@ -47,10 +53,11 @@ def recording(traces: Mapping[str, Trace]) -> Recording | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Refuted:
-    """A layout that was measured and found above the target."""
+    """A layout that was measured and found above the target. ``recorded``: what arrived meanwhile, if anything did."""
 
     layout: Layout
     latency: Mapping[str, Latency]
+    recorded: Recording | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +100,7 @@ class Model:
             return Candidate(layout=layout, latency=measured.latency)
         corrected = {
             name: replace(one, total_ns=one.total_ns + round((self._too_fast - 1) * one.processing_ns))
-            for name, one in self._predicted(layout).items()
+            for name, one in self._predicted(layout, self._recordings).items()
         }
         return Candidate(layout=layout, latency=corrected)
 
@@ -123,7 +130,7 @@ class Model:
             chosen = np.zeros(len(rates), dtype=np.bool_)
             chosen[order[:count]] = True
             parts = [trace.of(chosen) for trace in traces]
-            took_ns = np.concatenate([sojourn_ns(part.arrival_ns, part.service_ns) for part in parts])
+            took_ns = np.concatenate([processing_ns(part) for part in parts])
             late = int(np.count_nonzero(took_ns * self._too_fast > CLEAR * self._task.target_ns))
             return late <= (1 - self._task.percentile / 100) * len(took_ns)
 
@@ -135,9 +142,9 @@ class Model:
         enough = enough_burst_micro(traces, rate_micro, self._task.percentile, self._task.target_ns) / MICRO
         return enough if enough > self._task.demand.burst else 0.0
 
-    def _predicted(self, layout: Layout) -> dict[str, Latency]:
+    def _predicted(self, layout: Layout, recordings: Sequence[Recording]) -> dict[str, Latency]:
         found: dict[str, list[Delays]] = {name: [] for name in layout.brokers}
-        for one in self._recordings:
+        for one in recordings:
             parts = one.trace.by_broker(layout.placement, len(layout.brokers))
             for name, part, share in zip(layout.brokers, parts, layout.shares_micro, strict=True):
                 found[name].append(delays(part.slower(self._times_slower(name, one)), share))
@@ -149,8 +156,8 @@ class Model:
         return self._service_ns.get(name, typical) / typical if typical else 1.0
 
     def _optimism(self, refuted: Refuted) -> float:
-        """How many times longer processing took than predicted."""
-        expected = self._predicted(refuted.layout)
+        """How many times longer processing took than predicted from what came at that time."""
+        expected = self._predicted(refuted.layout, [refuted.recorded] if refuted.recorded else self._recordings)
         return max(
             (
                 one.processing_ns / expected[name].processing_ns

@@ -15,7 +15,6 @@ from bench.document import markdown_table, write_block
 from bench.experiments.table1 import (
     BATCH,
     BURST,
-    CLAIM,
     ENVELOPE,
     PAPER_S,
     PART,
@@ -23,6 +22,7 @@ from bench.experiments.table1 import (
     PUBLISHERS,
     RATE_PER_S,
     Table1Options,
+    claim_of,
     settings_of,
 )
 from bench.provenance import provenance
@@ -85,12 +85,7 @@ def table1_virtual(options: Table1Options, show: Callable[[str], None]) -> bool:
     for group in options.rows:
         pairs.append((fit_virtually(group, "sequential", options), fit_virtually(group, "paper", options)))
         show(_line(*pairs[-1]))
-    claim = CLAIM.format(
-        brokers=options.brokers,
-        service_us=options.service_us,
-        after_s=options.after_s,
-        promise_ms=options.promise_ms,
-    ).replace("end to end over", "in virtual time over")
+    claim = claim_of(options).replace("end to end over", "in virtual time over")
     text = f"{claim}\n\n{markdown(pairs, options)}"
     show(text)
     if options.document is not None:

@@ -1,10 +1,13 @@
 """What was taken of the processors counts for the measured part of a run alone."""
 
+import os
+
 import pytest
 
 from bench import run
 from bench.host import Disturbance
-from bench.run import Meanwhile, RunProgress
+from bench.run import Meanwhile, RunProgress, _realtime
+from srtm.errors import BadInput
 
 
 @pytest.fixture
@@ -52,3 +55,20 @@ def test_a_run_that_nobody_looked_at_counts_whole(taken):
     meanwhile = Meanwhile(warmup_s=1.0)
     taken(0.5, 3)
     assert meanwhile.taken() == Disturbance(0.5, 0.0, 50.0, 3)
+
+
+def test_only_what_is_started_inside_has_a_real_time_priority(monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *what: asked.append(what[:2]))
+    with _realtime():
+        assert asked == [(0, os.SCHED_FIFO)]
+    assert asked[1:] == [(0, os.sched_getscheduler(0))]
+
+
+def test_a_real_time_priority_that_the_kernel_refuses_is_refused_by_name(monkeypatch):
+    def refuses(*_what):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuses)
+    with pytest.raises(BadInput, match="realtime: true: needs the capability CAP_SYS_NICE"), _realtime():
+        raise AssertionError("entered")

@@ -94,6 +94,13 @@ def test_a_trace_is_put_together_from_its_differences():
     assert found.publisher.tolist() == [7, 4, 7]
     assert found.arrival_ns.tolist() == [NOW_NS, NOW_NS, NOW_NS + 5]
     assert found.service_ns.tolist() == [18_000] * 3
+    assert found.excess_ns.tolist() == [0] * 3
+
+
+def test_what_took_longer_than_the_laboratory_says_is_kept_apart():
+    # Due 0, 10 and 15 ns after the first arrival; sent at 3, 13 and 19; 2 ns each would be 2, 12 and 17.
+    found = trace(sent(), {"p0": 7, "p1": 4}, lab_service_time_ns=2)
+    assert found.excess_ns.tolist() == [1, 1, 2]
 
 
 def test_without_a_laboratory_service_times_are_what_one_server_needed():

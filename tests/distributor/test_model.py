@@ -1,5 +1,7 @@
 """What recorded rounds say of brokers and layouts: by the service times of each, and no more than was kept before."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,23 @@ def test_a_refuted_layout_counts_as_it_was_measured_and_others_as_much_slower_as
     assert model.judged(halves("x", "y")).latency["x"] == measured
     assert not model.is_refuted(halves("x", "z"))
     assert model.judged(halves("x", "z")).worst_ns == 3 * MS // 2
+
+
+def test_a_refuted_layout_is_compared_with_what_came_while_it_was_measured():
+    # The model took 20 us a message; meanwhile 30 came to be true, and were recorded: nothing is left unexplained.
+    measured = Latency(count=5_000, processing_ns=3 * MS // 2, total_ns=3 * MS // 2)
+    recorded = recording({"x": bursts(np.arange(100), 30_000)})
+    refuted = Refuted(layout=halves("x", "y"), latency={"x": measured, "y": measured}, recorded=recorded)
+    predicted = Model(TASK, [SLOW_AND_FAST], []).judged(halves("x", "z"))
+    assert Model(TASK, [SLOW_AND_FAST], [refuted]).judged(halves("x", "z")).latency == predicted.latency
+
+
+def test_what_the_machine_adds_is_predicted_of_every_layout_unless_it_is_left_out():
+    late = replace(bursts(np.arange(100), 10_000), excess_ns=np.tile(np.arange(100) % 50 // 48 * MS, 50))
+    made = recording({"b0": late})
+    assert Model(TASK, [made], []).judged(halves("b0", "b1")).worst_ns == MS + 50 * 10_000
+    assert Model(TASK, [made.without_excess], []).judged(halves("b0", "b1")).worst_ns == 50 * 10_000
+    assert Model(TASK, [made], []).keepable("b0") < Model(TASK, [made.without_excess], []).keepable("b0")
 
 
 def test_a_burst_that_is_enough_is_asked_for_only_where_the_topics_own_is_not():

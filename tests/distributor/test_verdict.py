@@ -167,6 +167,30 @@ def test_a_burst_that_lies_across_the_edge_of_an_interval_is_one_observation():
     assert test.blocks == 300
 
 
+def test_where_bursts_come_as_often_as_intervals_each_is_an_observation():
+    # Every 1.1 ms, so that nine in ten follow each other at once.
+    test = decide(np.repeat(np.arange(300) * 1_100_000, 50), np.zeros(15_000, dtype=np.int64), MS, 100 * MS)
+    assert test.verdict is Verdict.UNDECIDED
+    assert test.blocks == test.bursts == 300
+
+
+def across_edges(rng, bursts=700):
+    """Bursts that follow each other at once, each half in one interval and half in the next, both halves as slow."""
+    latency_ns = np.repeat(rng.integers(MS // 4, MS // 2, bursts), 2)
+    latency_ns[rng.integers(0, bursts, 10) * 2 + [[0], [1]]] = 2 * MS
+    count = np.full(2 * bursts, 25)
+    return Intervals(
+        at=np.arange(2 * bursts), count=count, late=count * (latency_ns > MS), latency_ns=count * latency_ns
+    )
+
+
+def test_two_halves_of_a_burst_are_no_more_evidence_than_one_where_the_one_tells_of_the_other():
+    for seed in range(20):
+        test = SequentialTest(99)
+        test.add(across_edges(np.random.default_rng(seed)))
+        assert test.blocks <= 700
+
+
 def test_an_interval_that_two_reports_share_is_one_observation():
     whole, parts = SequentialTest(99), SequentialTest(99)
     arrival_ns = np.repeat(np.arange(100) * 5 * MS, 10)

@@ -4,7 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.experiments.table1 import BLOCK, PAPER_S, Fitted, Table1Options, document, markdown, plan
+from bench.experiments.table1 import (
+    BLOCK,
+    PAPER_S,
+    REALTIME,
+    Fitted,
+    Table1Options,
+    claim_of,
+    document,
+    markdown,
+    plan,
+    settings_of,
+)
 from bench.run import TargetResult
 from distributor.placing import burst_of
 from srtm.errors import BadInput
@@ -85,6 +96,12 @@ def test_the_table_has_a_line_a_row_and_the_papers_way_beside_where_it_was_run()
 def test_the_document_has_a_place_for_it():
     text = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()
     assert text.count(f"<!-- {BLOCK}:begin -->") == text.count(f"<!-- {BLOCK}:end -->") == 1
+
+
+def test_whether_reactors_and_generator_went_before_other_work_is_said_with_the_figures():
+    plain, realtime = Table1Options(), Table1Options(realtime=True)
+    assert claim_of(realtime) == claim_of(plain) + REALTIME
+    assert [settings_of(one)["realtime"] for one in (plain, realtime)] == [False, True]
 
 
 def test_rows_that_the_paper_has_not_are_refused():
