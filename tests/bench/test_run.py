@@ -70,5 +70,5 @@ def test_a_real_time_priority_that_the_kernel_refuses_is_refused_by_name(monkeyp
         raise PermissionError
 
     monkeypatch.setattr(os, "sched_setscheduler", refuses)
-    with pytest.raises(BadInput, match="realtime: true: needs the capability CAP_SYS_NICE"), _realtime():
+    with pytest.raises(BadInput, match="realtime: 'true': needs the capability CAP_SYS_NICE"), _realtime():
         raise AssertionError("entered")
