@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from srtm.address import parse_peer
 from srtm.control import DrainProgress
 from srtm.errors import PeerError
 from srtm.http_client import HttpClient
@@ -15,10 +16,13 @@ _TRACE_WITHIN_S = 60.0  # a million entries
 
 
 class BrokerClient:
-    """``address``: HOST:PORT of its HTTP. Every call raises Unavailable where it does not answer, PeerError for an
-    answer that makes no sense."""
+    """``address``: HOST:PORT of its HTTP; raises BadInput for anything else.
+
+    Every call raises Unavailable where it does not answer, PeerError for an answer that makes no sense.
+    """
 
     def __init__(self, address: str, token: str | None = None) -> None:
+        parse_peer("broker", address)
         self._http = HttpClient(f"http://{address}", token=token)
 
     async def begin_drain(self) -> DrainProgress:

@@ -119,6 +119,7 @@ class DistributorClient:
     ) -> Json:
         """The topic's ``TopicView`` after the change. ``fitting``: how it is to be fitted, instead of the
         distributor's way; ``rounds_s``: length of a round of "paper". Raises BadInput, Conflict."""
+        _refuse_unsayable("rounds_s", rounds_s)
         asked = {"fitting": fitting, "rounds_s": None if rounds_s is None else f"{rounds_s:g}"}
         query = {field: value for field, value in asked.items() if value is not None}
         return await self._call("PUT", f"/v1/topics/{_part(name)}", Json, body=document, query=query)

@@ -118,6 +118,11 @@ class Subscriber:
         """HOST:PORT of the brokers that deliver now."""
         return sorted(self._links)
 
+    @property
+    def brokers(self) -> list[str]:
+        """HOST:PORT of the brokers that have the topic, as the last lookup said."""
+        return sorted(self._wanted)
+
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as entering:
             if self._client is not None and not self._shared_client:

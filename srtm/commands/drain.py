@@ -38,7 +38,7 @@ def drain(
     elif broker is not None and name is None:
         name = run_trio(partial(_drain_alone, broker, token, timeout))
     else:
-        raise BadInput("NAME", name, "must be given, or else --broker HOST:PORT")
+        raise BadInput("NAME", name, "must be given, or else --broker HOST:PORT: one of the two")
     result = {"broker": name, "state": "drained"}
     show("drain", result, json_file, lambda console: console.print(f"{name} is drained and stops"))
 

@@ -96,6 +96,8 @@ async def _lines() -> AsyncIterator[bytes]:
 async def _print_messages(subscriber: Subscriber, count: int | None) -> dict[str, object]:
     received = 0
     async with subscriber:
+        if not subscriber.brokers:
+            print(f"no broker has {subscriber.topic} yet: waiting for one", file=sys.stderr, flush=True)
         async for delivery in subscriber:
             sys.stdout.buffer.write(delivery.body + b"\n")
             sys.stdout.buffer.flush()

@@ -127,6 +127,7 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
         ),
         (["topic", "set", "roads", "--window-s", "nan"], "adaptation.window_s: nan: must be a finite number"),
         (["topic", "show", "\udcff"], "name: '\\udcff': must be UTF-8"),
+        (["drain", "--broker", "nowhere"], "broker: 'nowhere': must be HOST:PORT"),
         (["topic", "show", ""], "name: '': must not be empty"),
         (["topic", "delete", "roads"], "No such command 'delete'. srtm topic --help lists"),
         (["up", "--brokers", "1", "--mcap", "5", "--data", "/proc/x"], "data: '/proc/x': must be a directory that can"),
