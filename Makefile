@@ -77,9 +77,10 @@ figures-real: build
 	$(BIN)/srtm bench calibrate --document
 	$(BIN)/srtm bench figures --real --document
 
-# Client suites and nsqadmin against our broker under nsqd's name, and against nsqd.
+# Client suites and nsqadmin against our broker under nsqd's name, and against nsqd; then the answers of both to the same sessions.
 interop: build $(PEERS)
 	$(BIN)/python -m bench.interop
+	$(BIN)/python -m bench.interop.drop_in
 
 # SIGKILL under load a hundred times, and ten minutes of bad links, stops and kills under both lease rules and GDRL; `make test` has short forms.
 soak: build

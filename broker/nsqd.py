@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 def _run(given: Given) -> int:
     file, strange = _read_file(given.config_file)
     config = broker_config(given.options, file, socket.gethostname())
-    log = Log(config.log_name or config.name, threshold=Threshold(config.log_level))
+    log = Log(config.log_name.strip() or config.name, threshold=Threshold(config.log_level))
     for key in strange:
         log.warning("a key that is none of nsqd's is ignored", file=given.config_file, key=key)
     from broker.process import run  # after the flags, so that a mistyped one and --help are answered at once

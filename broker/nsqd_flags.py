@@ -44,13 +44,14 @@ def parse_flags(arguments: Sequence[str]) -> Given:
                 raise BadInput(f"--{name}", "", f"needs a value ({kind.name})")
             value = left.pop(0)
         read = _read(f"--{name}", kind.read, value if equals or not kind.switch else "true")
+        if name in _HELP and read:
+            return Given({}, help=True)  # whatever comes behind it
         option = _BY_FLAG.get(name)
         if option is None:
             ours[name] = read
         else:
             options[option.toml] = options.get(option.toml, ()) + read if kind.repeats else read
-    wants_help = any(ours.get(name, False) for name in _HELP)
-    return Given(options, ours.get("config", ""), ours.get("version", False), wants_help)
+    return Given(options, ours.get("config", ""), ours.get("version", False))
 
 
 def _split(word: str) -> tuple[str, str, str]:
@@ -96,8 +97,10 @@ def broker_config(flags: Options, file: Options, hostname: str) -> BrokerConfig:
     options = defaults | file | flags
     if options["tls_client_auth_policy"] and options["tls_required"] == "false":
         options["tls_required"] = "true"  # a client that skips TLS would skip the policy
-    _check_shares(options["e2e_processing_latency_percentiles"])
-    options["log_prefix"] = options["log_prefix"].strip()
+    shares = options["e2e_processing_latency_percentiles"] = tuple(
+        sorted(options["e2e_processing_latency_percentiles"], reverse=True)  # they may come from several flags
+    )
+    _check_shares(shares)
     options["data_path"] = options["data_path"] or "."
     return to_config(options, name="nsqd")
 
@@ -119,7 +122,8 @@ def usage() -> str:
     lines += [
         "  --config FILE: TOML file with these options",
         "  --version: print the version",
-        "  --verbose, --worker-id: without effect",
+        "  --verbose: without effect",
+        "  --worker-id: without effect",
     ]
     return "\n".join(lines) + "\n"
 

@@ -24,6 +24,7 @@ _MS = 10**6  # ns
 _S = 10**9
 _MAX_INT64 = (1 << 63) - 1
 _MAX_UINT32 = (1 << 32) - 1
+_LONGEST_NUMBER = 70  # characters: a sign, 0b and 64 digits
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 _TLS_VERSIONS = {"tls1.0": 769, "tls1.1": 770, "tls1.2": 771, "tls1.3": 772}
@@ -50,9 +51,17 @@ def _read_bool(text: str) -> bool:
 
 
 def _read_whole(text: str) -> int:
-    if re.fullmatch(r"[+-]?[0-9]{1,19}", text, re.ASCII) is None:
+    """As Go reads it: 0x, 0o and 0b before other digits, a leading 0 for octal ones, underscores between."""
+    bare = re.sub(r"^([+-]?)0(?=[0-7_]+$)", r"\g<1>0o", text)
+    if len(text) > _LONGEST_NUMBER or re.fullmatch(r"[+-]?[0-9][0-9a-fA-FxXoO_]*", text, re.ASCII) is None:
         raise ValueError("must be a whole number")
-    return int(text)
+    try:
+        value = int(bare, 0)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+    if not -_MAX_INT64 - 1 <= value <= _MAX_INT64:
+        raise ValueError("must be a whole number of at most 64 bits")
+    return value
 
 
 def _read_percentiles(text: str) -> tuple[float, ...]:
@@ -71,6 +80,9 @@ def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
     return read
 
 
+_read_tls_version = _one_of(tuple(_TLS_VERSIONS))
+
+
 def _read_tls_required(text: str) -> str:
     if text.lower() == "tcp-https":
         return "tcp-https"
@@ -87,6 +99,8 @@ def _text(value: object) -> str:
 
 
 def _bool(value: object) -> bool:
+    if isinstance(value, int):
+        return bool(value)
     return _read_bool(value) if isinstance(value, str) else _typed(value, bool, "true or false")
 
 
@@ -129,7 +143,7 @@ DURATION = Kind("duration", read_duration_ns, _duration_ns)
 TEXTS = Kind("text", lambda text: (text,), _texts, repeats=True)
 PERCENTILES = Kind("share", _read_percentiles, _percentiles, repeats=True)
 LOG_LEVEL = _word("level", _one_of(LEVELS), lambda level: LEVELS.index(level) + 1)
-TLS_VERSION = _word("version", _one_of(tuple(_TLS_VERSIONS)), lambda version: _TLS_VERSIONS[version])
+TLS_VERSION = _word("version", lambda text: _read_tls_version(text or "tls1.0"), lambda version: _TLS_VERSIONS[version])
 AUTH_POLICY = _word("policy", _one_of(("", "require", "require-verify")))
 AUTH_METHOD = _word("method", _one_of(("get", "post")))
 TLS_REQUIRED = Kind(

@@ -9,7 +9,8 @@ from typing import Any
 
 from broker import snapshot
 from broker.admin_context import AdminContext
-from broker.stats import stats_json, stats_text
+from broker.stats import stats_json
+from broker.stats_text import stats_text
 from srtm.errors import BadInput
 from srtm.http_api import BodyTooLarge, Request, Response, Router, json_response, text_response
 from srtm.wire import is_name
@@ -85,12 +86,12 @@ class NsqdRoutes:
         wanted: dict[str, Any] = {
             "topic": topic,
             "channel": channel,
+            "include_clients": include_clients,
             "include_mem": given.get("include_mem") not in _FALSE,
-            "shares": self._settings.e2e_percentiles,
         }
         if given.get("format") != "json":
             return text_response(stats_text(now, *service, **wanted))
-        return json_response(stats_json(now, *service, include_clients=include_clients, **wanted))
+        return json_response(stats_json(now, *service, shares=self._settings.e2e_percentiles, **wanted))
 
     async def topic_create(self, request: Request) -> Response:
         topic = topic_argument(arguments(request))

@@ -12,11 +12,13 @@ import trio
 from broker.admin_context import AdminContext
 from broker.nsqd_options import BY_KEY, LOG_LEVEL, Value, from_config
 from broker.nsqd_routes import Refused, nsq_answer, read
+from broker.statsd import key_prefix
 from srtm.errors import BadInput
 from srtm.http_api import Request, Response, Router, json_response, text_response
 
 LOOKUPS = "nsqlookupd_tcp_addresses"
 _LEVEL = "log_level"
+_STATSD_PREFIX = "statsd_prefix"
 
 
 def add_option_routes(router: Router, context: AdminContext) -> None:
@@ -53,12 +55,23 @@ class OptionRoutes:
         if key not in BY_KEY:
             raise Refused(400, "INVALID_OPTION")
         shown = BY_KEY[key].kind.show(self._current(key))
+        if shown == "":
+            return Response()
         return text_response(shown) if isinstance(shown, str) else json_response(shown)
 
     def _current(self, key: str) -> Value:
         if key == LOOKUPS:
             return self._context.lookup_addresses()
-        return self._context.threshold.level if key == _LEVEL else from_config(self._context.config)[key]
+        if key == _LEVEL:
+            return self._context.threshold.level
+        given = from_config(self._context.config)[key]
+        if key == _STATSD_PREFIX:
+            return key_prefix(given, self._context.broadcast_address, self._current("broadcast_http_port"))
+        return given or self._ports().get(key, given)
+
+    def _ports(self) -> dict[str, int]:
+        """What 0 stands for."""
+        return {"broadcast_tcp_port": self._context.tcp_port, "broadcast_http_port": self._context.http_port}
 
 
 async def free_memory(_request: Request) -> Response:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import AsyncIterator
 
 import trio
 
 from broker.config import BrokerConfig
 from broker.service import log_of, serve
 from srtm.errors import SrtmError
+from srtm.log import Log
 
 
 def run(config: BrokerConfig) -> int:
@@ -31,16 +33,21 @@ def _first_leaf(error: BaseException) -> BaseException:
 
 
 async def _serve_until_signal(config: BrokerConfig) -> int:
+    ended_by: list[int] = []
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_serve_to_the_end, config, nursery.cancel_scope)
-            async for number in signals:
-                log_of(config).info("stopping", signal=signal.Signals(number).name)
-                nursery.cancel_scope.cancel()
-                return 0 if number == signal.SIGTERM else 128 + number
-    return 0
+            serving = trio.CancelScope()
+            nursery.start_soon(_end_by_signal, signals, ended_by, serving, log_of(config))
+            with serving:
+                await serve(config)
+            nursery.cancel_scope.cancel()
+    return 128 + signal.SIGINT if ended_by[:1] == [signal.SIGINT] else 0
 
 
-async def _serve_to_the_end(config: BrokerConfig, waiting: trio.CancelScope) -> None:
-    await serve(config)
-    waiting.cancel()
+async def _end_by_signal(signals: AsyncIterator[int], ended_by: list[int], serving: trio.CancelScope, log: Log) -> None:
+    """Those that come while it stops are taken too: unread, they would end the process with another status."""
+    async for number in signals:
+        if not ended_by:
+            log.info("stopping", signal=signal.Signals(number).name)
+        ended_by.append(number)
+        serving.cancel()

@@ -78,7 +78,7 @@ async def serve(
 
 
 def log_of(config: BrokerConfig) -> Log:
-    return Log(config.log_name or config.name, threshold=Threshold(config.log_level))
+    return Log(config.log_name.strip() or config.name, threshold=Threshold(config.log_level))
 
 
 class Broker:
@@ -143,7 +143,8 @@ class Broker:
             task_status.started(bound)
 
     def _statsd_lines(self) -> Lines:
-        prefix = key_prefix(self._config.statsd.prefix, self._broadcast_address, self._ports.http)
+        http_port = self._config.broadcast_http_port or self._ports.http
+        prefix = key_prefix(self._config.statsd.prefix, self._broadcast_address, http_port)
         return Lines(prefix, self._config.statsd, self._settings.e2e_percentiles)
 
     def _admin_context(self) -> AdminContext:

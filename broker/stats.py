@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from broker.snapshot import Bucket, Channel, Client, EndToEnd, Snapshot, Topic
+from broker.snapshot import Bucket, Channel, Client, EndToEnd, PubCount, Snapshot, Topic
 
 _NS_PER_S = 10**9
 _GO_MEMORY = (
@@ -25,18 +25,19 @@ def stats_json(
     include_mem: bool = True,
     shares: Sequence[float] = (),
 ) -> dict[str, object]:
-    """``shares``: the percentiles that are kept of publish to FIN."""
+    """``shares``: the percentiles that are kept of publish to FIN. A ``topic`` that is none hides the producers."""
+    known = not topic or any(found.topic_name == topic for found in snapshot.topics)
     topics = selected(snapshot, topic, channel)
-    shown = [_topic_json(found, channel, include_clients, shares) for found in topics]
+    shown = [_topic_json(found, channel, include_clients, shares, topic) for found in topics]
     answer: dict[str, object] = {
         "version": version,
         "health": health,
         "start_time": start_wall_ns // _NS_PER_S,
-        "topics": shown if shown or not topic else None,
+        "topics": shown if known else None,
     }
     if include_mem:
         answer["memory"] = go_memory(snapshot)
-    producers = [client_json(client) for client in snapshot.producers] if include_clients else []
+    producers = [client_json(client, topic) for client in snapshot.producers] if include_clients and known else []
     answer["producers"] = producers or None
     return answer
 
@@ -55,15 +56,19 @@ def selected(snapshot: Snapshot, topic: str, channel: str) -> list[Topic]:
     ]
 
 
-def _channels(topic: Topic, channel: str) -> list[Channel]:
+def channels_of(topic: Topic, channel: str) -> list[Channel]:
     wanted = [found for found in topic.channels if channel in ("", found.channel_name)]
     return sorted(wanted, key=lambda found: found.channel_name)
 
 
-def _topic_json(topic: Topic, channel: str, include_clients: bool, shares: Sequence[float]) -> dict[str, object]:
+def _topic_json(
+    topic: Topic, channel: str, include_clients: bool, shares: Sequence[float], published_to: str
+) -> dict[str, object]:
     return {
         "topic_name": topic.topic_name,
-        "channels": [_channel_json(found, include_clients, shares) for found in _channels(topic, channel)],
+        "channels": [
+            _channel_json(found, include_clients, shares, published_to) for found in channels_of(topic, channel)
+        ],
         "depth": topic.depth,
         "backend_depth": topic.backend_depth,
         "message_count": topic.message_count,
@@ -98,7 +103,9 @@ def _bucket_json(bucket: Bucket) -> dict[str, object]:
     }
 
 
-def _channel_json(channel: Channel, include_clients: bool, shares: Sequence[float]) -> dict[str, object]:
+def _channel_json(
+    channel: Channel, include_clients: bool, shares: Sequence[float], published_to: str
+) -> dict[str, object]:
     return {
         "channel_name": channel.channel_name,
         "depth": channel.depth,
@@ -110,7 +117,7 @@ def _channel_json(channel: Channel, include_clients: bool, shares: Sequence[floa
         "requeue_count": channel.requeue_count,
         "timeout_count": channel.timeout_count,
         "client_count": channel.client_count,
-        "clients": [client_json(client) for client in channel.clients] if include_clients else None,
+        "clients": [client_json(client, published_to) for client in channel.clients] if include_clients else None,
         "paused": channel.paused,
         "e2e_processing_latency": _end_to_end_json(channel.e2e, shares),
     }
@@ -122,7 +129,8 @@ def _nearness_json(channel: Channel) -> dict[str, int]:
     return {name: getattr(channel, name) for name in names if getattr(channel, name)}
 
 
-def client_json(client: Client) -> dict[str, object]:
+def client_json(client: Client, published_to: str = "") -> dict[str, object]:
+    """``published_to``: what it published to this topic alone; "": to each."""
     answer: dict[str, object] = {
         "client_id": client.client_id,
         "hostname": client.hostname,
@@ -143,8 +151,9 @@ def client_json(client: Client) -> dict[str, object]:
         "topology_zone": client.topology_zone,
         "topology_region": client.topology_region,
     }
-    if client.pub_counts:
-        answer["pub_counts"] = [{"topic": pub.topic, "count": pub.count} for pub in client.pub_counts]
+    counts = pub_counts(client, published_to)
+    if counts:
+        answer["pub_counts"] = [{"topic": pub.topic, "count": pub.count} for pub in counts]
     return answer | {
         "tls": client.tls,
         "tls_cipher_suite": client.tls_cipher_suite,
@@ -152,6 +161,10 @@ def client_json(client: Client) -> dict[str, object]:
         "tls_negotiated_protocol": client.tls_negotiated_protocol,
         "tls_negotiated_protocol_is_mutual": client.tls_negotiated_protocol_is_mutual,
     }
+
+
+def pub_counts(client: Client, topic: str) -> list[PubCount]:
+    return [pub for pub in client.pub_counts if topic in ("", pub.topic)]
 
 
 def _auth_json(client: Client) -> dict[str, object]:
@@ -162,80 +175,3 @@ def _auth_json(client: Client) -> dict[str, object]:
         "auth_identity_url": client.auth_identity_url,
     }
     return {name: value for name, value in said.items() if value}
-
-
-def stats_text(
-    snapshot: Snapshot,
-    version: str,
-    health: str,
-    start_wall_ns: int,
-    *,
-    topic: str = "",
-    channel: str = "",
-    include_mem: bool = True,
-    shares: Sequence[float] = (),
-) -> str:
-    """For people: ``*P`` marks what is paused, ``be-depth`` is what of the depth is on disk."""
-    up_s = (snapshot.wall_ns - start_wall_ns) // _NS_PER_S
-    lines = [
-        f"nsqd v{version} (SRTM)",
-        f"start_time {start_wall_ns // _NS_PER_S}",
-        f"uptime {up_s}s",
-        "",
-        f"Health: {health}",
-        "",
-    ]
-    if include_mem:
-        lines += [f"Memory: {snapshot.memory_bytes} of {snapshot.max_memory_bytes} bytes", ""]
-    lines.append("Topics:")
-    for found in selected(snapshot, topic, channel):
-        lines += _topic_lines(found, channel, shares)
-    lines += ["", "Producers:", *_client_lines(snapshot.producers)]
-    return "\n".join(lines) + "\n"
-
-
-def _topic_lines(topic: Topic, channel: str, shares: Sequence[float]) -> list[str]:
-    lines = [
-        f"   {_mark(topic.paused)} [{topic.topic_name:<15}] depth: {topic.depth:<5}"
-        f" be-depth: {topic.backend_depth:<5} msgs: {topic.message_count:<8} bytes: {topic.message_bytes}"
-        f"{_end_to_end_text(topic.e2e, shares)}"
-    ]
-    if topic.bucket:
-        lines.append(_bucket_line(topic.bucket))
-    for found in _channels(topic, channel):
-        lines.append(
-            f"      {_mark(found.paused)} [{found.channel_name:<25}] depth: {found.depth:<5}"
-            f" be-depth: {found.backend_depth:<5} inflt: {found.in_flight_count:<4}"
-            f" def: {found.deferred_count:<4} re-q: {found.requeue_count:<5}"
-            f" timeout: {found.timeout_count:<5} msgs: {found.message_count}"
-            f"{_end_to_end_text(found.e2e, shares)}"
-        )
-        lines += _client_lines(found.clients)
-    return lines
-
-
-def _end_to_end_text(measured: EndToEnd | None, shares: Sequence[float]) -> str:
-    if measured is None or not measured.count:
-        return ""
-    pairs = zip(shares, measured.values_ns, strict=True)
-    return " e2e: " + ", ".join(f"{share * 100:g}%: {value / 1e6:.3f}ms" for share, value in pairs)
-
-
-def _bucket_line(bucket: Bucket) -> str:
-    return (
-        f"      bucket: {bucket.rate_micro * 1e-6:g} msg/s, fill: {bucket.fill:.6g} of {bucket.burst_micro * 1e-6:g}"
-        f" wait: {bucket.backlog} of {bucket.max_backlog} delayed: {bucket.delayed} rejected: {bucket.rejected}"
-    )
-
-
-def _client_lines(clients: Iterable[Client]) -> list[str]:
-    return [
-        f"         [{client.client_id} {client.remote_address}] state: {client.state} inflt: {client.in_flight_count}"
-        f" rdy: {client.ready_count} fin: {client.finish_count} re-q: {client.requeue_count}"
-        f" msgs: {client.message_count}"
-        for client in clients
-    ]
-
-
-def _mark(paused: bool) -> str:
-    return "*P" if paused else "  "

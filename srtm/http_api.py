@@ -179,6 +179,8 @@ def _match(parts: list[str], segments: list[str]) -> dict[str, str] | None:
     names = {}
     for part, segment in zip(parts, segments, strict=True):
         if part.startswith("{"):
+            if not segment:
+                return None
             names[part[1:-1]] = segment
         elif part != segment:
             return None

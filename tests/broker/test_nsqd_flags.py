@@ -24,7 +24,7 @@ def config_of(*arguments: str, file: str = "") -> BrokerConfig:
 def test_without_flags_everything_is_nsqds_default() -> None:
     config = config_of()
     assert (config.tcp_address, config.http_address) == ("0.0.0.0:4150", "0.0.0.0:4151")
-    assert (config.broadcast_address, config.data_path, config.log_name) == ("host.example", ".", "[nsqd]")
+    assert (config.broadcast_address, config.data_path, config.log_name) == ("host.example", ".", "[nsqd] ")
     assert config.node_id == zlib.crc32(md5(b"host.example").digest()) % 1024
     assert config.engine == BrokerConfig(name="n").engine
 
@@ -68,8 +68,23 @@ def test_lists_are_repeated_and_percentiles_also_take_commas() -> None:
     given = parse_flags(["--lookupd-tcp-address=a:1", "-lookupd-tcp-address", "b:2"]).options
     assert given == {"nsqlookupd_tcp_addresses": ("a:1", "b:2")}
     shares = ["--e2e-processing-latency-percentile=0.5,1.0", "--e2e-processing-latency-percentile=0.99"]
-    assert broker_config({}, {}, "h").node_id is not None
-    assert sorted(parse_flags(shares).options["e2e_processing_latency_percentiles"]) == [0.5, 0.99, 1.0]
+    assert config_of(*shares).engine.e2e_percentiles == (1.0, 0.99, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("0x10", 16), ("010", 8), ("0o17", 15), ("0b11", 3), ("1_000", 1000), ("+7", 7)]
+)
+def test_a_number_is_written_as_in_go(word: str, meant: int) -> None:
+    assert config_of(f"--max-rdy-count={word}").engine.max_rdy_count == meant
+
+
+def test_help_is_given_whatever_comes_behind_it() -> None:
+    assert parse_flags(["--snappy", "--help", "--frobnicate"]).help
+    assert not parse_flags(["--help=false"]).help
+
+
+def test_no_least_version_of_tls_is_the_default_one() -> None:
+    assert config_of("--tls-min-version=").engine.tls_min_version == "tls1.0"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +95,9 @@ def test_lists_are_repeated_and_percentiles_also_take_commas() -> None:
         (["-=5"], "flag: '-=5': must be -NAME or --NAME, with =VALUE or VALUE after it"),
         (["--data-path"], "--data-path: '': needs a value (text)"),
         (["--max-rdy-count=many"], "--max-rdy-count: 'many': must be a whole number"),
+        (["--max-rdy-count=9223372036854775808"], "must be a whole number of at most 64 bits"),
+        (["--max-rdy-count=0x"], "--max-rdy-count: '0x': must be a whole number"),
+        (["--max-rdy-count=089"], "--max-rdy-count: '089': must be a whole number"),
         (["--max-rdy-count", "٣"], "--max-rdy-count: '٣': must be a whole number"),
         (["--snappy=yes"], "--snappy: 'yes': must be true or false (also t, f, 1, 0)"),
         (["--tls-required=maybe"], "--tls-required: 'maybe': must be true, false or tcp-https"),
@@ -132,6 +150,10 @@ def test_the_file_takes_what_nsqds_own_example_writes() -> None:
     assert strange == []
     assert (options["snappy"], options["deflate"], options["max_rdy_count"]) == (True, True, 2500)
     assert (options["tls_required"], options["auth_http_addresses"]) == ("false", ())
+
+
+def test_a_number_may_stand_for_a_switch_in_the_file() -> None:
+    assert parse_file("f", "snappy = 0\ndeflate = 1\n")[0] == {"snappy": False, "deflate": True}
 
 
 def test_keys_of_the_file_that_are_none_are_told() -> None:

@@ -7,6 +7,9 @@ import pytest
     ("key", "body"),
     [
         ("broadcast_address", b""),
+        ("broadcast_tcp_port", b"4150"),
+        ("broadcast_http_port", b"4151"),
+        ("statsd_prefix", b"nsq.127_0_0_1_4151."),
         ("tcp_address", b"127.0.0.1:4150"),
         ("msg_timeout", b"60000000000"),
         ("max_rdy_count", b"2500"),
@@ -54,3 +57,7 @@ async def test_the_level_of_the_log_can_be_changed(admin):
 async def test_a_bad_option_or_value_is_refused_and_changes_nothing(admin, method, key, body, expected):
     assert await admin.code(method, f"/config/{key}", body) == expected
     assert (admin.lookups, admin.threshold.level) == (["a:4160"], "info")
+
+
+async def test_a_path_that_lacks_the_name_at_its_end_is_not_there(admin):
+    assert await admin.code("GET", "/config/") == (404, "NOT_FOUND")

@@ -95,6 +95,16 @@ def test_a_signal_ends_it_with_status_0(tmp_path: Path, number: int) -> None:
     assert all(line.startswith("[nsqd] ") for line in err.splitlines()), err
 
 
+def test_another_signal_while_it_stops_changes_nothing(tmp_path: Path) -> None:
+    with nsqd(tmp_path) as running:
+        running.ask("POST", "/pub?topic=t", b"kept")
+        running.process.send_signal(signal.SIGINT)
+        status, err = running.end(signal.SIGTERM)
+    assert status == 0, err
+    with nsqd(tmp_path) as running:
+        assert b'"depth":1' in running.ask("GET", "/stats?format=json&topic=t")[1]
+
+
 def test_the_shims_process_is_the_broker_itself_and_has_no_children(tmp_path: Path, shim: list[str]) -> None:
     data = tmp_path / "data"
     data.mkdir()

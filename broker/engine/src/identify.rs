@@ -16,7 +16,7 @@ struct Request {
     heartbeat_interval: Option<i64>,
     output_buffer_size: Option<i64>,
     output_buffer_timeout: Option<i64>,
-    sample_rate: Option<i64>,
+    sample_rate: Option<i32>,
     msg_timeout: Option<i64>,
     tls_v1: Option<bool>,
     snappy: Option<bool>,
@@ -76,14 +76,15 @@ const FAILED: &str = "IDENTIFY failed to decode JSON body";
 
 /// Decode and validate a body.
 pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
-    let request: Option<Request> = serde_json::from_slice(body).map_err(|_| WireError::new(error::E_BAD_BODY, FAILED))?;
+    let text = String::from_utf8_lossy(body); // a host name may be in any encoding
+    let request: Option<Request> = serde_json::from_str(&text).map_err(|_| WireError::new(error::E_BAD_BODY, FAILED))?;
     let request = request.unwrap_or_default();
     let heartbeat_ms = heartbeat_ms(request.heartbeat_interval.unwrap_or(0), config)?;
     let timeout = buffer_timeout_ms(request.output_buffer_timeout.unwrap_or(0), config)?;
     let (size, timeout) = buffer_size(request.output_buffer_size.unwrap_or(0), timeout, config)?;
     let sample_rate = match request.sample_rate.unwrap_or(0) {
         rate @ 0..=99 => rate as u8,
-        rate => return Err(bad("sample rate", rate)),
+        rate => return Err(bad("sample rate", rate.into())),
     };
     let msg_timeout_ms = match request.msg_timeout.unwrap_or(0) {
         0 => config.msg_timeout_ms,
@@ -269,9 +270,16 @@ mod tests {
         assert_eq!(text(r#"{"output_buffer_timeout":1}"#), "E_BAD_BODY IDENTIFY output buffer timeout (1) is invalid");
         assert_eq!(text(r#"{"output_buffer_size":10}"#), "E_BAD_BODY IDENTIFY output buffer size (10) is invalid");
         assert_eq!(text(r#"{"sample_rate":100}"#), "E_BAD_BODY IDENTIFY sample rate (100) is invalid");
+        assert_eq!(text(r#"{"sample_rate":2147483648}"#), "E_BAD_BODY IDENTIFY failed to decode JSON body");
         assert_eq!(text(r#"{"msg_timeout":1}"#), "E_BAD_BODY IDENTIFY msg timeout (1) is invalid");
         assert_eq!(text(r#"{"msg_timeout":1000.0}"#), "E_BAD_BODY IDENTIFY failed to decode JSON body");
         assert_eq!(text(r#"[]x"#), "E_BAD_BODY IDENTIFY failed to decode JSON body");
+    }
+
+    #[test]
+    fn a_text_of_another_encoding_is_no_reason_to_refuse_a_client() {
+        let known = parse(b"{\"hostname\": \"b\xfcro\"}", &Config::default()).expect("accepted");
+        assert_eq!(known.hostname.as_deref(), Some("b\u{fffd}ro"));
     }
 
     #[test]

@@ -230,6 +230,9 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
 
     fn rdy(mut self) -> Parsed<'a> {
         self.allowed("RDY", &[State::Subscribed, State::Closing])?;
+        if self.context.state == State::Closing {
+            return Ok(Some((Command::Nop, self.line_len))); // whatever it says: as nsqd has it
+        }
         let max = self.context.config.max_rdy_count;
         let count = match self.words.next() {
             None => 1,

@@ -115,7 +115,12 @@ impl Fields {
         let mut fields = Self::default();
         for Header { name, value } in headers {
             match name.len() {
-                4 if name.eq_ignore_ascii_case("host") => fields.host = true,
+                4 if name.eq_ignore_ascii_case("host") => {
+                    if fields.host {
+                        return Err(bad("Host must be said once"));
+                    }
+                    fields.host = true;
+                }
                 6 if name.eq_ignore_ascii_case("expect") => {
                     if !value.eq_ignore_ascii_case(b"100-continue") {
                         return Err(Malformed { status: 417, rule: "nothing but 100-continue can be expected" });
@@ -252,6 +257,7 @@ mod tests {
         }
         assert_eq!(status(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
         assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), 400, "no Host");
+        assert_eq!(status(b"GET / HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n"), 400, "two of them");
     }
 
     #[test]

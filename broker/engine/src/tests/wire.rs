@@ -96,6 +96,14 @@ fn bad_commands_are_refused_with_nsqds_texts() {
 }
 
 #[test]
+fn whatever_rdy_says_is_nothing_to_a_closing_connection() {
+    let config = Config::default();
+    for line in ["RDY 1\n", "RDY x\n", "RDY 2501\n"] {
+        assert_eq!(parse(line.as_bytes(), context(&config, State::Closing)), Ok(Some((Command::Nop, line.len()))), "{line}");
+    }
+}
+
+#[test]
 fn names_are_nsqds() {
     for good in ["t", "a.b_c-D9", "x#ephemeral", &"a".repeat(64)] {
         assert!(name(good.as_bytes()).is_some(), "{good}");
