@@ -14,14 +14,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
 
 from srtm.errors import BadInput, Conflict
-from srtm.unreadable import UNREADABLE
 
-_T = TypeVar("_T")
 _INCARNATION_FILE = "srtm.incarnation"
 _INCARNATION = re.compile(rb"([0-9]{20})-([0-9a-f]{16})")
 
@@ -57,19 +52,6 @@ def _next_incarnation(path: Path) -> str:
     except OSError as error:
         raise BadInput("data_path", str(path), f"must be readable and writable ({error.strerror})") from None
     return incarnation
-
-
-def read_json(path: Path, kind: type[_T], what: str) -> _T | None:
-    """The file's content; None where there is none. Raises BadInput for a file that is not ours (``what`` it must
-    hold): to start as if it were not there would forget what it says."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BadInput("data_path", str(path), f"must be readable ({error.strerror})") from None
-    except UNREADABLE as error:
-        raise BadInput("data_path", str(path), f"must hold {what}: {error}") from None
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker.data_path import read_json, replace_file
+from broker.data_path import replace_file
 from broker.snapshot import Snapshot
+from srtm.json_file import read_json
 from srtm.wire import is_name
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def from_snapshot(snapshot: Snapshot, version: str) -> Metadata:
 def load(directory: Path) -> Metadata:
     """Nothing there: nothing known. Raises BadInput for a file that is not ours: to start without it would lose its
     topics."""
-    return read_json(directory / FILE_NAME, Metadata, "nsqd's list of topics in JSON") or Metadata()
+    return read_json(directory / FILE_NAME, Metadata, "data_path", "nsqd's list of topics in JSON") or Metadata()
 
 
 def save(directory: Path, metadata: Metadata) -> None:

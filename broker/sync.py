@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from broker import snapshot
-from broker.data_path import read_json, replace_file
+from broker.data_path import replace_file
 from broker.distributors import LONGEST_PAUSE_S, Disowned, Distributor, Distributors, refused
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder, held_over
@@ -34,6 +34,7 @@ from srtm.control import (
     Throttling,
 )
 from srtm.errors import NotLeader, PeerError, SrtmError, Unavailable
+from srtm.json_file import read_json
 from srtm.log import Log
 from srtm.refusals import refusal
 from srtm.unreadable import UNREADABLE
@@ -63,7 +64,7 @@ class SyncState(msgspec.Struct, frozen=True):
 
 def load_state(directory: Path) -> SyncState:
     """Raises BadInput for a file that is not ours: to start without it would let limited topics flow unlimited."""
-    return read_json(directory / STATE_FILE, SyncState, "this broker's last state") or SyncState()
+    return read_json(directory / STATE_FILE, SyncState, "data_path", "this broker's last state") or SyncState()
 
 
 def save_state(directory: Path, state: SyncState) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from srtm.address import parse_peer
 from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
-from srtm.unreadable import UNREADABLE
+from srtm.json_file import read_json
 
 FILE_NAME = "cluster.json"
 _LOWEST_PORT = 10_000
@@ -42,15 +42,7 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_cluster(data: Path) -> ClusterFile | None:
     """What the last run on ``data`` left; None if there was none. Raises BadInput for a file that is not ours."""
-    path = data / FILE_NAME
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=ClusterFile)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BadInput("data", str(path), f"must be readable ({error.strerror})") from error
-    except UNREADABLE as error:
-        raise BadInput("data", str(path), f"must be a cluster file as srtm up writes it ({error})") from error
+    return read_json(data / FILE_NAME, ClusterFile, "data", "a cluster file as srtm up writes it")
 
 
 def write_cluster(data: Path, cluster: ClusterFile) -> None:

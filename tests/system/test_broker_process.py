@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.other_process import WAIT_S, ask_http
+
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
-
-WAIT_S = 40.0
 
 
 def free_port() -> int:
@@ -60,13 +60,7 @@ class Process:
         return self.process.returncode
 
     def ask(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=WAIT_S)
-        try:
-            connection.request(method, target, body)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
+        return ask_http(self.http, method, target, body)
 
     def ask_json(self, method: str, target: str, value: object = None) -> tuple[int, Any]:
         status, body = self.ask(method, target, None if value is None else json.dumps(value).encode())

@@ -8,18 +8,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from bench.systems import free_addresses
+from tests.support.other_process import WAIT_S, wait_until
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
 
-WAIT_S = 40.0
 DESCRIPTORS = 64
 CONNECTIONS = 100  # more than it has descriptors
 PUBLISH = b"PUB t\n\0\0\0\x01x"
@@ -28,13 +28,6 @@ OK = b"\0\0\0\x06\0\0\0\0OK"
 
 def few_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-
-
-def wait_until(what: str, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)  # another process cannot signal us
 
 
 class Broker:

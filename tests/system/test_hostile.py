@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,12 @@ import pytest
 
 from bench.attacks import MAGIC, command
 from bench.systems import free_addresses
+from srtm.address import parse_address
+from tests.support.other_process import WAIT_S, ask_http, wait_until
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
 
-WAIT_S = 25.0
 HEARTBEAT = b'{"heartbeat_interval": 1000}'
 HIGH_WATER = 1 << 20  # of unsent messages to one consumer
 SUBSCRIBER = """
@@ -36,13 +35,6 @@ while data := connection.recv(65536):
         connection.sendall(b"NOP\\n")
     print("read", flush=True)
 """
-
-
-def wait_until(what: str, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)  # another process cannot signal us
 
 
 class Broker:
@@ -60,14 +52,11 @@ class Broker:
         return self.get("/ping")
 
     def get(self, path: str) -> str:
-        connection = http.client.HTTPConnection(*self._http_address.split(":"), timeout=WAIT_S)
+        port = parse_address("http_address", self._http_address)[1]
         try:
-            connection.request("GET", path)
-            return connection.getresponse().read().decode()
+            return ask_http(port, "GET", path)[1].decode()
         except ConnectionRefusedError:
             return ""
-        finally:
-            connection.close()
 
     def metric(self, name: str) -> float:
         lines = self.get("/metrics").splitlines()

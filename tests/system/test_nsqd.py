@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import signal
 import socket
@@ -15,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.other_process import WAIT_S, ask_http
+
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
 
-WAIT_S = 40.0
 CLI = [sys.executable, "-m", "srtm", "nsqd"]
 
 
@@ -48,13 +48,7 @@ class Nsqd:
         raise AssertionError(f"it did not start: {self.process.communicate(timeout=WAIT_S)}")
 
     def ask(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=WAIT_S)
-        try:
-            connection.request(method, target, body)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
+        return ask_http(self.http, method, target, body)
 
     def end(self, number: int) -> tuple[int, str]:
         """Exit status and what was said on standard error."""
