@@ -47,7 +47,7 @@ def figure(effort: Effort) -> Figure:
 def _row(part: str, fleet: Fleet, strategy: str, effort: Effort) -> Row:
     effort.step(f"Fig. {part}, {fleet.count:,} publishers, {strategy}")
     found = [_result(fleet, strategy, effort.seconds, seed) for seed in effort.seeds()]
-    p99 = [ms(one.pooled.p99_ns) for one in found]
+    worst = [ms(one.worst.p99_ns) for one in found]
     return {
         "part": part,
         "process": fleet.process,
@@ -55,9 +55,9 @@ def _row(part: str, fleet: Fleet, strategy: str, effort: Effort) -> Row:
         "publishers": fleet.count,
         "strategy": strategy,
         "brokers": statistics.mode(one.k for one in found),
-        "p99_ms": statistics.fmean(p99),
-        "p99_deviation_ms": statistics.pstdev(p99),
-        "worst_p99_ms": statistics.fmean(ms(one.worst.p99_ns) for one in found),
+        "worst_p99_ms": statistics.fmean(worst),
+        "p99_deviation_ms": statistics.pstdev(worst),
+        "p99_ms": statistics.fmean(ms(one.pooled.p99_ns) for one in found),
         "access_p99_ms": statistics.fmean(ms(one.pooled.access_p99_ns) for one in found),
         "residual": BROKERS * mcap(PAPER, fleet.process, fleet.batch) - fleet.load,
         "bucket": envelope(fleet).text,
@@ -82,8 +82,8 @@ def checks(rows: Sequence[Row]) -> list[Check]:
             Check(f"{part}: points where Conc keeps 1 ms", f"{kept}", f"{len(conc)}", kept == len(conc)),
             Check(f"{part}: points where LB does not", f"{missed}", f"{len(lb)}", missed == len(lb)),
         ]
-        falls = lb[-1]["p99_ms"] < lb[0]["p99_ms"]
-        ends = f"{lb[0]['p99_ms']:.3g} to {lb[-1]['p99_ms']:.3g} ms"
+        falls = lb[-1]["worst_p99_ms"] < lb[0]["worst_p99_ms"]
+        ends = f"{lb[0]['worst_p99_ms']:.3g} to {lb[-1]['worst_p99_ms']:.3g} ms"
         found.append(Check(f"{part}: LB from 1,000 to 10,000 publishers", ends, "falling", falls))
     return found
 
@@ -93,7 +93,8 @@ def _panel(part: str, rows: Sequence[Row]) -> Panel:
     return Panel(
         title=f"Fig. {part}: {process}, batch {batch}",
         x_label="publishers",
-        series=lines(rows, {"lb": "LB", "conc": "Conc"}, "publishers", "p99_ms"),
+        y_label="worst broker's p99 (ms, log scale)",
+        series=lines(rows, {"lb": "LB", "conc": "Conc"}, "publishers", "worst_p99_ms"),
     )
 
 
@@ -106,9 +107,9 @@ EXPERIMENT = Experiment(
         "publishers": "publishers",
         "placement": "strategy",
         "brokers": "brokers",
-        "p99, ms": "p99_ms",
-        "deviation, ms": "p99_deviation_ms",
         "worst broker's p99, ms": "worst_p99_ms",
+        "deviation, ms": "p99_deviation_ms",
+        "p99 of all, ms": "p99_ms",
         "access p99, ms": "access_p99_ms",
         "capacity left, msg/s": "residual",
         "bucket": "bucket",
