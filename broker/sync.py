@@ -272,7 +272,9 @@ class Synchronizer:
         if news:
             self._log.info("desired state in force", version=answer.version, topics=len(answer.topics))
             self._touched = [topic.topic for topic in answer.topics]
-            self._urgent = True  # the acknowledgement: a share may be waiting for it elsewhere
+            # The next sync follows at once, for a share may be waiting elsewhere for its acknowledgement; one that has
+            # to end soon asks not to be kept waiting for what comes after that.
+            self._urgent |= self._drain.has_begun
 
     def _give_up(self) -> None:
         """Its tokens may be in force elsewhere. Publishers are refused, so that they ask where they belong."""
