@@ -24,6 +24,8 @@ _MOST_WAITING = 4096
 
 
 class Authorizing:
+    """``answer`` any number of questions at once; some are asked at a time, the others wait."""
+
     def __init__(self, engine: Engine, servers: AuthServers, log: Log) -> None:
         self._engine = engine
         self._servers = servers

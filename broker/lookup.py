@@ -34,6 +34,8 @@ _LONGEST_ANSWER_BYTES = 1 << 20
 
 @dataclass(frozen=True, order=True)
 class Registration:
+    """What a nsqlookupd is told of."""
+
     topic: str
     channel: str = ""  # "": the topic itself
 
@@ -184,6 +186,7 @@ class _Conversation:
         self._reader = AnswerReader()
 
     async def identify(self, identity: Identity) -> PeerInfo:
+        """Who the other one is. Raises PeerError for an answer that is none."""
         answer = await self._exchange(MAGIC + encode_identify(identity))
         try:
             return msgspec.json.decode(answer, type=PeerInfo)
@@ -191,6 +194,7 @@ class _Conversation:
             raise PeerError(f"nsqlookupd answered IDENTIFY with {answer[:100]!r}") from None
 
     async def ask(self, command: bytes) -> None:
+        """Returns when it said OK. Raises PeerError for anything else."""
         answer = await self._exchange(command)
         if answer != b"OK":
             raise PeerError(f"nsqlookupd answered {command.decode().strip()!r} with {answer[:100]!r}")

@@ -106,6 +106,7 @@ def report(
 
 
 def measured_trace(recorder: Recorder) -> MeasuredTrace:
+    """What arrived while it was measured, as it is sent."""
     publishers, publisher, first_ns, gap_ns, access_ns, processing_ns = recorder.recording()
     return MeasuredTrace(
         publishers=publishers,

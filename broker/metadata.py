@@ -24,22 +24,29 @@ FILE_NAME = "nsqd.dat"
 
 
 class ChannelMetadata(msgspec.Struct, frozen=True):
+    """As nsqd's file has it."""
+
     name: str
     paused: bool = False
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
+    """As nsqd's file has it."""
+
     name: str
     paused: bool = False
     channels: list[ChannelMetadata] | None = None  # nsqd writes null where there are none
 
 
 class Metadata(msgspec.Struct, frozen=True):
+    """The whole file. ``version``: of the nsqd that wrote it."""
+
     topics: list[TopicMetadata] | None = []  # nsqd writes null where there are none
     version: str = "1.3.0"
 
 
 def from_snapshot(snapshot: Snapshot, version: str) -> Metadata:
+    """What outlives the process: all but what is ``#ephemeral``."""
     topics = [
         TopicMetadata(
             topic.topic_name,

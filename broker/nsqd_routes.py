@@ -163,6 +163,7 @@ class NsqdRoutes:
 
 
 def arguments(request: Request) -> dict[str, str]:
+    """Of the query. Raises Refused."""
     try:
         return request.arguments()
     except BadInput:
@@ -170,12 +171,14 @@ def arguments(request: Request) -> dict[str, str]:
 
 
 def present(given: dict[str, str], name: str) -> str:
+    """Raises Refused where it is missing."""
     if name not in given:
         raise Refused(400, f"MISSING_ARG_{name.upper()}")
     return given[name]
 
 
 def topic_argument(given: dict[str, str]) -> str:
+    """A topic's name. Raises Refused."""
     topic = present(given, "topic")
     if not is_name(topic):
         raise Refused(400, "INVALID_TOPIC")
@@ -183,6 +186,7 @@ def topic_argument(given: dict[str, str]) -> str:
 
 
 async def read(request: Request, limit_bytes: int, too_big: str) -> bytes:
+    """The body. Raises Refused with ``too_big``."""
     try:
         return await request.read_body(limit_bytes)
     except BodyTooLarge:

@@ -6,6 +6,8 @@ import trio
 
 
 class Wakeup:
+    """``set`` it from anywhere on this loop; one task waits."""
+
     def __init__(self) -> None:
         self._event = trio.Event()
 

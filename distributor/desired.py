@@ -37,6 +37,7 @@ def answer(
 
 
 def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> DesiredTopic:
+    """``topic`` as ``broker`` shall run it."""
     return DesiredTopic(
         topic=topic.name,
         share=share(topic, broker),
@@ -68,6 +69,7 @@ def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> Exchan
 
 
 def share(topic: Topic, broker: str) -> Share:
+    """Its part of (r, b), as a lease; or the word to keep what it has, where that is being called in."""
     holding = topic.holding(broker)
     if topic.leases.is_recalled(broker):
         return Share(version=holding.version, rate=0.0, burst=0.0, recall=True)

@@ -37,6 +37,7 @@ class NoScaler:
     """Nobody is asked: what is missing is said."""
 
     async def ask(self, brokers: int) -> None:
+        """Raises Unavailable."""
         raise Unavailable(f"{brokers} more brokers are wanted, and no scaler is configured (--scaler)")
 
     async def run(self) -> None:
@@ -50,6 +51,7 @@ class CommandScaler:
         self._command = command
 
     async def ask(self, brokers: int) -> None:
+        """Returns when the command has ended. Raises Unavailable: it failed, or takes too long."""
         told = {**os.environ, "SRTM_BROKERS": str(brokers)}
         run = partial(trio.run_process, self._command, shell=True, check=False, env=told, stdin=b"")
         with trio.move_on_after(_COMMAND_TAKES_AT_MOST_S) as scope:

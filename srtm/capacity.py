@@ -152,6 +152,8 @@ class MachineTable(Schema):
 
 
 class CapacityTable(Schema):
+    """The document of ``PUT .../capacity``; ``parse_capacity`` makes a ``Capacity`` of it."""
+
     mcap: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
     slo: SloTable
     process: Process = "poisson"

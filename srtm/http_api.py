@@ -34,6 +34,8 @@ class BodyTooLarge(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """``headers`` besides the content's type and length."""
+
     status: int = 200
     body: bytes = b""
     content_type: str = ""

@@ -64,6 +64,8 @@ class PublisherTable(Schema):
 
 
 class ChangeTable(Schema):
+    """The body of ``PATCH .../publishers``."""
+
     add: list[Any] = Field(default_factory=list)
     remove: list[str] = Field(default_factory=list)
 

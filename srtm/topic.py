@@ -131,6 +131,8 @@ class SloTable(Schema):
 
 
 class TopicTable(Schema):
+    """A topic's document without its publishers; ``parse_topic_json`` makes a ``TopicSpec`` of all."""
+
     name: Annotated[str, AfterValidator(_topic_name)]
     rate: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
     burst: Annotated[Burst, PlainValidator(_burst, json_schema_input_type=_BurstShape)]

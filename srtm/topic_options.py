@@ -30,6 +30,8 @@ class AdaptationTable(Schema):
 
 
 class OptionsTable(Schema):
+    """The body of ``PATCH`` of a topic."""
+
     mode: Mode | None = None
     split: Literal["fitted", "proportional"] | None = None
     adaptation: AdaptationTable = Field(default_factory=AdaptationTable)

@@ -37,6 +37,8 @@ _NON_FATAL = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED", "E_RAT
 
 
 class NeedData(Enum):
+    """What ``EventReader.next_event`` gives where no frame is whole."""
+
     NEED_DATA = "need data"
 
 
