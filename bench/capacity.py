@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -194,36 +194,55 @@ async def measure_capacity(
         raise Conflict("broker", name, "must be alive and not draining to be measured")
     others = _Others(client, name, promises(await client.topics()), before)
     topic = f"capacity-{secrets.token_hex(4)}#ephemeral"
-    climb, steps = Climb(options.first, options.most), list[Step]()
-    limited_by: LimitedBy = "the highest rate asked for"
+    steps: list[Step] = []
+
+    def note(step: Step) -> None:
+        tell(step)
+        steps.append(step)
+
+    async def attempt(rate: float) -> Step:
+        return await _step(_plan(before["tcp_address"], topic, rate, options), rate, options.slo, others, run)
+
     try:
-        while (rate := climb.next) is not None:
-            step = await _step(_plan(before["tcp_address"], topic, rate, options), rate, options.slo, others, run)
-            if step.verdict == "invalid":
-                tell(step)
-                steps.append(step)
-                step = await _step(_plan(before["tcp_address"], topic, rate, options), rate, options.slo, others, run)
-            tell(step)
-            steps.append(step)
-            if step.verdict in ("invalid", "endangered"):
-                limited_by = "other topics" if step.verdict == "endangered" else limited_by
-                limited_by = "generator" if step.verdict == "invalid" and climb.broken is None else limited_by
-                break
-            if step.verdict == "kept":
-                climb.keep()
-            else:
-                climb.fail()
-                limited_by = "broker"
+        kept, limited_by = await _climbed(Climb(options.first, options.most), attempt, note)
     finally:
         await _remove(before["http_address"], topic)
-    if not climb.kept:
+    if not kept:
         return Found(capacity=None, steps=steps)
+    return Found(capacity=await _capacity(kept, limited_by, options, before, others, steps), steps=steps)
+
+
+async def _climbed(
+    climb: Climb, attempt: Callable[[float], Awaitable[Step]], note: Callable[[Step], None]
+) -> tuple[float, LimitedBy]:
+    """The largest rate kept (msg/s, 0: none), and what ended the climb."""
+    while (rate := climb.next) is not None:
+        step = await attempt(rate)
+        note(step)
+        if step.verdict == "invalid":
+            step = await attempt(rate)
+            note(step)
+        match step.verdict:
+            case "kept":
+                climb.keep()
+            case "broken":
+                climb.fail()
+            case "endangered":
+                return climb.kept, "other topics"
+            case _:
+                return climb.kept, "generator" if climb.broken is None else "broker"
+    return climb.kept, "the highest rate asked for" if climb.broken is None else "broker"
+
+
+async def _capacity(
+    kept: float, limited_by: LimitedBy, options: CapacityOptions, before: Json, others: _Others, steps: Sequence[Step]
+) -> Capacity:
     beside = await others.rate()
     machine, taken = machine_of(before["tcp_address"]), others.taken()
     if taken is None:
         taken = disturbed(steps, options.seconds + WARMUP_S, Host.here().cores) if machine else ()
-    capacity = Capacity(
-        mcap=round(climb.kept + beside, 3),
+    return Capacity(
+        mcap=round(kept + beside, 3),
         slo=options.slo,
         traffic=options.traffic,
         measured=datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds"),
@@ -234,7 +253,6 @@ async def measure_capacity(
         lab_service_time_ns=before["lab_service_time_ns"],
         disturbed=taken,
     )
-    return Found(capacity=capacity, steps=steps)
 
 
 async def _step(plan: Plan, rate: float, slo: Slo, others: _Others, run: Run) -> Step:
