@@ -396,10 +396,12 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
         self.reply(i);
         match outcome {
             Ok(read) => read,
-            Err(error) => {
+            // (Writing the answers may have met the end of the connection first: it is opened again once.)
+            Err(error) if self.publishers[i].link.state != State::Down => {
                 self.drop_link(i, &error);
                 false
             }
+            Err(_) => false,
         }
     }
 
@@ -414,7 +416,9 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
         self.flush(i);
     }
 
+    /// What publisher `i` was about to answer is for nobody any more, least of all for the next one that answers. No message is among that.
     fn drop_link(&mut self, i: usize, error: &io::Error) {
+        self.replies.clear();
         let publisher = &mut self.publishers[i];
         publisher.link.close();
         publisher.awaiting.clear();

@@ -4,6 +4,7 @@
 //! none; with 1 both are acknowledged, in order [4.6.0-2].
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Driver, Event, LARGEST_UNIT, Role, broken};
 use crate::body::{BodyFormat, Stamp};
@@ -21,9 +22,14 @@ const CONNECT_HEAD: &[u8] = b"\0\x04MQTT\x04\x02\0\0";
 /// A length has four bytes at most, seven bits in each (section 2.2.3).
 const LENGTH_BYTES: usize = 4;
 
+/// Drivers made in this process, over all its runs.
+static DRIVERS: AtomicU64 = AtomicU64::new(0);
+
 pub struct Mqtt<'a> {
     topic: &'a str,
     role: Role<'a>,
+    /// Nobody else's: a broker ends the connection of whoever had the same client identifier before [3.1.4-2], another generator's or an earlier run's.
+    client: String,
     qos: u8,
     /// Of the last publication; never 0 [2.3.1-1]. It comes round after 65,535, by when the answers must be in.
     packet_id: u16,
@@ -33,15 +39,15 @@ impl<'a> Driver<'a> for Mqtt<'a> {
     const BATCHES: bool = false;
 
     fn new(plan: &'a Plan, target: usize, role: Role<'a>) -> Mqtt<'a> {
-        Mqtt { topic: plan.topic_at(target), role, qos: plan.qos, packet_id: 0 }
+        let client = format!("{}-{}-{}", role.name(), std::process::id(), DRIVERS.fetch_add(1, Ordering::Relaxed));
+        Mqtt { topic: plan.topic_at(target), role, client, qos: plan.qos, packet_id: 0 }
     }
 
     fn greet(&mut self, out: &mut Vec<u8>) {
-        let name = self.role.name();
         out.push(CONNECT);
-        length(CONNECT_HEAD.len() + 2 + name.len(), out);
+        length(CONNECT_HEAD.len() + 2 + self.client.len(), out);
         out.extend_from_slice(CONNECT_HEAD);
-        string(&name, out);
+        string(&self.client, out);
     }
 
     fn answered(&self) -> bool {
@@ -153,12 +159,29 @@ mod tests {
     fn a_subscriber_subscribes_when_it_is_let_in_and_acknowledges_with_quality_of_service_1() {
         let plan = plan("mqtt", 1);
         let (mut driver, mut out) = (subscriber::<Mqtt>(&plan), Vec::new());
+        driver.client = "srtm-loadgen-subscriber-0".into();
         driver.greet(&mut out);
         assert_eq!(out, b"\x10\x25\0\x04MQTT\x04\x02\0\0\0\x19srtm-loadgen-subscriber-0");
         let bytes = b"\x20\x02\0\0\x90\x03\0\x01\x01\x32\x09\0\x01t\x12\x34body\x30\x07\0\x01tbody";
         let (events, said) = torn(driver, bytes);
         assert_eq!(events, ["Nothing", "Ready", "Message body", "Message body"]);
         assert_eq!(said, b"\x82\x06\0\x01\0\x01t\x01\x40\x02\x12\x34");
+    }
+
+    #[test]
+    fn no_two_connections_have_the_same_client_identifier_and_each_keeps_its_own() {
+        let plan = plan("mqtt", 0);
+        let said = |driver: &mut Mqtt| {
+            let mut out = Vec::new();
+            driver.greet(&mut out);
+            out
+        };
+        let (mut first, mut second) = (publisher::<Mqtt>(&plan), publisher::<Mqtt>(&plan));
+        let before = said(&mut first);
+        assert_ne!(before, said(&mut second), "of an earlier run, or another process");
+        assert_eq!(before, said(&mut first), "when it connects again");
+        let process = format!("-{}-", std::process::id());
+        assert!(first.client.starts_with(&format!("{}{process}", plan.publishers.ids[0])), "{}", first.client);
     }
 
     #[test]

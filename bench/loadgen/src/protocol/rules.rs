@@ -3,8 +3,8 @@
 use super::Protocol;
 use crate::plan::{BadPlan, Plan, bad};
 
-/// Of a string in an MQTT packet, in bytes.
-const LONGEST_MQTT_STRING: usize = 65_535;
+/// Of a string in an MQTT packet there may be 65,535 bytes; what makes a client identifier unique takes up to 32 of them.
+const LONGEST_MQTT_ID: usize = 65_535 - 32;
 
 /// Refuses what `plan.protocol` cannot say.
 pub fn check(plan: &Plan) -> Result<(), BadPlan> {
@@ -44,8 +44,8 @@ fn subject(plan: &Plan) -> Result<(), BadPlan> {
 
 fn mqtt_names(plan: &Plan) -> Result<(), BadPlan> {
     each_topic(plan, |topic| !topic.contains('#'), "must not have a #, which is a wildcard")?;
-    match plan.publishers.ids.iter().position(|id| id.is_empty() || id.len() > LONGEST_MQTT_STRING) {
-        Some(i) => Err(bad(format!("publishers.ids[{i}]"), &plan.publishers.ids[i], "must have 1 to 65,535 bytes")),
+    match plan.publishers.ids.iter().position(|id| id.is_empty() || id.len() > LONGEST_MQTT_ID) {
+        Some(i) => Err(bad(format!("publishers.ids[{i}]"), &plan.publishers.ids[i], "must have 1 to 65,503 bytes")),
         None => Ok(()),
     }
 }
