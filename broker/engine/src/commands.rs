@@ -45,7 +45,7 @@ impl Engine {
         if let Some(key) = self.topic_names.get(name) {
             return *key;
         }
-        self.work.units += CREATION_UNITS;
+        self.work.note(CREATION_UNITS);
         let key = self.topics.insert(Topic::new(name, held, Queue::in_memory()));
         self.topics[key].queue = self.topic_queue(key, name);
         self.topic_names.insert(name.into(), key);
@@ -58,7 +58,7 @@ impl Engine {
         if let Some(key) = self.find_channel(topic_key, name) {
             return key;
         }
-        self.work.units += CREATION_UNITS;
+        self.work.note(CREATION_UNITS);
         let key = self.channels.insert(Channel::new(name, topic_key, Queue::in_memory()));
         self.channels[key].queue = self.channel_queue(key, topic_key, name);
         if let Some(topic) = self.topics.get_mut(topic_key) {

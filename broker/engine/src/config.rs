@@ -125,6 +125,9 @@ pub struct Config {
     pub topology_aware: bool, // prefer consumers that are near
 }
 
+/// Longer than anything lives: an instant so far ahead is still one that can be counted in nanoseconds.
+const LONGEST_MS: u64 = 3_155_760_000_000;
+
 impl Config {
     /// What the types do not say.
     pub fn check(&self) -> Result<(), BadSetting> {
@@ -133,6 +136,11 @@ impl Config {
         }
         if u32::try_from(self.max_req_timeout_ms).is_err() {
             return Err(BadSetting::new("max_req_timeout_ms", "must be at most 4294967295 ms (49 days)"));
+        }
+        for (name, ms) in [("msg_timeout_ms", self.msg_timeout_ms), ("max_msg_timeout_ms", self.max_msg_timeout_ms)] {
+            if ms > LONGEST_MS {
+                return Err(BadSetting::new(name, "must be at most 3155760000000 ms (100 years)"));
+            }
         }
         if (1..=9).contains(&self.max_deflate_level) { Ok(()) } else { Err(BadSetting::new("max_deflate_level", "must be 1 to 9")) }
     }
@@ -202,5 +210,19 @@ impl Default for Config {
             topology_zone: String::new(),
             topology_aware: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_timeout_that_no_instant_can_be_is_refused_by_name() {
+        let longest = Config { msg_timeout_ms: LONGEST_MS, max_msg_timeout_ms: LONGEST_MS, ..Config::default() };
+        assert!(longest.check().is_ok());
+        let refused = |config: Config| config.check().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused(Config { msg_timeout_ms: LONGEST_MS + 1, ..Config::default() }).contains("msg_timeout_ms"));
+        assert!(refused(Config { max_msg_timeout_ms: u64::MAX, ..Config::default() }).contains("max_msg_timeout_ms"));
     }
 }

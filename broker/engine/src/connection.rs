@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::auth::Auth;
 use crate::bucket::Nanos;
+use crate::building::Building;
 use crate::engine::{ChannelKey, TopicKey};
 use crate::http::Http;
 use crate::id::MessageId;
@@ -102,8 +103,9 @@ pub struct Connection {
     pub(crate) input_charge: Option<Charge>, // for `input`
     pub unfinished_since: Option<Nanos>,     // the command that `input` begins with, where no heartbeat watches
     pub(crate) share: Share,
-    pub sliced: Progress,            // of the MPUB that `input` begins with
-    pub layers: Option<Box<Layers>>, // TLS, compression: between the socket and everything here
+    pub sliced: Progress,                       // of the MPUB that `input` begins with
+    pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`
+    pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
     output: Vec<u8>,
     output_at: usize,   // bytes of `output` that have been written
     stream_offset: u64, // of output[0]
@@ -136,6 +138,7 @@ impl Connection {
             unfinished_since: None,
             share: Share::default(),
             sliced: Progress::default(),
+            building: None,
             layers: None,
             output: Vec::new(),
             output_at: 0,

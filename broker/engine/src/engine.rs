@@ -52,8 +52,12 @@ const STEP_BACK_NS: i64 = 1_000_000;
 /// Messages an answer from which on the answers of a turn go before its deliveries.
 const BULK: usize = 32;
 
-/// A large unfinished command gets room for all of it as soon as one in so many of its bytes is there.
+/// A large unfinished command gets room for all of it as soon as one in so many of its bytes is there, or at once if it is no larger than `PROMISED_BYTES`.
 const PROMISED: usize = 8;
+const PROMISED_BYTES: usize = 8 << 20;
+
+/// Room besides for what the read that ends it may bring of the next one.
+const BEHIND: usize = 256 << 10;
 
 /// Room that a connection's input may keep beyond what is in it.
 const KEEP_INPUT: usize = 64 << 10;
@@ -490,14 +494,15 @@ impl Engine {
     }
 }
 
-/// Room for `more` bytes of an unfinished command; once a good part of a large one is there, for all of it, or it would be copied again and again.
+/// Room for `more` bytes of an unfinished command; of a large one for all of it, or it would be copied again and again, each time to memory that is new.
+/// (Room that nothing was written to is addresses alone.)
 fn make_room(input: &mut Vec<u8>, more: usize) {
     let len = input.len() + more;
     if len > input.capacity()
         && len > LARGE_INPUT
-        && let Some(whole) = wire::announced_len(input).filter(|whole| (len..=PROMISED * len).contains(whole))
+        && let Some(whole) = wire::announced_len(input).filter(|whole| (len..=PROMISED_BYTES.max(PROMISED * len)).contains(whole))
     {
-        input.reserve_exact(whole - input.len());
+        let _ = input.try_reserve_exact(whole + BEHIND - input.len()); // without it grows by copies
     }
 }
 

@@ -10,6 +10,7 @@ pub mod arrival;
 pub mod auth;
 pub mod backlog;
 pub mod bucket;
+pub(crate) mod building;
 pub mod channel;
 pub mod commands;
 pub mod config;

@@ -186,7 +186,7 @@ impl Engine {
 
     /// Whether a connection from `remote` (`HOST:PORT`), which was just accepted, may come in.
     pub fn admit(&mut self, remote: &str) -> Result<(), Unwanted> {
-        self.work.units += ACCEPT_UNITS;
+        self.work.note(ACCEPT_UNITS);
         let most = self.limits.most(&self.config);
         if self.conns.len() >= most {
             self.limits.note(Limit::Connections, remote);

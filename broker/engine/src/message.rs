@@ -10,6 +10,7 @@ use crate::disk::ledger::Receipt;
 use crate::disk::queue::Read;
 use crate::disk::record::Record;
 use crate::id::MessageId;
+use crate::share::LARGE_BODY;
 use crate::wire;
 
 /// Bytes charged for a queue entry besides its frame: the entry, its share of the queue, the allocator's overhead.
@@ -63,16 +64,44 @@ impl Drop for Charge {
 /// of its frames is gone, the entry as often as there are copies.
 #[derive(Debug)]
 pub struct Frame {
-    block: Rc<[u8]>,
+    block: Block,
     start: u32,
     end: u32,
     meter: Meter,
 }
 
+/// Where frames are.
+#[derive(Debug, Clone)]
+enum Block {
+    Shared(Rc<[u8]>),
+    /// One frame, where it was built: a copy of something large is dear.
+    Large(Rc<Vec<u8>>),
+}
+
+impl Block {
+    fn is_the_last(&self) -> bool {
+        match self {
+            Self::Shared(bytes) => Rc::strong_count(bytes) == 1,
+            Self::Large(bytes) => Rc::strong_count(bytes) == 1,
+        }
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Shared(bytes) => bytes,
+            Self::Large(bytes) => bytes,
+        }
+    }
+}
+
 impl Frame {
-    fn new(block: &Rc<[u8]>, start: u32, end: u32, meter: &Meter) -> Self {
+    fn new(block: &Block, start: u32, end: u32, meter: &Meter) -> Self {
         meter.add(ENTRY_OVERHEAD);
-        Self { block: Rc::clone(block), start, end, meter: meter.clone() }
+        Self { block: block.clone(), start, end, meter: meter.clone() }
     }
 
     /// For one that may stay for long: alone, where it would keep the block of others that have gone.
@@ -80,7 +109,7 @@ impl Frame {
         if self.block.len() <= 2 * self.len() {
             return self;
         }
-        let block: Rc<[u8]> = Rc::from(&*self);
+        let block = Block::Shared(Rc::from(&*self));
         self.meter.add(block.len() as u64);
         Self::new(&block, 0, block.len() as u32, &self.meter)
     }
@@ -103,13 +132,13 @@ impl Deref for Frame {
 impl Clone for Frame {
     fn clone(&self) -> Self {
         self.meter.add(ENTRY_OVERHEAD);
-        Self { block: Rc::clone(&self.block), meter: self.meter.clone(), ..*self }
+        Self { block: self.block.clone(), meter: self.meter.clone(), ..*self }
     }
 }
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        let block = if Rc::strong_count(&self.block) == 1 { self.block.len() as u64 } else { 0 };
+        let block = if self.block.is_the_last() { self.block.len() as u64 } else { 0 };
         self.meter.subtract(ENTRY_OVERHEAD + block);
     }
 }
@@ -192,7 +221,13 @@ impl Builder {
         self.ends.push((id, self.bytes.len() as u32));
     }
 
-    /// Give the messages that were added, in order, in one block: the only allocation.
+    /// A whole frame that was built elsewhere. There must be nothing that was added since the last `take`.
+    pub fn add_frame(&mut self, id: MessageId, frame: Vec<u8>) {
+        self.ends.push((id, frame.len() as u32));
+        self.bytes = frame;
+    }
+
+    /// Give the messages that were added, in order, in one block: the only allocation of small ones.
     pub fn take(&mut self, into: &mut Vec<Option<Message>>, meter: &Meter, arrival: Nanos, defer_ms: u32) {
         if self.ends.is_empty() {
             return;
@@ -212,9 +247,12 @@ impl Builder {
         Message::new(id, Frame::new(&block, 0, block.len() as u32, meter), arrival, defer_ms)
     }
 
-    fn block(&mut self, meter: &Meter) -> Rc<[u8]> {
-        let block: Rc<[u8]> = Rc::from(self.bytes.as_slice());
-        meter.add(block.len() as u64);
+    fn block(&mut self, meter: &Meter) -> Block {
+        meter.add(self.bytes.len() as u64);
+        if self.bytes.len() >= LARGE_BODY {
+            return Block::Large(Rc::new(std::mem::take(&mut self.bytes)));
+        }
+        let block = Block::Shared(Rc::from(self.bytes.as_slice()));
         self.bytes.clear();
         block
     }

@@ -12,7 +12,7 @@ use crate::id::MessageId;
 use crate::identify;
 use crate::limits::Limit;
 use crate::publish::{Outcome, Verb};
-use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS, message_units};
+use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
 use crate::slices::Sliced;
 use crate::timer::Timer;
 use crate::topology::Nearness;
@@ -42,7 +42,7 @@ impl Engine {
                 self.postpone(key);
                 return at;
             }
-            self.work.units += 1;
+            self.work.note(1);
             if conn.phase == Phase::Magic {
                 let Some(magic) = bytes[at..].first_chunk::<4>() else { return at };
                 if magic != wire::MAGIC {
@@ -74,9 +74,16 @@ impl Engine {
                             }
                         }
                     }
-                    if !self.fits(&command, bound) {
-                        self.postpone(key);
-                        return at;
+                    match self.fits(key, &command, bound) {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            self.postpone(key);
+                            return at;
+                        }
+                        Err(error) => {
+                            self.refuse(key, error);
+                            return at;
+                        }
                     }
                     let publishes = self.turn.publishes.len();
                     if let Command::Mpub { topic, bodies } = command {
@@ -115,14 +122,22 @@ impl Engine {
 
     /// Whether a command that is dear whoever sends it may run where the share ends at `bound`. (MPUBs are cut.) A publish to a limited topic always may: what
     /// stays behind would be decided behind later arrivals, and wait for their tokens.
-    fn fits(&mut self, command: &Command<'_>, bound: u32) -> bool {
+    fn fits(&mut self, key: ConnKey, command: &Command<'_>, bound: u32) -> Result<bool, WireError> {
         match command {
-            Command::Pub { topic, body } | Command::Dpub { topic, body, .. } if body.len() >= LARGE_BODY => {
-                self.has_limit(topic) || self.work.may_run(message_units(body.len()), bound)
-            }
-            Command::Identify(_) => self.work.may_introduce(bound),
-            _ => true,
+            Command::Pub { topic, body } => self.fits_large(key, Verb::Pub, topic, body, bound),
+            Command::Dpub { topic, body, .. } => self.fits_large(key, Verb::Dpub, topic, body, bound),
+            Command::Identify(_) => Ok(self.work.may_introduce(bound)),
+            _ => Ok(true),
         }
+    }
+
+    fn fits_large(&mut self, key: ConnKey, verb: Verb, topic: &str, body: &[u8], bound: u32) -> Result<bool, WireError> {
+        if body.len() < LARGE_BODY || self.has_limit(topic) {
+            return Ok(true);
+        }
+        self.check_accepting(verb)?;
+        self.check_room_to_build(key, verb, body.len())?;
+        Ok(self.build(key, topic, body, bound))
     }
 
     fn execute(&mut self, key: ConnKey, command: Command<'_>, stamp: Nanos, now: Nanos) -> Result<(), WireError> {
@@ -155,12 +170,12 @@ impl Engine {
     }
 
     pub(crate) fn refuse(&mut self, key: ConnKey, error: WireError) {
-        self.work.units += REFUSAL_UNITS;
+        self.work.note(REFUSAL_UNITS);
         if error.fatal
             && let Some(conn) = self.conns.get_mut(key)
         {
             conn.phase = Phase::Flushing;
-            conn.input = Vec::new();
+            (conn.input, conn.building) = (Vec::new(), None);
             (conn.input_charge, conn.unfinished_since) = (None, None);
             if conn.waiting.take().is_some() {
                 self.resumed.push(key);
@@ -218,7 +233,7 @@ impl Engine {
     }
 
     pub(crate) fn identify(&mut self, key: ConnKey, body: &[u8], now: Nanos) -> Result<(), WireError> {
-        self.work.units += IDENTIFY_UNITS;
+        self.work.note(IDENTIFY_UNITS);
         let identity = identify::parse(body, &self.config)?;
         let answer = identity.answer(&self.config);
         let features = identity.features;

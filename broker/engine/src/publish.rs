@@ -231,12 +231,19 @@ impl Engine {
     ) {
         let first = self.turn.messages.len();
         let wall_ns = self.wall_time(stamp);
-        let (mut bytes, mut units) = (0, 0);
+        let (mut bytes, mut units, mut paid) = (0, 0, 0);
         for body in bodies {
             if !self.builder.has_room(body.len()) {
                 self.builder.take(&mut self.turn.messages, &self.meter, stamp, defer_ms);
             }
-            self.builder.add(self.ids.next(wall_ns), wall_ns, body);
+            let id = self.ids.next(wall_ns);
+            match self.built(source.conn, body) {
+                Some(built) => {
+                    self.builder.add_frame(id, built.finish(wall_ns, id, body));
+                    paid += message_units(body.len());
+                }
+                None => self.builder.add(id, wall_ns, body),
+            }
             bytes += body.len() as u64;
             units += message_units(body.len());
         }
@@ -244,7 +251,8 @@ impl Engine {
         let count = (self.turn.messages.len() - first) as u32;
         self.work.note_topic(topic);
         let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
-        self.work.note_collected(units.saturating_mul(self.counted_copies(topic)), ordered);
+        let copied = units.saturating_mul(self.counted_copies(topic)).saturating_sub(paid);
+        self.work.note_collected(copied, ordered);
         self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided });
     }
 

@@ -18,7 +18,7 @@ const TURN_UNITS: u32 = 1_024;
 const SHARED_TURN_UNITS: u32 = 512;
 
 /// Enough for what a client that is no flood sends at once.
-const LEAST_UNITS: u32 = 16;
+pub(crate) const LEAST_UNITS: u32 = 16;
 
 /// Where more than so many connections wait from earlier turns, others that bring much go behind them.
 const SHORT_LINE: usize = 3;
@@ -68,7 +68,7 @@ pub(crate) fn message_units(len: usize) -> u32 {
     1 + (len / UNIT_BYTES) as u32
 }
 
-/// From here on a message is large: it runs only where the share has room for it.
+/// From here on a message is large: it is built in portions (`building.rs`), or runs only where the share has room for it.
 pub(crate) const LARGE_BODY: usize = 64 << 10;
 
 /// What a connection has had of a turn.
@@ -105,7 +105,7 @@ impl Work {
         let had = if share.turn == self.turn { share.units } else { 0 };
         let of_turn = if self.goes_behind() { 0 } else { self.turn_units() };
         let left = self.connection_units().saturating_sub(had).min(of_turn.saturating_sub(self.units - self.before));
-        self.units + left.max(LEAST_UNITS.saturating_sub(had))
+        self.units.saturating_add(left.max(LEAST_UNITS.saturating_sub(had)))
     }
 
     /// What a turn has for those that came with it, and once more for those that waited.
@@ -118,11 +118,16 @@ impl Work {
         self.turn_units() / 2
     }
 
+    /// So much was done.
+    pub fn note(&mut self, units: u32) {
+        self.units = self.units.saturating_add(units);
+    }
+
     /// A publish of so many `units` was collected. `ordered`: for a limited topic, alone in its command.
     pub fn note_collected(&mut self, units: u32, ordered: bool) {
-        self.units = self.units.saturating_add(units);
+        self.note(units);
         if ordered {
-            self.in_order = (self.in_order + units.saturating_sub(1)).min(HOLD_IN_ORDER_UNITS);
+            self.in_order = self.in_order.saturating_add(units.saturating_sub(1)).min(HOLD_IN_ORDER_UNITS);
         }
     }
 
@@ -131,7 +136,7 @@ impl Work {
         if share.turn != self.turn {
             *share = Share { turn: self.turn, units: 0, ..*share };
         }
-        share.units += self.units - before;
+        share.units = share.units.saturating_add(self.units - before);
     }
 
     /// It is `now`, in this turn.
@@ -175,11 +180,11 @@ impl Work {
     }
 
     fn has_room_in_line(&self) -> bool {
-        self.units - self.before + IDENTIFY_UNITS <= self.turn_units()
+        (self.units - self.before).saturating_add(IDENTIFY_UNITS) <= self.turn_units()
     }
 
     fn has_room_to_introduce(&self) -> bool {
-        self.units - self.before + IDENTIFY_UNITS <= TURN_UNITS
+        (self.units - self.before).saturating_add(IDENTIFY_UNITS) <= TURN_UNITS
     }
 
     /// Whether what is read now, and is more than a little, goes behind those that wait already.
@@ -280,6 +285,21 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn however_much_a_turn_costs_its_count_does_not_begin_again() {
+        let mut work = Work::default();
+        for _ in 0..2 {
+            work.note_collected(u32::MAX, true);
+            work.note(1);
+        }
+        assert_eq!((work.units, work.in_order), (u32::MAX, HOLD_IN_ORDER_UNITS));
+        let mut share = Share::default();
+        work.book(&mut share, 0);
+        work.book(&mut share, 0);
+        assert_eq!(work.bound(share), u32::MAX);
+        assert!(!work.has_room_in_line() && !work.has_room_to_introduce());
+    }
 
     #[test]
     fn what_a_command_announces_keeps_others_waiting_for_a_bounded_time() {

@@ -63,9 +63,9 @@ impl Engine {
         let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_UNITS, most);
         let rest = bodies.behind(done, at);
         let len = if limited { usize::MAX } else { slice_len(rest, left / copies) };
-        let large = rest.take(1).map(<[u8]>::len).find(|len| !limited && *len >= LARGE_BODY);
-        let units = large.map_or(0, |len| message_units(len).saturating_mul(copies as u32));
-        if units as usize > left && !self.work.may_exceed(units) {
+        if let Some(large) = rest.take(1).find(|body| !limited && body.len() >= LARGE_BODY)
+            && !self.build(key, topic, large, bound)
+        {
             return Ok(Sliced::More);
         }
         let collected = self.collect_from(key, Verb::Mpub, topic, rest.take(len), 0, stamp);
@@ -93,12 +93,12 @@ impl Engine {
     }
 }
 
-/// How many of `bodies` come to `units`; one at least.
+/// How many of `bodies` come to `units`, up to a large one; one at least.
 fn slice_len<'a>(bodies: impl Iterator<Item = &'a [u8]>, units: usize) -> usize {
     let mut sum = 0;
     let fitting = bodies.take_while(|body| {
         sum += message_units(body.len()) as usize;
-        sum <= units
+        sum <= units && body.len() < LARGE_BODY
     });
     fitting.count().max(1)
 }

@@ -88,9 +88,9 @@ impl Trace {
         self.entries.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// Names by index, and the range of sequence numbers that is there.
-    pub fn contents(&self) -> (Vec<String>, std::ops::Range<u64>) {
-        (self.publishers.iter().map(|name| name.to_string()).collect(), self.range())
+    /// The names of the publishers from index `first` on, `most` of them at most. They never change, and more come behind them.
+    pub fn publishers(&self, first: usize, most: usize) -> Vec<String> {
+        self.publishers.iter().skip(first).take(most).map(|name| name.to_string()).collect()
     }
 
     /// The range of sequence numbers that is there.
@@ -118,10 +118,6 @@ pub struct Columns {
 }
 
 impl Columns {
-    pub fn new(publishers: Vec<String>) -> Self {
-        Self { publishers, ..Self::default() }
-    }
-
     pub fn extend(&mut self, entries: &[Entry]) {
         for entry in entries {
             self.publisher.extend_from_slice(&entry.publisher.to_le_bytes());
@@ -139,6 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_are_given_in_portions_in_the_order_of_their_indices() {
+        let mut trace = Trace::new(2, 0);
+        assert_eq!(["a", "b", "a", "c"].map(|name| trace.publisher(name)), [0, 1, 0, 2]);
+        assert_eq!([0, 2, 4].map(|first| trace.publishers(first, 2)), [vec!["a", "b"], vec!["c"], vec![]]);
+    }
+
+    #[test]
     fn the_oldest_entries_go_and_late_news_of_them_is_dropped() {
         let mut trace = Trace::new(2, 0);
         let entry = Entry { publisher: 0, wait_us: 0, arrival: 1, due: 1, released: 0, sent: 0, version: 0 };
@@ -146,7 +149,7 @@ mod tests {
         trace.sent(sequences[0], 9, 0);
         trace.sent(sequences[2], 7, 0);
         trace.sent(sequences[2], 8, 0);
-        let mut columns = Columns::new(Vec::new());
+        let mut columns = Columns::default();
         columns.extend(&trace.entries(0..3));
         assert_eq!(columns.sent_ns, [0i64.to_le_bytes(), 7i64.to_le_bytes()].concat());
         assert!(trace.entries(0..1).is_empty());

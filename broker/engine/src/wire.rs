@@ -407,14 +407,19 @@ const ATTEMPTS_AT: usize = 16;
 /// Bytes of a message frame before its body.
 pub const MESSAGE_HEADER: usize = 34;
 
-/// Append a message frame, attempts still 0.
-pub fn build_message(out: &mut Vec<u8>, wall_ns: i64, id: MessageId, body: &[u8]) {
+/// The head of a message frame whose body has `len` bytes, attempts still 0.
+pub fn message_header(wall_ns: i64, id: MessageId, len: usize) -> [u8; MESSAGE_HEADER] {
     let mut header = [0; MESSAGE_HEADER];
-    header[..4].copy_from_slice(&((MESSAGE_HEADER - 4 + body.len()) as u32).to_be_bytes());
+    header[..4].copy_from_slice(&((MESSAGE_HEADER - 4 + len) as u32).to_be_bytes());
     header[4..8].copy_from_slice(&FRAME_MESSAGE.to_be_bytes());
     header[8..ATTEMPTS_AT].copy_from_slice(&wall_ns.to_be_bytes());
     header[ATTEMPTS_AT + 2..].copy_from_slice(&id.to_hex());
-    out.extend_from_slice(&header);
+    header
+}
+
+/// Append a message frame, attempts still 0.
+pub fn build_message(out: &mut Vec<u8>, wall_ns: i64, id: MessageId, body: &[u8]) {
+    out.extend_from_slice(&message_header(wall_ns, id, body.len()));
     out.extend_from_slice(body);
 }
 

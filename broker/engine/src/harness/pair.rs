@@ -241,7 +241,12 @@ impl Pair {
     /// Publish on a connection of its own; gives the one frame of the answer.
     pub fn publish(&mut self, topic: &str, body: &str) -> Frame {
         let key = self.connect();
-        let answer = self.ask(key, pub_(topic, body));
+        self.send(key, pub_(topic, body));
+        self.turn();
+        while self.engine.is_waiting(key) {
+            self.turn(); // a large one is built in several
+        }
+        let answer = self.take(key);
         self.close(key);
         answer.into_iter().next().expect("an answer")
     }
@@ -272,9 +277,8 @@ impl Pair {
 
     pub fn trace(&self, topic: &str) -> Columns {
         let trace = self.engine.trace(topic).expect("limited");
-        let (publishers, range) = trace.contents();
-        let mut columns = Columns::new(publishers);
-        columns.extend(&trace.entries(range));
+        let mut columns = Columns { publishers: trace.publishers(0, usize::MAX), ..Columns::default() };
+        columns.extend(&trace.entries(trace.range()));
         columns
     }
 

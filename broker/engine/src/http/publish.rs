@@ -10,6 +10,7 @@ use crate::http::date::Date;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::Head;
 use crate::limits::Limit;
+use crate::message::Meter;
 use crate::publish::{Outcome, Publish, Verb};
 use crate::share::{LARGE_BODY, UNIT_BYTES};
 use crate::wire::{self, Bodies};
@@ -29,7 +30,7 @@ impl From<Broken> for Refusal {
 
 impl Engine {
     /// Whether a publish may run where its connection's share of the turn ends at `bound`, as on the other port.
-    pub(crate) fn has_room_to_publish(&mut self, head: &Head<'_, '_>, body: &[u8], bound: u32) -> bool {
+    pub(crate) fn has_room_to_publish(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], bound: u32) -> bool {
         let alone = head.path != "/mpub";
         if head.path == "/ping" || (alone && body.len() < LARGE_BODY) {
             return true;
@@ -37,14 +38,24 @@ impl Engine {
         let Ok([topic, binary]) = arguments(head.query, ["topic", "binary"]) else { return true };
         let Some(topic) = topic else { return true }; // it will be refused
         let limited = self.has_limit(&topic);
-        if alone && limited {
+        if alone && (limited || !self.may_be_built(&topic, body)) {
             return true;
         }
+        if alone {
+            return self.build(key, &topic, body, bound);
+        }
         let copies = self.topic_names.get(&*topic).map_or(1, |topic| self.counted_copies(*topic)).max(1);
-        let count = if alone { 1 } else { announced_count(body, is_binary(binary.as_deref())) };
+        let count = announced_count(body, is_binary(binary.as_deref()));
         let units = count.saturating_add(body.len() / UNIT_BYTES).saturating_mul(copies as usize);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         if limited { self.work.may_run_in_order(units, bound) } else { self.work.may_run(units, bound) }
+    }
+
+    /// Whether a large message is not refused anyway, as far as can be told before its turn.
+    fn may_be_built(&self, topic: &str, body: &[u8]) -> bool {
+        let fits = body.len() <= self.config.max_msg_size as usize;
+        let cost = Meter::cost_of(1, body.len() as u64, 1);
+        fits && self.refusal.is_none() && wire::name(topic.as_bytes()).is_some() && self.meter.used() + cost <= self.config.max_memory_bytes
     }
 
     pub(crate) fn http_pub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {

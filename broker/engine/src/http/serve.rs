@@ -66,7 +66,7 @@ impl Engine {
             }
             let publishes = self.turn.publishes.len();
             let Some(used) = self.run_request(key, &bytes[at..], |len| stamps.at(at + len), bound, now) else { break };
-            self.work.units += REQUEST_UNITS;
+            self.work.note(REQUEST_UNITS);
             at += used;
             self.turn.shares_stamp |= at < bytes.len() && self.turn.publishes.len() > publishes;
         }
@@ -206,7 +206,7 @@ impl Engine {
         } else if head.method != allowed {
             self.answer_other_method(key, head.method, allowed, exchange, now);
             return true;
-        } else if !self.has_room_to_publish(head, body, bound) {
+        } else if !self.has_room_to_publish(key, head, body, bound) {
             self.postpone(key);
             return false;
         } else {
@@ -223,6 +223,7 @@ impl Engine {
             Ok(()) if exchange.closes() => self.end_requests(key),
             Ok(()) => {}
             Err((status, code)) => {
+                self.forget_built(key);
                 self.answer(key, exchange, now, |out, date| answer::write_refusal(out, status, &code, &[], exchange, date));
             }
         }

@@ -34,6 +34,7 @@ use crate::trace::{Columns, Trace};
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
 const TOPICS_A_TURN: usize = 4;
 const ENTRIES_A_TURN: u64 = 10_000;
+const NAMES_A_TURN: usize = 2_000; // an allocation each
 const HISTORIES_A_TURN: usize = 256;
 
 type Command = Box<dyn FnOnce(&mut Engine, Nanos) + Send>;
@@ -258,14 +259,28 @@ impl Handle {
     /// The recorded decisions of a limited topic; also in pieces. `None`: no such topic, or it has no limit.
     pub fn trace(&self, topic: String) -> Result<Option<Columns>, NotRunning> {
         let name = topic.clone();
-        let Some((publishers, range)) = self.call(move |engine, _| engine.trace(&name).map(Trace::contents))? else { return Ok(None) };
-        let mut columns = Columns::new(publishers);
+        let Some(range) = self.call(move |engine, _| engine.trace(&name).map(Trace::range))? else { return Ok(None) };
+        let mut columns = Columns::default();
         for start in range.clone().step_by(ENTRIES_A_TURN as usize) {
             let (name, part) = (topic.clone(), start..(start + ENTRIES_A_TURN).min(range.end));
             let entries = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.entries(part)))?;
             columns.extend(&entries.unwrap_or_default());
         }
+        columns.publishers = self.publishers(&topic)?;
         Ok(Some(columns))
+    }
+
+    /// Names by the index that a topic's trace has for them: all that its entries so far need.
+    fn publishers(&self, topic: &str) -> Result<Vec<String>, NotRunning> {
+        let mut names = Vec::new();
+        loop {
+            let (name, first) = (topic.to_owned(), names.len());
+            let more = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.publishers(first, NAMES_A_TURN)))?;
+            match more.filter(|more| !more.is_empty()) {
+                Some(more) => names.extend(more),
+                None => return Ok(names),
+            }
+        }
     }
 
     /// What came to these topics from bin `since` on (0: as long as is kept), all up to one instant.
@@ -315,9 +330,8 @@ impl Handle {
             let entries = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.entries(part)))?;
             recording.extend(&entries.unwrap_or_default());
         }
-        let name = topic.to_owned();
-        let (names, offset) = self.call(move |engine, _| (engine.trace(&name).map(|trace| trace.contents().0), engine.wall_offset))?;
-        Ok((recording, names.unwrap_or_default(), offset))
+        let offset = self.call(|engine, _| engine.wall_offset)?;
+        Ok((recording, self.publishers(topic)?, offset))
     }
 
     pub fn drain_events(&self) -> Vec<Event> {

@@ -2,6 +2,7 @@
 
 mod arrival;
 mod auth;
+mod building;
 mod clock_steps;
 mod connections;
 mod corpus;

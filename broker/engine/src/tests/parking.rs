@@ -124,6 +124,7 @@ fn the_room_of_a_large_command_goes_with_it() {
     }
     pair.turn();
     resume(&mut pair, parked);
+    pair.advance(0);
     for sender in [key, parked] {
         let input = &pair.engine.conns.get(sender).expect("it is open").input;
         assert_eq!(input, b"N");

@@ -1,0 +1,167 @@
+//! Large messages are built in portions: nobody waits for a megabyte, what comes out is what went in, and nothing is kept of one that is refused.
+
+use super::pair::*;
+use crate::config::Config;
+use crate::engine::ConnKey;
+use crate::topic::Limit;
+
+const MEGABYTE: usize = 1_000_000;
+
+/// Units of a shared turn that one connection may have, in bytes of a large message.
+const PORTION: usize = 256 * 128;
+
+/// Bodies of a megabyte that are not alike anywhere.
+fn large(number: usize) -> String {
+    (0..MEGABYTE / 8).map(|at| format!("{number}{at:07}")).collect()
+}
+
+/// A pair in which messages of two topics are on their way, and a publisher to one of them.
+fn shared(config: Config) -> (Pair, ConnKey) {
+    let mut pair = Pair::with(config);
+    let calm = pair.connect();
+    for topic in ["calm", "other", "calm"] {
+        assert_eq!(pair.ask(calm, pub_(topic, "x")), [ok()]);
+    }
+    (pair, calm)
+}
+
+/// How many turns it takes until `key` has so many answers; others are served in each.
+fn turns_until_answered(pair: &mut Pair, key: ConnKey, calm: ConnKey, answers: usize) -> usize {
+    let (mut turns, mut taken) = (0, 0);
+    while taken < answers {
+        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+        taken += pair.take(key).iter().inspect(|answer| assert_eq!(**answer, ok())).count();
+        turns += 1;
+        assert!(turns < 1_000, "{taken} of {answers} answers");
+    }
+    turns
+}
+
+#[test]
+fn large_messages_are_built_in_portions_and_the_others_are_served_between_them() {
+    let three: Vec<String> = (0..3).map(large).collect();
+    let bodies: Vec<&str> = three.iter().map(String::as_str).collect();
+    let commands = [
+        ("PUB", bodies.iter().flat_map(|body| pub_("h", body)).collect::<Vec<u8>>(), 3),
+        ("MPUB", mpub("h", &bodies), 1),
+        ("DPUB", bodies.iter().flat_map(|body| dpub("h", 1, body)).collect(), 3),
+        ("mixed", mpub("h", &[&["x"; 100][..], &bodies[..], &["y"; 1_000][..]].concat()), 1),
+    ];
+    for (name, command, answers) in commands {
+        let (mut pair, calm) = shared(Config::default());
+        let (hostile, consumer) = (pair.connect(), pair.subscribe("h", "c", 2_500));
+        pair.send(hostile, command);
+        let turns = turns_until_answered(&mut pair, hostile, calm, answers);
+        assert!(turns >= 3 * MEGABYTE / PORTION, "{name}: {turns} turns");
+        pair.advance(10 * MS);
+        let mut got = Vec::new();
+        while got.len() < if name == "mixed" { 1_103 } else { 3 } {
+            let messages = pair.messages(consumer);
+            assert!(!messages.is_empty(), "{name}: {} came", got.len());
+            for message in messages {
+                pair.send(consumer, format!("FIN {}\n", message.id));
+                got.push(message.body);
+            }
+            pair.advance(0);
+        }
+        got.retain(|body| body.len() > 1);
+        assert!(got == three, "{name}: they came as they were sent, in order");
+    }
+}
+
+#[test]
+fn a_large_message_by_http_is_built_in_portions_too_and_one_that_is_refused_leaves_nothing_to_the_next() {
+    let (mut pair, calm) = shared(Config { max_topics: 3, ..Config::default() });
+    let (hostile, consumer) = (pair.connect_http(), pair.subscribe("h", "c", 10));
+    let post =
+        |topic: &str, body: &str| format!("POST /pub?topic={topic} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    for (topic, status) in [("h", "200 OK"), ("one-too-many", "503 "), ("h", "200 OK")] {
+        pair.send(hostile, post(topic, &large(7)));
+        let mut turns = 0;
+        let answer = loop {
+            assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+            turns += 1;
+            let answer = pair.take_text(hostile);
+            if !answer.is_empty() {
+                break answer;
+            }
+        };
+        assert!(answer.contains(status), "{answer}");
+        assert!(turns >= MEGABYTE / PORTION, "{turns} turns");
+        assert_eq!(pair.engine.inputs.used(), 0);
+    }
+    let mut got = Vec::new();
+    while got.len() < 2 {
+        got.extend(pair.bodies(consumer));
+        pair.advance(0);
+    }
+    assert!(got.iter().all(|body| *body == large(7)));
+}
+
+#[test]
+fn a_large_command_that_ends_in_a_read_with_the_next_one_is_not_copied_for_it() {
+    let mut pair = Pair::new();
+    let hostile = pair.connect();
+    let (command, next) = (mpub("h", &[large(1).as_str(); 5]), pub_("h", &"x".repeat(200_000)));
+    pair.send(hostile, &command[..200_000]);
+    pair.send(hostile, [&command[200_000..], &next[..150_000]].concat());
+    let input = &pair.engine.conns.get(hostile).expect("it is open").input;
+    assert_eq!(input.len(), command.len() + 150_000);
+    assert!(input.capacity() < command.len() + 300_000, "{} bytes", input.capacity());
+    pair.send(hostile, &next[150_000..]);
+    pair.advance(0);
+    assert_eq!(pair.take(hostile), [ok(), ok()]);
+}
+
+#[test]
+fn what_is_being_built_counts_against_the_memory_until_its_connection_has_gone() {
+    let (mut pair, _) = shared(Config::default());
+    let before = pair.engine.memory_used();
+    let hostile = pair.connect();
+    pair.send(hostile, pub_("h", &large(1)));
+    pair.turn();
+    assert!(pair.engine.memory_used() - before >= 2 * MEGABYTE as u64, "its input, and what it becomes");
+    pair.close(hostile);
+    assert_eq!(pair.engine.memory_used(), before);
+}
+
+#[test]
+fn a_large_message_is_refused_before_it_is_built_where_memory_has_no_room() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 100_000, ..Config::default() });
+    let key = pair.connect();
+    let text = "E_PUB_FAILED PUB failed memory limit of 100000 bytes reached: nobody drains what is queued";
+    assert_eq!(pair.ask(key, pub_("t", &"x".repeat(100_000))), [error(text)]);
+    assert_eq!(pair.engine.inputs.used(), 0);
+}
+
+#[test]
+fn a_large_message_that_is_refused_on_the_way_is_given_up() {
+    for command in [pub_("h", &large(1)), mpub("h", &[&large(1), &large(2)])] {
+        let (mut pair, _) = shared(Config::default());
+        let hostile = pair.connect();
+        pair.send(hostile, command);
+        pair.turn();
+        assert!(pair.engine.inputs.used() > 0);
+        let now = pair.now;
+        pair.engine.set_accepting(false, "it drains", now);
+        pair.advance(0);
+        assert!(matches!(&pair.take(hostile)[..], [Frame::Error(text)] if text.ends_with("failed it drains")));
+        assert_eq!(pair.engine.inputs.used(), 0);
+    }
+}
+
+#[test]
+fn a_bucket_that_comes_while_a_large_message_is_built_gets_it_in_one_piece() {
+    let (mut pair, _) = shared(Config::default());
+    let (hostile, consumer) = (pair.connect(), pair.subscribe("h", "c", 10));
+    pair.send(hostile, mpub("h", &[&large(1), &large(2)]));
+    pair.turn();
+    pair.limit("h", Limit { max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
+    pair.advance(0);
+    assert_eq!(pair.take(hostile), [ok()]);
+    pair.advance(MS);
+    let mut got = pair.bodies(consumer);
+    pair.advance(0);
+    got.extend(pair.bodies(consumer));
+    assert!(got == [large(1), large(2)], "{} came", got.len());
+}
