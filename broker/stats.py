@@ -74,14 +74,19 @@ def _topic_json(
         "message_count": topic.message_count,
         "message_bytes": topic.message_bytes,
         "paused": topic.paused,
-        "e2e_processing_latency": _end_to_end_json(topic.e2e, shares),
+        "e2e_processing_latency": _end_to_end_json(measured_of(topic), shares),
         **({"bucket": _bucket_json(topic.bucket)} if topic.bucket else {}),
     }
 
 
+def measured_of(topic: Topic) -> EndToEnd | None:
+    """None where no channel can have measured anything."""
+    return topic.e2e if topic.channels else None
+
+
 def _end_to_end_json(measured: EndToEnd | None, shares: Sequence[float]) -> dict[str, object]:
-    """Always an object: nsqadmin crashes on null."""
-    if measured is None or not measured.count:
+    """Always an object: nsqadmin crashes on null. Zeros as long as nothing was finished."""
+    if measured is None:
         return {"count": 0, "percentiles": None}
     pairs = zip(shares, measured.values_ns, strict=True)
     return {"count": measured.count, "percentiles": [{"quantile": share, "value": value} for share, value in pairs]}

@@ -4,10 +4,10 @@ more. Pure."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from broker.snapshot import Bucket, Channel, Client, EndToEnd, Snapshot, Topic
-from broker.stats import channels_of, go_memory, pub_counts, selected
+from broker.stats import channels_of, go_memory, measured_of, pub_counts, selected
 
 _NS_PER_S = 10**9
 
@@ -52,7 +52,7 @@ def stats_text(
 def _topic_lines(topic: Topic, channel: str, published_to: str, now_s: int) -> Iterator[str]:
     yield (
         f"{_mark(topic.paused)}[{topic.topic_name:<15}] depth: {topic.depth:<5} be-depth: {topic.backend_depth:<5}"
-        f" msgs: {topic.message_count:<8} e2e%: {_end_to_end(topic.e2e)}"
+        f" msgs: {topic.message_count:<8} e2e%: {_end_to_end(measured_of(topic))}"
     )
     if topic.bucket:
         yield _bucket_line(topic.bucket)
@@ -93,8 +93,7 @@ def _client(client: Client, published_to: str, now_s: int) -> str:
 
 
 def _end_to_end(measured: EndToEnd | None) -> str:
-    values: Sequence[int] = measured.values_ns if measured is not None and measured.count else ()
-    return ", ".join(map(_short, values))
+    return ", ".join(map(_short, measured.values_ns)) if measured is not None else ""
 
 
 def _short(value_ns: int) -> str:

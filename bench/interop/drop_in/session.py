@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from bench.interop.drop_in.node import Node
 from bench.interop.drop_in.transcript import Transcript
 
 MAGIC = b"  V2"
+_SETTLED_S = 0.3
 _LAST = b"PUB answers_still\n" + sized(b"x")
 
 
@@ -67,6 +69,11 @@ class Play:
     ) -> bytes:
         return await self.raw_http(label, web.request_bytes(method, target, body, headers or {}))
 
+    async def https(self, label: str, method: str, target: str, context: ssl.SSLContext) -> None:
+        self.transcript.exchanges += 1
+        request = web.request_bytes(method, target, b"", {})
+        web.note_answer(self.transcript, label, await web.exchange(self.node.https_address, request, context))
+
     async def raw_http(self, label: str, request: bytes) -> bytes:
         self.transcript.exchanges += 1
         answer = await web.exchange(self.node.http_address, request)
@@ -94,8 +101,13 @@ class Play:
         for number, line in enumerate(web.text_lines(text.decode())):
             self.transcript.note(f"{label} line {number}", line)
 
+    async def settle(self) -> None:
+        """nsqd moves messages on and removes clients after its answers, and says nothing when it has."""
+        await trio.sleep(_SETTLED_S)
+
     async def stats(self, label: str, topic: str) -> None:
         """Of this topic; producers may be another session's."""
+        await self.settle()
         await self.http(label, "GET", f"/stats?format=json&topic={topic}&include_mem=false")
         self.transcript.forget(f"{label} body producers")
 

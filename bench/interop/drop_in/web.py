@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -21,16 +22,22 @@ def request_bytes(method: str, target: str, body: bytes, headers: Mapping[str, s
     return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + body
 
 
-async def exchange(address: str, request: bytes) -> bytes:
-    """Everything that comes back until the connection ends; as far as it came in time."""
+async def _open(address: str, context: ssl.SSLContext | None) -> trio.abc.Stream:
     host, _, port = address.rpartition(":")
+    if context is None:
+        return await trio.open_tcp_stream(host, int(port))
+    return await trio.open_ssl_over_tcp_stream(host, int(port), ssl_context=context, https_compatible=True)
+
+
+async def exchange(address: str, request: bytes, context: ssl.SSLContext | None = None) -> bytes:
+    """Everything that comes back until the connection ends; as far as it came in time."""
     said = b""
     with trio.move_on_after(WAIT_S):
-        async with await trio.open_tcp_stream(host, int(port)) as stream:
+        async with await _open(address, context) as stream:
             with suppress(trio.BrokenResourceError):  # refused before it was sent: the answer is there
                 await stream.send_all(request)
             with suppress(trio.BrokenResourceError):
-                async for part in stream:
+                while part := await stream.receive_some(_CHUNK):
                     said += part
             return said
     return said + b" (and then nothing)"

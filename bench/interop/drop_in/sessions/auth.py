@@ -65,7 +65,7 @@ async def expiry(play: Play) -> None:
         client = await play.connect(secret)
         await client.say(auth(secret))
         await client.say(_COMMANDS["PUB"])
-        await client.quiet(1.3)
+        await client.quiet(3.5)
         await client.say(_COMMANDS["PUB"])
         await client.say(b"NOP\n" + _COMMANDS["PUB"])
 

@@ -39,7 +39,7 @@ async def foreign(play: Play) -> None:
 @SESSIONS.add("answers to a message that timed out")
 async def late_answers(play: Play) -> None:
     await play.publish("late", b"one")
-    client = await play.subscriber("consumer", "late", ready=1, msg_timeout=1000)
+    client = await play.subscriber("consumer", "late", ready=1, msg_timeout=2000)
     (ident,) = await taken(client, 1)
     await client.send(b"RDY 0\n")
     other = await play.subscriber("other", "late", ready=1)
@@ -54,10 +54,10 @@ async def late_answers(play: Play) -> None:
 @SESSIONS.add("TOUCH keeps a message")
 async def touch(play: Play) -> None:
     await play.publish("touched", b"one")
-    client = await play.subscriber("consumer", "touched", ready=1, msg_timeout=2000)
+    client = await play.subscriber("consumer", "touched", ready=1, msg_timeout=4000)
     (ident,) = await taken(client, 1)
-    for _ in range(4):
-        await client.quiet(1.0)
+    for _ in range(3):
+        await client.quiet(2.0)
         await client.send(b"TOUCH " + ident + b"\n")
     await client.send(b"FIN " + ident + b"\n")
     await settled(client)

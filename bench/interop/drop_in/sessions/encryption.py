@@ -126,6 +126,13 @@ async def required_but_http(play: Play) -> None:
     await _without_tls(play)
 
 
+@SESSIONS.add("HTTPS", *_KEYS, "--tls-required", "--max-msg-size=9")
+async def https(play: Play) -> None:
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        for method, target in (("GET", "/ping"), ("GET", "/info"), ("POST", "/topic/create?topic=t"), ("GET", "/none")):
+            await play.https(f"{version.name} {method} {target}", method, target, context(version))
+
+
 async def _without_tls(play: Play) -> None:
     for label, data in {
         "PUB": b"PUB t\n" + sized(b"x"),

@@ -40,7 +40,7 @@ async def life(play: Play) -> None:
 async def timeouts(play: Play) -> None:
     topic = "timing_out"
     await play.publish(topic, b"one")
-    client = await play.subscriber("consumer", topic, ready=1, msg_timeout=1000)
+    client = await play.subscriber("consumer", topic, ready=1, msg_timeout=3000)
     first = await client.frame()
     again = await client.frame()
     await play.stats("timed out once", topic)
@@ -79,6 +79,7 @@ async def filters(play: Play) -> None:
             await play.http("create", "POST", f"/channel/create?topic={topic}&channel={channel}")
     client = await play.subscriber("consumer", "one", "a")
     await play.publish("one", b"m")
+    await play.settle()
     for query in (
         "", "topic=one", "topic=three", "topic=no", "channel=b", "channel=a", "channel=no", "topic=two&channel=a",
         "topic=one&channel=b", "include_clients=false", "include_clients=0", "include_clients=no", "include_clients=",
@@ -181,3 +182,17 @@ async def deferred(play: Play) -> None:
     await play.http("empty", "POST", f"/channel/empty?topic={topic}&channel=ch")
     await play.stats("emptied", topic)
     await consumer.abort()
+
+
+@SESSIONS.add("counters: from publish to FIN", "--e2e-processing-latency-percentile=0.5,0.99")
+async def end_to_end(play: Play) -> None:
+    topic = "measured"
+    await play.publish(topic, b"one", b"two")
+    client = await play.subscriber("consumer", topic, ready=2)
+    await play.stats("nothing finished", topic)
+    for _ in range(2):
+        frame = await client.frame()
+        if frame is not None:
+            await client.send(b"FIN " + frame.ident + b"\n")
+    await client.say(b"PUB elsewhere\n" + sized(b"x"))
+    await play.stats("finished", topic)
