@@ -22,6 +22,7 @@ import trio
 
 from distributor import adapting, desired, placing, records
 from distributor.allocation import BrokerCapacity
+from distributor.changes import Changes
 from distributor.config import DistributorConfig
 from distributor.differences import Differences
 from distributor.leases import Amount, Leases
@@ -59,6 +60,8 @@ class Book:
         self.leads = True  # a standby shows what is stored, and hears no broker
         self.leader_url: str | None = None  # known to standbys
         self.differences = Differences()  # of what brokers are told
+        self.topic_changes = Changes()
+        self.removed: set[str] = set()  # topics
         self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
         self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
         self._advanced: tuple[Mapping[str, Topic], set[str]] = ({}, set())  # topics and live brokers, at the last look
@@ -83,7 +86,9 @@ class Book:
     def show(self, stored: Stored) -> None:
         """``stored`` instead of everything that was here."""
         self.version, self.brokers = stored.version, dict(stored.brokers)
+        self.topic_changes.note({**self.topics, **stored.topics})
         self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
+        self.removed = {name for name, topic in stored.topics.items() if topic.removed}
         self._unstored = {}
         self.capacities = dict(stored.capacities)
         self.draining = set(stored.draining)
@@ -272,7 +277,8 @@ class Book:
         self.differences.forget(forgotten)
         for name, entry in log.items():
             self.decisions[name] = [*self.decisions.get(name, []), entry][-records.DECISIONS_KEPT :]
-        before, self.topics = self.topics, {**self.topics, **{topic.name: topic for topic in topics}}
+        before = self.topics
+        self._show_topics(topics)
         for topic in topics if decision else ():
             self._note_shares(before.get(topic.name), topic, decision)
         for name in self.brokers:
@@ -292,12 +298,19 @@ class Book:
         elif (change := adapting.decided_change(old, new, decision, self._wall_ns())) is not None:
             self.share_changes[new.name] = adapting.with_change(self.share_changes, new.name, change)
 
+    def _show_topics(self, topics: Sequence[Topic]) -> None:
+        """Instead of their namesakes."""
+        self.topic_changes.note(topic.name for topic in topics if self.topics.get(topic.name) is not topic)
+        self.topics = {**self.topics, **{topic.name: topic for topic in topics}}
+        for topic in topics:
+            (self.removed.add if topic.removed else self.removed.discard)(topic.name)
+
     def _show_acknowledged(self, topics: Sequence[Topic]) -> None:
         """Under ``_writing``. Stored later: an acknowledgement only lets bounds fall, and brokers repeat it with every
         sync, so whoever loads the book without it is on the safe side, and soon hears it too."""
         for topic in topics:
             self._unstored.setdefault(topic.name, self.topics[topic.name])
-        self.topics = {**self.topics, **{topic.name: topic for topic in topics}}
+        self._show_topics(topics)
         for name in self.brokers if topics else ():
             self.stir(name)
 

@@ -294,10 +294,11 @@ class Registry(Upkeep):
                 self.differences.forget(broker.name)
             reborn = old is not None and broker.incarnation != old.incarnation
             live = self.live() | {broker.name}
-            topics = self.topics
+            topics, last, changes = self.topics, self._heard.get(broker.name), self.topic_changes.count
+            others = self.topic_changes.since(last.changes) if last is not None else ()
             changed = [
                 new
-                for topic in concerned(self._heard.get(broker.name), news, topics)
+                for topic in concerned(last, news, topics, others, self.removed)
                 if (new := heard(topic, news, self.version + 1, live, reborn=reborn)) is not topic
             ]
             acknowledged = broker == old and all(is_acknowledgement(topics[new.name], new) for new in changed)
@@ -306,7 +307,7 @@ class Registry(Upkeep):
             else:
                 back = {broker.name: False} if reborn and broker.name in self.draining else {}
                 await self._commit(changed, [broker], draining=back)
-            self._heard[broker.name] = Heard(news, topics)
+            self._heard[broker.name] = Heard(news, changes)
             self.liveness.hear(broker.name, 0.0)  # before anybody may look whether its leases are over
         if broker != old:
             self._grace_ends.pop(broker.name, None)

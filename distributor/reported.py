@@ -35,8 +35,10 @@ def reported(before: Reported | None, request: SyncRequest) -> Reported | None:
     sound = {one.topic: one for one in request.topics if known.get(one.topic) == one or is_sound(one)}
     if request.reports_since:
         told = {*request.gone, *(report.topic for report in request.topics)}
-        topics = {name: report for name, report in known.items() if name not in told} if told else known
-        topics = {**topics, **sound}
+        topics = dict(known)
+        for name in told:
+            topics.pop(name, None)
+        topics.update(sound)
     else:
         told, topics = {*known, *sound}, sound
     return Reported(

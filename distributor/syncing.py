@@ -44,7 +44,7 @@ _FOR_SUBSCRIBERS_S = 1.0  # so long they have to connect to a broker that is new
 class _Seen:
     """What decides, beside reports, which channels topics have."""
 
-    topics: Mapping[str, Topic]
+    topics: int  # changes of them
     heard: frozenset[str]  # brokers not known to be dead that have reported
     living: frozenset[str]  # those that are not known to be dead
     changes: int  # of channels in reports, so far
@@ -165,19 +165,18 @@ class Syncing:
     def _seen(self) -> _Seen:
         brokers = self._registry.brokers
         living = frozenset(name for name, broker in brokers.items() if not broker.dead)
-        return _Seen(self._registry.topics, living & self._reported.keys(), living, self._channel_changes)
+        return _Seen(self._registry.topic_changes.count, living & self._reported.keys(), living, self._channel_changes)
 
     def _news_of_channels(self, name: str, now: Reported, seen: _Seen) -> dict[str, tuple[str, ...]]:
         """{topic: its channels anywhere}, where they may be others than when ``name`` was heard last."""
-        last, topics = self._channels_seen.get(name), seen.topics
+        last, topics = self._channels_seen.get(name), self._registry.topics
         if last is None or (last.heard, last.living) != (seen.heard, seen.living):
             names = [*now.changed, *now.topics]
         else:
             names = [*now.changed]
             if seen.changes != last.changes:  # others may not have seen this one's, if both came at once
                 names += [one for one, change in self._channels_changed.items() if change > last.changes]
-            if topics is not last.topics:
-                names += [one for one in now.topics if topics.get(one) is not last.topics.get(one)]
+            names += [one for one in self._registry.topic_changes.since(last.topics) if one in now.topics]
         reports = {**self.living(), name: now.topics}
         return {
             topic: self._channels(topics[topic], reports)

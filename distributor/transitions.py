@@ -28,29 +28,30 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The latest news of a broker that was taken in, and the topics as they were before it."""
+    """The latest news of a broker that was taken in."""
 
     news: News
-    topics: Mapping[str, Topic]
+    changes: int  # of topics, before it
 
 
-def concerned(last: Heard | None, news: News, topics: Mapping[str, Topic]) -> Iterable[Topic]:
+def concerned(
+    last: Heard | None, news: News, topics: Mapping[str, Topic], changed: Iterable[str], removed: Iterable[str]
+) -> Iterable[Topic]:
     """The topics that ``news`` may change; ``heard`` leaves all others as they are, for it was asked the same of the
-    same before."""
+    same before. ``changed``: names of those that are others than before ``last``; ``removed``: of those that are."""
     if last is None or last.news.broker.incarnation != news.broker.incarnation:
         return topics.values()
-    names = {*news.channels, *_changed(last.news.applied, news.applied), *_changed(last.news.held, news.held)}
-    if topics is not last.topics:
-        names.update(name for name, topic in topics.items() if last.topics.get(name) is not topic)
+    names = {*news.channels, *_changed(last.news.applied, news.applied), *_changed(last.news.held, news.held), *changed}
     if news.have_version != last.news.have_version:
-        names.update(name for name, topic in topics.items() if topic.removed)
+        names.update(removed)
     return [topics[name] for name in sorted(names) if name in topics]
 
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterable[str]:
     if before == now:
         return ()
-    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    others = [name for name, value in now.items() if before.get(name) != value]
+    return [*others, *(name for name in before if name not in now)]
 
 
 def is_acknowledgement(old: Topic, new: Topic) -> bool:

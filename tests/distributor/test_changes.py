@@ -1,0 +1,19 @@
+"""Which topics have changed since."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributor.changes import Changes
+
+
+@given(st.lists(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef")))
+def test_all_that_has_changed_since_a_moment_is_told_once_and_nothing_else(
+    earlier: list[str], later: list[str]
+) -> None:
+    changes = Changes()
+    changes.note(earlier)
+    moment = changes.count
+    assert changes.since(moment) == []
+    changes.note(later)
+    assert sorted(changes.since(moment)) == sorted(set(later))
+    assert sorted(changes.since(0)) == sorted({*earlier, *later})
