@@ -30,7 +30,7 @@ from srtm.fitted_split import Traffic
 from srtm.publishers import Publishers
 from srtm.replay import penalty
 
-MOST_MESSAGES = 200_000  # simulated: a third of a second of work, and p99 within some 10 %
+MOST_MESSAGES = 200_000  # simulated: a third of a second of work; what fires together leaves p99 uncertain all the same
 LONGEST_S = 600.0
 SHORTEST_S = 2.0  # of simulated traffic: with less, buckets that start full hide what would come
 
