@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from distributor.allocation import BrokerCapacity
+from distributor.evidence import Evidence
 from distributor.fitting_events import (
     Action,
     AskScaler,
@@ -44,17 +45,9 @@ from distributor.fitting_events import (
 )
 from distributor.fitting_watch import Watch, replayed, watch_of
 from distributor.marks import kept_by, rate_on
-from distributor.model import CLEAR, Candidate, Model, Recording, Refuted, key, recording
+from distributor.model import Recording, recording
 from distributor.moves import let_in, receiving, with_fewest_moves, with_shares, without
-from distributor.search import (
-    Outcome,
-    by_rates,
-    least_measuring_ns,
-    missing_by_rate,
-    proportional,
-    search,
-    settle_ns,
-)
+from distributor.search import Outcome, least_measuring_ns, proportional, settle_ns
 from distributor.spreading import NOWHERE
 from distributor.verdict import Verdict
 from distributor.whatif import Latency, Trace
@@ -87,12 +80,10 @@ class Fitting:
         self._step = 0  # of the ramp
         self._started_ns = self._step_ns = self._settle_ns = 0
         self._watches: dict[str, Watch] = {}
-        self._recordings: list[Recording] = []
-        self._refuted: list[Refuted] = []
+        self._evidence = Evidence()
         self._has_looked = False  # at a replay of what arrived under this layout
         self._spent_ns = 0  # on measuring this layout, in rounds before the one that is resumed
         self._resumed: dict[str, Watch] = {}  # go on in the round that is placed now
-        self._doubted: dict[object, Recording] = {}  # layouts (``key``) that are measured once more: the first time
         self._rounds: list[RoundRecord] = []
         self._gave_up: set[str] = set()  # brokers that were above the target, or that another topic needed
         self._aborted: set[str] = set()  # of these, the latter
@@ -140,7 +131,7 @@ class Fitting:
         self._phase = self._measuring
         self._step_ns = now_ns
         self._settle_ns = max(0, self._settle_ns - event.calm_ns)
-        chances = self._chances(self._layout)
+        chances = self._evidence.chances(self._layout)
         self._watches = {
             name: self._resumed.get(name) or watch_of(self._task, chances) for name in self._layout.brokers
         }
@@ -213,14 +204,9 @@ class Fitting:
         if traces is None:
             return []
         made = recording(traces)
-        if made is not None and self._is_doubtful(made):
+        if made is not None and self._evidence.is_doubtful(self._task, self._layout, made):
             return self._measure_again(made, now_ns)
-        if made is not None:
-            # What the machine added is believed where a layout is lost for it twice: one stop in a short round says
-            # little of how much there will be.
-            before = self._doubted.get(key(self._layout))
-            self._recordings += [made.without_excess] if before is None else [before, made]
-        self._refuted.append(Refuted(layout=self._layout, latency=self._rounds[-1].latency, recorded=made))
+        self._evidence.refute(self._layout, self._rounds[-1].latency, made)
         self._gave_up |= {name for name, watch in self._watches.items() if watch.is_above}
         return self._next_layout(now_ns)
 
@@ -237,7 +223,7 @@ class Fitting:
         if traces is None:
             return []
         within = all(watch.is_within for watch in self._watches.values())
-        if not replayed(self._task, self._layout, traces) or (not within and self._chances(self._layout)):
+        if not replayed(self._task, self._layout, traces) or (not within and self._evidence.chances(self._layout)):
             self._spent_ns += now_ns - self._step_ns - self._settle_ns
             return self._place(now_ns, {name: watch.resumed() for name, watch in self._watches.items()})
         self._note_round(now_ns)
@@ -247,19 +233,9 @@ class Fitting:
             return self._measure_again(made, now_ns)
         return [self._done(now_ns, self._rounds[-1].latency, fits=True, certain=True, replayed=True)]
 
-    def _is_doubtful(self, made: Recording) -> bool:
-        """Whether what arrived, served as it was, would have been in time: then something else made it late, which need
-        not last (a machine that stood still, say)."""
-        model = Model(self._task, [made.without_excess], [])
-        return not self._chances(self._layout) and model.keeps(model.judged(self._layout), CLEAR)
-
     def _measure_again(self, made: Recording, now_ns: int) -> list[Action]:
-        self._doubted[key(self._layout)] = made
+        self._evidence.doubt(self._layout, made)
         return self._place_anew(now_ns)
-
-    def _chances(self, layout: Layout) -> int:
-        """That ``layout`` has had and lost."""
-        return int(key(layout) in self._doubted)
 
     def _scaling(self, event: Event, now_ns: int) -> list[Action]:
         if not isinstance(event, ScalerAnswered):
@@ -272,22 +248,10 @@ class Fitting:
     # What is done.
 
     def _next_layout(self, now_ns: int) -> list[Action]:
-        brokers = list(self._brokers.values())
         if len(self._rounds) >= MOST_ROUNDS:
-            return self._without(Outcome(found=None, best=self._best_measured()), now_ns)
-        if self._recordings:
-            outcome = search(self._task, brokers, self._recordings, self._refuted, self._splits)
-            return self._without(outcome, now_ns) if outcome.found is None else self._try(outcome.found.layout, now_ns)
-        layout = by_rates(self._task, brokers, self._splits[0], self._refuted)
-        if layout is None:
-            missing = Missing(brokers=1) if self._refuted else missing_by_rate(self._task, brokers)
-            return self._without(Outcome(found=None, best=self._best_measured(), missing=missing), now_ns)
-        return self._try(layout, now_ns)
-
-    def _best_measured(self) -> Candidate | None:
-        measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted]
-        there = [one for one in measured if self._may_be(one.layout)]
-        return min(there, key=lambda one: one.worst_ns, default=None)
+            return self._without(Outcome(found=None, best=self._evidence.best_measured(self._may_be)), now_ns)
+        found = self._evidence.next(self._task, list(self._brokers.values()), self._splits, self._may_be)
+        return self._try(found, now_ns) if isinstance(found, Layout) else self._without(found, now_ns)
 
     def _without(self, outcome: Outcome, now_ns: int) -> list[Action]:
         """No layout of the brokers there are keeps the promise: ask for more, or end with the best."""
@@ -383,14 +347,13 @@ class Fitting:
         heard: bool = True,
     ) -> Done:
         self._phase = None
-        model = Model(self._task, self._recordings, self._refuted) if self._recordings else None
         report = Report(
             fits=fits,
             certain=certain,
             layout=self._layout,
             latency=latency,
             rounds=tuple(self._rounds),
-            full=kept_by(self._task, self._layout, self._gave_up, self._aborted, model),
+            full=kept_by(self._task, self._layout, self._gave_up, self._aborted, self._evidence.model(self._task)),
             missing=missing,
             others_worst_ns=self._others_worst_ns,
             took_ns=now_ns - self._started_ns,

@@ -1,0 +1,75 @@
+"""What lost rounds leave behind: second chances, what is believed of the machine, and the best of what was measured."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from distributor.allocation import BrokerCapacity, Demand
+from distributor.evidence import Evidence
+from distributor.fitting_events import Layout, Missing, Task
+from distributor.model import recording
+from distributor.search import Outcome, proportional
+from distributor.whatif import Latency, Trace
+
+MICRO = 1_000_000
+MS = 1_000_000  # ns
+SECOND = 1_000_000_000
+TASK = Task(
+    demand=Demand(rates=np.ones(100), groups=np.zeros(100, dtype=np.int64), rate=110.0, burst=100.0),
+    percentile=99,
+    target_ns=MS,
+)
+BROKERS = [BrokerCapacity(name=f"b{at}", mcap=0.0) for at in range(4)]
+ON_ONE = Layout(brokers=("b0",), placement=np.zeros(100, dtype=np.int64), shares_micro=((110 * MICRO, 100 * MICRO),))
+LATE = {"b0": Latency(count=5_000, processing_ns=2 * MS, total_ns=2 * MS)}
+
+
+def recorded(service_ns, excess_ns=0):
+    """All fire together, once a second; a message in twenty leaves so much later than it was served."""
+    trace = Trace(
+        publisher=np.tile(np.arange(100), 50),
+        arrival_ns=np.repeat(np.arange(50) * SECOND, 100),
+        service_ns=np.full(5_000, service_ns, dtype=np.int64),
+    )
+    return recording({"b0": replace(trace, excess_ns=np.arange(5_000) % 20 // 19 * excess_ns)})
+
+
+def next_brokers(evidence):
+    found = evidence.next(TASK, BROKERS, (proportional,), lambda _layout: True)
+    assert isinstance(found, Layout)
+    return len(found.brokers)
+
+
+def test_a_layout_is_doubted_once_where_its_arrivals_would_have_been_in_time():
+    evidence, in_time, too_late = Evidence(), recorded(9_000, excess_ns=MS), recorded(11_000)
+    assert evidence.is_doubtful(TASK, ON_ONE, in_time)
+    assert not evidence.is_doubtful(TASK, ON_ONE, too_late)
+    evidence.doubt(ON_ONE, in_time)
+    assert (evidence.chances(ON_ONE), evidence.is_doubtful(TASK, ON_ONE, in_time)) == (1, False)
+
+
+def test_what_the_machine_adds_counts_for_the_next_layout_once_a_layout_was_lost_for_it_twice():
+    # A burst takes 1.1 ms on one broker, 0.55 on two; with 0.6 of the machine three take 0.97, four 0.88.
+    once, twice = Evidence(), Evidence()
+    once.refute(ON_ONE, LATE, recorded(11_000, excess_ns=600_000))
+    twice.doubt(ON_ONE, recorded(11_000, excess_ns=600_000))
+    twice.refute(ON_ONE, LATE, recorded(11_000, excess_ns=600_000))
+    assert (next_brokers(once), next_brokers(twice)) == (2, 4)
+
+
+def test_where_nothing_was_recorded_each_loss_asks_for_one_more_broker():
+    evidence = Evidence()
+    assert evidence.model(TASK) is None
+    assert next_brokers(evidence) == 1
+    evidence.refute(ON_ONE, LATE, None)
+    assert next_brokers(evidence) == 2
+
+
+def test_without_a_layout_to_try_the_best_is_one_that_may_be():
+    evidence = Evidence()
+    evidence.refute(ON_ONE, LATE, None)
+    found = evidence.next(TASK, BROKERS[:1], (proportional,), lambda _layout: True)
+    assert isinstance(found, Outcome)
+    assert found.best is not None
+    assert (found.best.layout, found.missing) == (ON_ONE, Missing(brokers=1))
+    assert evidence.best_measured(lambda _layout: False) is None
