@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.experiments.layouts import PAPER, Result, by_rate, drawn, envelope, fewest, placed, split
-from bench.simulator import Delays, Tail
+from bench.experiments.layouts import PAPER, Result, by_rate, drawn, envelope, fewest, mcap, placed, run, split
+from bench.simulator import Delays, Machine, Tail
 from bench.traffic import Fleet
+from srtm.replay import access_delays
 from srtm.splitting import MICRO
 
 GROUPED = Fleet(count=120, batch=10, group_size=12)
@@ -57,6 +58,19 @@ def test_the_bucket_is_that_of_section_6() -> None:
     assert 23 * MICRO <= bucket.burst_micro <= 27 * MICRO  # 25 by Eq. (1)
 
 
+def test_the_bucket_delays_nothing_at_p99_in_any_minute_and_one_token_less_does() -> None:
+    fleet = Fleet(count=100, batch=10)
+    bucket = envelope(fleet)
+    rng = np.random.default_rng([1, 0xB])
+    arrival_ns = fleet.arrivals(np.zeros(100, dtype=np.int64), 1, 600.0, rng)[0]
+
+    def worst_minute(burst_micro: int) -> int:
+        delays = access_delays(arrival_ns, bucket.rate_micro, burst_micro)
+        return max(int(np.percentile(part, 99, method="inverted_cdf")) for part in np.array_split(delays, 10))
+
+    assert worst_minute(bucket.burst_micro) == 0 < worst_minute(bucket.burst_micro - MICRO)
+
+
 def test_periodic_publishers_are_measured_with_the_phases_that_they_were_profiled_with() -> None:
     periodic = Fleet(count=10, process="periodic")
     assert drawn(periodic, 7) == replace(periodic, phase_seed=7)
@@ -66,6 +80,19 @@ def test_periodic_publishers_are_measured_with_the_phases_that_they_were_profile
 def result(k: int, p99_ns: int) -> Result:
     delays = Delays(access_ns=np.array([p99_ns]), processing_ns=np.array([0]))
     return Result(k=k, parts=[delays], pooled=Tail.of([delays]), worst=Tail.of([delays]))
+
+
+def test_a_broker_that_got_nobody_is_not_used() -> None:
+    found = run(GROUPED, "conc", 3, 5.0, 1, before=[Fleet(count=load) for load in (10, 20, 900)])
+    assert [len(part.access_ns) > 0 for part in found.parts] == [True, True, False]
+    assert found.used == found.parts[:2]
+
+
+def test_what_is_there_already_counts_in_a_brokers_capacity() -> None:
+    machine = Machine(message_ns=0, firing_ns=100_000)
+    alone = mcap(machine, "poisson", 1, seconds=2.0)
+    beside = mcap(machine, "poisson", 1, Fleet(count=200), seconds=2.0)
+    assert beside == pytest.approx(alone, rel=0.03)
 
 
 def test_the_fewest_brokers_that_keep_the_slo_are_taken_and_else_the_best() -> None:
