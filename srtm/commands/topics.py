@@ -201,7 +201,7 @@ def _show_publishers(found: Json, console: Console) -> None:
 def _show_status(result: dict[str, list[Json]], console: Console) -> None:
     columns = ["broker", "address", "alive", "mcap msg/s", "allocated msg/s", "free msg/s"]
     rows = [
-        [one["name"], one.get("tcp_address"), one["alive"], one.get("mcap"), one.get("allocated"), one.get("rcap")]
+        [one["name"], one.get("tcp_address"), one["alive"], one.get("mcap"), one.get("allocated"), _free(one)]
         for one in result["brokers"]
     ]
     console.print(table("Brokers", columns, rows, left=3))
@@ -209,6 +209,11 @@ def _show_status(result: dict[str, list[Json]], console: Console) -> None:
         for remark in remarks(*conditions(one)):
             console.print(f"{one['name']}: {remark}", soft_wrap=True)
     _show_topics(result["topics"], console)
+
+
+def _free(broker: Json) -> float | None:
+    """What may be given to it, msg/s: nothing is known of one that is away."""
+    return broker.get("rcap") if broker["alive"] else None
 
 
 def _show_topics(views: list[Json], console: Console) -> None:
@@ -272,7 +277,7 @@ def _show_topic(view: Json, console: Console) -> None:
     console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
     for change in view.get("changes", [])[:_CHANGES_SHOWN]:
         shares = ", ".join(f"{name} {one['rate']:,.6g}/{one['burst']:.4g}" for name, one in change["shares"].items())
-        console.print(f"{change['at']} {change['mode']}: {shares} ({change['reason']})", soft_wrap=True)
+        console.print(f"{change['at']} {change['mode']}: r_l/b_l {shares} ({change['reason']})", soft_wrap=True)
     if view.get("relief"):
         console.print(view["relief"], soft_wrap=True)
     for place in view["brokers"]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from srtm.cli import main
-from tests.support.played_distributor import FITTING, PLAN, VIEW, Distributor
+from tests.support.played_distributor import BROKER, FITTING, PLAN, VIEW, Distributor
 
 
 def test_submit_sends_the_file_with_its_csv_inside(
@@ -100,3 +100,23 @@ def test_a_submission_that_waits_ends_as_its_fitting_does(
     assert main(["topic", "submit", str(topic_file), "--fitting", "paper", "--rounds-s", "5", "--wait"]) == status
     assert distributor.queries["PUT", "/v1/topics/roads"] == {"fitting": "paper", "rounds_s": "5"}
     assert f"fitting (sequential): {state}" in capsys.readouterr().err
+
+
+def test_the_last_changes_of_shares_are_shown_with_their_reasons(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = {"at": "2026-01-01T00:00:00Z", "mode": "static", "reason": "options: mode static instead of fitted"}
+    shares = {"broker-1": {"rate": 60.5, "burst": 3.0}, "broker-2": {"rate": 39.5, "burst": 2.0}}
+    distributor.answers["GET", "/v1/topics/roads"] = (200, {**VIEW, "changes": [{**change, "shares": shares}]})
+    assert main(["topic", "show", "roads"]) == 0
+    told = "static: r_l/b_l broker-1 60.5/3, broker-2 39.5/2 (options: mode static instead of fitted)"
+    assert told in capsys.readouterr().out
+
+
+def test_nothing_is_free_on_a_broker_that_is_away(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    away = {**BROKER, "alive": False, "rcap": 321.0}
+    distributor.answers["GET", "/v1/brokers"] = (200, [{**BROKER, "rcap": 123.0}, {**away, "name": "broker-2"}])
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert "123" in shown
+    assert "321" not in shown
