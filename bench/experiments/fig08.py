@@ -1,8 +1,8 @@
 """Fig. 8a-d: max-min. Conc (equal totals) against Max-Min (equal parts of the topic) where brokers have load already.
 
-The load that is there is Poisson in batches of 10; its publishers count as connections, its messages share the servers.
-How many brokers it takes, of those that have room, is told by the rates first and then measured (section 4.2). The paper says of publishers
-"that generate bursts of 10 messages" that Conc is better at 10,000 than at 8,000.
+The load that is there is Poisson in batches of 10; its publishers count as connections, its messages share the
+servers. How many brokers it takes, of those that have room, is told by the rates first and then measured (section
+4.2). The paper says of publishers "that generate bursts of 10 messages" that Conc is better at 10,000 than at 8,000.
 """
 
 from __future__ import annotations
