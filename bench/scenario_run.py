@@ -167,9 +167,9 @@ def show(outcome: Outcome, files: list[Path], console: Console) -> None:
         console.print(f"  {text}", markup=False)
     for check in verdict.checks:
         colour = "green" if check.kept else "red"
-        console.print(f"[{colour}]{check.what}: {check.measured}, promised {check.bound}[/]")
+        console.print(f"{check.what}: {check.measured}, promised {check.bound}", style=colour, markup=False)
     for reason in verdict.reasons:
-        console.print(f"[red]not valid: {reason}[/]")
+        console.print(f"not valid: {reason}", style="red", markup=False)
     if verdict.valid:
         console.print("[green]valid[/]")
-    console.print(f"written: {', '.join(map(str, files))}")
+    console.print(f"written: {', '.join(map(str, files))}", markup=False)

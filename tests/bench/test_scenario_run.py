@@ -7,12 +7,13 @@ import msgspec
 import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
+from rich.console import Console
 
 from bench.commands import bench_run
 from bench.peer_servers import ALL, missing
 from bench.results import merged, percentile_ms
 from bench.scenario import scenario
-from bench.scenario_run import Outcome, judged, prepare
+from bench.scenario_run import Outcome, judged, prepare, show
 from srtm.errors import BadInput
 from tests.support.run_results import EMPTY, result, target
 
@@ -125,3 +126,8 @@ def test_a_folder_that_takes_no_files_is_refused_before_anything_is_sent(tmp_pat
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"out: .*must be a folder that can be written into"):
         prepare(tmp_path / "file" / "below")
+
+
+def test_files_are_named_as_they_are_whatever_markup_they_look_like(capsys):
+    show(outcome(PROMISE, targets=targets(1.0)), [Path("r[/y]") / "x[red].json"], Console(width=240))
+    assert "written: r[/y]/x[red].json" in capsys.readouterr().out
