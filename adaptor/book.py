@@ -8,14 +8,15 @@ tokens from a broker that is only busy.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from adaptor.observed import BIN_S, Bin, Envelope, Member
+from adaptor.observed import BIN_S, Bin, Change, Envelope, Member
 from adaptor.policy import Policy
 from srtm.adaptation import Adaptation, Mode
-from srtm.control import HistoryAnswer, ProposedShare, ShareProposal, TopicHistories, TopicHistory
+from srtm.control import HistoryAnswer, ProposedShare, RateChange, ShareProposal, TopicHistories, TopicHistory
 from srtm.errors import BadInput
 from srtm.splitting import from_micro
 
@@ -43,6 +44,7 @@ class _Broker:
 @dataclass
 class _Topic:
     policy: Policy
+    told: TopicHistories  # last
     brokers: dict[str, _Broker] = field(default_factory=dict)
 
 
@@ -55,7 +57,6 @@ class Book:
 
     def take(self, answer: HistoryAnswer, at_s: float) -> list[ShareProposal]:
         """Proposals for topics that ``answer``, come at ``at_s`` (any clock that does not go back), calls for."""
-        found = []
         for told in answer.topics:
             mode = ADAPTED.get(told.mode)
             if mode is None or len(told.shares) < 2:
@@ -65,10 +66,24 @@ class Book:
             for report in told.reports:
                 self._note(topic, told, report.broker, report.history, at_s)
             self._note_silence(topic, told, at_s)
-            proposal = self._propose(topic.policy, told, at_s)
-            if proposal is not None:
-                found.append(proposal)
-        return found
+        concerned = {told.topic for told in answer.topics} | self._due(at_s)
+        topics = [self._topics[name] for name in sorted(concerned) if name in self._topics]
+        return [found for one in topics if (found := self._propose(one.policy, one.told, at_s)) is not None]
+
+    @property
+    def due_s(self) -> float:
+        """When proposals may be due without news; inf: never."""
+        due = (one.policy.due_s for one in self._topics.values())
+        return min((one for one in due if one is not None), default=math.inf)
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether a change was told that is not answered yet."""
+        return any(one.policy.is_settling for one in self._topics.values())
+
+    def _due(self, at_s: float) -> set[str]:
+        due = ((name, one.policy.due_s) for name, one in self._topics.items())
+        return {name for name, due_s in due if due_s is not None and due_s <= at_s}
 
     def _topic(self, told: TopicHistories, mode: Mode) -> _Topic:
         traits = told.traits
@@ -77,11 +92,12 @@ class Book:
         )
         known = self._topics.get(told.topic)
         if known is None:
-            known = self._topics[told.topic] = _Topic(Policy(mode, settings))
+            known = self._topics[told.topic] = _Topic(Policy(mode, settings), told)
         elif (known.policy.mode, known.policy.settings) != (mode, settings):
             known.policy = Policy(mode, settings)
             for name, broker in known.brokers.items():
                 known.policy.observe(name, list(broker.bins), _dispersion(told, name))
+        known.told = told
         return known
 
     def _note(self, topic: _Topic, told: TopicHistories, name: str, history: TopicHistory, at_s: float) -> None:
@@ -98,6 +114,8 @@ class Book:
             bins = bins[-gap:]
         broker.end_ns, broker.is_steady = max(broker.end_ns, history.end_ns), history.steady
         self._observe(topic, told, name, broker, bins)
+        if history.change is not None:
+            topic.policy.note_change(name, change_of(history.change, broker.end_ns), at_s)
 
     def _note_silence(self, topic: _Topic, told: TopicHistories, at_s: float) -> None:
         for name, broker in topic.brokers.items():
@@ -142,7 +160,16 @@ def bins_of(history: TopicHistory) -> list[Bin] | None:
         return None
     if any(not 0 <= value < float("inf") for column in columns for value in column):  # false for NaN too
         return None
+    change = history.change
+    if change is not None and (change.span_ns <= 0 or min(change.arrivals, change.waiting) < 0):
+        return None
     return [Bin(*row) for row in zip(*columns, strict=True)]
+
+
+def change_of(told: RateChange, known_until_ns: int) -> Change:
+    """``known_until_ns``: end of the last bin that was told."""
+    mixed = max(0, -((known_until_ns - told.since_ns) // BIN_NS))
+    return Change(told.arrivals, told.span_ns / 1e9, told.waiting, min(mixed, _KEPT))
 
 
 def _members(told: TopicHistories) -> list[Member]:

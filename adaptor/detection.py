@@ -30,6 +30,8 @@ class RateEstimate:
         self._counts: deque[int] = deque(maxlen=_LONGEST)  # since the last change
         self._is_cut = False  # the first of them may be half of the old kind
         self._pairs = _DECLARED
+        self._since = (0, 0.0)  # messages, bins: told of a change before there were bins after it
+        self._mixed = 0  # bins to come that are part of the old kind
 
     @property
     def bins(self) -> int:
@@ -38,17 +40,32 @@ class RateEstimate:
 
     @property
     def rate(self) -> float:
-        return self._mean() / BIN_S
+        arrivals, bins = self._seen()
+        return arrivals / bins / BIN_S if bins else 0.0
 
     @property
     def deviation(self) -> float:
         """Standard deviation of ``rate``, msg/s; of no message that of one."""
-        return math.sqrt(self.dispersion * max(sum(self._counts), 1)) / max(1, self.bins) / BIN_S
+        arrivals, bins = self._seen()
+        return math.sqrt(self.dispersion * max(arrivals, 1)) / (bins or 1) / BIN_S
+
+    def begin_anew(self, arrivals: int, span_s: float, mixed: int) -> None:
+        """The rate has changed: so many messages came in the ``span_s`` since. ``mixed`` bins to come began before."""
+        self._counts.clear()
+        self._is_cut = False
+        self._since, self._mixed = (arrivals, span_s / BIN_S), mixed
+
+    def is_mixed(self) -> bool:
+        """Of the next bin, asked once: whether it began before a change that is known already."""
+        self._mixed -= 1
+        return self._mixed >= 0
 
     def add(self, arrivals: int) -> bool:
         """Of the next bin. True: a change is detected, and what came before it is forgotten."""
         self._note_dispersion(arrivals)
         self._counts.append(arrivals)
+        if len(self._counts) >= self._since[1]:
+            self._since = (0, 0.0)
         since = self._changed_since()
         if since:
             kept = list(self._counts)[-since:]
@@ -60,8 +77,9 @@ class RateEstimate:
             self._is_cut = False
         return since > 0
 
-    def _mean(self) -> float:
-        return sum(self._counts) / len(self._counts) if self._counts else 0.0
+    def _seen(self) -> tuple[int, float]:
+        arrivals, bins = self._since
+        return arrivals + sum(self._counts), bins + len(self._counts)
 
     def _changed_since(self) -> int:
         """How many of the last bins differ most clearly from those before; 0: none do."""

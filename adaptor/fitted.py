@@ -21,7 +21,7 @@ from adaptor.bounds import Limits, limits, shares_within
 from adaptor.bursts import bursts
 from adaptor.detection import RateEstimate
 from adaptor.expectation import Expected, expected
-from adaptor.observed import Bin, Envelope, Member, Shares
+from adaptor.observed import Bin, Change, Envelope, Member, Shares
 from srtm.fitted_split import Traffic, shares_of
 from srtm.splitting import from_micro
 
@@ -52,8 +52,22 @@ class Fitted:
         """Of broker ``name``, in order. ``dispersion``: as declared, where nothing is known yet."""
         estimate = self._estimates.setdefault(name, RateEstimate(dispersion))
         for one in bins:
+            if estimate.is_mixed():
+                continue
             self._moving |= estimate.add(one.arrivals)
             self._last[name] = [*self._last.get(name, [])[-1:], one.waiting]
+
+    def note_change(self, name: str, change: Change) -> None:
+        """Of broker ``name``, told before the bins in which it shows."""
+        estimate = self._estimates.setdefault(name, RateEstimate())
+        estimate.begin_anew(change.arrivals, change.span_s, change.mixed)
+        self._moving = True
+        self._last[name] = [change.waiting, change.waiting]
+
+    def total(self) -> Expected:
+        """Msg/s on all brokers, as estimated."""
+        seen = [self._seen(name) for name in self._estimates]
+        return Expected(sum(one.rate for one in seen), math.hypot(*(one.deviation for one in seen)))
 
     def rate(self, name: str) -> float:
         """Msg/s, as estimated."""

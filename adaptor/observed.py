@@ -26,6 +26,16 @@ class Bin:
         return self.arrivals + self.waiting
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of the rate of arrivals on one broker: what came since, up to now."""
+
+    arrivals: int
+    span_s: float
+    waiting: int = 0  # for tokens, now
+    mixed: int = 1  # bins to come that began before it
+
+
 @dataclass(frozen=True, kw_only=True)
 class Member:
     """A broker that has a part in the topic."""

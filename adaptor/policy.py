@@ -8,16 +8,22 @@ from dataclasses import replace
 
 from adaptor.central import central
 from adaptor.fitted import Fitted
-from adaptor.observed import BIN_S, Bin, Envelope, Member, Shares
+from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
 from adaptor.proportional import proportional
 from srtm.adaptation import Adaptation, Mode
 
 _MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
+_SETTLING_S = 0.05  # traffic that leaves one broker comes to another, and both notice within some slots
+_EPISODE_S = 1.0  # changes within it are of one move of traffic
 _PAUSE_S = 0.2  # between two splits of fitted: brokers report one by one, and every change of shares is told to all
 
 
 class Policy:
-    """Bins go in once each, in order (``observe``); ``propose`` may be asked at any time."""
+    """Bins go in once each, in order (``observe``); ``propose`` may be asked at any time.
+
+    After a change that was told (``note_change``) the other brokers are heard out for a moment: what only one side of a
+    move says makes shares that are wrong, and are changed again at once. That ends as soon as the sum of all rates is
+    again what it was."""
 
     def __init__(self, mode: Mode, settings: Adaptation) -> None:
         self.mode = mode
@@ -25,6 +31,11 @@ class Policy:
         self._fitted = Fitted()
         self._bins: dict[str, deque[Bin]] = {}
         self._next_s: float | None = None  # when it may propose again
+        self.due_s: float | None = None  # when it is to be asked again, at the latest
+        self.is_settling = False  # until then, or until all rates add up again
+        self._total = 0.0  # msg/s, before traffic began to move
+        self._moved_s = float("-inf")  # when that was
+        self._told: set[str] = set()  # brokers that said so since
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``. ``dispersion``: as declared."""
@@ -33,6 +44,18 @@ class Policy:
             return
         length = min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
         self._bins.setdefault(name, deque(maxlen=length)).extend(bins)
+
+    def note_change(self, name: str, change: Change, at_s: float) -> None:
+        """The rate on broker ``name`` has changed, told at ``at_s``."""
+        if self.mode != "fitted":
+            return
+        if at_s >= self._moved_s + _EPISODE_S:
+            self._total, self._moved_s = self._fitted.total().rate, at_s
+            self._told.clear()
+        self._told.add(name)
+        self._fitted.note_change(name, change)
+        if not self.is_settling:
+            self.is_settling, self.due_s = True, at_s + _SETTLING_S
 
     def rate(self, name: str) -> float:
         """Msg/s that arrive on broker ``name``, as known now."""
@@ -52,12 +75,23 @@ class Policy:
                 return None
 
     def _after_pause(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
-        if self._next_s is not None and at_s < self._next_s:
+        if self.is_settling:
+            if at_s < (self.due_s or at_s) and not self._is_explained(members):
+                return None
+            self.is_settling = False
+        elif self._next_s is not None and at_s < self._next_s:
+            self.due_s = self._next_s
             return None
+        self.due_s = None
         shares = self._fitted.propose(envelope, members, floor=self.settings.floor)
         if shares is not None:
             self._next_s = at_s + _PAUSE_S
         return shares
+
+    def _is_explained(self, members: Sequence[Member]) -> bool:
+        """Whether all that has moved was told."""
+        total = self._fitted.total()
+        return abs(total.rate - self._total) <= total.deviation or all(one.name in self._told for one in members)
 
     def _at_interval(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
         if self._next_s is None:

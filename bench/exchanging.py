@@ -43,6 +43,9 @@ class Exchanging(Stepped):
             name: _Agent(Ledger(1, *share, settings.indicator)) for name, share in zip(self._names, start, strict=True)
         }
 
+    def _slot_over(self, now_ns: int, came: list[int]) -> None:
+        """Rounds go on by themselves."""
+
     def _bin_over(self, now_ns: int, bins: list[Bin]) -> None:
         for agent, one, broker in zip(self._agents.values(), bins, self.brokers, strict=True):
             agent.estimate.add(one.arrivals)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from adaptor.book import change_of
 from adaptor.observed import Bin, Envelope, Shares
 from adaptor.policy import Policy
 from bench.aftermath import Ints
 from bench.shift import Simulation
 from bench.stepped import BIN_NS
 from broker.bins import EngineBins, EngineHistories, Followed
+from broker.events import Moved
 from srtm.control import TopicHistory
 
 _TOPIC = "demand"
@@ -52,6 +54,16 @@ class Reporting(Simulation):
             self.reports += len(reports)
             heard = {name: _bins(report) for name, [report] in reports.items()}
             self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, heard))
+
+    def _changed(self, now_ns: int, name: str, arrivals: int, span_ns: int, waiting: int) -> None:
+        if self._policy.mode == "static":
+            return
+        moved = Moved(_TOPIC, now_ns - span_ns, span_ns, arrivals, waiting)
+        report = self._followed[self._names.index(name)].move(moved, now_ns)
+        if report is not None and report.change is not None:
+            self.reports += 1
+            changes = {name: change_of(report.change, report.end_ns)}
+            self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, {name: _bins(report)}, changes))
 
 
 def _as_read(now_ns: int, one: Bin) -> EngineHistories:

@@ -1,7 +1,8 @@
 """Traffic that moves from one broker to another, under exact buckets and a controller that hears late: in virtual time.
 
-What a policy sees are 100 ms bins, some time after their end; what it proposes is put in force as leases are: first
-whoever shrinks, then whoever grows. Releases are exact to the nanosecond (``bench.stepped``).
+What a policy sees are 100 ms bins, and changes that the engine's detector finds in slots, some time after their end;
+what it proposes is put in force as leases are: first whoever shrinks, then whoever grows. Releases are exact to the
+nanosecond (``bench.stepped``).
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from functools import partial
 
 import numpy as np
 
-from adaptor.observed import Bin, Envelope, Member, Shares
+from adaptor.book import change_of
+from adaptor.observed import Bin, Change, Envelope, Member, Shares
 from adaptor.policy import Policy
 from bench.aftermath import SECOND_NS, Aftermath, Ints
-from bench.stepped import SimulatedBroker, Stepped
+from bench.stepped import BIN_NS, SLOT_NS, SimulatedBroker, Stepped
+from srtm._native import ChangeDetector
+from srtm.control import RateChange
 from srtm.splitting import MICRO
 
 
@@ -41,9 +45,12 @@ class Shift:
 class Delay:
     """Of the control path, a multiple of 10 ms each."""
 
-    report_s: float = 0.02  # from the end of a bin to the proposal
+    report_s: float = 0.02  # from the end of a bin or slot to the proposal
     shrink_s: float = 0.01  # from there until those who give have given
     grow_s: float = 0.02  # from the proposal until those who get have got
+
+
+MEASURED = Delay(report_s=0.02, shrink_s=0.01, grow_s=0.03)  # of real brokers on one machine (docs/adaptation.md)
 
 
 @dataclass(frozen=True)
@@ -76,20 +83,41 @@ class Simulation(Stepped):
         self._target = list(start)
         self.proposed: list[tuple[float, Shares]] = []
         self.in_force: list[Shares] = []
+        self._detectors = [ChangeDetector() for _ in start]
         self.told = 0  # changes of one broker's share
 
     def _bin_over(self, now_ns: int, bins: list[Bin]) -> None:
         heard = {name: [one] for name, one in zip(self._names, bins, strict=True)}
         self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, heard))
 
-    def _control(self, now_ns: int, heard: Mapping[str, Sequence[Bin]]) -> None:
+    def _slot_over(self, now_ns: int, came: list[int]) -> None:
+        for name, broker, detector, count in zip(self._names, self.brokers, self._detectors, came, strict=True):
+            moved = detector.note(count)
+            if moved is not None:
+                arrivals, slots = moved
+                self._changed(now_ns, name, arrivals, slots * SLOT_NS, broker.waiting)
+
+    def _changed(self, now_ns: int, name: str, arrivals: int, span_ns: int, waiting: int) -> None:
+        """On broker ``name``, as seen in the ``span_ns`` before ``now_ns``."""
+        known_until_ns = (now_ns - 1) // BIN_NS * BIN_NS  # a bin that ends now is told afterwards
+        change = change_of(RateChange(now_ns - span_ns, span_ns, arrivals, waiting), known_until_ns)
+        self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, {}, {name: change}))
+
+    def _control(
+        self, now_ns: int, heard: Mapping[str, Sequence[Bin]], changes: Mapping[str, Change] | None = None
+    ) -> None:
         for name, bins in heard.items():
             self._policy.observe(name, bins, float(self._batch))
+        for name, change in (changes or {}).items():
+            self._policy.note_change(name, change, now_ns / SECOND_NS)
         members = [
             Member(name=name, share=share, batch=self._batch, dispersion=float(self._batch), declared=declared)
             for name, share, declared in zip(self._names, self._target, self._declared, strict=True)
         ]
         shares = self._policy.propose(now_ns / SECOND_NS, self._envelope, members)
+        if changes and self._policy.due_s is not None:
+            due_ns = round(self._policy.due_s * SECOND_NS)
+            self._at(due_ns, self._delay.report_s, partial(self._control, due_ns, {}))
         if shares is not None:
             self._target = shares
             self.proposed.append((now_ns / SECOND_NS, shares))

@@ -1,4 +1,5 @@
-"""Brokers with exact buckets in virtual time: bins of 100 ms, and what happens some time after one was over.
+"""Brokers with exact buckets in virtual time: bins of 100 ms, slots in which changes are looked for, and what happens
+some time after one was over.
 
 Releases are exact to the nanosecond (``srtm.replay``); what waits when a share changes is re-timed.
 """
@@ -14,12 +15,14 @@ import numpy as np
 
 from adaptor.observed import BIN_S, Bin, Shares
 from bench.aftermath import SECOND_NS, Ints
+from srtm._native import ChangeDetector
 from srtm.bucket import TOKEN, UNITS_PER_MICRO
 from srtm.replay import NEVER_NS, Server, due_instants
 from srtm.splitting import MICRO
 
 BIN_NS = round(BIN_S * SECOND_NS)
 STEP_NS = BIN_NS // 10
+SLOT_NS = ChangeDetector.SLOT_NS
 
 
 class SimulatedBroker:
@@ -36,6 +39,11 @@ class SimulatedBroker:
         self.work = 0.0  # largest U since it was last set to 0
         self.came = 0  # messages, likewise
         self.spilled = 0  # units of tokens that came to a full bucket, or were clamped off it, likewise
+
+    @property
+    def received(self) -> int:
+        """Messages, so far."""
+        return self._next
 
     @property
     def waiting(self) -> int:
@@ -95,6 +103,7 @@ class Stepped(ABC):
         self.brokers = [SimulatedBroker(came, share) for came, share in zip(arrivals_ns, start, strict=True)]
         self.missed = 0  # units of tokens that spilled on one broker while messages waited on another
         self._waiting = [0] * len(start)  # at the start of this bin
+        self._came = [0] * len(start)  # messages, before this slot
         self._due: list[tuple[int, int, Callable[[], None]]] = []  # instant, order, what happens
         self._order = count()
         self._now_ns = 0
@@ -104,6 +113,8 @@ class Stepped(ABC):
         for now_ns in range(self._now_ns + STEP_NS, ends_ns + 1, STEP_NS):
             self._now_ns = now_ns
             self._advance(now_ns)
+            if now_ns % SLOT_NS == 0:
+                self._close_slot(now_ns)
             if now_ns % BIN_NS == 0:
                 self._bin_over(now_ns, self._close_bin())
             while self._due and self._due[0][0] <= now_ns:
@@ -113,6 +124,15 @@ class Stepped(ABC):
     @abstractmethod
     def _bin_over(self, now_ns: int, bins: list[Bin]) -> None:
         """What each broker saw in the bin that ended at ``now_ns``."""
+
+    @abstractmethod
+    def _slot_over(self, now_ns: int, came: list[int]) -> None:
+        """Messages that came to each broker in the slot that ended at ``now_ns``."""
+
+    def _close_slot(self, now_ns: int) -> None:
+        came = [broker.received for broker in self.brokers]
+        self._slot_over(now_ns, [now - before for now, before in zip(came, self._came, strict=True)])
+        self._came = came
 
     def _at(self, now_ns: int, after_s: float, happen: Callable[[], None]) -> None:
         heappush(self._due, (now_ns + round(after_s * SECOND_NS), next(self._order), happen))

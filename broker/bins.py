@@ -1,9 +1,9 @@
-"""Histories as a broker sends them: which bins of which topics are due, and when that is at once. Pure.
+"""Histories as a broker sends them: which bins of which topics are due. Pure.
 
-Every topic that is followed reports once a second; at once when its rate of arrivals has changed, and four times a
-second from then on for some seconds, as also while messages wait for tokens at the beginning of every bin. A topic to
-which nothing was since its last report is left out. A topic that may be told seldom says when its traffic has become
-steady, and then no more (``steadiness``).
+Every topic that is followed reports once a second; at once when the engine says that its rate of arrivals has changed,
+with what came since, before the bin is over; and four times a second from then on for some seconds, as also while
+messages wait for tokens at the beginning of every bin. A topic to which nothing was since its last report is left out.
+A topic that may be told seldom says when its traffic has become steady, and then no more (``steadiness``).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Collection
 
 import msgspec
 
+from broker.events import Moved
 from broker.steadiness import Steadiness
-from srtm.change import ChangeDetector
-from srtm.control import TopicHistory
+from srtm.control import RateChange, TopicHistory
 
 PERIOD_NS = 100_000_000  # how often the engine is asked; also the length of its bins
 _SELDOM_NS = 1_000_000_000
@@ -22,7 +22,6 @@ _OFTEN_NS = 250_000_000
 _STEADY_BINS = 10  # that a report of steady traffic has
 _LOOK_BINS = 10  # between two looks at steady traffic, unless it changes
 _MOVING_BINS = 30  # how long a change is followed closely
-_LONGEST_SLEEP_BINS = 200  # after so many a rate of nothing is well known
 _LONGEST_GAP_BINS = 128  # so many the engine keeps: more is a broker that stood still
 _QUEUE_BINS = 3  # in so many bins in a row something waited at the beginning: it is no passing burst
 
@@ -53,13 +52,11 @@ class _Followed:
 
     def __init__(self, known_until: int, steadiness: Steadiness | None) -> None:
         self.steadiness = steadiness  # None: it is told every second
-        self.detector = ChangeDetector()
         self.first = 0
         self.arrivals: list[int] = []
         self.waiting: list[int] = []
         self.unfinished: list[float] = []
         self.version = 0
-        self.changed = False
         self.moving_until = 0  # number of a bin
         self.reported_ns = 0
         self.known_until = known_until  # number of the first bin that was not added; 0: nobody asked yet
@@ -75,11 +72,9 @@ class _Followed:
         self.arrivals += bins.arrivals
         self.waiting += bins.waiting
         self.unfinished += bins.unfinished
-        for at, (count, waiting) in enumerate(zip(bins.arrivals, bins.waiting, strict=True)):
+        for at, waiting in enumerate(bins.waiting):
             self._queued = self._queued + 1 if waiting else 0
-            if self.detector.note(count):
-                self.changed = True
-            if self.changed or self._queued >= _QUEUE_BINS:
+            if self._queued >= _QUEUE_BINS:
                 self.moving_until = bins.first + at + _MOVING_BINS
 
     def look_at_steadiness(self, until: int) -> None:
@@ -126,19 +121,31 @@ class _Followed:
     def _forget(self) -> None:
         self.arrivals, self.waiting, self.unfinished = [], [], []
 
-    def sleep_until(self, first: int) -> None:
-        """Nothing came up to bin ``first``; nobody has to be told, but nothing is a rate, too."""
-        for _ in range(min(first - self.known_until, _LONGEST_SLEEP_BINS) if self.known_until else 0):
-            self.detector.note(0)
+    def move(self, until: int) -> None:
+        """Its rate has changed, in a bin that is not before ``until``."""
+        self.known_until = max(self.known_until, until)  # it slept
+        self.first = self.first if self.arrivals else self.known_until
+        self.moving_until = until + _MOVING_BINS
+        if self.steadiness is not None:
+            self.steadiness.disturb(until)
 
     def is_due(self, until: int, now_ns: int) -> bool:
         if self.steadiness is not None and self.steadiness.is_steady(until):
             is_told, is_whole = self.steadiness.is_told(now_ns), len(self.arrivals) >= _STEADY_BINS
-            return self.changed or (is_whole and not is_told)
+            return is_whole and not is_told
         often = until < self.moving_until
-        return self.changed or now_ns - self.reported_ns >= (_OFTEN_NS if often else _SELDOM_NS)
+        return now_ns - self.reported_ns >= (_OFTEN_NS if often else _SELDOM_NS)
 
-    def report(self, topic: str, bin_ns: int, wall_offset_ns: int, now_ns: int, *, steady: bool) -> TopicHistory | None:
+    def report(
+        self,
+        topic: str,
+        bin_ns: int,
+        wall_offset_ns: int,
+        now_ns: int,
+        *,
+        steady: bool = False,
+        change: RateChange | None = None,
+    ) -> TopicHistory | None:
         """None: nothing was."""
         said = TopicHistory(
             topic=topic,
@@ -148,12 +155,12 @@ class _Followed:
             waiting=self.waiting,
             unfinished=self.unfinished,
             bin_ns=bin_ns,
-            changed=self.changed,
+            change=change,
             steady=steady,
         )
         self._forget()
-        self.changed, self.reported_ns = False, now_ns
-        if not (said.changed or any(said.arrivals) or any(said.waiting) or any(said.unfinished)):
+        self.reported_ns = now_ns
+        if not (change or any(said.arrivals) or any(said.waiting) or any(said.unfinished)):
             return None
         if steady and self.steadiness is not None:
             self.steadiness.tell(now_ns)
@@ -166,6 +173,7 @@ class Followed:
     def __init__(self) -> None:
         self.next = 0
         self._wall_offset_ns: int | None = None
+        self._bin_ns = PERIOD_NS
         self._topics: dict[str, _Followed] = {}
         self._looked_until = 0  # number of a bin: at all that are awake
         self._awake: dict[str, None] = {}  # those that have anything to say, in order
@@ -188,7 +196,7 @@ class Followed:
 
     def take(self, histories: EngineHistories, now_ns: int) -> list[TopicHistory]:
         """The answer to a question from ``next`` on; gives what is due at ``now_ns`` (of any clock)."""
-        since, self.next = self.next, histories.until
+        since, self.next, self._bin_ns = self.next, histories.until, histories.bin_ns
         offset_ns = self._steady_offset(histories)
         for bins in histories.topics:
             self._add(bins)
@@ -213,13 +221,29 @@ class Followed:
                     reports.append(report)
         return reports
 
+    def move(self, moved: Moved, now_ns: int) -> TopicHistory | None:
+        """What is to be told of a change at once; None: nothing, it is of a topic that is not followed."""
+        topic = self._topics.get(moved.topic)
+        if topic is None or self._wall_offset_ns is None:
+            return None
+        if moved.topic in self._awake:
+            topic.add_nothing(self.next)  # it may have been left alone while it was steady
+        self._awake[moved.topic] = None
+        topic.move(self.next)
+        change = RateChange(
+            since_ns=moved.since_ns + self._wall_offset_ns,
+            span_ns=moved.span_ns,
+            arrivals=moved.arrivals,
+            waiting=moved.waiting,
+        )
+        return topic.report(moved.topic, self._bin_ns, self._wall_offset_ns, now_ns, change=change)
+
     def _add(self, bins: EngineBins) -> None:
         topic = self._topics.get(bins.topic)
         if topic is None:
             return
         if bins.topic not in self._awake:
             self._awake[bins.topic] = None
-            topic.sleep_until(bins.first)
         elif topic.known_until:
             topic.add_nothing(bins.first)
         topic.add(bins)

@@ -36,6 +36,17 @@ class StrangerSeen(msgspec.Struct, frozen=True, tag="stranger"):
     publisher_id: str
 
 
+class Moved(msgspec.Struct, frozen=True, tag="moved"):
+    """The rate of arrivals is not what it was; only while histories of the topic are asked for. ``waiting``: for tokens
+    now."""
+
+    topic: str
+    since_ns: int  # CLOCK_MONOTONIC
+    span_ns: int
+    arrivals: int
+    waiting: int
+
+
 class Starved(msgspec.Struct, frozen=True, tag="starved"):
     """``waiting`` messages wait under a (0, 0) share."""
 
@@ -103,6 +114,7 @@ Event = (
     | ChannelCreated
     | ChannelDeleted
     | StrangerSeen
+    | Moved
     | Starved
     | Lapsed
     | AuthAsked

@@ -14,6 +14,8 @@ import trio
 
 from broker.bins import PERIOD_NS, EngineHistories, Followed
 from broker.distributors import LONGEST_PAUSE_S, Distributors
+from broker.events import Moved
+from broker.wakeup import Wakeup
 from srtm.control import HistoryReport, TopicHistory
 from srtm.errors import PeerError
 from srtm.log import Log
@@ -27,7 +29,7 @@ _DECODER = msgspec.json.Decoder(EngineHistories)
 
 
 class Histories:
-    """``follow`` it after every answer to a sync, ``run`` it once."""
+    """``follow`` it after every answer to a sync, ``note_moved`` what the engine tells, ``run`` it once."""
 
     def __init__(self, name: str, incarnation: str, engine: Engine, distributors: Distributors, log: Log) -> None:
         self._target = f"/v1/brokers/{name}/history"
@@ -37,6 +39,8 @@ class Histories:
         self._log = log
         self._followed = Followed()
         self._some = trio.Event()  # there is something to follow
+        self._moved: list[Moved] = []  # not told yet
+        self._has_moved = Wakeup()
         self._trouble = ""  # why the last report was refused
 
     def follow(self, topics: Collection[str], seldom: Collection[str] = ()) -> None:
@@ -47,16 +51,22 @@ class Histories:
         elif self._some.is_set():
             self._some = trio.Event()
 
+    def note_moved(self, moved: Moved) -> None:
+        """The rate of a topic has changed: tell it at once."""
+        self._moved.append(moved)
+        self._has_moved.set()
+
     async def run(self) -> None:
         """Until cancelled; then the connections are closed."""
         try:
             while True:
                 await self._some.wait()
-                started_s = trio.current_time()
-                due = self._look()
-                if due:
-                    await self._send(due)
-                await trio.sleep_until(started_s + _PERIOD_S)
+                again_s = trio.current_time() + _PERIOD_S
+                await self._send(self._look())
+                while trio.current_time() < again_s:
+                    with trio.move_on_at(again_s):
+                        await self._has_moved.wait()
+                    await self._send(self._changes())
         finally:
             await self._distributors.aclose()
 
@@ -64,7 +74,14 @@ class Histories:
         answer = self._engine.histories(self._followed.names, self._followed.next)
         return self._followed.take(_DECODER.decode(answer), round(trio.current_time() * 1e9))
 
+    def _changes(self) -> list[TopicHistory]:
+        moved, self._moved = self._moved, []
+        now_ns = round(trio.current_time() * 1e9)
+        return [report for one in moved if (report := self._followed.move(one, now_ns)) is not None]
+
     async def _send(self, due: list[TopicHistory]) -> None:
+        if not due:
+            return
         body = msgspec.json.encode(HistoryReport(incarnation=self._incarnation, topics=due))
         try:
             with trio.move_on_after(_PATIENCE_S) as patience:

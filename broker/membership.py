@@ -56,7 +56,7 @@ class Membership:
             self._distributors,
             log,
         )
-        self._histories = Histories(config.name, about.incarnation, engine, self._distributors(), log)
+        self.histories = Histories(config.name, about.incarnation, engine, self._distributors(), log)
         self.synchronizer = Synchronizer(
             config.name,
             about,
@@ -71,13 +71,13 @@ class Membership:
         )
 
     def start(self, nursery: trio.Nursery) -> None:
-        for conversation in (self.synchronizer, self._measurements, self._histories, self._agent):
+        for conversation in (self.synchronizer, self._measurements, self.histories, self._agent):
             nursery.start_soon(conversation.run)
 
     def _carry_out(self, measurements: Sequence[MeasurementRequest]) -> None:
         """What an answer asks for, besides the state that it names."""
         self._measurements.want(measurements)
-        self._histories.follow(self._holder.followed, self._holder.followed_seldom)
+        self.histories.follow(self._holder.followed, self._holder.followed_seldom)
         self._agent.follow()
 
     def _record(self, topic: str, target_ns: int) -> Recorder:

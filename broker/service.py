@@ -252,6 +252,9 @@ class Broker:
             case events.StrangerSeen(topic, publisher_id):
                 if self._synchronizer is not None:
                     self._synchronizer.note_stranger(topic, publisher_id)
+            case events.Moved():
+                if self._membership is not None:
+                    self._membership.histories.note_moved(event)
             case events.Starved():
                 if self._synchronizer is not None:
                     self._synchronizer.wake()

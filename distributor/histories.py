@@ -150,6 +150,13 @@ def problem(history: TopicHistory, now_ns: int) -> str | None:
         return f"columns must be of one length, of at most {_LONGEST} bins"
     if not all(0 <= value <= _LARGEST for column in columns for value in column):
         return f"counts must be from 0 to {_LARGEST}"
+    if (change := history.change) is not None:
+        if not 0 < change.span_ns <= _LONGEST_BIN_NS * _LONGEST:
+            return f"change.span_ns {change.span_ns} must be from 1 to {_LONGEST_BIN_NS * _LONGEST}"
+        if not (0 <= change.arrivals <= _LARGEST and 0 <= change.waiting <= _LARGEST):
+            return f"counts must be from 0 to {_LARGEST}"
+        if not now_ns - _PAST_NS <= change.since_ns + change.span_ns <= now_ns + _FUTURE_NS:
+            return "its change ends in the future, or more than a minute ago"
     if history.end_ns > now_ns + _FUTURE_NS:
         return "it ends in the future"
     if history.end_ns < now_ns - _PAST_NS:

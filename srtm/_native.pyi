@@ -11,7 +11,7 @@ from typing import final
 
 from typing_extensions import Buffer
 
-__all__ = ["Bucket", "Engine", "Flood", "LoadGen", "Measurement", "Station", "__version__"]
+__all__ = ["Bucket", "ChangeDetector", "Engine", "Flood", "LoadGen", "Measurement", "Station", "__version__"]
 __version__: str
 
 @final
@@ -27,6 +27,18 @@ class Bucket:
         """New parameters; returns the new release instants of the takes that still waited at ``at_ns``, in order."""
     def fill_units(self, at_ns: int) -> int:
         """Tokens in the bucket at ``at_ns`` in units of 1e-15 token; what waits has not been paid for."""
+
+@final
+class ChangeDetector:
+    """The engine's detector of changes of a rate of arrivals, for tests and simulations (``engine/src/change.rs``)."""
+
+    SLOT_NS: int  # what the engine counts in
+    def __new__(cls) -> ChangeDetector: ...
+    @property
+    def is_settled(self) -> bool:
+        """The rate is known well enough for a change to be seen."""
+    def note(self, count: int) -> tuple[int, int] | None:
+        """Messages of the next slot. A change: how many came in how many slots since, up to this one."""
 
 @final
 class Engine:

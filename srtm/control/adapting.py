@@ -7,6 +7,15 @@ from srtm.control.message import Control
 from srtm.control.sync import Share
 
 
+class RateChange(Control, frozen=True):
+    """What came to a topic on a broker since its rate of arrivals changed, most of it in bins that are not over."""
+
+    since_ns: int  # wall clock
+    span_ns: int  # from then on
+    arrivals: int  # messages in it
+    waiting: int  # for tokens, at its end
+
+
 class TopicHistory(Control, frozen=True):
     """Made by ``broker.histories``: one topic on one broker, in bins of ``bin_ns`` that follow one another. Columns of
     equal length. A bin without a message is there, too; times when nothing came and nothing waited may be left out
@@ -19,7 +28,7 @@ class TopicHistory(Control, frozen=True):
     waiting: list[int] = []  # for tokens, when it began
     unfinished: list[float] = []  # largest unfinished work U = b - tokens + waiting in it, messages
     bin_ns: int = 100_000_000
-    changed: bool = False  # the rate of arrivals is not what it was: that is why it comes now
+    change: RateChange | None = None  # of the rate of arrivals: that is why it comes now, with or without bins
     steady: bool = False  # until the next report traffic stays as it is in this one: of a topic that may be told so
 
     @property

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import math
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,3 +54,15 @@ def test_a_silent_broker_has_no_rate_and_its_first_messages_are_a_change() -> No
     assert not any(estimate.add(0) for _ in range(20))
     assert estimate.rate == 0
     assert estimate.add(100)
+
+
+def test_a_change_that_was_told_counts_at_once_and_the_bins_that_began_before_it_do_not() -> None:
+    estimate = RateEstimate()
+    for _ in range(50):
+        estimate.add(100)
+    estimate.begin_anew(180, 0.02, mixed=1)
+    assert estimate.rate == pytest.approx(9_000)
+    assert estimate.deviation == pytest.approx(math.sqrt(estimate.dispersion * 180) / 0.02)
+    assert [estimate.is_mixed() for _ in range(3)] == [True, False, False]
+    estimate.add(880)
+    assert (estimate.rate, estimate.bins) == (pytest.approx(8_800), 1)

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from adaptor.service import Adaptor
-from srtm.control import HistoryAnswer, ProposalResult, ProposalResults, ShareProposal
+from srtm.control import HistoryAnswer, ProposalResult, ProposalResults, RateChange, ShareProposal
 from srtm.errors import NotLeader, SrtmError, Unavailable
 from srtm.log import Log
 from tests.adaptor.test_book import counts, history, told
@@ -84,3 +84,16 @@ async def test_while_nothing_is_told_it_asks_once_in_two_seconds(autojump_clock:
     with trio.move_on_after(60):
         await adaptor.run()
     assert len(distributor.asked) <= 31
+
+
+async def test_a_change_is_proposed_for_a_moment_later_though_nothing_more_is_told(autojump_clock: MockClock) -> None:
+    before = told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2))))
+    change = RateChange(since_ns=5_000_000_000, span_ns=20_000_000, arrivals=20, waiting=0)
+    after = told(("b1", history(50, [], change=change)))
+    distributor = Scripted(before, after)
+    adaptor = Adaptor(distributor, Log("adaptor", lambda _line: None))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(adaptor.run)
+        await trio.sleep(0.3)
+        nursery.cancel_scope.cancel()
+    assert [one.shares["b1"].rate < 3_000 for one in distributor.proposals] == [True]

@@ -7,7 +7,7 @@ import pytest
 
 from adaptor.observed import Shares
 from adaptor.policy import Policy
-from bench.shift import Shift, simulate
+from bench.shift import MEASURED, Shift, simulate
 from srtm.adaptation import Adaptation, Mode
 from srtm.bucket import conforms_due
 from srtm.splitting import split_bucket
@@ -47,3 +47,17 @@ def test_fitted_says_little_before_the_shift_and_nothing_long_after() -> None:
     assert sum(at_s < SMALL.at_s for at_s in times) <= 8
     assert sum(SMALL.at_s <= at_s < SMALL.at_s + 1 for at_s in times) >= 3
     assert sum(at_s > SMALL.ends_s - 3 for at_s in times) <= 1
+
+
+@pytest.mark.parametrize("phase_s", [0.003, 0.037, 0.071])
+def test_the_first_shares_after_a_swap_are_right_whenever_in_a_bin_it_comes(phase_s: float) -> None:
+    """9,000 msg/s come where 1,000 were, and the reverse."""
+    swap = Shift(before=(0.9, 0.1), after=(0.1, 0.9), at_s=6.0 + phase_s, ends_s=11.0)
+    micro = swap.envelope.rate_micro
+    start = split_bucket(micro, swap.envelope.burst_micro, [0.886, 0.114])
+    run = simulate(swap, Policy("fitted", Adaptation()), start, seed=4, delay=MEASURED)
+    proposed_s, shares = next((at_s, shares) for at_s, shares in run.proposed if at_s > swap.at_s)
+    assert proposed_s - swap.at_s <= 0.1
+    assert shares[1][0] > 0.85 * micro
+    assert run.aftermath.drained_s() < 2.0
+    assert run.aftermath.back_s() < 3.0

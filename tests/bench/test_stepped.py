@@ -24,6 +24,9 @@ class Unmoved(Stepped):
         super().__init__(arrivals_ns, start)
         self.bins: dict[int, list[Bin]] = {}  # {their end, ns: one of each broker}
 
+    def _slot_over(self, now_ns: int, came: list[int]) -> None:
+        pass
+
     def _bin_over(self, now_ns: int, bins: list[Bin]) -> None:
         self.bins[now_ns] = bins
 

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.bins import EngineBins, EngineHistories, Followed
+from broker.events import Moved
+from srtm.control import RateChange
 
 BIN_NS = 100_000_000
 WALL_NS = 1_790_000_000_000_000_000
@@ -46,6 +48,14 @@ class Engine:
         for _ in range(bins):
             self.step(**came)
 
+    def move(self, topic="t", waiting=7):
+        """Its rate has changed: 180 messages in the 20 ms that ended with the last bin."""
+        since_ns = self.until * BIN_NS - 20_000_000
+        moved = Moved(topic=topic, since_ns=since_ns, span_ns=20_000_000, arrivals=180, waiting=waiting)
+        report = self.followed.move(moved, self.until * BIN_NS)
+        if report is not None:
+            self.said.append((self.until - FIRST, report))
+
     @property
     def times(self):
         return [at for at, _ in self.said]
@@ -59,20 +69,46 @@ def test_every_bin_is_reported_once_a_second_without_gaps():
     assert [len(report.arrivals) for report in reports] == [1, 10, 10, 10]
     assert reports[0].first_ns == WALL_NS + FIRST * BIN_NS
     assert all(now.first_ns == before.end_ns for before, now in pairwise(reports))
-    assert (reports[1].topic, reports[1].share_version, reports[1].changed) == ("t", 7, False)
+    assert (reports[1].topic, reports[1].share_version, reports[1].change) == ("t", 7, None)
     assert (reports[1].arrivals[0], reports[1].unfinished[0]) == (500, 0.5)
 
 
-def test_a_change_is_reported_at_once_and_then_four_times_a_second_for_some_seconds():
+def test_a_change_is_reported_at_once_with_the_bins_so_far_and_then_four_times_a_second_for_some_seconds():
     engine = Engine("t")
     engine.run(45, t=500)
     engine.said.clear()
+    engine.move()
     engine.run(60, t=900)
-    assert [report.changed for _, report in engine.said][:3] == [True, False, False]
-    assert engine.times[0] == 46
-    close = [at for at in engine.times if at <= 46 + 30]
+    at, told = engine.said[0]
+    since_ns = WALL_NS + (FIRST + 45) * BIN_NS - 20_000_000
+    assert told.change == RateChange(since_ns=since_ns, span_ns=20_000_000, arrivals=180, waiting=7)
+    assert (at, told.arrivals, told.end_ns) == (45, [500] * 4, WALL_NS + (FIRST + 45) * BIN_NS)
+    assert all(report.change is None for _, report in engine.said[1:])
+    assert engine.said[1][1].first_ns == told.end_ns
+    close = [at for at in engine.times if at <= 45 + 30]
     assert max(after - before for before, after in pairwise(close)) == 3  # bins: 0.3 s
     assert engine.times[-1] - engine.times[-2] == 10
+
+
+def test_a_change_on_a_topic_that_slept_is_told_without_bins_and_those_that_follow_are_told_once():
+    engine = Engine("t", "u")
+    engine.run(30, u=100)
+    engine.said.clear()
+    engine.move()
+    engine.run(10, t=900, u=100)
+    reports = [report for _, report in engine.said if report.topic == "t"]
+    assert (reports[0].arrivals, reports[0].end_ns) == ([], WALL_NS + (FIRST + 30) * BIN_NS)
+    assert sum(sum(report.arrivals) for report in reports) == 9 * 900
+    assert all(now.first_ns == before.end_ns for before, now in pairwise(reports))
+
+
+def test_a_change_is_not_told_of_a_topic_that_nobody_follows_nor_before_the_clock_is_known():
+    engine = Engine("t")
+    engine.move()
+    engine.run(3, t=1)
+    engine.said.clear()
+    engine.move("u")
+    assert engine.said == []
 
 
 def test_while_messages_wait_at_the_beginning_of_every_bin_it_reports_often():
@@ -100,26 +136,27 @@ def test_a_topic_to_which_nothing_was_is_left_out_and_its_quiet_bins_count_for_t
     engine.said.clear()
     engine.run(5, t=100, u=100)
     (first, *_) = [report for _, report in engine.said if report.topic == "t"]
-    assert first.changed  # from nothing to something is a change
-    assert first.arrivals[-1] == 100
+    assert first.arrivals == [100]
 
 
-def test_a_rate_that_falls_to_nothing_is_a_change_and_then_silence():
+def test_of_a_topic_to_which_nothing_comes_nothing_is_told():
     engine = Engine("t")
     engine.run(41, t=500)
     engine.said.clear()
     engine.run(100)
-    (report,) = [report for _, report in engine.said]
-    assert (report.changed, report.arrivals[-1]) == (True, 0)
+    assert engine.times == []
+    engine.run(1, t=500)
+    engine.run(15)
+    assert [sum(report.arrivals) for _, report in engine.said] == [500]
 
 
-def test_bins_that_came_late_are_one_report_in_which_a_change_is_seen():
+def test_bins_that_came_late_are_one_report():
     engine = Engine("t")
     engine.run(41, t=500)
     engine.said.clear()
     engine.step(bins=30, t=900)
     (report,) = [report for _, report in engine.said]
-    assert (report.changed, len(report.arrivals)) == (True, 30)
+    assert len(report.arrivals) == 30
 
 
 @given(steps=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 30)), max_size=60))

@@ -6,6 +6,7 @@ import trio
 
 from broker.bins import EngineBins, EngineHistories
 from broker.distributors import Distributors
+from broker.events import Moved
 from broker.histories import Histories
 from srtm.control import HistoryReport, Problem
 from srtm.errors import Unavailable
@@ -118,12 +119,23 @@ async def test_reports_go_to_the_leader_once_a_second_and_at_once_on_a_change(ri
     assert rig.reports[-1].incarnation == "7"
     assert [history.topic for history in rig.reports[-1].topics] == ["t", "u"]
     rig.leader.reports.clear()
-    rig.engine.rate = 100
-    changed_s = trio.current_time()
-    await trio.sleep(0.25)
-    at, report = rig.leader.reports[0]
-    assert at - changed_s <= 0.2
-    assert all(history.changed for history in report.topics)
+    moved_s = trio.current_time()
+    for topic in ("t", "u"):
+        rig.histories.note_moved(Moved(topic=topic, since_ns=5_000_000_000, span_ns=20_000_000, arrivals=9, waiting=0))
+    await trio.sleep(0.001)
+    ((at, report),) = rig.leader.reports
+    assert at == moved_s
+    assert [(history.topic, history.change.arrivals) for history in report.topics] == [("t", 9), ("u", 9)]
+
+
+async def test_a_change_shifts_no_question_to_the_engine(rig, autojump_clock):
+    rig.histories.follow(["t"])
+    await trio.sleep(1.05)
+    rig.engine.asked.clear()
+    for _ in range(20):
+        await trio.sleep(0.05)
+        rig.histories.note_moved(Moved(topic="t", since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
+    assert len(rig.engine.asked) == 10
 
 
 async def test_what_nobody_takes_in_time_is_not_sent_again(rig, autojump_clock):

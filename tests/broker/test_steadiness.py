@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from broker.bins import EngineBins, EngineHistories, Followed
+from broker.events import Moved
+from srtm._native import ChangeDetector
 from srtm.control import TopicHistory
 
 BIN_NS = 100_000_000
@@ -17,11 +19,13 @@ class Broker:
         self.followed = Followed()
         self.followed.follow(["t"], ["t"] if seldom else [])
         self.until = 100_000
+        self.detector = ChangeDetector()
 
     def bins(self, *arrivals: int, waiting: int = 0) -> list[TopicHistory]:
         told = []
         for count in arrivals:
             self.until += 1
+            told += self._changes(count)
             bins = EngineBins(
                 topic="t", version=1, first=self.until - 1, arrivals=[count], waiting=[waiting], unfinished=[0.0]
             )
@@ -29,6 +33,19 @@ class Broker:
             answer = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=0, topics=topics)
             told += self.followed.take(answer, self.until * BIN_NS)
         return told
+
+    def _changes(self, count: int) -> list[TopicHistory]:
+        """As the engine finds them within the bin of ``count`` messages."""
+        told = []
+        slots = BIN_NS // ChangeDetector.SLOT_NS
+        for slot in range(slots):
+            moved = self.detector.note(count * (slot + 1) // slots - count * slot // slots)
+            if moved is not None:
+                arrivals, span = moved
+                since_ns = self.until * BIN_NS
+                event = Moved(topic="t", since_ns=since_ns, span_ns=span, arrivals=arrivals, waiting=0)
+                told.append(self.followed.move(event, self.until * BIN_NS))
+        return [one for one in told if one is not None]
 
 
 def test_traffic_that_stays_as_it_is_is_told_once_a_second_until_it_is_steady_then_not_for_minutes() -> None:
@@ -55,7 +72,7 @@ def test_a_change_of_steady_traffic_is_told_at_once_and_every_second_until_it_is
     broker = Broker()
     broker.bins(*[5] * (SETTLING_BINS + 20))
     [changed] = broker.bins(500)
-    assert changed.changed
+    assert changed.change is not None
     assert not changed.steady
     assert len(broker.bins(*[500] * (SETTLING_BINS - 20))) >= 10
 
@@ -64,7 +81,7 @@ def test_the_end_of_steady_traffic_is_told() -> None:
     broker = Broker()
     broker.bins(*[5] * (SETTLING_BINS + 20))
     told = broker.bins(*[0] * 50)
-    assert told[0].changed
+    assert told[0].change is not None
     assert not any(one.steady for one in told)
 
 

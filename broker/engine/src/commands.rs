@@ -282,7 +282,9 @@ impl Engine {
             self.release_until(key, until * BIN_NS, now); // what its timer would do in a moment
             let topic = self.topics.get_mut(key)?;
             let limiter = topic.limiter.as_mut()?;
+            limiter.history.watch(now);
             limiter.turn_history(until * BIN_NS);
+            self.events.extend(limiter.moved(&topic.name));
             let bins = limiter.history.between(since, until)?;
             Some(TopicBins { topic: topic.name.to_string(), version: limiter.limit.version, bins })
         };

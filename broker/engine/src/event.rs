@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::bucket::Nanos;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
@@ -23,6 +25,15 @@ pub enum Event {
     Stranger {
         topic: String,
         publisher_id: String,
+    },
+    /// The rate of arrivals is not what it was: `arrivals` came in the `span_ns` from `since_ns` on (monotonic clock), `waiting` wait for tokens now. Only while
+    /// somebody asks for histories.
+    Moved {
+        topic: String,
+        since_ns: Nanos,
+        span_ns: Nanos,
+        arrivals: u64,
+        waiting: usize,
     },
     /// Messages wait under a share of nothing; once per share.
     Starved {

@@ -1,13 +1,22 @@
 //! What came to a limited topic, in bins of a tenth of a second: arrivals, what waited for tokens when the bin began, the largest unfinished work in it. A few
-//! additions a message; bins are closed by whatever happens next, exactly as things stood at their edges. Pure.
+//! additions a message; bins are closed by whatever happens next, exactly as things stood at their edges. While somebody asks for them, a change of the rate of arrivals shows
+//! sooner than a bin is over: in slots, fifths of a bin (`change.rs`). Pure.
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 
 use crate::bucket::{Nanos, TOKEN};
+use crate::change::ChangeDetector;
 
 pub const BIN_NS: Nanos = 100_000_000;
+pub const SLOT_NS: Nanos = BIN_NS / 5;
+
+/// Slots without a message in a row that count: after so many a rate of nothing is well known.
+const LONGEST_SLEEP: i64 = 1_000;
+
+/// So long after a question for bins changes are looked for.
+const WATCHED_NS: Nanos = 1_000_000_000;
 
 /// Bins that are kept: whoever reads them may be late by so many.
 const KEPT: i64 = 128;
@@ -40,6 +49,19 @@ pub struct History {
     end: Nanos, // of the present bin
     present: Bin,
     over: VecDeque<Bin>, // ascending
+    slot_end: Nanos,
+    in_slot: u64, // messages
+    detector: ChangeDetector,
+    watched_until: Nanos,
+    moved: Option<Moved>,
+}
+
+/// The rate of arrivals has changed: what came since, until a moment ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    pub since: Nanos,
+    pub span: Nanos,
+    pub arrivals: u64,
 }
 
 /// Bins that are over, `first` and those that follow it. Columns of equal length.
@@ -54,18 +76,44 @@ pub struct Bins {
 impl History {
     pub fn new(at: Nanos) -> Self {
         let number = at.div_euclid(BIN_NS);
-        Self { end: (number + 1) * BIN_NS, present: Bin { number, arrivals: 0, waiting: 0, unfinished: 0 }, over: VecDeque::new() }
+        Self {
+            end: (number + 1) * BIN_NS,
+            present: Bin { number, arrivals: 0, waiting: 0, unfinished: 0 },
+            over: VecDeque::new(),
+            slot_end: (at.div_euclid(SLOT_NS) + 1) * SLOT_NS,
+            in_slot: 0,
+            detector: ChangeDetector::default(),
+            watched_until: Nanos::MIN,
+            moved: None,
+        }
     }
 
     /// Whether `turn` is due before something that happens at `at` is noted.
     pub fn is_behind(&self, at: Nanos) -> bool {
-        at >= self.end
+        at >= self.slot_end
     }
 
-    /// Open the bin of `at`. `state`: what waits, and the unfinished work in units, at the instants when bins begin, while nothing has happened since the present
+    /// Somebody asks at `now`: for a while changes are looked for.
+    pub fn watch(&mut self, now: Nanos) {
+        if now >= self.watched_until {
+            self.detector = ChangeDetector::default();
+        }
+        self.watched_until = now + WATCHED_NS;
+    }
+
+    /// Once for each change.
+    pub fn take_moved(&mut self) -> Option<Moved> {
+        self.moved.take()
+    }
+
+    /// Open the slot and the bin of `at`. `state`: what waits, and the unfinished work in units, at the instants when bins begin, while nothing has happened since the present
     /// bin's last event.
     #[cold]
     pub fn turn(&mut self, at: Nanos, state: impl Fn(Nanos) -> (usize, i128)) {
+        self.turn_slots(at);
+        if at < self.end {
+            return;
+        }
         let last = at.div_euclid(BIN_NS);
         self.close();
         for number in (self.present.number + 1).max(last - KEPT)..=last {
@@ -81,6 +129,27 @@ impl History {
         }
     }
 
+    fn turn_slots(&mut self, at: Nanos) {
+        let slots = (at - self.slot_end).div_euclid(SLOT_NS) + 1;
+        if slots <= 0 {
+            return;
+        }
+        if at < self.watched_until {
+            self.note_slots(slots);
+        }
+        self.in_slot = 0;
+        self.slot_end += slots * SLOT_NS;
+    }
+
+    /// The present one, and those after it in which nothing came.
+    fn note_slots(&mut self, slots: i64) {
+        for slot in 0..slots.min(LONGEST_SLEEP) {
+            let Some(moved) = self.detector.note(if slot == 0 { self.in_slot } else { 0 }) else { continue };
+            let span = Nanos::from(moved.slots) * SLOT_NS;
+            self.moved = Some(Moved { since: self.slot_end + slot * SLOT_NS - span, span, arrivals: moved.arrivals });
+        }
+    }
+
     fn close(&mut self) {
         if !self.present.is_empty() {
             self.over.push_back(self.present);
@@ -90,6 +159,7 @@ impl History {
     /// `count` messages have come.
     pub fn came(&mut self, count: u32) {
         self.present.arrivals += u64::from(count);
+        self.in_slot += u64::from(count);
     }
 
     /// The unfinished work has reached `units`.
@@ -131,7 +201,7 @@ mod tests {
         history.came(2);
         history.reached(3 * TOKEN);
         history.reached(2 * TOKEN);
-        assert!(!history.is_behind(BIN_NS - 1) && history.is_behind(BIN_NS));
+        assert!(!history.is_behind(SLOT_NS - 1) && history.is_behind(SLOT_NS));
         history.turn(BIN_NS, |_| (1, TOKEN / 2));
         history.came(1);
         history.turn(2 * BIN_NS, idle);
@@ -140,6 +210,56 @@ mod tests {
         assert_eq!(history.between(1, 2).map(|bins| (bins.first, bins.arrivals)), Some((1, vec![1])));
         assert_eq!(history.between(0, 1).map(|bins| bins.arrivals), Some(vec![2]));
         assert_eq!(history.between(2, 2), None, "the present one is not over");
+    }
+
+    /// `counts` messages, each at the middle of a slot from slot `first` on.
+    fn fed(history: &mut History, first: i64, counts: &[u32]) {
+        for (slot, count) in (first..).zip(counts) {
+            history.turn(slot * SLOT_NS + SLOT_NS / 2, idle);
+            history.came(*count);
+        }
+    }
+
+    #[test]
+    fn a_change_shows_within_two_slots_with_what_came_in_the_second() {
+        let mut history = History::new(0);
+        history.watch(0);
+        fed(&mut history, 0, &[20; 49]);
+        history.watch(49 * SLOT_NS);
+        fed(&mut history, 49, &[20, 90, 180]);
+        assert_eq!(history.take_moved(), None, "the last slot is not over");
+        history.turn(52 * SLOT_NS, idle);
+        assert_eq!(history.take_moved(), Some(Moved { since: 51 * SLOT_NS, span: SLOT_NS, arrivals: 180 }));
+        assert_eq!(history.take_moved(), None);
+    }
+
+    #[test]
+    fn what_comes_late_and_all_at_once_is_no_change() {
+        let mut history = History::new(0);
+        history.watch(0);
+        fed(&mut history, 0, &[20; 49]);
+        history.watch(49 * SLOT_NS);
+        fed(&mut history, 49, &[20, 0, 40, 20, 20, 20, 20]);
+        assert_eq!(history.take_moved(), None);
+    }
+
+    #[test]
+    fn an_end_of_all_traffic_shows_when_bins_are_asked_for() {
+        let mut history = History::new(0);
+        history.watch(0);
+        fed(&mut history, 0, &[20; 49]);
+        history.watch(49 * SLOT_NS);
+        fed(&mut history, 49, &[20]);
+        history.turn(55 * SLOT_NS, idle);
+        assert_eq!(history.take_moved().map(|moved| moved.arrivals), Some(0));
+    }
+
+    #[test]
+    fn nobody_looks_for_changes_while_nobody_asks() {
+        let mut history = History::new(0);
+        fed(&mut history, 0, &[20; 60]);
+        fed(&mut history, 60, &[180; 60]);
+        assert_eq!(history.take_moved(), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod auth;
 pub mod backlog;
 pub mod bucket;
 pub(crate) mod building;
+pub mod change;
 pub mod channel;
 pub mod commands;
 pub mod config;

@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use crate::backlog::{Backlog, Take};
 use crate::bucket::{Bucket, Nanos, TOKEN};
 use crate::engine::ChannelKey;
+use crate::event::Event;
 use crate::history::History;
 use crate::latency::Latency;
 use crate::message::Message;
@@ -180,6 +181,13 @@ impl Limiter {
     pub fn note_arrivals(&mut self, count: u32, at: Nanos) {
         self.turn_history(at);
         self.history.came(count);
+    }
+
+    /// The word that the rate of arrivals of this topic has changed; once for each change.
+    pub fn moved(&mut self, topic: &str) -> Option<Event> {
+        let moved = self.history.take_moved()?;
+        let (since_ns, span_ns, arrivals) = (moved.since, moved.span, moved.arrivals);
+        Some(Event::Moved { topic: topic.into(), since_ns, span_ns, arrivals, waiting: self.backlog.len() })
     }
 
     /// Before anything happens at `at`.

@@ -3,6 +3,7 @@
 //! Configuration goes down once; snapshots and events are pulled up. Rust never calls Python, and calls that may wait release the GIL.
 
 mod bucket;
+mod change;
 mod engine;
 mod errors;
 mod flood;
@@ -14,6 +15,8 @@ mod station;
 mod _native {
     #[pymodule_export]
     use super::bucket::Bucket;
+    #[pymodule_export]
+    use super::change::ChangeDetector;
     #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]

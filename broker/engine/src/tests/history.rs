@@ -1,7 +1,8 @@
 //! Histories of a whole engine: who counts, in which bin, and what waits at the edges.
 
 use super::pair::*;
-use crate::history::{BIN_NS, open_at};
+use crate::event::Event;
+use crate::history::{BIN_NS, SLOT_NS, open_at};
 
 /// The columns of "t" from bin 0 on, up to now.
 fn columns(pair: &mut Pair) -> serde_json::Value {
@@ -9,6 +10,11 @@ fn columns(pair: &mut Pair) -> serde_json::Value {
     let now = pair.now;
     let found = pair.engine.histories(&["t".into(), "nowhere".into()], 0, open_at(now), now);
     serde_json::to_value(found).expect("JSON")[0].clone()
+}
+
+/// What asks for bins asks for changes, too.
+fn columns_now(pair: &mut Pair) {
+    pair.engine.histories(&["t".into()], 0, open_at(pair.now), pair.now);
 }
 
 /// At the beginning of the next bin.
@@ -51,6 +57,28 @@ fn refused_messages_are_arrivals_too() {
     pair.advance(BIN_NS);
     let arrivals = columns(&mut pair)["arrivals"].as_array().expect("a column").clone();
     assert_eq!(arrivals.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), 3);
+}
+
+#[test]
+fn a_change_of_the_rate_is_told_at_once_while_histories_are_asked_for() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(1_000, 5, 1));
+    let publisher = pair.connect();
+    let mut told = Vec::new();
+    for (slots, bodies) in [(60, 2), (3, 60)] {
+        for slot in 0..slots {
+            if slot % 5 == 0 {
+                columns_now(&mut pair);
+            }
+            pair.ask(publisher, mpub("t", &vec!["x"; bodies]));
+            pair.advance(SLOT_NS);
+        }
+        told.push(pair.engine.poll_events().into_iter().filter(|event| matches!(event, Event::Moved { .. })).collect::<Vec<_>>());
+    }
+    assert_eq!(told[0], []);
+    let [Event::Moved { topic, span_ns, arrivals, waiting, .. }] = &told[1][..] else { panic!("{told:?}") };
+    assert_eq!((topic.as_str(), *span_ns, *arrivals), ("t", SLOT_NS, 60));
+    assert!(*waiting > 60, "{waiting}");
 }
 
 #[test]

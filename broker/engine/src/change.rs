@@ -1,0 +1,166 @@
+//! Whether a rate of arrivals is still what it was: CUSUM of likelihood ratios on counts in short slots. Pure.
+//!
+//! Each test is a sum of log-likelihood ratios between Poisson counts of the rate so far and of one that is larger or smaller by its ratio, kept above zero; a change is
+//! said when a sum passes the threshold. Before any change that takes e^threshold slots on average at least, whatever the rate (Lorden, "Procedures for reacting to a change
+//! in distribution", 1971). Messages that come in batches are counted by the batch: counts are divided by their index of dispersion, estimated beside the rate.
+//!
+//! What a change is told with is the rate since: of those last slots that speak most clearly against the rate so far, without the first of them, which is part of the old
+//! kind. So a change waits for the first slot that is all of the new kind; what was only late, and comes in one slot, is none.
+
+use std::f64::consts::LN_2;
+
+const LN_1_5: f64 = 0.405_465_108_108_164_4;
+const LN_1_1: f64 = 0.095_310_179_804_324_87;
+/// Ratios of a changed rate to that before: 4, 1.5, 1.1 and their inverses; their logarithms, and by which part of it the rate grows.
+const TESTS: [(f64, f64); 6] =
+    [(2.0 * LN_2, 3.0), (LN_1_5, 0.5), (LN_1_1, 0.1), (-LN_1_1, 1.0 / 1.1 - 1.0), (-LN_1_5, 1.0 / 1.5 - 1.0), (-2.0 * LN_2, -0.75)];
+
+/// A false alarm in e^18 slots of each test, were rate and dispersion known: 15 days of slots of 20 ms. (Estimated, they cost more where batches are large.)
+const THRESHOLD: f64 = 18.0;
+/// So much these must say by themselves.
+const CONFIRMED: f64 = 3.0;
+/// Slots that are looked back.
+const KEPT: usize = 64;
+/// Slots over which the rate is averaged, once there were so many.
+const SLOWEST: u32 = 500;
+/// Slots with messages over which the dispersion is: it is what publishers are like, not what they do now.
+const SLOWEST_DISPERSION: f64 = 2_000.0;
+/// Slots after a change until which the new rate is only looked at: traffic that comes every second is no change each time.
+const LEARNING: u32 = 50;
+/// Messages a slot: from nothing, every rate is infinitely more.
+const LEAST: f64 = 0.02;
+/// Messages for which a dispersion of 1 counts at the beginning.
+const PRIOR: f64 = 2.0;
+/// Of one pair of slots in the index of dispersion, in multiples of it: a leap of the rate says nothing about its noise.
+const OUTLIER: f64 = 9.0;
+
+/// What came since a change: in the last `slots` slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    pub arrivals: u64,
+    pub slots: u32,
+}
+
+/// The latest slots.
+#[derive(Debug)]
+struct Last {
+    counts: [u64; KEPT],
+    slots: usize, // so far
+}
+
+impl Default for Last {
+    fn default() -> Self {
+        Self { counts: [0; KEPT], slots: 0 }
+    }
+}
+
+impl Last {
+    fn push(&mut self, count: u64) {
+        self.counts[self.slots % KEPT] = count;
+        self.slots += 1;
+    }
+
+    /// What came since `rate` (messages a slot) changed; `None`: that cannot be told yet.
+    fn moved_from(&self, rate: f64, index: f64) -> Option<Moved> {
+        let (mut arrivals, mut clearest, mut best, mut inner) = (0, None, 0.0, 0.0);
+        for slots in 1..=self.slots.min(KEPT) {
+            let without = Moved { arrivals, slots: slots as u32 - 1 };
+            arrivals += self.counts[(self.slots - slots) % KEPT];
+            let says = log_likelihood_ratio(arrivals as f64, rate * slots as f64) / index;
+            if says > best {
+                best = says;
+                clearest = (without.slots > 0 && inner > CONFIRMED).then_some(without);
+            }
+            inner = says;
+        }
+        clearest
+    }
+}
+
+/// Of Poisson counts: `count` against what is `expected`, where the true mean is what was counted.
+fn log_likelihood_ratio(count: f64, expected: f64) -> f64 {
+    let log = if count > 0.0 { count * (count / expected).ln() } else { 0.0 };
+    log - count + expected
+}
+
+/// From the differences between a slot and the next, which a slow change of the rate leaves as they are.
+#[derive(Debug, Clone, Copy)]
+struct Dispersion {
+    index: f64,
+    last: f64,     // messages in the last slot
+    squares: f64,  // sum of the squared differences, old ones fading
+    messages: f64, // of both slots, likewise
+}
+
+impl Default for Dispersion {
+    fn default() -> Self {
+        Self { index: 1.0, last: 0.0, squares: PRIOR, messages: PRIOR }
+    }
+}
+
+impl Dispersion {
+    fn note(&mut self, count: f64) {
+        let (difference, both) = (count - self.last, count + self.last);
+        self.last = count;
+        if both > 0.0 {
+            let kept = 1.0 - 1.0 / SLOWEST_DISPERSION;
+            self.squares = self.squares * kept + (difference * difference).min(OUTLIER * self.index * both);
+            self.messages = self.messages * kept + both;
+            self.index = (self.squares / self.messages).max(1.0);
+        }
+    }
+}
+
+/// Of one stream.
+#[derive(Debug, Default)]
+pub struct ChangeDetector {
+    rate: f64,  // messages a slot
+    slots: u32, // that it is estimated from
+    dispersion: Dispersion,
+    sums: [f64; TESTS.len()],
+    last: Last,
+}
+
+impl ChangeDetector {
+    /// Whether the rate is known well enough for a change to be seen.
+    pub fn is_settled(&self) -> bool {
+        self.slots >= LEARNING
+    }
+
+    /// Messages of the next slot. `Some`: the rate is no longer what it was.
+    pub fn note(&mut self, count: u64) -> Option<Moved> {
+        if self.is_settled()
+            && let Some(moved) = self.tested(count)
+        {
+            self.begin_anew(moved);
+            return Some(moved);
+        }
+        self.learn(count as f64);
+        None
+    }
+
+    fn tested(&mut self, count: u64) -> Option<Moved> {
+        let index = self.dispersion.index;
+        let (counted, rate, risen) = (count as f64 / index, self.rate / index, self.rate.max(LEAST) / index);
+        for (sum, (log, growth)) in self.sums.iter_mut().zip(TESTS) {
+            *sum = (*sum + counted * log - growth * if growth > 0.0 { risen } else { rate }).max(0.0);
+        }
+        self.last.push(count);
+        if self.sums.iter().all(|sum| *sum <= THRESHOLD) {
+            return None;
+        }
+        self.last.moved_from(self.rate.max(LEAST), index)
+    }
+
+    fn learn(&mut self, count: f64) {
+        self.slots = self.slots.saturating_add(1);
+        self.rate += (count - self.rate) / f64::from(self.slots.min(SLOWEST));
+        self.dispersion.note(count);
+    }
+
+    /// Batches stay what they are; the rate is that of the slots since.
+    fn begin_anew(&mut self, moved: Moved) {
+        *self = Self { rate: moved.arrivals as f64 / f64::from(moved.slots), dispersion: self.dispersion, ..Self::default() };
+        self.slots = moved.slots.min(LEARNING - 1);
+    }
+}

@@ -1,0 +1,31 @@
+//! The engine's detector of changes, for tests and simulations.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use srtm_engine::change;
+use srtm_engine::history::SLOT_NS as ENGINE_SLOT_NS;
+
+#[pyclass(frozen, module = "srtm._native")]
+#[derive(Default)]
+pub struct ChangeDetector(Mutex<change::ChangeDetector>);
+
+#[pymethods]
+impl ChangeDetector {
+    #[classattr]
+    const SLOT_NS: i64 = ENGINE_SLOT_NS;
+
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    #[getter]
+    fn is_settled(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_settled()
+    }
+
+    fn note(&self, count: u64) -> Option<(u64, u32)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).note(count).map(|moved| (moved.arrivals, moved.slots))
+    }
+}

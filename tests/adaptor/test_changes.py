@@ -1,0 +1,112 @@
+"""Changes that brokers tell before their bins are over: when the adaptor answers them, and with what."""
+
+from __future__ import annotations
+
+import pytest
+
+from adaptor.book import BIN_NS, Book, bins_of, change_of
+from adaptor.observed import Bin, Change, Envelope, Member, Shares
+from adaptor.policy import Policy
+from srtm.adaptation import Adaptation
+from srtm.control import HistoryAnswer, RateChange
+from srtm.splitting import MICRO
+from tests.adaptor.test_book import counts, history, told
+
+ENVELOPE = Envelope(rate_micro=11_000 * MICRO, burst_micro=25 * MICRO)
+UNEVEN: Shares = [(9_750 * MICRO, 12_500_000), (1_250 * MICRO, 12_500_000)]
+FELL, ROSE = Change(20, 0.02), Change(180, 0.02, waiting=155)
+
+
+def members(count: int = 2) -> list[Member]:
+    shares = [*UNEVEN, (1 * MICRO, 1 * MICRO), (1 * MICRO, 1 * MICRO)][:count]
+    return [Member(name=f"b{at}", share=share) for at, share in enumerate(shares)]
+
+
+def settled(*rates: float) -> Policy:
+    policy = Policy("fitted", Adaptation())
+    for at, rate in enumerate(rates):
+        policy.observe(f"b{at}", [Bin(round(rate / 10))] * 50)
+    return policy
+
+
+def test_one_side_of_a_move_waits_for_the_other_and_both_are_answered_at_once() -> None:
+    policy = settled(9_000, 1_000)
+    policy.note_change("b1", ROSE, 5.0)
+    assert policy.propose(5.0, ENVELOPE, members()) is None
+    assert policy.due_s == pytest.approx(5.05)
+    policy.note_change("b0", FELL, 5.02)
+    shares = policy.propose(5.02, ENVELOPE, members())
+    assert shares is not None
+    assert shares[0][0] < 1_200 * MICRO  # most of the slack is for whoever has a backlog
+    assert sum(rate for rate, _ in shares) == ENVELOPE.rate_micro
+    assert policy.due_s is None
+
+
+def test_what_no_other_broker_explains_is_answered_after_a_moment() -> None:
+    policy = settled(5_000, 1_000)
+    policy.note_change("b1", Change(80, 0.02, waiting=60), 5.0)
+    assert policy.propose(5.04, ENVELOPE, members()) is None
+    shares = policy.propose(5.05, ENVELOPE, members())
+    assert shares is not None
+    assert shares[1][0] > 4_000 * MICRO
+
+
+def test_those_whose_traffic_stays_are_not_waited_for_once_the_rates_add_up() -> None:
+    policy = settled(9_000, 1_000, 300, 300)
+    policy.note_change("b1", ROSE, 5.0)
+    assert policy.propose(5.0, ENVELOPE, members(4)) is None
+    policy.note_change("b0", FELL, 5.01)
+    assert policy.propose(5.01, ENVELOPE, members(4)) is not None
+
+
+def test_a_change_is_answered_within_the_pause_after_other_shares() -> None:
+    policy = settled(9_000, 1_000)
+    policy.observe("b1", [Bin(100, waiting=500)] * 2)
+    assert policy.propose(4.99, ENVELOPE, members()) is not None
+    policy.note_change("b1", ROSE, 5.0)
+    policy.note_change("b0", FELL, 5.0)
+    assert policy.propose(5.0, ENVELOPE, members()) is not None
+
+
+def test_who_is_asked_within_the_pause_says_when_to_ask_again() -> None:
+    policy = settled(9_000, 1_000)
+    policy.observe("b1", [Bin(100, waiting=500)] * 2)
+    assert policy.propose(5.0, ENVELOPE, members()) is not None
+    assert policy.propose(5.1, ENVELOPE, members()) is None
+    assert policy.due_s == pytest.approx(5.2)
+    assert policy.propose(5.2, ENVELOPE, members()) is not None
+
+
+@pytest.mark.parametrize("mode", ["static", "proportional", "central", "gdrl"])
+def test_other_modes_keep_to_their_bins(mode: str) -> None:
+    policy = Policy(mode, Adaptation())  # type: ignore[arg-type]
+    policy.note_change("b0", FELL, 5.0)
+    assert policy.due_s is None
+
+
+@pytest.mark.parametrize(("since_bins", "mixed"), [(-3.5, 0), (0.0, 0), (0.2, 1), (1.0, 1), (1.1, 2)])
+def test_bins_to_come_that_began_before_a_change_are_mixed(since_bins: float, mixed: int) -> None:
+    end_ns = 50 * BIN_NS
+    change = RateChange(since_ns=end_ns + round(since_bins * BIN_NS), span_ns=20_000_000, arrivals=1, waiting=2)
+    assert change_of(change, end_ns) == Change(1, 0.02, 2, mixed)
+
+
+@pytest.mark.parametrize("fields", [{"span_ns": 0}, {"arrivals": -1}, {"waiting": -1}])
+def test_a_change_that_cannot_be_is_ignored_and_counted(fields: dict[str, int]) -> None:
+    change = RateChange(**{"since_ns": 1, "span_ns": 1, "arrivals": 1, "waiting": 1, **fields})
+    assert bins_of(history(0, [], change=change)) is None
+    book = Book()
+    assert book.take(told(("b1", history(0, [], change=change))), 0.0) == []
+    assert book.ignored == 1
+
+
+def test_a_book_proposes_when_the_moment_is_over_although_nothing_more_was_told() -> None:
+    book = Book()
+    book.take(told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))), 5.0)
+    change = RateChange(since_ns=50 * BIN_NS, span_ns=20_000_000, arrivals=20, waiting=0)
+    assert book.take(told(("b1", history(50, [], change=change))), 5.02) == []
+    assert book.due_s == pytest.approx(5.07)
+    assert book.take(HistoryAnswer(version=2), 5.06) == []
+    (found,) = book.take(HistoryAnswer(version=2), 5.07)
+    assert found.shares["b1"].rate < 3_000
+    assert book.due_s == float("inf")
