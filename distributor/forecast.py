@@ -105,6 +105,10 @@ class Simulation:
     def _sent(self) -> Sent:
         return sent(self._publishers, self.seconds, self._seed)
 
+    @cached_property
+    def _everybody(self) -> Traffic:
+        return _merged(self._publishers, np.zeros(len(self._publishers.ids), dtype=np.int64))
+
     def forecast(self, placement: Placement, shares: Mapping[str, Amount], services: Mapping[str, Service]) -> Forecast:
         """Of those publishers that have a broker. ``services``: of brokers that are not in it, ``ASSUMED``."""
         if not placement.brokers:
@@ -149,7 +153,8 @@ class Simulation:
         for name, one, wait in zip(placement.brokers, traffic, waits, strict=True):
             processing_ms = _sojourn_ms(one, services.get(name, ASSUMED), self._percentile)
             found[name] = Delay(access_ms=wait.at_ms, processing_ms=processing_ms, total_ms=wait.at_ms + processing_ms)
-        whole = _wait(_merged(placement), self._envelope, 99.0)
+        everywhere = self._everybody if (placement.at != NOWHERE).all() else _merged(placement.publishers, placement.at)
+        whole = _wait(everywhere, self._envelope, 99.0)
         load = sum(part.rate for part in traffic)
         mean_ms = sum(part.rate * wait.mean_ms for part, wait in zip(traffic, waits, strict=True)) / max(load, 1e-9)
         messages = round(load * self.seconds)
@@ -172,9 +177,9 @@ def _delay(one: Latency) -> Delay:
     return Delay(access_ms=one.access_ns / 1e6, processing_ms=one.processing_ns / 1e6, total_ms=one.total_ns / 1e6)
 
 
-def _merged(placement: Placement) -> Traffic:
-    everywhere: Ints = np.where(placement.at == NOWHERE, NOWHERE, 0)
-    return traffic_of(placement.publishers, everywhere, 1)[0]
+def _merged(publishers: Publishers, at: Ints) -> Traffic:
+    """On one broker, of all that have one."""
+    return traffic_of(publishers, np.where(at == NOWHERE, NOWHERE, 0), 1)[0]
 
 
 @dataclass(frozen=True)
