@@ -34,6 +34,8 @@ _OUR_FLAGS = (
     "max-topics",
 )  # fmt: skip
 _NEWER_FLAGS = ("auth-http-request-method", "enable-experiment", "topology-region", "topology-zone")
+_MISSPELT = ("/ping/", "//ping", "/PING", "/Ping", "/topic/create/", "/./ping", "/x/../ping")
+_HEADERS = ("content-type", "x-nsq-content-type", "location")
 _CUT = ("PUB", "DPUB", "MPUB", "AUTH where there is none", "IDENTIFY: bodies")
 
 KEPT: tuple[Kept, ...] = (
@@ -102,15 +104,30 @@ KEPT: tuple[Kept, ...] = (
     ),
     _kept(
         "Paths are taken as they are written",
-        *(("HTTP: what there is", f"* {path}*", "*", "*") for path in ("/ping/", "//ping", "/PING", "/Ping")),
-        *(("HTTP: what there is", f"* {path}*", "*", "*") for path in ("/topic/create/", "/./ping", "/x/../ping")),
-        ("HTTP: config", "GET data_path/*", "*", "*"),
+        *(("HTTP: what there is", f"* {path}", "30?*", "404 Not Found") for path in _MISSPELT),
+        *(("HTTP: what there is", f"* {path} {header}", "*", "*") for path in _MISSPELT for header in _HEADERS),
+        ("HTTP: config", "GET data_path/", "301 *", "404 Not Found"),
+        ("HTTP: config", "GET data_path/ *", "*", "*"),
+        ("HTTP: what is no HTTP", "asterisk", "200 OK", "404 Not Found"),
+        ("HTTP: what is no HTTP", "asterisk *", "", "*"),
     ),
     _kept(
         "What is no HTTP is refused with the reason in JSON",
-        ("HTTP: what is no HTTP", "*", "*", "*"),
+        ("HTTP: what is no HTTP", "* content-type", "*", "application/problem+json"),
+        ("HTTP: what is no HTTP", "* body", "*", '{"detail":*'),
+        ("HTTP: what is no HTTP", "HTTP/3.0", "505 *", "505 *"),
+        *(("HTTP: what is no HTTP", label, "400 *", "400 *") for label in ("no host", "space before colon")),
+        ("HTTP: what is no HTTP", "bad chunk", "500 *", "400 *"),
+        ("HTTP: what is no HTTP", "bad chunk x-nsq-content-type", "*", ""),
     ),
-    _kept("There is no Go runtime to look into", ("HTTP: debug", "*", "*", "*")),
+    _kept(
+        "There is no Go runtime to look into",
+        ("HTTP: debug", "profile *", "200 OK", "404 Not Found"),
+        ("HTTP: debug", "* block rate", "400 *", "404 Not Found"),
+        ("HTTP: debug", "block rate", "500 *", "404 Not Found"),
+        ("HTTP: debug", "free memory", "500 *", "200 OK"),
+        *(("HTTP: debug", f"* {part}*", "*", "*") for part in ("body", "content-type", "x-nsq-content-type")),
+    ),
     _kept(
         "Values that cannot work are refused",
         *_starts(_NONSENSE, "status 1"),
