@@ -256,7 +256,8 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return };
         if conn.input.is_empty() {
             let used = self.run_commands(key, bytes, stamps, now);
-            if used < bytes.len() {
+            // What comes behind a fatal error is not worth a copy.
+            if used < bytes.len() && self.conns.get(key).is_some_and(Connection::reads) {
                 self.keep_input(key, bytes[used..].to_vec(), used, stamps, now);
             }
             return;
