@@ -59,7 +59,7 @@ async def permissions(play: Play) -> None:
             await play.once(f"{secret}: {label}", auth(secret) + data, last=b"NOP\n")
 
 
-@SESSIONS.add("AUTH: running out", _ADDRESS)
+@SESSIONS.add("AUTH: running out", _ADDRESS, alone=True)
 async def expiry(play: Play) -> None:
     for secret in ("short", "short then never"):
         client = await play.connect(secret)
