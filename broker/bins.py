@@ -3,7 +3,8 @@
 Every topic that is followed reports once a second; at once when the engine says that its rate of arrivals has changed,
 with what came since, before the bin is over; and four times a second from then on for some seconds, as also while
 messages wait for tokens at the beginning of every bin. A topic to which nothing was since its last report is left out.
-A topic that may be told seldom says when its traffic has become steady, and then no more (``steadiness``).
+A topic that may be told seldom says when its traffic has become steady, and then no more (``steadiness``); if little
+comes its bins are hardly looked at then (``asking``), and all is left to the engine's word that traffic has changed.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from collections.abc import Collection
 
 import msgspec
 
+from broker.asking import LOOK_BINS, PERIOD_NS, Asking, Pace, Question
 from broker.events import Moved
 from broker.steadiness import Steadiness
 from srtm.control import RateChange, TopicHistory
 
-PERIOD_NS = 100_000_000  # how often the engine is asked; also the length of its bins
 _SELDOM_NS = 1_000_000_000
 _OFTEN_NS = 250_000_000
 _STEADY_BINS = 10  # that a report of steady traffic has
-_LOOK_BINS = 10  # between two looks at steady traffic, unless it changes
+# Messages in those. With as many their end is looked for often: an engine to which nothing comes sees only when it is
+# asked that nothing comes. With fewer it takes longer anyway until that can be told from chance.
+_MUCH = 20
 _MOVING_BINS = 30  # how long a change is followed closely
 _LONGEST_GAP_BINS = 128  # so many the engine keeps: more is a broker that stood still
 _QUEUE_BINS = 3  # in so many bins in a row something waited at the beginning: it is no passing burst
@@ -60,6 +63,7 @@ class _Followed:
         self.moving_until = 0  # number of a bin
         self.reported_ns = 0
         self.known_until = known_until  # number of the first bin that was not added; 0: nobody asked yet
+        self.has_much = False  # while it is steady
         self._queued = 0  # bins in a row that began with something waiting
 
     def add(self, bins: EngineBins) -> None:
@@ -84,8 +88,9 @@ class _Followed:
         self.steadiness.begin(self.first)
         if self.moving_until > until:
             self.steadiness.disturb(self.moving_until - _MOVING_BINS)
-        elif self.steadiness.is_steady(until) and len(self.arrivals) > _STEADY_BINS:
+        elif self.steadiness.is_steady(until) and len(self.arrivals) >= _STEADY_BINS:
             left_out = len(self.arrivals) - _STEADY_BINS
+            self.has_much = sum(self.arrivals[left_out:]) >= _MUCH
             self.first += left_out
             for column in (self.arrivals, self.waiting, self.unfinished):
                 del column[:left_out]
@@ -93,6 +98,12 @@ class _Followed:
     def is_resting(self, until: int) -> bool:
         """It is known to be steady, and nothing says otherwise."""
         return self.steadiness is not None and self.steadiness.is_known and self.moving_until <= until
+
+    def skip_to(self, first: int) -> None:
+        """Nobody asked for bins before that."""
+        if self.known_until < first:
+            self._forget()
+            self.first = self.known_until = first
 
     def is_steady(self, until: int) -> bool:
         return self.steadiness is not None and self.steadiness.is_steady(until)
@@ -168,10 +179,10 @@ class _Followed:
 
 
 class Followed:
-    """All topics that are followed. ``next``: the bin from which on the engine is asked."""
+    """All topics that are followed. ``asking``: what the engine is to be asked."""
 
     def __init__(self) -> None:
-        self.next = 0
+        self.asking = Asking()
         self._wall_offset_ns: int | None = None
         self._bin_ns = PERIOD_NS
         self._topics: dict[str, _Followed] = {}
@@ -187,28 +198,31 @@ class Followed:
         for gone in self._topics.keys() - set(topics):
             del self._topics[gone]
             self._awake.pop(gone, None)
+            self.asking.remove(gone)
         told_seldom = set(seldom)
         for name in topics:
             if name not in self._topics:
-                self._topics[name] = _Followed(self.next, Steadiness(name) if name in told_seldom else None)
+                self._topics[name] = _Followed(self.asking.until, Steadiness(name) if name in told_seldom else None)
             elif (self._topics[name].steadiness is not None) != (name in told_seldom):
                 self._topics[name].steadiness = Steadiness(name) if name in told_seldom else None
+            else:
+                continue
+            self._place(name)
 
-    def take(self, histories: EngineHistories, now_ns: int) -> list[TopicHistory]:
-        """The answer to a question from ``next`` on; gives what is due at ``now_ns`` (of any clock)."""
-        since, self.next, self._bin_ns = self.next, histories.until, histories.bin_ns
-        offset_ns = self._steady_offset(histories)
-        for bins in histories.topics:
-            self._add(bins)
-        for topic in self._topics.values() if not since else ():
-            topic.known_until = topic.known_until or histories.until
+    def take(self, histories: EngineHistories, now_ns: int, asked: Question | None = None) -> list[TopicHistory]:
+        """The answer to ``asked`` (None: to a question for all, each time); gives what is due at ``now_ns`` (of any
+        clock)."""
+        asked = asked or Question(self.names, self.asking.until)
+        offset_ns = self.note(histories, asked)
+        if asked.since > histories.until:
+            return []
         reports = []
-        is_to_look_at_all = histories.until >= self._looked_until + _LOOK_BINS
+        is_to_look_at_all = histories.until >= self._looked_until + LOOK_BINS
         if is_to_look_at_all:
             self._looked_until = histories.until
-        for name in list(self._awake):
+        for name in [name for name in asked.topics if name in self._awake]:
             topic = self._topics[name]
-            if topic.is_resting(histories.until) and not is_to_look_at_all:
+            if topic.is_resting(histories.until) and topic.has_much and not is_to_look_at_all:
                 continue
             topic.add_nothing(histories.until)  # unless there was something
             topic.look_at_steadiness(histories.until)
@@ -219,17 +233,35 @@ class Followed:
                     del self._awake[name]
                 else:
                     reports.append(report)
+            self._place(name)
         return reports
 
+    def note(self, histories: EngineHistories, asked: Question) -> int:
+        """The answer to ``asked``, of which nothing is due yet; gives the wall clock's offset."""
+        self.asking.until, self._bin_ns = histories.until, histories.bin_ns
+        offset_ns = self._steady_offset(histories)
+        if asked.since > histories.until:
+            return offset_ns
+        for name in asked.topics:
+            if self.asking.is_resting(name):
+                self._topics[name].skip_to(asked.since)
+        for bins in histories.topics:
+            self._add(bins)
+        for topic in self._topics.values() if not asked.since else ():
+            topic.known_until = topic.known_until or histories.until
+        return offset_ns
+
     def move(self, moved: Moved, now_ns: int) -> TopicHistory | None:
-        """What is to be told of a change at once; None: nothing, it is of a topic that is not followed."""
+        """What is to be told of a change at once; None: nothing, it is of a topic that is not followed. Topics that
+        sleep (``asking.of_sleepers``) are to be asked for before."""
         topic = self._topics.get(moved.topic)
         if topic is None or self._wall_offset_ns is None:
             return None
         if moved.topic in self._awake:
-            topic.add_nothing(self.next)  # it may have been left alone while it was steady
+            topic.add_nothing(self.asking.until)  # it may have been left alone while it was steady
         self._awake[moved.topic] = None
-        topic.move(self.next)
+        topic.move(self.asking.until)
+        self._place(moved.topic)
         change = RateChange(
             since_ns=moved.since_ns + self._wall_offset_ns,
             span_ns=moved.span_ns,
@@ -246,7 +278,19 @@ class Followed:
             self._awake[bins.topic] = None
         elif topic.known_until:
             topic.add_nothing(bins.first)
-        topic.add(bins)
+            bins = _from(bins, topic.known_until)
+        if bins.arrivals:
+            topic.add(bins)
+
+    def _place(self, name: str) -> None:
+        topic = self._topics[name]
+        if topic.steadiness is None:
+            self.asking.place(name, Pace.OFTEN)
+        elif name not in self._awake:
+            self.asking.place(name, Pace.SELDOM)
+        else:
+            rests = topic.is_resting(self.asking.until) and not topic.has_much
+            self.asking.place(name, Pace.RESTING if rests else Pace.OFTEN)
 
     def _steady_offset(self, histories: EngineHistories) -> int:
         """The same until the wall clock is set, so that bins of two reports follow one another to the nanosecond."""
@@ -254,3 +298,17 @@ class Followed:
         if known_ns is None or abs(told_ns - known_ns) > histories.bin_ns // 2:
             self._wall_offset_ns = known_ns = told_ns
         return known_ns
+
+
+def _from(bins: EngineBins, first: int) -> EngineBins:
+    """Without those before ``first``."""
+    known = first - bins.first
+    if known <= 0:
+        return bins
+    return msgspec.structs.replace(
+        bins,
+        first=first,
+        arrivals=bins.arrivals[known:],
+        waiting=bins.waiting[known:],
+        unfinished=bins.unfinished[known:],
+    )

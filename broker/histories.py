@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from broker.bins import PERIOD_NS, EngineHistories, Followed
+from broker.asking import Question
+from broker.bins import EngineHistories, Followed
 from broker.distributors import LONGEST_PAUSE_S, Distributors
 from broker.events import Moved
 from broker.wakeup import Wakeup
@@ -23,7 +24,6 @@ from srtm.log import Log
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-_PERIOD_S = PERIOD_NS / 1e9
 _PATIENCE_S = 1.0
 _DECODER = msgspec.json.Decoder(EngineHistories)
 
@@ -61,9 +61,9 @@ class Histories:
         try:
             while True:
                 await self._some.wait()
-                again_s = trio.current_time() + _PERIOD_S
+                began_s = trio.current_time()
                 await self._send(self._look())
-                while trio.current_time() < again_s:
+                while trio.current_time() < (again_s := began_s + self._followed.asking.period_ns / 1e9):
                     with trio.move_on_at(again_s):
                         await self._has_moved.wait()
                     await self._send(self._changes())
@@ -71,13 +71,22 @@ class Histories:
             await self._distributors.aclose()
 
     def _look(self) -> list[TopicHistory]:
-        answer = self._engine.histories(self._followed.names, self._followed.next)
-        return self._followed.take(_DECODER.decode(answer), round(trio.current_time() * 1e9))
+        now_ns = round(trio.current_time() * 1e9)
+        due = []
+        for question in self._followed.asking.questions(now_ns):
+            due += self._followed.take(self._ask(question), now_ns, question)
+        return due
 
     def _changes(self) -> list[TopicHistory]:
         moved, self._moved = self._moved, []
+        missing = self._followed.asking.of_sleepers([one.topic for one in moved])
+        if missing is not None:
+            self._followed.note(self._ask(missing), missing)
         now_ns = round(trio.current_time() * 1e9)
         return [report for one in moved if (report := self._followed.move(one, now_ns)) is not None]
+
+    def _ask(self, question: Question) -> EngineHistories:
+        return _DECODER.decode(self._engine.histories(question.topics, question.since))
 
     async def _send(self, due: list[TopicHistory]) -> None:
         if not due:

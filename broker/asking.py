@@ -1,0 +1,100 @@
+"""For which topics the engine is asked for bins, and when: a question costs by the topics in it. Pure.
+
+The engine keeps bins for some seconds, so that none is lost to whoever asks seldom; but it looks for changes of traffic
+only for a second after each question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+import msgspec
+
+PERIOD_NS = 100_000_000  # between questions for topics in motion; also the length of bins
+SELDOM_NS = 500_000_000  # for the others: half of the time for which changes are looked for
+_REST_NS = 5_000_000_000  # between two looks at bins of topics that rest
+LOOK_BINS = 10  # that such a look is at
+_NONE_FROM = 1 << 62  # a bin that never comes: the engine says nothing, and goes on looking for changes
+
+
+class Pace(Enum):
+    OFTEN = "often"  # ten times a second
+    SELDOM = "seldom"  # twice a second: nothing came
+    RESTING = "resting"  # changes are looked for; bins only now and then
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Bins of ``topics`` from number ``since`` on; 0: as long as they are kept."""
+
+    topics: Sequence[str]
+    since: int
+
+
+class Asking:
+    """``until``: of the latest answer, the first bin that was not over."""
+
+    def __init__(self) -> None:
+        self.until = 0
+        self._paces: dict[str, Pace] = {}
+        self._topics: dict[Pace, dict[str, None]] = {pace: {} for pace in Pace}  # in order
+        self._often_since = 0
+        self._seldom_since = 0
+        self._seldom_due_ns = 0
+        self._rest_due_ns = 0
+
+    def place(self, topic: str, pace: Pace) -> None:
+        if self._paces.get(topic) is not pace:
+            self.remove(topic)
+            self._paces[topic] = pace
+            self._topics[pace][topic] = None
+
+    def remove(self, topic: str) -> None:
+        pace = self._paces.pop(topic, None)
+        if pace is not None:
+            del self._topics[pace][topic]
+
+    def is_resting(self, topic: str) -> bool:
+        return self._paces.get(topic) is Pace.RESTING
+
+    @property
+    def period_ns(self) -> int:
+        """Until the next questions."""
+        return PERIOD_NS if self._topics[Pace.OFTEN] else SELDOM_NS
+
+    def questions(self, now_ns: int) -> Iterator[Question]:
+        """Each is to be answered (``until``) before the next: what rested may be found to move. ``now_ns`` is of any
+        clock that does not go back."""
+        is_seldom = now_ns >= self._seldom_due_ns
+        if is_seldom:
+            self._seldom_due_ns = now_ns + SELDOM_NS
+            yield from self._of_resting(now_ns)
+        topics = list(self._topics[Pace.OFTEN])
+        since = self._often_since
+        if is_seldom and self._topics[Pace.SELDOM]:
+            topics += self._topics[Pace.SELDOM]
+            since = min(since, self._seldom_since)
+        if topics:
+            yield Question(topics, since)
+        self._often_since = self.until
+        if is_seldom:
+            self._seldom_since = self.until
+
+    def _of_resting(self, now_ns: int) -> Iterator[Question]:
+        topics = list(self._topics[Pace.RESTING])
+        if not topics:
+            return
+        if now_ns < self._rest_due_ns:
+            yield Question(topics, _NONE_FROM)
+            return
+        self._rest_due_ns = now_ns + _REST_NS
+        yield Question(topics, self._latest)
+
+    def of_sleepers(self, topics: Sequence[str]) -> Question | None:
+        """What is missing of these where they are asked for less than often; None: nothing."""
+        slow = [topic for topic in topics if self._paces.get(topic, Pace.OFTEN) is not Pace.OFTEN]
+        return Question(slow, self._latest) if slow else None
+
+    @property
+    def _latest(self) -> int:
+        return max(self.until - LOOK_BINS, 1)

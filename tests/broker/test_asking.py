@@ -1,0 +1,182 @@
+"""How seldom the engine is asked for topics whose traffic is steady, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from broker.asking import Question
+from broker.bins import EngineBins, EngineHistories, Followed
+from broker.events import Moved
+from srtm.control import TopicHistory
+
+BIN_NS = 100_000_000
+WATCHED_NS = 1_000_000_000  # so long after a question the engine looks for changes
+FIRST = 10_000
+SETTLED = 150  # bins after which steady traffic is known to be so
+
+
+class Engine:
+    """Keeps the last 128 bins, as the real one; a tick is a bin."""
+
+    def __init__(self, *topics: str, seldom: bool = True) -> None:
+        self.followed = Followed()
+        self.followed.follow(topics, topics if seldom else ())
+        self.until = FIRST
+        self.came: dict[str, dict[int, tuple[int, int]]] = {topic: {} for topic in topics}
+        self.said: list[TopicHistory] = []
+        self.asked: list[tuple[int, Question]] = []  # (ns, question)
+        self.told: Counter[str] = Counter()  # bins, by topic
+        self._next_ns = 0
+
+    @property
+    def now_ns(self) -> int:
+        return self.until * BIN_NS
+
+    def answer(self, question: Question) -> EngineHistories:
+        self.asked.append((self.now_ns, question))
+        first = max(question.since, self.until - 128)
+        topics = []
+        for topic in question.topics:
+            bins = [self.came[topic].get(number, (0, 0)) for number in range(first, self.until)]
+            if any(arrivals or waiting for arrivals, waiting in bins):
+                columns = {"arrivals": [one[0] for one in bins], "waiting": [one[1] for one in bins]}
+                topics.append(EngineBins(topic=topic, version=1, first=first, unfinished=[0.0] * len(bins), **columns))
+                self.told[topic] += len(bins)
+        return EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=0, topics=topics)
+
+    def run(self, bins: int, waiting: int = 0, **came: int) -> None:
+        for _ in range(bins):
+            for topic, count in came.items():
+                self.came[topic][self.until] = (count, waiting)
+            self.until += 1
+            if self.now_ns >= self._next_ns:
+                for question in self.followed.asking.questions(self.now_ns):
+                    self.said += self.followed.take(self.answer(question), self.now_ns, question)
+                self._next_ns = self.now_ns + self.followed.asking.period_ns
+
+    def move(self, topic: str) -> TopicHistory:
+        missing = self.followed.asking.of_sleepers([topic])
+        if missing is not None:
+            self.followed.note(self.answer(missing), missing)
+        moved = Moved(topic=topic, since_ns=self.now_ns - 20_000_000, span_ns=20_000_000, arrivals=9, waiting=0)
+        self._next_ns = min(self._next_ns, self.now_ns + BIN_NS)
+        told = self.followed.move(moved, self.now_ns)
+        assert told is not None
+        self.said.append(told)
+        return told
+
+    def questions(self, topic: str) -> list[int]:
+        """When it was asked for."""
+        return [at_ns for at_ns, question in self.asked if topic in question.topics]
+
+
+def settled(**came: int) -> Engine:
+    engine = Engine(*came)
+    engine.run(SETTLED, **came)
+    assert {one.topic for one in engine.said if one.steady} == set(came)
+    engine.said.clear()
+    engine.asked.clear()
+    engine.told.clear()
+    return engine
+
+
+def test_little_traffic_that_is_steady_is_asked_for_twice_a_second_and_changes_are_looked_for_all_the_time() -> None:
+    engine = settled(t=1)
+    engine.run(600, t=1)
+    times = engine.questions("t")
+    assert len(times) == 120
+    assert max(later - sooner for sooner, later in pairwise(times)) < WATCHED_NS
+
+
+def test_bins_of_little_traffic_that_is_steady_are_hardly_read() -> None:
+    engine = settled(t=1)
+    engine.run(600, t=1)
+    assert 0 < engine.told["t"] <= 12 * 15
+
+
+def test_much_traffic_is_asked_for_ten_times_a_second_however_steady_it_is() -> None:
+    engine = settled(t=2)
+    engine.run(100, t=2)
+    assert len(engine.questions("t")) == 100
+
+
+def test_one_topic_in_motion_leaves_the_others_at_rest() -> None:
+    engine = settled(t=1, u=1)
+    engine.move("u")
+    engine.asked.clear()
+    engine.run(50, t=1, u=1)
+    assert len(engine.questions("t")) == 10
+    assert len(engine.questions("u")) == 50
+
+
+def test_a_change_is_told_with_the_bins_of_the_last_second_and_what_follows_joins_on() -> None:
+    engine = settled(t=1)
+    engine.run(42, t=1)
+    engine.run(3, t=8)
+    change = engine.move("t")
+    assert change.arrivals[-10:] == [1] * 7 + [8] * 3
+    assert change.first_ns + len(change.arrivals) * BIN_NS == engine.now_ns
+    engine.run(40, t=9)
+    later = engine.said[1:]
+    assert later[0].first_ns == engine.now_ns - 40 * BIN_NS
+    arrivals = [count for one in later for count in one.arrivals]
+    assert arrivals == [9] * len(arrivals)
+    assert len(arrivals) > 30
+
+
+def test_the_end_of_little_traffic_is_told_with_bins_in_which_nothing_was() -> None:
+    engine = settled(t=1)
+    engine.run(13, t=0)
+    assert engine.move("t").arrivals[-10:] == [0] * 10
+
+
+def test_the_first_message_of_a_topic_is_told_within_half_a_second_in_its_bin() -> None:
+    engine = Engine("t")
+    engine.run(200)
+    came_ns = engine.now_ns
+    engine.run(1, t=1)
+    engine.run(5)
+    [first] = engine.said
+    assert sum(first.arrivals) == 1
+    assert first.first_ns + first.arrivals.index(1) * BIN_NS == came_ns
+
+
+def test_a_queue_that_stands_at_steady_traffic_is_found_and_followed_closely() -> None:
+    engine = settled(t=1)
+    engine.run(55, waiting=3, t=1)
+    assert engine.said
+    assert not any(one.steady for one in engine.said)
+    engine.asked.clear()
+    engine.run(10, waiting=3, t=1)
+    assert len(engine.questions("t")) == 10
+
+
+def test_a_topic_that_must_be_told_every_second_is_asked_for_ten_times_a_second() -> None:
+    engine = Engine("t", seldom=False)
+    engine.run(300, t=1)
+    assert len(engine.questions("t")) == 300
+    assert sum(sum(one.arrivals) for one in engine.said) >= 290
+
+
+def test_bins_are_told_as_they_were_whatever_the_pace() -> None:
+    engine = Engine("t")
+    for number in range(400):
+        engine.run(1, t=number % 3)
+        if number % 97 == 96:
+            engine.move("t")
+    assert len(engine.said) > 20
+    for one in engine.said:
+        first = one.first_ns // BIN_NS
+        kept = [engine.came["t"].get(first + at, (0, 0))[0] for at in range(len(one.arrivals))]
+        assert one.arrivals == kept
+    ends = [one.first_ns + len(one.arrivals) * BIN_NS for one in engine.said]
+    assert ends == sorted(ends)
+
+
+def test_a_topic_that_is_no_longer_followed_is_not_asked_for() -> None:
+    engine = settled(t=1, u=1)
+    engine.followed.follow(["u"], ["u"])
+    engine.run(20, u=1)
+    assert engine.questions("t") == []
+    assert engine.questions("u")
