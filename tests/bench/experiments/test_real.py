@@ -9,7 +9,7 @@ import pytest
 
 from bench.calibration import Fitted
 from bench.experiments import real as real_figures
-from bench.experiments.layouts import envelope
+from bench.experiments.layouts import LAB_US, envelope
 from bench.experiments.real import RealOptions, layout_of, real, row_of, theory_ms
 from bench.experiments.real_figures import REAL, chosen
 from bench.live import plan_of
@@ -49,7 +49,7 @@ async def test_what_was_recorded_stands_beside_its_simulation(tmp_path: Path, mo
     assert shown[-1] == verdict.line
     data = json.loads((tmp_path / "fig06a-real.json").read_text())
     assert data["settings"]["simulated"] is False
-    assert "lab service time 10 us" in data["settings"]["conditions"]
+    assert f"lab service time {LAB_US:g} us" in data["settings"]["conditions"]
     assert (tmp_path / "fig06a-real.png").read_bytes().startswith(b"\x89PNG")
 
 
