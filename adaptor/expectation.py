@@ -14,15 +14,22 @@ class Expected(NamedTuple):
 
 
 def expected(seen: Sequence[Expected], declared: Sequence[float]) -> list[Expected]:
-    """``seen``, and what was ``declared`` in all (msg/s, on each) and is not seen anywhere, in proportion to what one
-    would expect in proportion to the declaration alone.
+    """``seen``, and what was ``declared`` in all (msg/s, on each) and is not seen anywhere.
 
-    So without traffic it is what was declared, and the declaration counts for the less the more of it is seen: with the
-    square of the part that is missing. Once as much is seen as was declared, only that counts.
+    That goes to those below their declaration, by how much they are, as far as what is seen there may be chance; and
+    the rest in proportion to what one would expect in proportion to the declaration alone. So without traffic it is
+    what was declared, and the declaration counts for the less the more of it is seen. Once as much is seen as was
+    declared, only that counts.
     """
     total = sum(declared)
     missing = total - sum(one.rate for one in seen)
     if missing <= 0:
         return list(seen)
-    parts = [(one.rate + each * missing / total) / total for one, each in zip(seen, declared, strict=True)]
-    return [Expected(one.rate + part * missing, one.deviation) for one, part in zip(seen, parts, strict=True)]
+    gaps = [max(0.0, each - one.rate) for one, each in zip(seen, declared, strict=True)]
+    below = sum(gaps)  # no less than what is missing
+    chance = sum(min(gap, one.deviation) for gap, one in zip(gaps, seen, strict=True)) / below
+    found = []
+    for one, each, gap in zip(seen, declared, gaps, strict=True):
+        known = (one.rate + each * missing / total) / total
+        found.append(Expected(one.rate + missing * (chance * gap / below + (1 - chance) * known), one.deviation))
+    return found

@@ -9,13 +9,14 @@ on twice as many bins as they do; else only against the noise of the estimates.
 
 Few messages are no evidence against the shares that there are: these stay until what is expected calls for others by
 more than that noise, and as they were declared until the first message; and what was declared and does not come is
-expected where it was declared. A proposal that came to nothing is made again.
+expected where it was declared. Of a broker that was not heard yet, what others have of their declarations is taken of
+its own, and shares are only made of that where messages wait. A proposal that came to nothing is made again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from adaptor.bounds import Limits, limits, shares_within
 from adaptor.bursts import bursts
@@ -24,6 +25,8 @@ from adaptor.expectation import Expected, expected
 from adaptor.observed import Bin, Change, Envelope, Member, Shares
 from srtm.fitted_split import Traffic, shares_of
 from srtm.splitting import from_micro
+
+HEARING_S = 2.0  # brokers report about once a second: who was not heard for so long has nothing to say
 
 _TO_BACKLOGS = 0.8  # of the slack
 _LEAST_SLACK = 0.02  # of the rate, where the estimates say that there is none
@@ -66,22 +69,31 @@ class Fitted:
 
     def total(self) -> Expected:
         """Msg/s on all brokers, as estimated."""
-        seen = [self._seen(name) for name in self._estimates]
+        seen = [Expected(one.rate, one.deviation) for one in self._estimates.values()]
         return Expected(sum(one.rate for one in seen), math.hypot(*(one.deviation for one in seen)))
 
     def rate(self, name: str) -> float:
         """Msg/s, as estimated."""
         return self._estimates[name].rate if name in self._estimates else 0.0
 
-    def propose(self, envelope: Envelope, members: Sequence[Member], *, floor: float) -> Shares | None:
-        """New shares, or None while those there are serve. Raises BadInput as ``limits`` does."""
-        seen = [self._seen(member.name) for member in members]
+    def has_heard(self, name: str) -> bool:
+        """Whether anything was told of that broker."""
+        return name in self._estimates
+
+    def propose(
+        self, envelope: Envelope, members: Sequence[Member], *, floor: float, awaited: Collection[str] = ()
+    ) -> Shares | None:
+        """New shares, or None while those there serve. ``awaited``: brokers that were not heard yet, and may be busy
+        for all one knows. Raises BadInput as ``limits`` does."""
+        seen = self._seen(members, awaited)
         wanted = expected(seen, [member.declared for member in members])
         rates = [one.rate for one in wanted]
         if sum(rates) == 0 or not (self._made or any(one.rate for one in seen)):
             return None
         slack = max(from_micro(envelope.rate_micro) - sum(rates), _LEAST_SLACK * from_micro(envelope.rate_micro))
         backlogs = self._backlogs(members, rates, slack)
+        if awaited and not any(backlogs):
+            return None
         old = {member.name: member.share for member in members}
         is_lost = bool(self._made) and old == self._from and old != self._made
         is_due = any(backlogs) or self._was_backlogged or is_lost
@@ -91,7 +103,7 @@ class Fitted:
         tolerated = self._tolerated(members, seen, wanted, slack, is_refined=is_refined)
         if not is_due and _are_near(members, self._fitting_rates(members, rates, slack), tolerated):
             return None
-        shares = self._split(envelope, members, limits(envelope, members, floor), rates, backlogs, slack)
+        shares = self._split(envelope, members, limits(envelope, members, floor), seen, rates, backlogs, slack)
         if not is_due and _are_near(members, [from_micro(rate) for rate, _ in shares], tolerated):
             return None
         self._moving = False
@@ -100,9 +112,18 @@ class Fitted:
         self._bins = {member.name: self._known_bins(member.name) for member in members}
         return None if self._made == old else shares
 
-    def _seen(self, name: str) -> Expected:
-        estimate = self._estimates.get(name)
-        return Expected(estimate.rate, estimate.deviation) if estimate else Expected(0.0, 0.0)
+    def _seen(self, members: Sequence[Member], awaited: Collection[str]) -> list[Expected]:
+        heard = [member for member in members if self.has_heard(member.name)]
+        scale = sum(self.rate(member.name) for member in heard) / max(sum(one.declared for one in heard), 1e-6)
+        return [self._seen_of(member, min(1.0, scale) if member.name in awaited else 0.0) for member in members]
+
+    def _seen_of(self, member: Member, scale: float) -> Expected:
+        """``scale``: how much of its declaration to take, while nothing was told."""
+        estimate = self._estimates.get(member.name)
+        if estimate is not None:
+            return Expected(estimate.rate, estimate.deviation)
+        rate = scale * member.declared
+        return Expected(rate, max(rate, math.sqrt(member.dispersion) / HEARING_S))
 
     def _known_bins(self, name: str) -> int:
         return self._estimates[name].bins if name in self._estimates else 0
@@ -177,6 +198,7 @@ class Fitted:
         envelope: Envelope,
         members: Sequence[Member],
         bounds: Limits,
+        seen: Sequence[Expected],
         rates: Sequence[float],
         backlogs: Sequence[float],
         slack: float,
@@ -187,9 +209,9 @@ class Fitted:
         if any(backlogs):
             drained = _draining(envelope, fitting, wanted, backlogs)
             return shares_within(envelope, bounds, [float(rate) for rate, _ in drained], [float(b) for _, b in drained])
-        seen = self._traffic(members, [self.rate(member.name) for member in members], room)
+        now = self._traffic(members, [one.rate for one in seen], room)
         return shares_within(
-            envelope, bounds, fitting, bursts(envelope.burst_micro, fitting, seen, wanted, envelope.percentile)
+            envelope, bounds, fitting, bursts(envelope.burst_micro, fitting, now, wanted, envelope.percentile)
         )
 
     def _traffic(self, members: Sequence[Member], rates: Sequence[float], room: float) -> list[Traffic]:

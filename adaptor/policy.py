@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptor.central import central
-from adaptor.fitted import Fitted
+from adaptor.fitted import HEARING_S, Fitted
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
 from adaptor.proportional import proportional
 from srtm.adaptation import Adaptation, Mode
@@ -15,6 +15,7 @@ from srtm.adaptation import Adaptation, Mode
 _MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
 _SETTLING_S = 0.05  # traffic that leaves one broker comes to another, and both notice within some slots
 _EPISODE_S = 1.0  # changes within it are of one move of traffic
+_SURE = 0.1  # of the sum of all rates, which has to be known to within that to say that nothing else moves
 _PAUSE_S = 0.2  # between two splits of fitted: brokers report one by one, and every change of shares is told to all
 
 
@@ -36,6 +37,7 @@ class Policy:
         self._total = 0.0  # msg/s, before traffic began to move
         self._moved_s = float("-inf")  # when that was
         self._told: set[str] = set()  # brokers that said so since
+        self._asked_s: dict[str, float] = {}  # {broker: when shares were first asked for, others being heard}
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``. ``dispersion``: as declared."""
@@ -82,16 +84,27 @@ class Policy:
         elif self._next_s is not None and at_s < self._next_s:
             self.due_s = self._next_s
             return None
-        self.due_s = None
-        shares = self._fitted.propose(envelope, members, floor=self.settings.floor)
+        awaited = self._awaited(at_s, members)
+        self.due_s = min(awaited.values(), default=None)
+        shares = self._fitted.propose(envelope, members, floor=self.settings.floor, awaited=awaited)
         if shares is not None:
             self._next_s = at_s + _PAUSE_S
         return shares
 
     def _is_explained(self, members: Sequence[Member]) -> bool:
         """Whether all that has moved was told."""
+        if all(one.name in self._told for one in members):
+            return True
         total = self._fitted.total()
-        return abs(total.rate - self._total) <= total.deviation or all(one.name in self._told for one in members)
+        return abs(total.rate - self._total) <= total.deviation <= _SURE * total.rate
+
+    def _awaited(self, at_s: float, members: Sequence[Member]) -> dict[str, float]:
+        """{broker that was never heard: until when it is waited for}, once any other was."""
+        if not any(self._fitted.has_heard(member.name) for member in members):
+            return {}
+        unheard = [member.name for member in members if not self._fitted.has_heard(member.name)]
+        until = {name: self._asked_s.setdefault(name, at_s) + HEARING_S for name in unheard}
+        return {name: until_s for name, until_s in until.items() if at_s < until_s}
 
     def _at_interval(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
         if self._next_s is None:

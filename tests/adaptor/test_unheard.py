@@ -1,0 +1,81 @@
+"""Brokers of which nothing was told yet: silence is no word that nothing comes there."""
+
+from __future__ import annotations
+
+import pytest
+
+from adaptor.expectation import Expected, expected
+from adaptor.observed import Bin, Change, Envelope, Member, Shares
+from adaptor.policy import Policy
+from srtm.adaptation import Adaptation
+from srtm.fitted_split import Traffic, fitted_bucket
+from srtm.splitting import MICRO
+
+ENVELOPE = Envelope(rate_micro=440 * MICRO, burst_micro=60 * MICRO)
+DECLARED = (220.0, 180.0)
+
+
+def dealt() -> Shares:
+    return fitted_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, [Traffic(rate=rate) for rate in DECLARED])
+
+
+def members() -> list[Member]:
+    return [
+        Member(name=name, share=share, declared=rate) for name, share, rate in zip("ab", dealt(), DECLARED, strict=True)
+    ]
+
+
+def asked(policy: Policy, at_s: float) -> Shares | None:
+    return policy.propose(at_s, ENVELOPE, members())
+
+
+def test_a_report_of_one_broker_leaves_the_declared_split_until_the_other_was_heard() -> None:
+    policy = Policy("fitted", Adaptation())
+    policy.observe("b", [Bin(16)])
+    assert asked(policy, 10.0) is None
+    policy.observe("b", [Bin(18)] * 5)
+    assert asked(policy, 10.5) is None
+    policy.observe("a", [Bin(22)] * 6)
+    assert asked(policy, 10.6) is None
+
+
+def test_who_is_silent_for_two_seconds_has_no_traffic_and_the_moment_is_told() -> None:
+    policy = Policy("fitted", Adaptation())
+    policy.observe("b", [Bin(38)] * 10)
+    assert asked(policy, 10.0) is None
+    assert policy.due_s == pytest.approx(12.0)
+    policy.observe("b", [Bin(38)] * 20)
+    shares = asked(policy, 12.0)
+    assert shares is not None
+    assert shares[1][0] > 390 * MICRO
+    assert policy.due_s is None
+
+
+def test_a_backlog_is_answered_before_the_other_broker_was_heard_and_leaves_it_what_it_declared() -> None:
+    policy = Policy("fitted", Adaptation())
+    policy.observe("b", [Bin(18, waiting=400)] * 5)
+    shares = asked(policy, 10.0)
+    assert shares is not None
+    assert shares[0][0] >= 220 * MICRO
+    assert shares[1][0] > dealt()[1][0]
+
+
+def test_few_messages_of_one_side_do_not_explain_a_move() -> None:
+    policy = Policy("fitted", Adaptation())
+    for name, arrivals in (("a", 4), ("b", 4)):
+        policy.observe(name, [Bin(arrivals)] * 30)
+    policy.note_change("b", Change(3, 0.02, waiting=100), 5.0)  # 80 +- 87 msg/s more or less
+    assert asked(policy, 5.0) is None
+    assert asked(policy, 5.05) is not None
+
+
+def test_what_is_missing_is_expected_where_less_comes_than_was_declared_if_little_is_known_there() -> None:
+    silent, busy = expected([Expected(0.0, 220.0), Expected(160.0, 40.0)], DECLARED)
+    assert silent.rate == pytest.approx(220.0)
+    assert busy.rate == pytest.approx(180.0)
+
+
+def test_what_is_missing_where_it_is_known_to_be_missing_is_expected_where_traffic_is() -> None:
+    silent, busy = expected([Expected(0.0, 0.1), Expected(160.0, 4.0)], DECLARED)
+    assert busy.rate > 280.0
+    assert silent.rate < 120.0
