@@ -54,6 +54,10 @@ class Asking:
         if pace is not None:
             del self._topics[pace][topic]
 
+    def look_soon(self) -> None:
+        """At bins of topics that rest: with the next question for them."""
+        self._rest_due_ns = 0
+
     def is_resting(self, topic: str) -> bool:
         return self._paces.get(topic) is Pace.RESTING
 

@@ -2,7 +2,8 @@
 
 Every topic that is followed reports once a second; at once when the engine says that its rate of arrivals has changed,
 with what came since, before the bin is over; and four times a second from then on for some seconds, as also while
-messages wait for tokens at the beginning of every bin. A topic to which nothing was since its last report is left out.
+messages wait for tokens at the beginning of every bin. A topic to which nothing was since its last report is left out,
+once that its traffic ended was told; and what was not taken is told anew (``untell``), as it is then.
 A topic that may be told seldom says when its traffic has become steady, and then no more (``steadiness``); if little
 comes its bins are hardly looked at then (``asking``), and all is left to the engine's word that traffic has changed.
 """
@@ -64,6 +65,7 @@ class _Followed:
         self.reported_ns = 0
         self.known_until = known_until  # number of the first bin that was not added; 0: nobody asked yet
         self.has_much = False  # while it is steady
+        self.owes_end = True  # nobody was told yet that nothing comes
         self._queued = 0  # bins in a row that began with something waiting
 
     def add(self, bins: EngineBins) -> None:
@@ -85,7 +87,8 @@ class _Followed:
         """After all bins before ``until`` were added."""
         if self.steadiness is None:
             return
-        self.steadiness.begin(self.first)
+        if any(self.arrivals):
+            self.steadiness.begin(self.first)
         if self.moving_until > until:
             self.steadiness.disturb(self.moving_until - _MOVING_BINS)
         elif self.steadiness.is_steady(until) and len(self.arrivals) >= _STEADY_BINS:
@@ -144,6 +147,8 @@ class _Followed:
         if self.steadiness is not None and self.steadiness.is_steady(until):
             is_told, is_whole = self.steadiness.is_told(now_ns), len(self.arrivals) >= _STEADY_BINS
             return is_whole and not is_told
+        if not self.arrivals:
+            return False
         often = until < self.moving_until
         return now_ns - self.reported_ns >= (_OFTEN_NS if often else _SELDOM_NS)
 
@@ -157,7 +162,7 @@ class _Followed:
         steady: bool = False,
         change: RateChange | None = None,
     ) -> TopicHistory | None:
-        """None: nothing was."""
+        """None: nothing was, and that is known."""
         said = TopicHistory(
             topic=topic,
             share_version=self.version,
@@ -171,8 +176,10 @@ class _Followed:
         )
         self._forget()
         self.reported_ns = now_ns
-        if not (change or any(said.arrivals) or any(said.waiting) or any(said.unfinished)):
+        is_empty = not (change or any(said.arrivals) or any(said.waiting) or any(said.unfinished))
+        if is_empty and (steady or not self.owes_end):
             return None
+        self.owes_end = not is_empty and (change is not None or steady or said.arrivals[-1] + said.waiting[-1] > 0)
         if steady and self.steadiness is not None:
             self.steadiness.tell(now_ns)
         return said
@@ -207,6 +214,7 @@ class Followed:
                 self._topics[name].steadiness = Steadiness(name) if name in told_seldom else None
             else:
                 continue
+            self._awake[name] = None
             self._place(name)
 
     def take(self, histories: EngineHistories, now_ns: int, asked: Question | None = None) -> list[TopicHistory]:
@@ -269,6 +277,18 @@ class Followed:
             waiting=moved.waiting,
         )
         return topic.report(moved.topic, self._bin_ns, self._wall_offset_ns, now_ns, change=change)
+
+    def untell(self, topics: Collection[str]) -> None:
+        """What was told of these has not come to anybody, or is forgotten there: they are due again, as they are."""
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is None:
+                continue
+            if topic.steadiness is not None:
+                topic.steadiness.untell()
+            topic.owes_end = True
+            self._awake[name] = None  # its pace follows with the next answer, which has no gap
+        self.asking.look_soon()
 
     def _add(self, bins: EngineBins) -> None:
         topic = self._topics.get(bins.topic)

@@ -1,7 +1,8 @@
 """Sends histories (``broker.bins``) to whichever distributor leads: ``POST /v1/brokers/NAME/history``.
 
 Apart from the syncs, whose reports of all topics cost more than a bin each, and which wait for answers. What nobody
-took within a second is not sent again: the next report says what is so now.
+took within a second is not sent again: the next report says what is so now. The engine is asked all the while, for it
+looks for changes only while somebody asks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from broker.wakeup import Wakeup
 from srtm.control import HistoryReport, TopicHistory
 from srtm.errors import PeerError
 from srtm.log import Log
+from srtm.nursery import background_nursery
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -41,6 +43,8 @@ class Histories:
         self._some = trio.Event()  # there is something to follow
         self._moved: list[Moved] = []  # not told yet
         self._has_moved = Wakeup()
+        self._due: list[TopicHistory] = []  # of the last second at most, unless the one before was refused
+        self._has_due = Wakeup()
         self._trouble = ""  # why the last report was refused
 
     def follow(self, topics: Collection[str], seldom: Collection[str] = ()) -> None:
@@ -56,19 +60,40 @@ class Histories:
         self._moved.append(moved)
         self._has_moved.set()
 
+    def untell_all(self) -> None:
+        """Whoever leads knows nothing of what was told before."""
+        self._followed.untell(self._followed.names)
+
     async def run(self) -> None:
         """Until cancelled; then the connections are closed."""
         try:
-            while True:
-                await self._some.wait()
-                began_s = trio.current_time()
-                await self._send(self._look())
-                while trio.current_time() < (again_s := began_s + self._followed.asking.period_ns / 1e9):
-                    with trio.move_on_at(again_s):
-                        await self._has_moved.wait()
-                    await self._send(self._changes())
+            async with background_nursery() as nursery:
+                nursery.start_soon(self._send_what_is_due)
+                await self._look_for_what_is_due()
         finally:
             await self._distributors.aclose()
+
+    async def _look_for_what_is_due(self) -> None:
+        while True:
+            await self._some.wait()
+            began_s = trio.current_time()
+            self._post(self._look())
+            while trio.current_time() < (again_s := began_s + self._followed.asking.period_ns / 1e9):
+                with trio.move_on_at(again_s):
+                    await self._has_moved.wait()
+                self._post(self._changes())
+
+    def _post(self, due: list[TopicHistory]) -> None:
+        if due:
+            self._due += due
+            self._has_due.set()
+
+    async def _send_what_is_due(self) -> None:
+        while True:
+            await self._has_due.wait()
+            due, self._due = self._due, []
+            if not await self._send(due):
+                self._followed.untell([one.topic for one in due])
 
     def _look(self) -> list[TopicHistory]:
         now_ns = round(trio.current_time() * 1e9)
@@ -88,9 +113,8 @@ class Histories:
     def _ask(self, question: Question) -> EngineHistories:
         return _DECODER.decode(self._engine.histories(question.topics, question.since))
 
-    async def _send(self, due: list[TopicHistory]) -> None:
-        if not due:
-            return
+    async def _send(self, due: list[TopicHistory]) -> bool:
+        """Whether it was taken."""
         body = msgspec.json.encode(HistoryReport(incarnation=self._incarnation, topics=due))
         try:
             with trio.move_on_after(_PATIENCE_S) as patience:
@@ -102,5 +126,6 @@ class Histories:
                 self._log.warning("histories are refused", reason=error)
             self._trouble = str(error)
             await trio.sleep(LONGEST_PAUSE_S)
-        else:
-            self._trouble = ""
+            return False
+        self._trouble = ""
+        return not patience.cancelled_caught

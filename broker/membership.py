@@ -68,6 +68,7 @@ class Membership:
             drain,
             self._carry_out,
             throttling,
+            self.histories.untell_all,
         )
 
     def start(self, nursery: trio.Nursery) -> None:

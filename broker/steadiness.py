@@ -46,5 +46,9 @@ class Steadiness:
     def tell(self, now_ns: int) -> None:
         self._told_in = self._period(now_ns)
 
+    def untell(self) -> None:
+        """Nobody knows: what was told was not taken, or has been forgotten."""
+        self._told_in = None
+
     def _period(self, now_ns: int) -> int:
         return (now_ns + self._apart_ns) // _REFRESH_NS

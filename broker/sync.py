@@ -72,8 +72,9 @@ def save_state(directory: Path, state: SyncState) -> None:
 
 
 class Synchronizer:
-    """``about``: what of every request stays the same. ``measure`` is told after every answer what is to be measured.
-    ``run`` it once; the other methods may be called any time."""
+    """``about``: what of every request stays the same. ``measure`` is told after every answer what is to be measured,
+    ``forgotten`` that whoever leads now lacks what was told before. ``run`` it once; the other methods may be called
+    any time."""
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class Synchronizer:
         drain: Drain,
         measure: Callable[[Sequence[MeasurementRequest]], None],
         throttling: Callable[[], Throttling],
+        forgotten: Callable[[], None],
     ) -> None:
         self._name = name
         self._target = f"/v1/brokers/{name}/sync"
@@ -97,6 +99,7 @@ class Synchronizer:
         self._measure = measure
         self._measuring: list[MeasurementRequest] = []  # as told last
         self._throttling = throttling
+        self._forgotten = forgotten
         self._directory = directory
         self._log = log
         self._drain = drain
@@ -215,6 +218,7 @@ class Synchronizer:
         answer = read_answer(distributor.base_url, status, body)
         if not self._reports.answered(answer.reported):
             self._urgent = self._reports_wanted = True
+            self._forgotten()
         return answer
 
     def _is_to_look_at_all(self, now_s: float) -> bool:

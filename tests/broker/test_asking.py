@@ -134,12 +134,22 @@ def test_the_end_of_little_traffic_is_told_with_bins_in_which_nothing_was() -> N
 def test_the_first_message_of_a_topic_is_told_within_half_a_second_in_its_bin() -> None:
     engine = Engine("t")
     engine.run(200)
+    engine.said.clear()
     came_ns = engine.now_ns
     engine.run(1, t=1)
     engine.run(5)
     [first] = engine.said
     assert sum(first.arrivals) == 1
     assert first.first_ns + first.arrivals.index(1) * BIN_NS == came_ns
+
+
+def test_steady_traffic_of_which_the_report_was_lost_is_told_again_within_a_second_with_bins_that_were() -> None:
+    engine = settled(t=1)
+    engine.run(37, t=1)
+    assert engine.said == []
+    engine.followed.untell(["t"])
+    engine.run(10, t=1)
+    assert [(one.steady, set(one.arrivals)) for one in engine.said] == [(True, {1})]
 
 
 def test_a_queue_that_stands_at_steady_traffic_is_found_and_followed_closely() -> None:

@@ -132,22 +132,51 @@ def test_one_burst_that_waits_is_no_reason_to_hurry():
 def test_a_topic_to_which_nothing_was_is_left_out_and_its_quiet_bins_count_for_the_next():
     engine = Engine("t", "u")
     engine.run(21, u=100)
-    assert [report.topic for _, report in engine.said] == ["u"] * 3
+    assert [report.topic for _, report in engine.said if any(report.arrivals)] == ["u"] * 3
     engine.said.clear()
     engine.run(5, t=100, u=100)
     (first, *_) = [report for _, report in engine.said if report.topic == "t"]
     assert first.arrivals == [100]
 
 
-def test_of_a_topic_to_which_nothing_comes_nothing_is_told():
+def test_that_nothing_comes_is_told_once():
     engine = Engine("t")
     engine.run(41, t=500)
     engine.said.clear()
     engine.run(100)
-    assert engine.times == []
+    assert [(at, any(report.arrivals)) for at, report in engine.said] == [(51, False)]
+    engine.said.clear()
     engine.run(1, t=500)
     engine.run(15)
-    assert [sum(report.arrivals) for _, report in engine.said] == [500]
+    assert [sum(report.arrivals) for _, report in engine.said] == [500, 0]
+
+
+def test_a_topic_that_begins_to_be_followed_says_that_nothing_comes():
+    engine = Engine("t")
+    engine.run(50)
+    ((at, report),) = engine.said
+    assert (at, report.arrivals, report.end_ns) == (2, [0], WALL_NS + (FIRST + 2) * BIN_NS)
+
+
+def test_the_end_of_traffic_is_told_until_it_is_taken():
+    engine = Engine("t")
+    engine.run(41, t=500)
+    engine.run(20)
+    for _ in range(3):
+        engine.said.clear()
+        engine.followed.untell(["t"])
+        engine.run(20)
+        assert [any(report.arrivals) for _, report in engine.said] == [False]
+
+
+def test_a_change_to_nothing_is_followed_by_a_report_of_nothing():
+    engine = Engine("t")
+    engine.run(41, t=500)
+    engine.said.clear()
+    engine.move()
+    engine.run(50)
+    assert [report.change is None for _, report in engine.said] == [False, True]
+    assert not any(engine.said[-1][1].arrivals)
 
 
 def test_bins_that_came_late_are_one_report():

@@ -150,6 +150,36 @@ async def test_what_nobody_takes_in_time_is_not_sent_again(rig, autojump_clock):
     assert sum(len(report.topics[0].arrivals) for report in rig.reports) < 35
 
 
+async def test_the_engine_is_asked_ten_times_a_second_while_the_distributor_is_away(rig, autojump_clock):
+    rig.leader.silent = True
+    rig.histories.follow(["t"])
+    await trio.sleep(10.05)
+    assert len(rig.engine.asked) == 101
+
+
+async def test_what_becomes_steady_while_the_distributor_is_away_is_told_when_it_is_back(rig, autojump_clock):
+    rig.histories.follow(["t"], ["t"])
+    await trio.sleep(3)
+    rig.leader.trouble = Unavailable("no answer")
+    await trio.sleep(25)
+    rig.leader.trouble = None
+    rig.leader.reports.clear()
+    await trio.sleep(10)
+    assert [history.steady for report in rig.reports for history in report.topics][-1]
+    assert len(rig.reports) <= 3
+
+
+async def test_a_distributor_that_has_forgotten_is_told_of_steady_traffic_at_once(rig, autojump_clock):
+    rig.histories.follow(["t"], ["t"])
+    await trio.sleep(20)
+    rig.leader.reports.clear()
+    await trio.sleep(10)
+    assert rig.reports == []
+    rig.histories.untell_all()
+    await trio.sleep(2)
+    assert [[history.steady for history in report.topics] for report in rig.reports] == [[True]]
+
+
 async def test_a_silent_distributor_holds_nothing_up_for_more_than_a_second(rig, autojump_clock):
     rig.leader.silent = True
     rig.histories.follow(["t"])

@@ -68,6 +68,19 @@ def test_steady_traffic_is_told_again_every_five_minutes() -> None:
     assert [(one.steady, len(one.arrivals)) for one in again] == [(True, 10)] * 2
 
 
+def test_steady_traffic_is_told_again_at_once_where_it_was_forgotten() -> None:
+    broker = Broker()
+    broker.bins(*[5] * (SETTLING_BINS + 20))
+    broker.followed.untell(["t"])
+    assert [one.steady for one in broker.bins(*[5] * 30)] == [True]
+
+
+def test_a_topic_that_nothing_came_to_yet_is_not_steady() -> None:
+    broker = Broker()
+    broker.bins(*[0] * (SETTLING_BINS + 20))
+    assert not any(one.steady for one in broker.bins(*[1, *[0] * 29]))
+
+
 def test_a_change_of_steady_traffic_is_told_at_once_and_every_second_until_it_is_steady_again() -> None:
     broker = Broker()
     broker.bins(*[5] * (SETTLING_BINS + 20))

@@ -90,6 +90,7 @@ class Rig:
         self.elsewhere = []  # distributors that it was not given, and connected to
 
         self.measurements = []  # as told last
+        self.forgotten = 0
         known = Distributors(distributors, self.connect, log)
         self.sync = Synchronizer(
             "b1",
@@ -102,7 +103,11 @@ class Rig:
             self.drain,
             self.measure,
             lambda: Throttling(quota_cores=1.5),
+            self.note_forgotten,
         )
+
+    def note_forgotten(self):
+        self.forgotten += 1
 
     def measure(self, requests):
         self.measurements = list(requests)

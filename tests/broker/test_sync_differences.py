@@ -91,6 +91,7 @@ async def test_a_distributor_that_lacks_the_reports_is_told_everything_at_once(r
     assert refused.reports_since > 0
     assert (everything.reports_since, told(everything), everything.wait_s) == (0, ["t", "u"], 0.0)
     assert mock_clock.current_time() == rig.requests[1][0]
+    assert rig.forgotten == 1
 
 
 async def test_a_change_of_shares_is_not_written_to_disk_and_one_of_limits_is(rig, tmp_path, nursery, mock_clock):
