@@ -3,10 +3,8 @@
 //! to turn (`share.rs`); what was built becomes the message without another copy.
 
 use crate::engine::{ConnKey, Engine};
-use crate::error::WireError;
 use crate::id::MessageId;
 use crate::message::{Charge, Meter};
-use crate::publish::Verb;
 use crate::share::{LARGE_BODY, LEAST_UNITS, message_units};
 use crate::wire::{self, MESSAGE_HEADER};
 
@@ -34,7 +32,7 @@ impl Building {
     /// Copy more of `body`, up to so many units; gives those that it took.
     fn add(&mut self, body: &[u8], units: u32) -> u32 {
         let rest = &body[self.done()..];
-        let portion = &rest[..rest.len().min(units as usize * UNIT_BYTES)];
+        let portion = &rest[..rest.len().min((units as usize).saturating_mul(UNIT_BYTES))];
         self.frame.extend_from_slice(portion);
         portion.len().div_ceil(UNIT_BYTES) as u32
     }
@@ -53,9 +51,8 @@ impl Engine {
     /// still has to be copied for all queues but one of its topic.
     pub(crate) fn build(&mut self, key: ConnKey, topic: &str, body: &[u8], bound: u32) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return true };
-        let inputs = &self.inputs;
-        let building = conn.building.get_or_insert_with(|| Box::new(Building::new(body.len(), inputs)));
-        let left = bound.saturating_sub(self.work.units).max(LEAST_UNITS);
+        let building = conn.building.get_or_insert_with(|| Box::new(Building::new(body.len(), &self.buildings)));
+        let left = if self.work.is_shared() { bound.saturating_sub(self.work.units).max(LEAST_UNITS) } else { u32::MAX };
         self.work.note(building.add(body, left));
         if building.done() < body.len() {
             return false;
@@ -80,12 +77,25 @@ impl Engine {
         }
     }
 
-    /// Before anything of it is built: whether there is room for a message.
-    pub(crate) fn check_room_to_build(&self, key: ConnKey, verb: Verb, len: usize) -> Result<(), WireError> {
-        let begun = self.conns.get(key).is_some_and(|conn| conn.building.is_some());
-        if begun || self.meter.used() + Meter::cost_of(1, len as u64, 1) <= self.config.max_memory_bytes {
-            return Ok(());
+    pub(crate) fn is_building(&self, key: ConnKey) -> bool {
+        self.conns.get(key).is_some_and(|conn| conn.building.is_some())
+    }
+
+    /// Whether there is room for a message with a body of `len` bytes, besides all that are built now. One that is begun has its room.
+    pub(crate) fn has_room_to_build(&self, key: ConnKey, len: usize) -> bool {
+        let cost = Meter::cost_of(1, len as u64, 1);
+        self.is_building(key) || self.meter.used() + self.buildings.used() + cost <= self.config.max_memory_bytes
+    }
+
+    /// Why there is none, if so: the publish counts as refused.
+    pub(crate) fn refusal_to_build(&mut self, key: ConnKey, topic: &str, len: usize) -> Option<String> {
+        if self.has_room_to_build(key, len) {
+            return None;
         }
-        Err(verb.refused(&self.memory_is_reached()))
+        if let Some(topic) = self.topic_names.get(topic).and_then(|key| self.topics.get_mut(*key)) {
+            topic.counters.received += 1;
+            topic.counters.rejected += 1;
+        }
+        Some(self.memory_is_reached())
     }
 }

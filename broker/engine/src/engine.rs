@@ -78,8 +78,9 @@ pub struct Engine {
     pub(crate) timers: Timers,
     pub(crate) overdue: Vec<Overdue>, // go on in the next turn
     pub(crate) events: Vec<Event>,
-    pub meter: Meter,         // messages
-    pub(crate) inputs: Meter, // layers, and requests that Python has
+    pub meter: Meter,            // messages
+    pub(crate) inputs: Meter,    // layers, and requests that Python has
+    pub(crate) buildings: Meter, // large messages that are being built
     pub(crate) limits: Limits,
     pub(crate) work: Work,
     pub(crate) turn: Turn,
@@ -151,6 +152,7 @@ impl Engine {
             events: Vec::new(),
             meter: Meter::default(),
             inputs: Meter::default(),
+            buildings: Meter::default(),
             limits: Limits::default(),
             work: Work::default(),
             turn: Turn::default(),
@@ -438,9 +440,9 @@ impl Engine {
         self.memory_used() > self.config.max_memory_bytes
     }
 
-    /// Bytes of messages, wherever they wait, and of unfinished commands.
+    /// Bytes of messages, wherever they wait or are built, and of unfinished commands.
     pub fn memory_used(&self) -> u64 {
-        self.meter.used() + self.inputs.used() + self.limits.unfinished.used()
+        self.meter.used() + self.inputs.used() + self.buildings.used() + self.limits.unfinished.used()
     }
 
     /// Connections that may have something to write, each once. The buffer is the caller's, to be used again.

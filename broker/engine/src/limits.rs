@@ -261,7 +261,8 @@ impl Engine {
         }
         let missing = wire::announced_len(input)?.saturating_sub(input.len()) as u64;
         let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
-        (self.memory_used() + missing > self.config.max_memory_bytes).then(|| verb.refused(&self.memory_is_reached()))
+        let used = self.memory_used() - self.buildings.used(); // whose commands are counted already
+        (used + missing > self.config.max_memory_bytes).then(|| verb.refused(&self.memory_is_reached()))
     }
 
     /// Whether a client that has left `len` bytes unread must go, for all together leave too much.

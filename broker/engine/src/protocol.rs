@@ -57,7 +57,7 @@ impl Engine {
                 state: conn.state,
                 heartbeats: conn.identity.heartbeat_ms.is_some(),
                 needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
-                checked: conn.sliced.messages > 0,
+                checked: conn.sliced.messages > 0 || conn.building.is_some(),
                 config: &self.config,
             };
             match wire::parse(&bytes[at..], context) {
@@ -136,7 +136,9 @@ impl Engine {
             return Ok(true);
         }
         self.check_accepting(verb)?;
-        self.check_room_to_build(key, verb, body.len())?;
+        if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
+            return Err(verb.refused(&why));
+        }
         Ok(self.build(key, topic, body, bound))
     }
 
@@ -215,7 +217,7 @@ impl Engine {
                         refused => {
                             let error = refused.error(publish, now);
                             if error.fatal {
-                                conn.phase = Phase::Flushing;
+                                (conn.phase, conn.building) = (Phase::Flushing, None);
                             }
                             conn.fail(&error.to_string());
                         }

@@ -23,6 +23,9 @@ pub(crate) const LEAST_UNITS: u32 = 16;
 /// Where more than so many connections wait from earlier turns, others that bring much go behind them.
 const SHORT_LINE: usize = 3;
 
+/// So many of those that wait are looked at for one that builds a large message, at either end of the line.
+const LOOKED_AT: usize = 64;
+
 /// From here on nothing more is read before what was read is decided. A fleet that a stopped broker wakes up to, with one publish each, stays below: all
 /// of it is decided in order of arrival.
 const HOLD_UNITS: u32 = 10_000;
@@ -89,6 +92,7 @@ pub(crate) struct Work {
     pub decoded: usize, // bytes out of layers
     oversize: bool,     // one command beyond its connection's share has run
     postponed: Vec<ConnKey>, // have commands left for the next turn
+    builder: Option<ConnKey>, // of these: whose large message is to be whole first
     pub postponements: u64,
     in_order: u32,           // of `units`: what large publishes cost that are decided in order of arrival, beyond one each
     topic: Option<TopicKey>, // whose message was collected or delivered last
@@ -259,6 +263,27 @@ impl Engine {
         let again = std::mem::take(&mut self.work.postponed);
         self.work.postponed.extend(waiting);
         self.work.postponed.extend(again);
+        self.let_builder_forward();
+    }
+
+    /// One of those that build large messages comes every second time until its message is whole. Were all to build in turn, all would be whole late, and
+    /// leave their commands unfinished until then.
+    fn let_builder_forward(&mut self) {
+        if self.buildings.used() == 0 {
+            return;
+        }
+        let line = &mut self.work.postponed;
+        let builds = |key: &ConnKey| self.conns.get(*key).is_some_and(|conn| conn.building.is_some());
+        let before = self.work.builder.filter(builds).and_then(|builder| line.iter().position(|key| *key == builder));
+        let at = before
+            .or_else(|| line.iter().take(LOOKED_AT).position(builds))
+            .or_else(|| (line.len().saturating_sub(LOOKED_AT)..line.len()).rfind(|at| builds(&line[*at])));
+        self.work.builder = at.map(|at| line[at]);
+        if let Some(at) = at
+            && at > 1
+        {
+            line[1..=at].rotate_right(1);
+        }
     }
 
     /// Whether those that came with this turn have had all of it: who can wait should.

@@ -57,7 +57,9 @@ impl Engine {
             if limited || units <= WHOLE_UNITS {
                 return Ok(Sliced::Not { units: u32::try_from(copies * units).unwrap_or(u32::MAX), limited });
             }
-            self.check_room_for(topic, bodies)?;
+            if !self.is_building(key) {
+                self.check_room_for(topic, bodies)?;
+            }
         }
         self.check_accepting(Verb::Mpub)?;
         let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_UNITS, most);

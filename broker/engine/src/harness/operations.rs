@@ -211,7 +211,12 @@ impl World {
             self.pair.engine.delete_topic(topic);
         }
         self.pair.advance(10 * S);
-        assert_eq!((self.pair.engine.meter.used(), self.pair.engine.inputs.used()), (0, 0), "bytes of messages and of inputs");
+        let engine = &self.pair.engine;
+        assert_eq!(
+            (engine.meter.used(), engine.inputs.used(), engine.buildings.used()),
+            (0, 0, 0),
+            "bytes of messages, inputs and buildings"
+        );
         assert!(self.pair.engine.conns.is_empty() && self.pair.engine.channels.is_empty());
         self.with_disk(|store| assert_eq!(store.names(), [""; 0]));
     }

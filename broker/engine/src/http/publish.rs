@@ -10,7 +10,6 @@ use crate::http::date::Date;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::Head;
 use crate::limits::Limit;
-use crate::message::Meter;
 use crate::publish::{Outcome, Publish, Verb};
 use crate::share::{LARGE_BODY, UNIT_BYTES};
 use crate::wire::{self, Bodies};
@@ -38,7 +37,7 @@ impl Engine {
         let Ok([topic, binary]) = arguments(head.query, ["topic", "binary"]) else { return true };
         let Some(topic) = topic else { return true }; // it will be refused
         let limited = self.has_limit(&topic);
-        if alone && (limited || !self.may_be_built(&topic, body)) {
+        if alone && (limited || !self.may_be_built(key, &topic, body)) {
             return true;
         }
         if alone {
@@ -52,10 +51,9 @@ impl Engine {
     }
 
     /// Whether a large message is not refused anyway, as far as can be told before its turn.
-    fn may_be_built(&self, topic: &str, body: &[u8]) -> bool {
+    fn may_be_built(&self, key: ConnKey, topic: &str, body: &[u8]) -> bool {
         let fits = body.len() <= self.config.max_msg_size as usize;
-        let cost = Meter::cost_of(1, body.len() as u64, 1);
-        fits && self.refusal.is_none() && wire::name(topic.as_bytes()).is_some() && self.meter.used() + cost <= self.config.max_memory_bytes
+        fits && self.refusal.is_none() && wire::name(topic.as_bytes()).is_some() && self.has_room_to_build(key, body.len())
     }
 
     pub(crate) fn http_pub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {
@@ -68,6 +66,13 @@ impl Engine {
         let [topic, defer] = arguments(query, ["topic", "defer"])?;
         let topic = topic_argument(topic.as_deref())?;
         let defer_ms = defer_ms(defer.as_deref(), self.config.max_req_timeout_ms)?;
+        if body.len() >= LARGE_BODY
+            && self.refusal.is_none()
+            && !self.has_limit(topic)
+            && let Some(why) = self.refusal_to_build(key, topic, body.len())
+        {
+            return Err((503, why.into()));
+        }
         self.http_publish(key, Verb::Pub, topic, std::iter::once(body), defer_ms, stamp, exchange)
     }
 

@@ -356,7 +356,7 @@ impl Engine {
     pub(crate) fn end_requests(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.phase = Phase::Flushing;
-        conn.input = Vec::new();
+        (conn.input, conn.building) = (Vec::new(), None);
         conn.input_charge = None;
         if conn.waiting.take().is_some() {
             self.resumed.push(key); // read to its end, or the close would reset it

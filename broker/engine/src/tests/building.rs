@@ -88,7 +88,7 @@ fn a_large_message_by_http_is_built_in_portions_too_and_one_that_is_refused_leav
         };
         assert!(answer.contains(status), "{answer}");
         assert!(turns >= MEGABYTE / PORTION, "{turns} turns");
-        assert_eq!(pair.engine.inputs.used(), 0);
+        assert_eq!(pair.engine.buildings.used(), 0);
     }
     let mut got = Vec::new();
     while got.len() < 2 {
@@ -131,7 +131,7 @@ fn a_large_message_is_refused_before_it_is_built_where_memory_has_no_room() {
     let key = pair.connect();
     let text = "E_PUB_FAILED PUB failed memory limit of 100000 bytes reached: nobody drains what is queued";
     assert_eq!(pair.ask(key, pub_("t", &"x".repeat(100_000))), [error(text)]);
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.buildings.used(), 0);
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn a_large_message_that_is_refused_on_the_way_is_given_up() {
         let hostile = pair.connect();
         pair.send(hostile, command);
         pair.turn();
-        assert!(pair.engine.inputs.used() > 0);
+        assert!(pair.engine.buildings.used() > 0);
         let now = pair.now;
         pair.engine.set_accepting(false, "it drains", now);
         pair.advance(0);
         assert!(matches!(&pair.take(hostile)[..], [Frame::Error(text)] if text.ends_with("failed it drains")));
-        assert_eq!(pair.engine.inputs.used(), 0);
+        assert_eq!(pair.engine.buildings.used(), 0);
     }
 }
 
@@ -164,4 +164,110 @@ fn a_bucket_that_comes_while_a_large_message_is_built_gets_it_in_one_piece() {
     pair.advance(0);
     got.extend(pair.bodies(consumer));
     assert!(got == [large(1), large(2)], "{} came", got.len());
+}
+
+#[test]
+fn where_nobody_else_waits_a_large_message_is_built_at_once() {
+    let mut pair = Pair::new();
+    let key = pair.connect();
+    pair.send(key, pub_("h", &large(1)));
+    pair.turn();
+    assert_eq!(pair.take(key), [ok()]);
+}
+
+#[test]
+fn of_many_large_messages_one_is_whole_after_the_other_and_floods_go_on_beside_them() {
+    let (mut pair, calm) = shared(Config::default());
+    let flood = pair.connect();
+    let hostile: Vec<ConnKey> = (0..4).map(|_| pair.connect()).collect();
+    let body = large(1);
+    for key in &hostile {
+        pair.send(*key, pub_("h", &body).repeat(2));
+    }
+    pair.send(flood, pub_("calm", "x").repeat(20_000));
+    let (mut ends, mut flooded) = (Vec::new(), Vec::new());
+    for turn in 0..2_000 {
+        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+        for key in &hostile {
+            ends.extend(pair.take(*key).iter().map(|_| turn));
+        }
+        flooded.push(pair.take(flood).len());
+    }
+    assert_eq!(ends.len(), 8);
+    assert!(ends[0] < 4 * MEGABYTE / PORTION, "{ends:?}");
+    assert!(ends.windows(2).all(|two| two[1] - two[0] < 5 * MEGABYTE / PORTION), "{ends:?}");
+    assert!(flooded[..ends[0]].iter().sum::<usize>() > 1_000, "they have their turns");
+    assert_eq!(flooded.iter().sum::<usize>(), 20_000);
+}
+
+#[test]
+fn what_is_being_built_keeps_nobody_out_who_asks_for_compression() {
+    let (mut pair, _) = shared(Config { max_memory_bytes: 4 << 20, snappy: true, ..Config::default() });
+    for number in 0..2 {
+        let hostile = pair.connect();
+        pair.send(hostile, pub_("h", &large(number)));
+        pair.turn();
+    }
+    pair.turn();
+    assert!(pair.engine.buildings.used() > 1 << 20, "more than layers may take");
+    let key = pair.connect();
+    pair.send(key, identify(r#"{"snappy": true, "feature_negotiation": true}"#));
+    pair.turn();
+    assert!(pair.engine.conns.get(key).is_some_and(|conn| conn.layers.is_some() && conn.reads()));
+}
+
+#[test]
+fn all_that_is_being_built_has_room_beside_what_is_queued_or_is_refused_and_counts() {
+    let (mut pair, _) = shared(Config { max_memory_bytes: 2_500_000, ..Config::default() });
+    let first = pair.connect();
+    assert_eq!(pair.ask(first, pub_("h", "x")), [ok()]);
+    let (second, third, http) = (pair.connect(), pair.connect(), pair.connect_http());
+    for (key, number) in [(first, 1), (second, 2)] {
+        pair.send(key, pub_("h", &large(number)));
+        pair.turn();
+    }
+    assert_eq!(pair.engine.buildings.used(), 2 * MEGABYTE as u64);
+    assert!(matches!(&pair.ask(third, pub_("h", &large(3)))[..], [Frame::Error(text)] if text.contains("memory limit of 2500000 bytes")));
+    let post = format!("POST /pub?topic=h HTTP/1.1\r\nHost: x\r\nContent-Length: {MEGABYTE}\r\n\r\n{}", large(4));
+    pair.send(http, post);
+    pair.turn();
+    let answer = pair.take_text(http);
+    assert!(answer.contains("503 ") && answer.contains("memory limit of 2500000 bytes"), "{answer}");
+    let counters = &pair.engine.topics[pair.engine.topic_names["h"]].counters;
+    assert_eq!((counters.received, counters.rejected), (3, 2), "those that are built are not there yet");
+}
+
+#[test]
+fn a_batch_is_not_refused_for_what_is_built_of_itself() {
+    let (mut pair, calm) = shared(Config { max_memory_bytes: 2_500_000, ..Config::default() });
+    let key = pair.connect();
+    pair.send(key, mpub("h", &[&large(1), &large(2)]));
+    assert!(turns_until_answered(&mut pair, key, calm, 1) > 1);
+}
+
+#[test]
+fn a_large_message_by_http_that_is_begun_is_built_in_portions_although_memory_fills_meanwhile() {
+    let (mut pair, calm) = shared(Config { max_memory_bytes: 2_500_000, ..Config::default() });
+    let key = pair.connect_http();
+    pair.send(key, format!("POST /pub?topic=h HTTP/1.1\r\nHost: x\r\nContent-Length: {MEGABYTE}\r\n\r\n{}", large(4)));
+    pair.turn();
+    pair.engine.config.max_memory_bytes = 1_500_000;
+    let mut turns = 0;
+    while pair.take_text(key).is_empty() {
+        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+        turns += 1;
+    }
+    assert!(turns >= MEGABYTE / PORTION / 2, "{turns} turns");
+}
+
+#[test]
+fn a_connection_that_ends_by_a_refusal_keeps_nothing_of_the_message_behind() {
+    let (mut pair, _) = shared(Config::default());
+    let key = pair.connect();
+    pair.send(key, [pub_("calm", "x"), pub_("h", &large(1))].concat());
+    assert!(pair.engine.buildings.used() > 0);
+    pair.engine.config.max_memory_bytes = 1; // the first one is decided at the end of the turn
+    pair.turn();
+    assert!(matches!(&pair.take(key)[..], [Frame::Error(text)] if text.contains("memory limit")));
+    assert_eq!(pair.engine.buildings.used(), 0);
 }
