@@ -1,5 +1,6 @@
 """The load generator in other tongues than NSQ's: what it counts is what happened."""
 
+import re
 import struct
 from functools import partial
 
@@ -52,11 +53,21 @@ async def test_publishes_are_acknowledged_where_the_protocol_does(protocol, qos)
         assert peer.acknowledged == qos * len(peer.bodies)
 
 
-@pytest.mark.parametrize("protocol", ["nats", "mqtt"])
-async def test_connections_say_who_they_are(protocol):
-    async with tiny_peer(protocol, 0) as (peer, address):
-        await run_plan(plan(address, protocol, 0))
-    assert sorted(peer.names) == [*(f"sensor-{n}" for n in range(10)), "srtm-loadgen-subscriber-0"]
+NAMES = [*(f"sensor-{n}" for n in range(10)), "srtm-loadgen-subscriber-0"]
+
+
+async def test_connections_say_who_they_are():
+    async with tiny_peer("nats", 0) as (peer, address):
+        await run_plan(plan(address, "nats", 0))
+    assert sorted(peer.names) == NAMES
+
+
+async def test_connections_say_who_they_are_and_no_two_of_any_run_the_same_where_a_broker_ends_the_earlier_one():
+    async with tiny_peer("mqtt", 0) as (peer, address):
+        for _ in range(2):
+            await run_plan(plan(address, "mqtt", 0))
+    assert sorted(re.sub(r"-[0-9a-f]{16}-\d+$", "", name) for name in peer.names) == sorted(2 * NAMES)
+    assert len(set(peer.names)) == len(peer.names)
 
 
 async def test_pings_are_answered_by_both_sides():

@@ -3,7 +3,9 @@
 //! Clean sessions, no keep-alive. Publications and the subscription have the plan's quality of service: with 0 a publish has no answer and a message gets
 //! none; with 1 both are acknowledged, in order [4.6.0-2].
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Driver, Event, LARGEST_UNIT, Role, broken};
@@ -22,6 +24,9 @@ const CONNECT_HEAD: &[u8] = b"\0\x04MQTT\x04\x02\0\0";
 /// A length has four bytes at most, seven bits in each (section 2.2.3).
 const LENGTH_BYTES: usize = 4;
 
+/// Of this process: its number alone comes again, on other hosts and in other containers.
+static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+
 /// Drivers made in this process, over all its runs.
 static DRIVERS: AtomicU64 = AtomicU64::new(0);
 
@@ -39,7 +44,7 @@ impl<'a> Driver<'a> for Mqtt<'a> {
     const BATCHES: bool = false;
 
     fn new(plan: &'a Plan, target: usize, role: Role<'a>) -> Mqtt<'a> {
-        let client = format!("{}-{}-{}", role.name(), std::process::id(), DRIVERS.fetch_add(1, Ordering::Relaxed));
+        let client = format!("{}-{:016x}-{}", role.name(), *PROCESS, DRIVERS.fetch_add(1, Ordering::Relaxed));
         Mqtt { topic: plan.topic_at(target), role, client, qos: plan.qos, packet_id: 0 }
     }
 
@@ -180,7 +185,7 @@ mod tests {
         let before = said(&mut first);
         assert_ne!(before, said(&mut second), "of an earlier run, or another process");
         assert_eq!(before, said(&mut first), "when it connects again");
-        let process = format!("-{}-", std::process::id());
+        let process = format!("-{:016x}-", *PROCESS);
         assert!(first.client.starts_with(&format!("{}{process}", plan.publishers.ids[0])), "{}", first.client);
     }
 
