@@ -1,5 +1,6 @@
 """The adaptor as a service: reads histories by long poll, proposes shares. It keeps nothing, so it may be killed and
-started at any time, also twice: the distributor takes no proposal that rests on shares which are not there any more.
+started at any time, also twice: the distributor takes no proposal for a topic that has other limits, publishers or
+places by now, and of several for the same one each replaces the one before.
 """
 
 from __future__ import annotations

@@ -31,6 +31,11 @@ class ShareChange:
     shares: Mapping[str, Amount]
 
 
+def may_be_told_seldom(topic: Topic) -> bool:
+    """Whether brokers need not report traffic that stays as it is."""
+    return topic.spec.mode == "fitted"
+
+
 def shares_version(topic: Topic) -> int:
     """What a proposal must name: it grows with the spec, the placement, and with every share that is issued."""
     return max(topic.version, topic.assignment_version, *(held.version for held in topic.leases.holdings.values()), 0)
@@ -38,7 +43,8 @@ def shares_version(topic: Topic) -> int:
 
 def checked_target(topic: Topic, proposal: ShareProposal) -> dict[str, Amount]:
     """The target that ``proposal`` asks for. Raises Conflict where the topic is not what it was made for, BadInput
-    where it makes no sense."""
+    where it makes no sense. Shares may have been issued since it was made: it says what they should be, whatever they
+    are, and nobody need be told of topics again only because shares moved."""
     if topic.spec.mode != proposal.mode or proposal.mode not in ADAPTED:
         raise Conflict("mode", proposal.mode, f"the topic's mode is {topic.spec.mode}")
     least = max(topic.version, topic.assignment_version)

@@ -46,7 +46,7 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> D
         assignment_version=topic.assignment_version,
         channels=list(topic.channels),
         histories=topic.spec.mode != "static",
-        steady_histories=topic.spec.mode == "fitted",
+        steady_histories=adapting.may_be_told_seldom(topic),
         exchange=exchange(topic, broker, brokers),
     )
 

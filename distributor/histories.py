@@ -1,5 +1,6 @@
 """What came to topics on their brokers, as these report it: kept for ten seconds, where traffic is steady until the
-next report; told to whoever follows (``GET /v1/history``). Nothing of it is stored.
+next report, or until the process that said so has ended; told to whoever follows (``GET /v1/history``), beside topics
+for which other shares can be proposed than before. Nothing of it is stored.
 
 A report comes from another process and is believed in nothing that it could get wrong: a history that cannot be
 (negative, not finite, of columns that do not fit, from the future or from long ago) is ignored and counted, the others
@@ -12,18 +13,22 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import trio
 
-from distributor.adapting import shares_version, traits
+from distributor.adapting import may_be_told_seldom, shares_version, traits
 from distributor.leases import MICRO
 from distributor.registry import Registry
+from distributor.shown import Shown
 from distributor.state import Topic
 from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, TopicHistories, TopicHistory
 from srtm.errors import Conflict, NotLeader
 
 _KEPT_S = 10.0
+_STEADY_KEPT_S = 310.0  # brokers repeat such a report every 300 s (``broker.steadiness``)
+_CLEAN_S = 10.0
 _LONGEST = 1_000  # bins in one report
 _LONGEST_BIN_NS = 10_000_000_000
 _LARGEST = 1 << 53
@@ -34,6 +39,7 @@ _PAST_NS = 60_000_000_000
 class _Kept(NamedTuple):
     version: int
     came_s: float  # trio time
+    incarnation: str
     history: BrokerHistory
 
 
@@ -48,6 +54,10 @@ class Histories:
         self._wall_ns = wall_ns
         self._kept: dict[str, deque[_Kept]] = {}  # {topic: oldest first}
         self._steady: dict[str, dict[str, _Kept]] = {}  # {topic: {broker: its latest report, if that says so}}
+        self._dropped = 0  # version of the latest report that was dropped
+        self._cleaned_s = trio.current_time()
+        self._shown = Shown(registry)
+        self._changed: dict[str, int] = {}  # {topic for which proposals must be others: version}, oldest first
         self._news = trio.Event()
 
     def take(self, broker: str, report: HistoryReport) -> None:
@@ -61,7 +71,8 @@ class Histories:
                 self.ignored[broker] += 1
             elif (topic := self._registry.topics.get(history.topic)) is not None and not topic.removed:
                 kept = self._kept.setdefault(history.topic, deque())
-                kept.append(_Kept(self.version, now_s, BrokerHistory(broker=broker, history=history)))
+                told = BrokerHistory(broker=broker, history=history)
+                kept.append(_Kept(self.version, now_s, report.incarnation, told))
                 self._note_steady(kept[-1])
         self._drop_old(now_s)
         self._news.set()
@@ -72,16 +83,17 @@ class Histories:
         if not self._registry.leads:
             raise NotLeader(self._registry.leader_url)
         known = since if self._first <= since <= self.version else 0
-        version, topics = self.version, self._since(known)
+        version, topics = self._look(known)
         with trio.move_on_after(wait_s):
             while not topics:
                 await self._news.wait()
-                version, topics = self.version, self._since(known)
+                version, topics = self._look(known)
         return HistoryAnswer(version=version, topics=topics)  # what comes with the deadline is for the next question
 
     def demand(self, topic: str, broker: str) -> float | None:
         """Msg/s: what came to ``topic`` on ``broker`` in the last second that was told, and what waited, which should
-        be gone within one. None: nothing was told lately."""
+        be gone within one. Steady traffic may have been told some minutes ago. None: nothing was told lately, or by a
+        process that has ended."""
         told = [one.history.history for one in self._known(topic) if one.history.broker == broker]
         bins = [
             (came, waits, one.bin_ns) for one in told for came, waits in zip(one.arrivals, one.waiting, strict=True)
@@ -92,14 +104,28 @@ class Histories:
         came, waited = sum(one[0] for one in last), sum(one[1] for one in last)
         return came / (sum(one[2] for one in last) / 1e9) + waited / len(last)
 
+    def _look(self, since: int) -> tuple[int, list[TopicHistories]]:
+        """What is known now: up to which version, and all after ``since``."""
+        if changed := self._shown.changed():
+            self.version += 1
+            for name in changed:
+                self._changed.pop(name, None)
+                self._changed[name] = self.version
+        return self.version, self._since(since)
+
     def _since(self, version: int) -> list[TopicHistories]:
         self._drop_old(trio.current_time())
-        names = list(self._kept) if version else {**self._kept, **self._steady}  # who knows something knows the old
+        names = dict.fromkeys(self._kept)
+        if version <= self._dropped:  # it may have missed that traffic is steady
+            names |= dict.fromkeys(self._steady)
+        if version:  # who knows nothing learns of a topic with its first report
+            names |= dict.fromkeys(takewhile(lambda name: self._changed[name] > version, reversed(self._changed)))
         found = []
         for name in names:
             topic = self._registry.topics.get(name)
             reports = [one.history for one in self._known(name) if one.version > version]
-            if topic is not None and not topic.removed and reports:
+            is_changed = 0 < version < self._changed.get(name, 0)
+            if topic is not None and not topic.removed and (reports or is_changed):
                 found.append(_told(topic, self._registry, reports))
         return found
 
@@ -111,17 +137,43 @@ class Histories:
 
     def _known(self, topic: str) -> list[_Kept]:
         """Oldest first."""
-        kept = self._kept.get(topic, ())
+        oldest_s = trio.current_time() - _KEPT_S
+        kept = [one for one in self._kept.get(topic, ()) if one.came_s >= oldest_s]
         first = kept[0].version if kept else math.inf
-        return [*(one for one in self._steady.get(topic, {}).values() if one.version < first), *kept]
+        steady = [one for one in self._steady.get(topic, {}).values() if one.version < first and self._holds(one)]
+        return [*steady, *(one for one in kept if self._is_there(one))]
+
+    def _holds(self, steady: _Kept) -> bool:
+        """Whether that traffic is steady may still be believed."""
+        topic = self._registry.topics.get(steady.history.history.topic)
+        may_be_seldom = topic is not None and not topic.removed and may_be_told_seldom(topic)
+        return may_be_seldom and steady.came_s >= trio.current_time() - _STEADY_KEPT_S and self._is_there(steady)
+
+    def _is_there(self, one: _Kept) -> bool:
+        """Whether the process that reported it has not ended, as far as is known."""
+        broker = self._registry.brokers.get(one.history.broker)
+        return broker is not None and not broker.dead and broker.incarnation == one.incarnation
 
     def _drop_old(self, now_s: float) -> None:
         for name in list(self._kept):
             kept = self._kept[name]
             while kept and kept[0].came_s < now_s - _KEPT_S:
-                kept.popleft()
+                self._dropped = max(self._dropped, kept.popleft().version)
             if not kept:
                 del self._kept[name]
+        if now_s >= self._cleaned_s + _CLEAN_S:
+            self._cleaned_s = now_s
+            self._clean()
+
+    def _clean(self) -> None:
+        for name, latest in list(self._steady.items()):
+            held = {broker: one for broker, one in latest.items() if self._holds(one)}
+            if held:
+                self._steady[name] = held
+            else:
+                del self._steady[name]
+        for name in [name for name in self._changed if not self._shown.is_managed(name)]:
+            del self._changed[name]
 
 
 def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) -> TopicHistories:

@@ -40,7 +40,7 @@ class TopicHistory(Control, frozen=True):
 class HistoryReport(Control, frozen=True):
     """Made by ``broker.histories``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``: about once
     a second, at once when something has changed, four times a second while it goes on changing; once in five minutes
-    while a topic that may say so is steady. What is not taken in time is not sent again."""
+    while a topic that may say so is steady. What is not taken in time is not sent again; what is so then follows."""
 
     incarnation: str
     topics: list[TopicHistory] = []
@@ -75,7 +75,9 @@ class TopicTraits(Control, frozen=True):
 
 
 class TopicHistories(Control, frozen=True):
-    """One topic whose histories have grown. ``shares``: {broker: what it is to have}, also where nothing was heard."""
+    """One topic whose histories have grown, or for which proposals must be others now (its limits, its places, who has
+    a share; its fitting has ended), if need be without reports. ``shares``: {broker: what it is to have}, also where
+    nothing was heard."""
 
     topic: str
     mode: str
@@ -89,8 +91,9 @@ class TopicHistories(Control, frozen=True):
 
 class HistoryAnswer(Control, frozen=True):
     """Made by ``distributor.histories``, read by the adaptor: the answer of ``GET /v1/history?since=N&wait_s=S``.
-    Topics without a report after ``since`` are left out; a ``since`` that this distributor never gave counts as 0,
-    which gives all that is kept (the last 10 s). Held back for up to ``wait_s`` while there is nothing to tell."""
+    Topics to which neither happened after ``since`` are left out; a ``since`` that this distributor never gave counts
+    as 0, which gives all that is kept (the last 10 s, and what is steady). Held back for up to ``wait_s`` while there
+    is nothing to tell."""
 
     version: int  # the next ``since``
     topics: list[TopicHistories] = []

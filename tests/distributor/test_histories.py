@@ -1,6 +1,7 @@
 """Histories: what is taken, what is ignored and counted, what is told to whom and when."""
 
 import math
+from dataclasses import replace
 
 import httpx
 import msgspec
@@ -9,7 +10,7 @@ import trio
 
 from distributor.api import make_app
 from distributor.histories import Histories, problem
-from srtm.control import HistoryAnswer, HistoryReport, TopicHistory
+from srtm.control import HistoryAnswer, HistoryReport, ProposedShare, ShareProposal, TopicHistory
 from srtm.errors import Conflict, NotFound, NotLeader
 from tests.support.distributor_in_process import Distributor, settle, spec
 
@@ -112,6 +113,89 @@ async def test_what_is_steady_is_kept_for_whoever_knows_nothing_until_another_re
     histories.take("a", report(history()))
     await trio.sleep(60)
     assert (await histories.answer(0, 0.0)).topics == []
+
+
+async def test_the_steady_report_of_a_process_that_has_ended_says_nothing(placed, histories, autojump_clock):
+    histories.take("a", report(history(steady=True)))
+    histories.take("b", report(history(steady=True)))
+    await trio.sleep(60)
+    await placed.registry.declare_dead("a", "1")
+    assert (histories.demand("cars", "a"), histories.demand("cars", "b") is None) == (None, False)
+    (told,) = (await histories.answer(0, 0.0)).topics
+    assert [one.broker for one in told.reports] == ["b"]
+    (b,) = await placed.brokers("b")
+    b.incarnation = "2"
+    await b.sync()
+    assert (await histories.answer(0, 0.0)).topics == []
+    assert histories.demand("cars", "b") is None
+
+
+async def test_that_traffic_is_steady_is_not_believed_for_longer_than_brokers_repeat_it(histories, autojump_clock):
+    histories.take("a", report(history(steady=True)))
+    await trio.sleep(305)
+    assert histories.demand("cars", "a") is not None
+    await trio.sleep(10)
+    assert histories.demand("cars", "a") is None
+    assert (await histories.answer(0, 0.0)).topics == []
+
+
+async def test_that_traffic_is_steady_is_forgotten_with_the_mode_that_asked_for_it(placed, histories, autojump_clock):
+    histories.take("a", report(history(steady=True)))
+    await placed.registry.set_options("cars", lambda old: replace(old, mode="static"))
+    await trio.sleep(60)
+    assert histories.demand("cars", "a") is None
+
+
+async def test_whoever_missed_a_steady_report_that_is_no_longer_among_the_latest_is_told_of_it(
+    histories, autojump_clock
+):
+    since = (await histories.answer(0, 0.0)).version
+    histories.take("a", report(history(steady=True)))
+    later = histories.version
+    await trio.sleep(25)
+    (told,) = (await histories.answer(since, 0.0)).topics
+    assert [(one.broker, one.history.steady) for one in told.reports] == [("a", True)]
+    assert (await histories.answer(later, 0.0)).topics == []
+
+
+async def test_whoever_knows_nothing_is_told_of_steady_traffic_also_before_anything_was_dropped(histories):
+    histories.take("a", report(history(steady=True)))
+    assert len((await histories.answer(0, 0.0)).topics) == 1
+
+
+async def test_a_topic_with_other_limits_is_told_without_reports_once(placed, histories, autojump_clock):
+    histories.take("a", report(history(steady=True)))
+    known = (await histories.answer(0, 0.0)).version
+    await trio.sleep(20)
+    await placed.registry.set_options(
+        "cars", lambda old: replace(old, adaptation=replace(old.adaptation, floor=0.5 * old.adaptation.floor))
+    )
+    answer = await histories.answer(known, 0.0)
+    (told,) = answer.topics
+    assert (told.topic, told.reports, told.version) == ("cars", [], placed.registry.topic("cars").version)
+    assert (await histories.answer(answer.version, 0.0)).topics == []
+
+
+async def test_a_topic_that_was_fitted_until_now_is_told_again(placed, histories):
+    placed.registry.being_fitted.add("cars")
+    histories.take("a", report(history()))
+    known = (await histories.answer(0, 0.0)).version
+    placed.registry.being_fitted.discard("cars")
+    assert [told.topic for told in (await histories.answer(known, 0.0)).topics] == ["cars"]
+
+
+async def test_shares_that_move_and_their_acknowledgements_are_no_news(placed, histories):
+    a, b = await placed.brokers("a", "b")
+    await settle(a, b)
+    known = (await histories.answer(0, 0.0)).version
+    topic = placed.registry.topic("cars")
+    parts = {name: amount.rate / 1e6 for name, amount in topic.leases.target.items()}
+    shares = {name: ProposedShare(rate=rate - 10.0, burst=10.0) for name, rate in parts.items()}
+    proposal = ShareProposal(topic="cars", mode="fitted", version=topic.version, shares=shares)
+    (result,) = (await placed.registry.adapt([proposal])).results
+    assert result.taken, result.problem
+    await settle(a, b)
+    assert (await histories.answer(known, 0.0)).topics == []
 
 
 async def test_only_where_the_mode_is_fitted_may_steady_traffic_be_told_seldom(distributor):
