@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member
@@ -69,6 +69,12 @@ class Book:
         concerned = {told.topic for told in answer.topics} | self._due(at_s)
         topics = [self._topics[name] for name in sorted(concerned) if name in self._topics]
         return [found for one in topics if (found := self._propose(one.policy, one.told, at_s)) is not None]
+
+    def note_answers(self, taken: Mapping[str, bool], at_s: float) -> None:
+        """{topic: whether what was proposed for it last is in force}."""
+        for name, is_taken in taken.items():
+            if name in self._topics:
+                self._topics[name].policy.note_answer(at_s, taken=is_taken)
 
     @property
     def due_s(self) -> float:

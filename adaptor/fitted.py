@@ -10,13 +10,15 @@ on twice as many bins as they do; else only against the noise of the estimates.
 Few messages are no evidence against the shares that there are: these stay until what is expected calls for others by
 more than that noise, and as they were declared until the first message; and what was declared and does not come is
 expected where it was declared. Of a broker that was not heard yet, what others have of their declarations is taken of
-its own, and shares are only made of that where messages wait. A proposal that came to nothing is made again.
+its own, and shares are only made of that where messages wait. A proposal that came to nothing is made again; of one
+that was refused nothing is kept.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from adaptor.bounds import Limits, limits, shares_within
 from adaptor.bursts import bursts
@@ -35,7 +37,20 @@ _FEW = 1.0  # and is none any more below this
 _WORTH = 0.1  # of its slack, by which a share has to be wrong, or of the room that it has
 _WORTH_REFINING = 0.05  # the same, as more is known: a day of traffic that drifts is worse off with more
 _SIGMAS = 4.0  # of what is expected, likewise
+_SIGMAS_MOVED = 2.0  # the same where a change was detected, which is evidence that there is one, not of how much
+_LEAST_BINS = 5  # to be known better by: of fewer all is noise
 _MOST_BINS = 100
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """Of shares: as proposed last, or found to serve since."""
+
+    made: dict[str, tuple[int, int]] = field(default_factory=dict)  # {broker: its share, as proposed last}
+    instead_of: dict[str, tuple[int, int]] = field(default_factory=dict)
+    bins: dict[str, int] = field(default_factory=dict)  # {broker: how many they rest on}
+    was_backlogged: bool = False
+    moved: frozenset[str] = frozenset()  # that were the reason
 
 
 class Fitted:
@@ -45,11 +60,9 @@ class Fitted:
         self._estimates: dict[str, RateEstimate] = {}
         self._last: dict[str, list[int]] = {}  # {broker: messages waiting at the start of its last two bins}
         self._backlogged: set[str] = set()
-        self._made: dict[str, tuple[int, int]] = {}  # {broker: its share, as proposed last}
-        self._from: dict[str, tuple[int, int]] = {}  # instead of these
-        self._bins: dict[str, int] = {}  # that they rest on, proposed or found to serve
-        self._was_backlogged = False  # when they were made
-        self._moving = False  # a change was detected since
+        self._basis = _Basis()
+        self._before = self._basis  # that of the last proposal
+        self._moved: set[str] = set()  # brokers where a change was detected since shares were last looked at
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``, in order. ``dispersion``: as declared, where nothing is known yet."""
@@ -57,14 +70,15 @@ class Fitted:
         for one in bins:
             if estimate.is_mixed():
                 continue
-            self._moving |= estimate.add(one.arrivals)
+            if estimate.add(one.arrivals):
+                self._moved.add(name)
             self._last[name] = [*self._last.get(name, [])[-1:], one.waiting]
 
     def note_change(self, name: str, change: Change) -> None:
         """Of broker ``name``, told before the bins in which it shows."""
         estimate = self._estimates.setdefault(name, RateEstimate())
         estimate.begin_anew(change.arrivals, change.span_s, change.mixed)
-        self._moving = True
+        self._moved.add(name)
         self._last[name] = [change.waiting, change.waiting]
 
     def total(self) -> Expected:
@@ -75,6 +89,11 @@ class Fitted:
     def rate(self, name: str) -> float:
         """Msg/s, as estimated."""
         return self._estimates[name].rate if name in self._estimates else 0.0
+
+    def note_refused(self) -> None:
+        """The shares proposed last were not taken: all is as before."""
+        self._moved |= self._basis.moved
+        self._basis = self._before
 
     def has_heard(self, name: str) -> bool:
         """Whether anything was told of that broker."""
@@ -88,29 +107,31 @@ class Fitted:
         seen = self._seen(members, awaited)
         wanted = expected(seen, [member.declared for member in members])
         rates = [one.rate for one in wanted]
-        if sum(rates) == 0 or not (self._made or any(one.rate for one in seen)):
+        if sum(rates) == 0 or not (self._basis.made or any(one.rate for one in seen)):
             return None
         slack = max(from_micro(envelope.rate_micro) - sum(rates), _LEAST_SLACK * from_micro(envelope.rate_micro))
         backlogs = self._backlogs(members, rates, slack)
         if awaited and not any(backlogs):
             return None
         old = {member.name: member.share for member in members}
-        is_lost = bool(self._made) and old == self._from and old != self._made
-        is_due = any(backlogs) or self._was_backlogged or is_lost
-        is_refined = old == self._made and self._is_better_known(members)
-        if is_refined:
-            self._bins = {member.name: self._known_bins(member.name) for member in members}
-        tolerated = self._tolerated(members, seen, wanted, slack, is_refined=is_refined)
+        basis = self._basis
+        is_lost = bool(basis.made) and old == basis.instead_of and old != basis.made
+        is_due = any(backlogs) or basis.was_backlogged or is_lost
+        moved, refined = frozenset(self._moved), self._refined(members) if old == basis.made else set()
+        tolerated = self._tolerated(members, seen, wanted, slack, refined)
+        self._moved.clear()
+        known = {member.name: self._known_bins(member.name) for member in members}
+        looked_at = {name: bins for name, bins in known.items() if name in moved | refined}
+        self._basis = replace(basis, bins={**basis.bins, **looked_at})
         if not is_due and _are_near(members, self._fitting_rates(members, rates, slack), tolerated):
             return None
         shares = self._split(envelope, members, limits(envelope, members, floor), seen, rates, backlogs, slack)
         if not is_due and _are_near(members, [from_micro(rate) for rate, _ in shares], tolerated):
             return None
-        self._moving = False
-        self._was_backlogged = any(backlogs)  # one more split once they are gone
-        self._from, self._made = old, dict(zip(old, shares, strict=True))
-        self._bins = {member.name: self._known_bins(member.name) for member in members}
-        return None if self._made == old else shares
+        made = dict(zip(old, shares, strict=True))
+        # where messages waited one more split once they are gone
+        self._before, self._basis = basis, _Basis(made, old, known, any(backlogs), moved)
+        return None if made == old else shares
 
     def _seen(self, members: Sequence[Member], awaited: Collection[str]) -> list[Expected]:
         heard = [member for member in members if self.has_heard(member.name)]
@@ -128,21 +149,26 @@ class Fitted:
     def _known_bins(self, name: str) -> int:
         return self._estimates[name].bins if name in self._estimates else 0
 
-    def _is_better_known(self, members: Sequence[Member]) -> bool:
-        """Whether an estimate rests on twice as many bins as the shares do."""
+    def _refined(self, members: Sequence[Member]) -> set[str]:
+        """Those whose estimates rest on twice as many bins as the shares do."""
+        found = set()
         for member in members:
-            basis = self._bins[member.name]
-            if basis < _MOST_BINS and self._known_bins(member.name) >= min(_MOST_BINS, 2 * max(1, basis)):
-                return True
-        return False
+            basis = self._basis.bins.get(member.name, 0)
+            enough = min(_MOST_BINS, max(_LEAST_BINS, 2 * basis))
+            if basis < _MOST_BINS and self._known_bins(member.name) >= enough:
+                found.add(member.name)
+        return found
 
-    def _fitting_rates(
-        self, members: Sequence[Member], rates: Sequence[float], slack: float, others: Sequence[float] | None = None
-    ) -> list[float]:
-        """Msg/s of each share in the split that fits, but for floors and capacities. ``others``: the rates that all but
-        that one have in it, if not ``rates``."""
+    def _sigmas(self, name: str, refined: Collection[str]) -> float:
+        """By how many deviations of its rate the expectation of a broker is to be off."""
+        if name in refined:
+            return 0.0
+        return _SIGMAS_MOVED if name in self._moved else _SIGMAS
+
+    def _fitting_rates(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:
+        """Msg/s of each share in the split that fits, but for floors and capacities."""
         parts = self._parts(members, rates)
-        total = sum(parts if others is None else self._parts(members, others))
+        total = sum(parts)
         return [rate + slack * part / total for rate, part in zip(rates, parts, strict=True)]
 
     def _parts(self, members: Sequence[Member], rates: Sequence[float]) -> list[float]:
@@ -155,25 +181,40 @@ class Fitted:
         seen: Sequence[Expected],
         wanted: Sequence[Expected],
         slack: float,
-        *,
-        is_refined: bool,
+        refined: Collection[str],
     ) -> list[float]:
         """Msg/s by which each share may differ from the one that fits: what matters neither beside its part of the
-        slack nor beside the room that it has above what is seen; and noise, but where a change was detected or more is
-        known (``is_refined``). A share goes with the rate and with the root of it: where there is much slack, a few
-        messages more move much."""
-        sigmas = 0.0 if self._moving or is_refined else _SIGMAS
-        worth = _WORTH_REFINING if is_refined else _WORTH
-        rates = [one.rate for one in wanted]
-        fitting = self._fitting_rates(members, rates, slack)
-        highest = self._fitting_rates(members, [one.rate + sigmas * one.deviation for one in wanted], slack, rates)
+        slack nor beside the room that it has above what is seen; and noise, less where a change was detected, none
+        where more is known (``refined``). A share goes with the rate and with the root of it: where there is much
+        slack, a few messages more move much."""
+        worth = [_WORTH_REFINING if member.name in refined else _WORTH for member in members]
+        fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
+        rooms = [from_micro(member.share[0]) - was.rate for member, was in zip(members, seen, strict=True)]
+        noises = self._noises(members, wanted, slack, refined)
         return [
-            max(
-                most - rate,
-                worth * (rate - one.rate),
-                worth * (from_micro(member.share[0]) - was.rate),
-            )
-            for member, was, one, rate, most in zip(members, seen, wanted, fitting, highest, strict=True)
+            max(noise, part * (rate - one.rate), part * room)
+            for part, room, one, rate, noise in zip(worth, rooms, wanted, fitting, noises, strict=True)
+        ]
+
+    def _noises(
+        self, members: Sequence[Member], wanted: Sequence[Expected], slack: float, refined: Collection[str]
+    ) -> list[float]:
+        """What chance makes of each share, msg/s: by its own rate and part of the slack, or by what those of all others
+        leave of that."""
+        off = [self._sigmas(member.name, refined) * one.deviation for member, one in zip(members, wanted, strict=True)]
+        rates = [one.rate for one in wanted]
+        parts = self._parts(members, rates)
+        higher = self._parts(members, [rate + most for rate, most in zip(rates, off, strict=True)])
+        total = sum(parts)
+        own = [most + slack * (high - part) / total for most, high, part in zip(off, higher, parts, strict=True)]
+        taken = [
+            most + slack * (high - part) / (total + high - part)
+            for most, high, part in zip(off, higher, parts, strict=True)
+        ]
+        square = sum(one * one for one in taken)
+        return [
+            max(mine, part / total * math.sqrt(max(0.0, square - one * one)))
+            for mine, part, one in zip(own, parts, taken, strict=True)
         ]
 
     def _backlogs(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:

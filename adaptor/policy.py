@@ -16,6 +16,7 @@ _MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
 _SETTLING_S = 0.05  # traffic that leaves one broker comes to another, and both notice within some slots
 _EPISODE_S = 1.0  # changes within it are of one move of traffic
 _SURE = 0.1  # of the sum of all rates, which has to be known to within that to say that nothing else moves
+_LONGEST_PAUSE_S = 2.0  # between proposals that are refused: somebody else may be at work on the shares for a while
 _PAUSE_S = 0.2  # between two splits of fitted: brokers report one by one, and every change of shares is told to all
 
 
@@ -37,6 +38,7 @@ class Policy:
         self._total = 0.0  # msg/s, before traffic began to move
         self._moved_s = float("-inf")  # when that was
         self._told: set[str] = set()  # brokers that said so since
+        self._refusals = 0  # in a row
         self._asked_s: dict[str, float] = {}  # {broker: when shares were first asked for, others being heard}
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
@@ -58,6 +60,15 @@ class Policy:
         self._fitted.note_change(name, change)
         if not self.is_settling:
             self.is_settling, self.due_s = True, at_s + _SETTLING_S
+
+    def note_answer(self, at_s: float, *, taken: bool) -> None:
+        """To what was proposed last. Refused, it is made again after a pause that grows with each."""
+        self._refusals = 0 if taken else self._refusals + 1
+        if taken or self.mode != "fitted":
+            return
+        self._fitted.note_refused()
+        self._next_s = at_s + min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** min(self._refusals - 1, 10))
+        self.due_s = self._next_s
 
     def rate(self, name: str) -> float:
         """Msg/s that arrive on broker ``name``, as known now."""

@@ -75,10 +75,11 @@ class Adaptor:
             return
         self.counters.proposed += len(proposals)
         answered = await self._distributor.propose_shares(proposals)
+        self.book.note_answers({one.topic: one.taken for one in answered.results}, trio.current_time())
         self._note_refusals({one.topic: one.problem for one in answered.results if not one.taken})
 
     def _note_refusals(self, problems: dict[str, str]) -> None:
-        """A stale one is nothing new, and made again with the next bins; twice in a row is told, once."""
+        """A stale one is nothing new, and made again after a moment; twice in a row is told, once."""
         self.counters.refused += len(problems)
         self._refused = {topic: self._refused.get(topic, 0) + 1 for topic in problems}
         for topic in [topic for topic, rounds in self._refused.items() if rounds == 2]:

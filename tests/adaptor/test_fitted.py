@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adaptor.expectation import Expected, expected
 from adaptor.fitted import Fitted
-from adaptor.observed import Bin, Envelope, Member, Shares
+from adaptor.observed import Bin, Change, Envelope, Member, Shares
 from srtm.fitted_split import Traffic, fitted_bucket
 from srtm.splitting import MICRO, split_bucket
 
@@ -74,6 +74,28 @@ def test_few_messages_of_steady_traffic_seldom_move_the_shares_of_a_topic_with_m
     """A part of the slack goes with the root of a rate: a message more or less moves it by much."""
     declared = [1.0, 1.0, 2.0]
     assert len(fed(declared, poisson(declared, 600, 7))) <= 10
+
+
+def test_a_change_that_proves_to_be_nothing_leaves_the_noise_of_the_other_brokers_what_it_is() -> None:
+    declared, policy, found = [1.0, 1.0, 2.0], Fitted(), 0
+    shares = fitted_to(declared)
+    for number, moment in enumerate(poisson(declared, 300, 7)):
+        for at, arrivals in enumerate(moment):
+            policy.observe(f"b{at}", [Bin(arrivals)])
+        if number % 20 == 10:
+            policy.note_change("b0", Change(1, 0.5))
+        proposed = policy.propose(ENVELOPE, members_of(shares, declared), floor=FLOOR)
+        shares, found = (shares, found) if proposed is None else (proposed, found + 1)
+    assert found <= 8
+
+
+def test_the_few_messages_of_a_change_that_was_told_do_not_move_the_shares_by_themselves() -> None:
+    policy, declared = Fitted(), [200.0, 200.0]
+    for at in range(2):
+        policy.observe(f"b{at}", [Bin(20)] * 50)
+    shares = policy.propose(ENVELOPE, members_of(fitted_to(declared), declared), floor=FLOOR) or fitted_to(declared)
+    policy.note_change("b0", Change(6, 0.02))  # 300 +- 120 msg/s
+    assert policy.propose(ENVELOPE, members_of(shares, declared), floor=FLOOR) is None
 
 
 @given(st.floats(0.1, 0.5), st.integers(0, 1_000))
