@@ -37,7 +37,7 @@ from distributor.fitting_events import (
     Stop,
     Task,
 )
-from distributor.fitting_setup import FittingOptions, fitting_of, placement_of, same_places, task_of
+from distributor.fitting_setup import FittingOptions, fitting_of, is_same_task, placement_of, same_places, task_of
 from distributor.marks import NO_MARKS, FullMarks, traffic_class
 from distributor.measuring import Measuring
 from distributor.registry import Registry
@@ -318,7 +318,7 @@ class FittingRun:
             with trio.move_on_after(_LOOK_S):
                 await self._around.syncing.news.wait()
             topic = self._registry.topics.get(self._name)
-            if topic is None or topic.removed or topic.version != self._topic.version:
+            if topic is None or topic.removed or not is_same_task(self._topic.spec, topic.spec):
                 self._tell(Superseded("the topic was changed"))
                 return
             if topic.assignment_version != self._topic.assignment_version and not self._arranging:

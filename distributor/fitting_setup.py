@@ -18,6 +18,7 @@ from distributor.paper_fitting import PaperFitting
 from distributor.search import fitted, proportional
 from distributor.state import Placement, Topic
 from srtm.errors import BadInput
+from srtm.topic import TopicSpec
 
 Method = Literal["sequential", "paper", "off"]
 METHODS: tuple[Method, ...] = ("sequential", "paper", "off")
@@ -55,6 +56,16 @@ def task_of(topic: Topic, scaler: Scaler, marks: FullMarks) -> Task:
         scaler=scaler,
         full=marks.room(spec.slo, spec.publishers, topic.placement.assigned),
     )
+
+
+def is_same_task(old: TopicSpec, new: TopicSpec) -> bool:
+    """Whether what was found for ``old`` holds for ``new``: who proposes shares, and how, is another matter; but where
+    brokers exchange tokens, shares are issued and measured otherwise."""
+    return _what_is_fitted(old) == _what_is_fitted(new)
+
+
+def _what_is_fitted(spec: TopicSpec) -> tuple[object, ...]:
+    return spec.publishers, spec.rate, spec.burst, spec.slo, spec.split, spec.placement, spec.seed, spec.mode == "gdrl"
 
 
 def fitting_of(

@@ -253,6 +253,8 @@ class Fittings:
             if not (others if alone else others.intersection(mine)) and not claims.take(name, mine):
                 return
             runner.state, runner.reason = fitting_view.QUEUED, f"other fittings have {', '.join(sorted(others))}"
+            if not runner.wish.ramp:
+                self._registry.being_fitted.discard(name)
             await claims.wait_release()
         runner.reason = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import trio
@@ -267,6 +267,51 @@ async def test_a_topic_that_is_changed_meanwhile_is_fitted_as_it_is_now(distribu
         await here.submit(count=120)
         view = await here.ended()
         assert (view["state"], view["brokers"]) == ("fits", 3)
+
+
+async def test_what_was_found_outlives_a_change_of_who_proposes_shares_and_how(distributor, autojump_clock):
+    async with live(distributor) as here:
+        for name in "abc":
+            await here.start_broker(name)
+        await here.submit(count=120, mode="fitted")
+        while not here.view()["rounds"]:  # noqa: ASYNC110 - virtual time
+            await trio.sleep(0.2)
+        await distributor.registry.set_options(
+            "cars", lambda old: replace(old, mode="static", adaptation=replace(old.adaptation, dead_band=0.3))
+        )
+        rounds = [len(here.view()["rounds"])]
+        with trio.fail_after(200):
+            while here.view()["state"] not in ENDED:
+                await trio.sleep(0.2)
+                rounds.append(len(here.view()["rounds"]))
+        assert (here.view()["state"], rounds) == ("fits", sorted(rounds))
+        assert rounds[-1] > rounds[0]
+
+
+async def test_a_fitting_that_is_begun_again_has_no_shares_to_itself_while_it_waits_for_its_turn(
+    distributor, monkeypatch, autojump_clock
+):
+    release = Claims.release
+
+    def release_to_bikes(self, topic):  # as if others had been waiting for longer
+        release(self, topic)
+        self.take("bikes", ["a"])
+
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.submit(count=40, mode="fitted")
+        await trio.sleep(0.3)
+        await here.submit("bikes", count=5)
+        await trio.sleep(0.3)
+        assert "cars" in distributor.registry.being_fitted
+        monkeypatch.setattr(Claims, "release", release_to_bikes)
+        await distributor.registry.set_options("cars", lambda old: replace(old, split="fitted"))
+        with trio.fail_after(20):
+            while here.view()["state"] != "queued":  # noqa: ASYNC110 - virtual time
+                await trio.sleep(0.1)
+        monkeypatch.undo()
+        assert "cars" not in distributor.registry.being_fitted
+        assert (await here.ended())["state"] == "fits"
 
 
 async def test_a_topic_that_is_removed_meanwhile_is_fitted_no_longer(distributor, autojump_clock):
