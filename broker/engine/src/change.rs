@@ -17,6 +17,10 @@ const TESTS: [(f64, f64); 6] =
 
 /// A false alarm in e^18 slots of each test, were rate and dispersion known: 15 days of slots of 20 ms. (Estimated, they cost more where batches are large.)
 const THRESHOLD: f64 = 18.0;
+/// A sum does not pass this: what was clear beyond doubt, and not lasting, is forgotten as soon as what was just clear.
+const HIGHEST: f64 = 2.0 * THRESHOLD;
+/// Times the rate that is learnt at most of a slot that would be a change, were it confirmed: it may be no more than a burst that was held up.
+const OUTLYING: f64 = 4.0;
 /// So much these must say by themselves.
 const CONFIRMED: f64 = 3.0;
 /// Slots that are looked back.
@@ -111,6 +115,14 @@ impl Dispersion {
     }
 }
 
+/// What a slot says.
+enum Verdict {
+    AsBefore,
+    /// Something changed, or was only late: the next slots tell.
+    Unconfirmed,
+    Moved(Moved),
+}
+
 /// Of one stream.
 #[derive(Debug, Default)]
 pub struct ChangeDetector {
@@ -129,32 +141,35 @@ impl ChangeDetector {
 
     /// Messages of the next slot. `Some`: the rate is no longer what it was.
     pub fn note(&mut self, count: u64) -> Option<Moved> {
-        if self.is_settled()
-            && let Some(moved) = self.tested(count)
-        {
-            self.begin_anew(moved);
-            return Some(moved);
+        let verdict = if self.is_settled() { self.tested(count) } else { Verdict::AsBefore };
+        match verdict {
+            Verdict::Moved(moved) => {
+                self.begin_anew(moved);
+                return Some(moved);
+            }
+            Verdict::Unconfirmed => self.learn(count as f64, OUTLYING * self.rate.max(LEAST)),
+            Verdict::AsBefore => self.learn(count as f64, f64::MAX),
         }
-        self.learn(count as f64);
         None
     }
 
-    fn tested(&mut self, count: u64) -> Option<Moved> {
+    fn tested(&mut self, count: u64) -> Verdict {
         let index = self.dispersion.index;
         let (counted, rate, risen) = (count as f64 / index, self.rate / index, self.rate.max(LEAST) / index);
         for (sum, (log, growth)) in self.sums.iter_mut().zip(TESTS) {
-            *sum = (*sum + counted * log - growth * if growth > 0.0 { risen } else { rate }).max(0.0);
+            *sum = (*sum + counted * log - growth * if growth > 0.0 { risen } else { rate }).clamp(0.0, HIGHEST);
         }
         self.last.push(count);
         if self.sums.iter().all(|sum| *sum <= THRESHOLD) {
-            return None;
+            return Verdict::AsBefore;
         }
-        self.last.moved_from(self.rate.max(LEAST), index)
+        self.last.moved_from(self.rate.max(LEAST), index).map_or(Verdict::Unconfirmed, Verdict::Moved)
     }
 
-    fn learn(&mut self, count: f64) {
+    /// `most`: the rate learns no more than that of it.
+    fn learn(&mut self, count: f64, most: f64) {
         self.slots = self.slots.saturating_add(1);
-        self.rate += (count - self.rate) / f64::from(self.slots.min(SLOWEST));
+        self.rate += (count.min(most) - self.rate) / f64::from(self.slots.min(SLOWEST));
         self.dispersion.note(count);
     }
 
@@ -162,5 +177,37 @@ impl ChangeDetector {
     fn begin_anew(&mut self, moved: Moved) {
         *self = Self { rate: moved.arrivals as f64 / f64::from(moved.slots), dispersion: self.dispersion, ..Self::default() };
         self.slots = moved.slots.min(LEARNING - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots of a steady stream, behind which everything about it is known.
+    fn settled(slots: u32, count: u64) -> ChangeDetector {
+        let mut detector = ChangeDetector::default();
+        assert!((0..slots).all(|_| detector.note(count).is_none()));
+        detector
+    }
+
+    #[test]
+    fn one_slot_with_very_many_messages_is_no_change_nor_is_the_return_to_what_was_before() {
+        for slots in [LEARNING, 60, SLOWEST, 2 * SLOWEST] {
+            for burst in [200, 5_000, 1_000_000] {
+                let mut detector = settled(slots, 20);
+                assert_eq!(detector.note(burst), None);
+                assert_eq!((0..1_000).find_map(|_| detector.note(20)), None, "{burst} after {slots} slots");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_that_lasts_is_still_told_after_such_a_slot() {
+        let mut detector = settled(SLOWEST, 20);
+        detector.note(5_000);
+        assert!((0..1_000).all(|_| detector.note(20).is_none()));
+        let moved = (0..10).find_map(|_| detector.note(80)).expect("four times as many");
+        assert_eq!(moved.arrivals, 80 * u64::from(moved.slots));
     }
 }
