@@ -275,6 +275,11 @@ impl Engine {
         Some(&self.topics.get(self.topic_key(topic)?)?.limiter.as_ref()?.trace)
     }
 
+    /// What changes if what is read of a topic's trace from now on is of another one: the topic was made anew, or its limit was.
+    pub fn trace_identity(&self, topic: &str) -> Option<(TopicKey, u64)> {
+        Some((self.topic_key(topic)?, self.trace(topic)?.began()))
+    }
+
     /// What came to these topics in the bins from number `since` to before `until`, where anything did. `until` is over at `now` at the latest.
     pub fn histories(&mut self, topics: &[String], since: i64, until: i64, now: Nanos) -> Vec<TopicBins> {
         let keys: Vec<TopicKey> = topics.iter().filter_map(|name| self.topic_key(name)).collect();

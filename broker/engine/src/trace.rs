@@ -19,6 +19,7 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub struct Trace {
     capacity: usize,
+    began: u64, // sequence number of the first entry ever
     first: u64, // sequence number of entries[0]
     entries: VecDeque<Entry>,
     publishers: Vec<Box<str>>,
@@ -34,7 +35,7 @@ const OTHERS: &str = "(others)";
 impl Trace {
     /// `first`: the sequence number to begin with, beyond all of an earlier trace of the same topic, whose messages may still be on their way.
     pub fn new(capacity: usize, first: u64) -> Self {
-        let mut trace = Self { capacity, first, ..Self::default() };
+        let mut trace = Self { capacity, began: first, first, ..Self::default() };
         // Address space only, until it is used: growing by copies would stop the reactor for milliseconds. If refused, it grows so after all.
         let _ = trace.entries.try_reserve_exact(capacity);
         trace
@@ -91,6 +92,11 @@ impl Trace {
     /// The names of the publishers from index `first` on, `most` of them at most. They never change, and more come behind them.
     pub fn publishers(&self, first: usize, most: usize) -> Vec<String> {
         self.publishers.iter().skip(first).take(most).map(|name| name.to_string()).collect()
+    }
+
+    /// What tells it from an earlier one of the same topic that had entries.
+    pub fn began(&self) -> u64 {
+        self.began
     }
 
     /// The range of sequence numbers that is there.

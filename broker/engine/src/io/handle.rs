@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::bucket::Nanos;
 use crate::commands::TopicBins;
 use crate::config::{BadSetting, Config};
-use crate::engine::Engine;
+use crate::engine::{Engine, TopicKey};
 use crate::event::Event;
 use crate::history;
 use crate::http::Handed;
@@ -258,15 +258,30 @@ impl Handle {
 
     /// The recorded decisions of a limited topic; also in pieces. `None`: no such topic, or it has no limit.
     pub fn trace(&self, topic: String) -> Result<Option<Columns>, NotRunning> {
-        let name = topic.clone();
+        loop {
+            let identity = self.trace_identity(&topic)?;
+            let columns = self.columns(&topic)?;
+            if self.trace_identity(&topic)? == identity {
+                return Ok(columns);
+            } // else its limit went meanwhile, and names may be of another trace than entries
+        }
+    }
+
+    fn trace_identity(&self, topic: &str) -> Result<Option<(TopicKey, u64)>, NotRunning> {
+        let name = topic.to_owned();
+        self.call(move |engine, _| engine.trace_identity(&name))
+    }
+
+    fn columns(&self, topic: &str) -> Result<Option<Columns>, NotRunning> {
+        let name = topic.to_owned();
         let Some(range) = self.call(move |engine, _| engine.trace(&name).map(Trace::range))? else { return Ok(None) };
         let mut columns = Columns::default();
         for start in range.clone().step_by(ENTRIES_A_TURN as usize) {
-            let (name, part) = (topic.clone(), start..(start + ENTRIES_A_TURN).min(range.end));
+            let (name, part) = (topic.to_owned(), start..(start + ENTRIES_A_TURN).min(range.end));
             let entries = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.entries(part)))?;
             columns.extend(&entries.unwrap_or_default());
         }
-        columns.publishers = self.publishers(&topic)?;
+        columns.publishers = self.publishers(topic)?;
         Ok(Some(columns))
     }
 

@@ -89,3 +89,22 @@ fn ways_are_asked_for_again_after_some_seconds_not_at_each_report() {
     assert_eq!(ask(&mut pair, |_| 40 * MS), [publisher]);
     assert_eq!(pair.engine.network("t").publishers[&0], 20 * MS);
 }
+
+#[test]
+fn a_trace_is_another_one_when_its_limit_or_its_topic_was_made_anew_and_not_otherwise() {
+    let mut pair = Pair::new();
+    let publisher = pair.connect();
+    let mut seen = Vec::new();
+    for change in 0..3 {
+        pair.limit("t", limit(1_000, 10, 1));
+        let identity = pair.engine.trace_identity("t").expect("it has a limit");
+        assert_eq!(pair.ask(publisher, pub_("t", "x")), [ok()]);
+        pair.limit("t", limit(500, 10, 2));
+        assert_eq!(pair.engine.trace_identity("t"), Some(identity));
+        assert!(!seen.contains(&identity), "{identity:?}");
+        seen.push(identity);
+        let now = pair.now;
+        assert!(if change == 0 { pair.engine.clear_bucket("t", now) } else { pair.engine.delete_topic("t") });
+        assert_eq!(pair.engine.trace_identity("t"), None);
+    }
+}
