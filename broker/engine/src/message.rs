@@ -206,7 +206,8 @@ impl Message {
 /// Makes messages, those of one publish in blocks. Its buffers are used again.
 #[derive(Debug, Default)]
 pub struct Builder {
-    bytes: Vec<u8>, // frames, one behind the other
+    bytes: Vec<u8>,         // frames, one behind the other
+    large: Option<Vec<u8>>, // instead, a frame that is to be a block as it is, with no room to spare
     ends: Vec<(MessageId, u32)>,
 }
 
@@ -217,14 +218,19 @@ impl Builder {
     }
 
     pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) {
+        if body.len() >= LARGE_BODY {
+            let mut frame = Vec::with_capacity(wire::MESSAGE_HEADER + body.len());
+            wire::build_message(&mut frame, wall_ns, id, body);
+            return self.add_frame(id, frame);
+        }
         wire::build_message(&mut self.bytes, wall_ns, id, body);
         self.ends.push((id, self.bytes.len() as u32));
     }
 
-    /// A whole frame that was built elsewhere. There must be nothing that was added since the last `take`.
+    /// A whole large frame that was built elsewhere. There must be nothing that was added since the last `take`.
     pub fn add_frame(&mut self, id: MessageId, frame: Vec<u8>) {
         self.ends.push((id, frame.len() as u32));
-        self.bytes = frame;
+        self.large = Some(frame);
     }
 
     /// Give the messages that were added, in order, in one block: the only allocation of small ones.
@@ -242,16 +248,18 @@ impl Builder {
 
     /// One message in a block of its own.
     pub fn alone(&mut self, meter: &Meter, id: MessageId, wall_ns: i64, body: &[u8], arrival: Nanos, defer_ms: u32) -> Message {
-        wire::build_message(&mut self.bytes, wall_ns, id, body);
+        self.add(id, wall_ns, body);
+        self.ends.clear();
         let block = self.block(meter);
         Message::new(id, Frame::new(&block, 0, block.len() as u32, meter), arrival, defer_ms)
     }
 
     fn block(&mut self, meter: &Meter) -> Block {
-        meter.add(self.bytes.len() as u64);
-        if self.bytes.len() >= LARGE_BODY {
-            return Block::Large(Rc::new(std::mem::take(&mut self.bytes)));
+        if let Some(large) = self.large.take() {
+            meter.add(large.len() as u64);
+            return Block::Large(Rc::new(large));
         }
+        meter.add(self.bytes.len() as u64);
         let block = Block::Shared(Rc::from(self.bytes.as_slice()));
         self.bytes.clear();
         block
@@ -298,6 +306,22 @@ mod tests {
         assert_eq!(meter.used(), Meter::cost_of(1, 10, 1), "it is alone already");
         drop(again);
         assert_eq!(meter.used(), 0);
+    }
+
+    #[test]
+    fn a_large_block_takes_no_more_than_it_is_charged_and_leaves_the_room_for_small_ones() {
+        let (mut builder, mut messages, meter) = (Builder::default(), Vec::new(), Meter::default());
+        builder.add(MessageId(1), 0, &[1; LARGE_BODY - 1]);
+        builder.take(&mut messages, &meter, 0, 0);
+        let room = builder.bytes.capacity();
+        builder.add(MessageId(2), 0, &[2; LARGE_BODY + 1]);
+        builder.take(&mut messages, &meter, 0, 0);
+        assert_eq!(builder.bytes.capacity(), room);
+        assert!(builder.has_room(1) && builder.large.is_none());
+        let message = messages.pop().flatten().expect("the large one");
+        let Block::Large(bytes) = &message.frame.block else { panic!("it is large") };
+        assert_eq!(bytes.capacity(), bytes.len());
+        assert_eq!(message.frame[wire::MESSAGE_HEADER..], [2; LARGE_BODY + 1]);
     }
 
     #[test]
