@@ -137,7 +137,15 @@ impl Config {
         if u32::try_from(self.max_req_timeout_ms).is_err() {
             return Err(BadSetting::new("max_req_timeout_ms", "must be at most 4294967295 ms (49 days)"));
         }
-        for (name, ms) in [("msg_timeout_ms", self.msg_timeout_ms), ("max_msg_timeout_ms", self.max_msg_timeout_ms)] {
+        let spans = [
+            ("msg_timeout_ms", self.msg_timeout_ms),
+            ("max_msg_timeout_ms", self.max_msg_timeout_ms),
+            ("http_idle_timeout_ms", self.http_idle_timeout_ms),
+            ("e2e_window_ms", self.e2e_window_ms),
+            ("heartbeat_interval_ms", self.heartbeat_interval_ms),
+            ("max_heartbeat_interval_ms", self.max_heartbeat_interval_ms),
+        ];
+        for (name, ms) in spans {
             if ms > LONGEST_MS {
                 return Err(BadSetting::new(name, "must be at most 3155760000000 ms (100 years)"));
             }
@@ -218,11 +226,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_timeout_that_no_instant_can_be_is_refused_by_name() {
-        let longest = Config { msg_timeout_ms: LONGEST_MS, max_msg_timeout_ms: LONGEST_MS, ..Config::default() };
-        assert!(longest.check().is_ok());
-        let refused = |config: Config| config.check().err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(refused(Config { msg_timeout_ms: LONGEST_MS + 1, ..Config::default() }).contains("msg_timeout_ms"));
-        assert!(refused(Config { max_msg_timeout_ms: u64::MAX, ..Config::default() }).contains("max_msg_timeout_ms"));
+    fn no_span_is_so_long_that_its_end_cannot_be_counted_in_nanoseconds() {
+        let set: [(&str, fn(&mut Config, u64)); 6] = [
+            ("msg_timeout_ms", |config, ms| config.msg_timeout_ms = ms),
+            ("max_msg_timeout_ms", |config, ms| config.max_msg_timeout_ms = ms),
+            ("http_idle_timeout_ms", |config, ms| config.http_idle_timeout_ms = ms),
+            ("e2e_window_ms", |config, ms| config.e2e_window_ms = ms),
+            ("heartbeat_interval_ms", |config, ms| config.heartbeat_interval_ms = ms),
+            ("max_heartbeat_interval_ms", |config, ms| config.max_heartbeat_interval_ms = ms),
+        ];
+        for (name, set) in set {
+            let mut config = Config::default();
+            set(&mut config, LONGEST_MS);
+            assert_eq!(config.check().map_err(|bad| bad.to_string()), Ok(()), "{name}");
+            set(&mut config, LONGEST_MS + 1);
+            let refused = config.check().expect_err(name).to_string();
+            assert!(refused.contains(name) && refused.contains("at most 3155760000000 ms"), "{refused}");
+        }
     }
 }

@@ -79,7 +79,7 @@ pub struct Engine {
     pub(crate) overdue: Vec<Overdue>, // go on in the next turn
     pub(crate) events: Vec<Event>,
     pub meter: Meter,            // messages
-    pub(crate) inputs: Meter,    // layers, and requests that Python has
+    pub(crate) inputs: Meter,    // layers, requests that Python has, and its answers until they are taken
     pub(crate) buildings: Meter, // large messages that are being built
     pub(crate) limits: Limits,
     pub(crate) work: Work,

@@ -219,7 +219,7 @@ impl Engine {
         })
     }
 
-    /// Keep a publish until the end of the turn. The bodies are copied into their frames here.
+    /// Keep a publish until the end of the turn. The bodies are copied into their frames here, but for large ones that were built before (`building.rs`).
     pub(crate) fn collect<'a>(
         &mut self,
         verb: Verb,
