@@ -3,7 +3,7 @@
 Nothing here must survive: a new adaptor is told the last ten seconds. A broker leaves bins out after it said that
 nothing came, so silence after an idle bin counts as idle bins. Any other silence says nothing: after the word that
 traffic is steady it is as it was, else a report was late or lost, and to take that for an end of the traffic would take
-tokens from a broker that is only busy.
+tokens from a broker that is only busy. Nor is silence a word of a time in which the adaptor itself could not hear.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ ADAPTED: dict[str, Mode] = {"proportional": "proportional", "fitted": "fitted", 
 BIN_NS = round(BIN_S * 1e9)
 _KEPT = 100  # bins of a broker, for a policy that begins later
 _SILENCE_S = 2.0  # brokers report about once a second
+_RETURN_S = 10.0  # and in so long after the distributor was away
+_OLD_BINS = 100  # a gap as long, of which nothing is known: what was before says nothing
+_SET_BACK_NS = 2_000_000_000  # reports that end so much before those that came first are of a clock that was set back
 
 
 @dataclass
@@ -34,11 +37,23 @@ class _Broker:
     end_ns: int = 0  # wall clock there: up to which bins are known
     bins: deque[Bin] = field(default_factory=lambda: deque(maxlen=_KEPT))
     is_steady: bool = False  # as told last
+    is_lost: bool = False  # since then the adaptor could not hear
 
     @property
     def is_idle(self) -> bool:
         """Nothing came in the last bin that was told, and nothing waited; what is not told is more of that."""
         return bool(self.bins) and self.bins[-1].demand == 0 and not self.is_steady
+
+    def note_silence(self, at_s: float) -> int:
+        """How many bins have passed that were left out, for nothing came."""
+        silent_s = at_s - self.heard_s
+        if not self.is_idle or silent_s <= (_RETURN_S if self.is_lost else _SILENCE_S):
+            return 0
+        silent = int(silent_s / BIN_S)
+        self.is_lost = False
+        self.heard_s += silent * BIN_S
+        self.end_ns += silent * BIN_NS
+        return silent
 
 
 @dataclass
@@ -63,12 +78,20 @@ class Book:
                 self._topics.pop(told.topic, None)
                 continue
             topic = self._topic(told, mode)
+            _forget_departed(topic)
+            _note_clocks(topic, told)
             for report in told.reports:
                 self._note(topic, told, report.broker, report.history, at_s)
             self._note_silence(topic, told, at_s)
         concerned = {told.topic for told in answer.topics} | self._due(at_s)
         topics = [self._topics[name] for name in sorted(concerned) if name in self._topics]
         return [found for one in topics if (found := self._propose(one.policy, one.told, at_s)) is not None]
+
+    def lost_touch(self, at_s: float) -> None:
+        """Nothing could be heard up to ``at_s``: silence until then was not the brokers'."""
+        for topic in self._topics.values():
+            for broker in topic.brokers.values():
+                broker.heard_s, broker.is_lost = at_s, True
 
     def note_answers(self, taken: Mapping[str, bool], at_s: float) -> None:
         """{topic: whether what was proposed for it last is in force}."""
@@ -114,7 +137,11 @@ class Book:
         broker = topic.brokers.setdefault(name, _Broker(at_s, history.first_ns))
         broker.heard_s = at_s
         gap = (history.first_ns - broker.end_ns) // BIN_NS
-        if gap > 0 and broker.is_idle:
+        is_idle, broker.is_lost = broker.is_idle and not broker.is_lost, False
+        if gap > _OLD_BINS and not (is_idle or broker.is_steady):
+            broker.bins.clear()
+            topic.policy.forget(name)
+        elif gap > 0 and is_idle:
             bins = [Bin(0)] * min(gap, _KEPT) + bins
         elif gap < 0:  # told before
             bins = bins[-gap:]
@@ -125,10 +152,8 @@ class Book:
 
     def _note_silence(self, topic: _Topic, told: TopicHistories, at_s: float) -> None:
         for name, broker in topic.brokers.items():
-            silent = int((at_s - broker.heard_s) / BIN_S)
-            if at_s - broker.heard_s > _SILENCE_S and broker.is_idle:
-                broker.heard_s += silent * BIN_S
-                broker.end_ns += silent * BIN_NS
+            silent = broker.note_silence(at_s)
+            if silent:
                 self._observe(topic, told, name, broker, [Bin(0)] * min(silent, _KEPT))
 
     def _observe(self, topic: _Topic, told: TopicHistories, name: str, broker: _Broker, bins: Sequence[Bin]) -> None:
@@ -174,8 +199,23 @@ def bins_of(history: TopicHistory) -> list[Bin] | None:
 
 def change_of(told: RateChange, known_until_ns: int) -> Change:
     """``known_until_ns``: end of the last bin that was told."""
-    mixed = max(0, -((known_until_ns - told.since_ns) // BIN_NS))
-    return Change(told.arrivals, told.span_ns / 1e9, told.waiting, min(mixed, _KEPT))
+    known = (known_until_ns - told.since_ns) // BIN_NS
+    mixed = min(max(0, -known), _KEPT)
+    return Change(told.arrivals, told.span_ns / 1e9, told.waiting, mixed, min(max(0, known), _KEPT))
+
+
+def _forget_departed(topic: _Topic) -> None:
+    for name in topic.brokers.keys() - topic.told.shares.keys():
+        del topic.brokers[name]
+        topic.policy.forget(name)
+
+
+def _note_clocks(topic: _Topic, told: TopicHistories) -> None:
+    """A broker's clock that was set back: its bins follow on those before all the same."""
+    for name, broker in topic.brokers.items():
+        reports = [one.history for one in told.reports if one.broker == name and one.history.arrivals]
+        if reports and max(one.end_ns for one in reports) < broker.end_ns - _SET_BACK_NS:
+            broker.end_ns = reports[0].first_ns
 
 
 def _members(told: TopicHistories) -> list[Member]:

@@ -19,6 +19,7 @@ _SMOOTHING = (
     1 / 3000
 )  # of the dispersion, per pair of bins, in the long run: it is what publishers are like, not what they do now
 _DECLARED = 30  # pairs of bins that the declared dispersion counts for
+_LEAST_KEPT = 2  # bins, for a change that is told late
 _LEAST_DISPERSION = 0.1  # periodic traffic; nobody is punctual to the bin
 
 
@@ -49,10 +50,17 @@ class RateEstimate:
         arrivals, bins = self._seen()
         return math.sqrt(self.dispersion * max(arrivals, 1)) / (bins or 1) / BIN_S
 
-    def begin_anew(self, arrivals: int, span_s: float, mixed: int) -> None:
-        """The rate has changed: so many messages came in the ``span_s`` since. ``mixed`` bins to come began before."""
-        self._counts.clear()
+    def begin_anew(self, arrivals: int, span_s: float, mixed: int, known: int = 0) -> None:
+        """The rate has changed: so many messages came in the ``span_s`` since. ``mixed`` bins to come began before;
+        ``known`` bins that were added began after. Where these say more than ``span_s`` they are what is known."""
+        kept = min(known, len(self._counts))
         self._is_cut = False
+        if kept >= _LEAST_KEPT and kept * BIN_S >= span_s:
+            self._since, self._mixed = (0, 0.0), 0
+            while len(self._counts) > kept:
+                self._counts.popleft()
+            return
+        self._counts.clear()
         self._since, self._mixed = (arrivals, span_s / BIN_S), mixed
 
     def is_mixed(self) -> bool:

@@ -77,9 +77,16 @@ class Fitted:
     def note_change(self, name: str, change: Change) -> None:
         """Of broker ``name``, told before the bins in which it shows."""
         estimate = self._estimates.setdefault(name, RateEstimate())
-        estimate.begin_anew(change.arrivals, change.span_s, change.mixed)
+        estimate.begin_anew(change.arrivals, change.span_s, change.mixed, change.known)
         self._moved.add(name)
         self._last[name] = [change.waiting, change.waiting]
+
+    def forget(self, name: str) -> None:
+        """All that is known of broker ``name``."""
+        self._estimates.pop(name, None)
+        self._last.pop(name, None)
+        self._backlogged.discard(name)
+        self._moved.discard(name)
 
     def total(self) -> Expected:
         """Msg/s on all brokers, as estimated."""

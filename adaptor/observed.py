@@ -34,6 +34,7 @@ class Change:
     span_s: float
     waiting: int = 0  # for tokens, now
     mixed: int = 1  # bins to come that began before it
+    known: int = 0  # bins told before that began after it
 
 
 @dataclass(frozen=True, kw_only=True)

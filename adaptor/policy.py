@@ -61,6 +61,13 @@ class Policy:
         if not self.is_settling:
             self.is_settling, self.due_s = True, at_s + _SETTLING_S
 
+    def forget(self, name: str) -> None:
+        """Broker ``name``: it has no part any more, or what is known of it is too old."""
+        self._fitted.forget(name)
+        self._bins.pop(name, None)
+        self._told.discard(name)
+        self._asked_s.pop(name, None)
+
     def note_answer(self, at_s: float, *, taken: bool) -> None:
         """To what was proposed last. Refused, it is made again after a pause that grows with each."""
         self._refusals = 0 if taken else self._refusals + 1

@@ -59,6 +59,7 @@ class Adaptor:
                 await self._round()
             except SrtmError as error:
                 self._note_trouble(str(error))
+                self.book.lost_touch(trio.current_time())
                 await trio.sleep(backoff.next_s())
             else:
                 self._note_trouble("")

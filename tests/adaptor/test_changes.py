@@ -84,11 +84,13 @@ def test_other_modes_keep_to_their_bins(mode: str) -> None:
     assert policy.due_s is None
 
 
-@pytest.mark.parametrize(("since_bins", "mixed"), [(-3.5, 0), (0.0, 0), (0.2, 1), (1.0, 1), (1.1, 2)])
-def test_bins_to_come_that_began_before_a_change_are_mixed(since_bins: float, mixed: int) -> None:
+@pytest.mark.parametrize(
+    ("since_bins", "mixed", "known"), [(-3.5, 0, 3), (0.0, 0, 0), (0.2, 1, 0), (1.0, 1, 0), (1.1, 2, 0)]
+)
+def test_bins_to_come_that_began_before_a_change_are_mixed(since_bins: float, mixed: int, known: int) -> None:
     end_ns = 50 * BIN_NS
     change = RateChange(since_ns=end_ns + round(since_bins * BIN_NS), span_ns=20_000_000, arrivals=1, waiting=2)
-    assert change_of(change, end_ns) == Change(1, 0.02, 2, mixed)
+    assert change_of(change, end_ns) == Change(1, 0.02, 2, mixed, known)
 
 
 @pytest.mark.parametrize("fields", [{"span_ns": 0}, {"arrivals": -1}, {"waiting": -1}])

@@ -66,3 +66,20 @@ def test_a_change_that_was_told_counts_at_once_and_the_bins_that_began_before_it
     assert [estimate.is_mixed() for _ in range(3)] == [True, False, False]
     estimate.add(880)
     assert (estimate.rate, estimate.bins) == (pytest.approx(8_800), 1)
+
+
+def test_a_change_that_is_told_late_leaves_the_bins_since_then_what_is_known() -> None:
+    estimate = RateEstimate()
+    for count in [100] * 50 + [110] * 4:
+        estimate.add(count)
+    estimate.begin_anew(30, 0.02, mixed=0, known=4)
+    assert (estimate.rate, estimate.bins) == (pytest.approx(1_100), 4)
+
+
+@pytest.mark.parametrize(("span_s", "known"), [(0.02, 1), (0.5, 4)])
+def test_a_change_of_which_bins_say_less_than_its_own_messages_is_known_by_these(span_s: float, known: int) -> None:
+    estimate = RateEstimate()
+    for count in [100] * 54:
+        estimate.add(count)
+    estimate.begin_anew(30, span_s, mixed=0, known=known)
+    assert estimate.rate == pytest.approx(30 / span_s)
