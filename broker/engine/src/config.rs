@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn no_span_is_so_long_that_its_end_cannot_be_counted_in_nanoseconds() {
-        let set: [(&str, fn(&mut Config, u64)); 6] = [
+        type Setter = fn(&mut Config, u64);
+        let set: [(&str, Setter); 6] = [
             ("msg_timeout_ms", |config, ms| config.msg_timeout_ms = ms),
             ("max_msg_timeout_ms", |config, ms| config.max_msg_timeout_ms = ms),
             ("http_idle_timeout_ms", |config, ms| config.http_idle_timeout_ms = ms),
