@@ -51,6 +51,12 @@ def floored(supply: Supply, mean_rate: int) -> Supply:
     return replace(supply, demand=max(supply.demand, LEAST_DEMAND * mean_rate / MICRO))
 
 
+def least_rate(mean_rate: int) -> int:
+    """What an exchange leaves a broker that has as much, micro-messages/s: with next to nothing the first message that
+    comes would wait for hours. ``mean_rate``: of the topic's rate per broker, micro."""
+    return max(1, round(LEAST_DEMAND * mean_rate))
+
+
 def exchange(kind: Indicator, mine: Supply, other: Supply) -> Transfer:
     """What I give the other so that both have the same indicator: for the fill ratio exactly
     (S_i D_j - S_j D_i) / (D_i + D_j). Demands must be above 0.

@@ -57,13 +57,14 @@ class _Asking:
 
 
 class Ledger:
-    """``rate`` and ``burst``: what this broker has now, micro."""
+    """``rate`` and ``burst``: what this broker has now, micro. ``least_rate``: no transfer leaves less, micro."""
 
-    def __init__(self, epoch: int, rate: int, burst: int, indicator: Indicator) -> None:
+    def __init__(self, epoch: int, rate: int, burst: int, indicator: Indicator, least_rate: int = 1) -> None:
         self.epoch = epoch
         self.rate = rate
         self.burst = burst
         self._indicator = indicator
+        self._least_rate = least_rate
         self._asked: dict[str, _Asked] = {}
         self._asking: dict[str, _Asking] = {}
 
@@ -122,8 +123,10 @@ class Ledger:
             asking.owed = Tokens()
 
     def _take(self, wanted: Tokens) -> Tokens:
-        """As much of it as leaves a share that still lets messages go; from a share of nothing, nothing."""
-        taken = Tokens(min(wanted.rate, max(0, self.rate - 1)), min(wanted.burst, max(0, self.burst - MICRO)))
+        """As much of it as leaves a share that lets messages go soon; from one that is smaller, nothing."""
+        taken = Tokens(
+            min(wanted.rate, max(0, self.rate - self._least_rate)), min(wanted.burst, max(0, self.burst - MICRO))
+        )
         self.rate -= taken.rate
         self.burst -= taken.burst
         return taken

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from adaptor.detection import RateEstimate
-from adaptor.gdrl import Supply, floored
+from adaptor.gdrl import Supply, floored, least_rate
 from adaptor.ledger import Ledger, Reply
 from adaptor.observed import Bin, Envelope, Shares
 from adaptor.ring import partner
@@ -39,8 +39,10 @@ class Exchanging(Stepped):
         self._partners = settings.partners
         self._dice = random.Random(seed)
         self._names = [f"b{at}" for at in range(len(start))]
+        least = least_rate(self._mean_rate)
         self._agents = {
-            name: _Agent(Ledger(1, *share, settings.indicator)) for name, share in zip(self._names, start, strict=True)
+            name: _Agent(Ledger(1, *share, settings.indicator, least))
+            for name, share in zip(self._names, start, strict=True)
         }
 
     def _slot_over(self, now_ns: int, came: list[int]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from adaptor.detection import RateEstimate
-from adaptor.gdrl import Supply, floored
+from adaptor.gdrl import Supply, floored, least_rate
 from adaptor.ledger import Ledger, Reply, Tokens
 from adaptor.ring import partner
 from broker.bins import EngineHistories
@@ -84,7 +84,8 @@ class Exchanges:
             known.exchange = exchange
             return known
         rate_micro, burst_micro = self._holder.in_force(name)
-        ledger = Ledger(exchange.epoch, rate_micro, burst_micro, cast(Indicator, exchange.indicator))
+        least = least_rate(_mean_rate(exchange))
+        ledger = Ledger(exchange.epoch, rate_micro, burst_micro, cast(Indicator, exchange.indicator), least)
         return _Topic(exchange, self._holder.applied[name], ledger, RateEstimate())
 
     def look(self) -> None:
@@ -203,7 +204,12 @@ class Exchanges:
 
     def _supply(self, topic: _Topic, supply: Supply) -> Supply:
         """With a demand that is not nothing."""
-        return floored(supply, micro(topic.exchange.rate / len(topic.exchange.members)))
+        return floored(supply, _mean_rate(topic.exchange))
+
+
+def _mean_rate(exchange: Exchange) -> int:
+    """Of the topic's rate per broker, micro."""
+    return micro(exchange.rate / len(exchange.members))
 
 
 def _wanted(offer: GdrlOffer) -> Supply:

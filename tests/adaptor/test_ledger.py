@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from adaptor.gdrl import Supply
+from adaptor.gdrl import Supply, least_rate
 from adaptor.ledger import Ledger, Reply, Tokens
 from srtm.splitting import MICRO
 
@@ -113,3 +114,16 @@ def test_an_offer_from_the_past_is_refused_and_so_is_a_credit_for_no_offer() -> 
     assert ledger.answer("b", 1, theirs, supply(ledger, 1.0)) is None
     assert not ledger.credit("b", 3, Tokens(1, 1))
     assert not ledger.credit("c", 1, Tokens(1, 1))
+
+
+@pytest.mark.parametrize("rate", [1_000 * MICRO, 20 * MICRO, 5])
+def test_a_transfer_leaves_the_least_rate_or_what_there_was_if_that_is_less(rate: int) -> None:
+    least = least_rate(1_000 * MICRO)
+    assert least == 20 * MICRO
+    for starved in ("asker", "asked"):
+        asker, asked = (Ledger(1, rate, 5 * MICRO, "fill", least) for _ in range(2))
+        demands = (0.001, 1e9) if starved == "asker" else (1e9, 0.001)
+        for _ in range(3):
+            exchanged(asker, asked, demands)
+        assert (asker if starved == "asker" else asked).rate == min(rate, least)
+        assert asker.rate + asked.rate == 2 * rate
