@@ -5,7 +5,8 @@ with what came since, before the bin is over; and four times a second from then 
 messages wait for tokens at the beginning of every bin. A topic to which nothing was since its last report is left out,
 once that its traffic ended was told; and what was not taken is told anew (``untell``), as it is then.
 A topic that may be told seldom says when its traffic has become steady, and then no more (``steadiness``); if little
-comes its bins are hardly looked at then (``asking``), and all is left to the engine's word that traffic has changed.
+comes its bins are hardly looked at then (``asking``), and all is left to the engine's word that traffic has changed,
+or to what the bins say of a slow change (``drift``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Collection
 import msgspec
 
 from broker.asking import LOOK_BINS, PERIOD_NS, Asking, Pace, Question
+from broker.drift import Drift
 from broker.events import Moved
 from broker.steadiness import Steadiness
 from srtm.control import RateChange, TopicHistory
@@ -65,6 +67,7 @@ class _Followed:
         self.reported_ns = 0
         self.known_until = known_until  # number of the first bin that was not added; 0: nobody asked yet
         self.has_much = False  # while it is steady
+        self._drift = Drift()
         self.owes_end = True  # nobody was told yet that nothing comes
         self._queued = 0  # bins in a row that began with something waiting
 
@@ -97,6 +100,8 @@ class _Followed:
             self.first += left_out
             for column in (self.arrivals, self.waiting, self.unfinished):
                 del column[:left_out]
+            if self.steadiness.is_known and self._drift.note(self.arrivals):
+                self.steadiness.disturb(until)
 
     def is_resting(self, until: int) -> bool:
         """It is known to be steady, and nothing says otherwise."""
@@ -182,6 +187,7 @@ class _Followed:
         self.owes_end = not is_empty and (change is not None or steady or said.arrivals[-1] + said.waiting[-1] > 0)
         if steady and self.steadiness is not None:
             self.steadiness.tell(now_ns)
+            self._drift = Drift()
         return said
 
 

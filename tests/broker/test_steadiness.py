@@ -98,6 +98,17 @@ def test_the_end_of_steady_traffic_is_told() -> None:
     assert not any(one.steady for one in told)
 
 
+def test_a_rate_that_doubles_slowly_is_told_as_it_grows() -> None:
+    broker = Broker()
+    broker.bins(*[100] * (SETTLING_BINS + 20))
+    told = 100.0
+    for at in range(5 * MINUTE_BINS):
+        rate = 100 + at // 30
+        for one in broker.bins(rate):
+            told = sum(one.arrivals) / len(one.arrivals)
+        assert abs(told / rate - 1) < 0.15
+
+
 def test_a_queue_is_told_of_however_steady_the_traffic_is() -> None:
     broker = Broker()
     broker.bins(*[5] * (SETTLING_BINS + 20))
