@@ -90,6 +90,7 @@ class Book:
     def lost_touch(self, at_s: float) -> None:
         """Nothing could be heard up to ``at_s``: silence until then was not the brokers'."""
         for topic in self._topics.values():
+            topic.policy.lost_touch()
             for broker in topic.brokers.values():
                 broker.heard_s, broker.is_lost = at_s, True
 

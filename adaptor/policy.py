@@ -61,6 +61,10 @@ class Policy:
         if not self.is_settling:
             self.is_settling, self.due_s = True, at_s + _SETTLING_S
 
+    def lost_touch(self) -> None:
+        """Nobody could be heard for a while: who was not heard yet is waited for anew."""
+        self._asked_s.clear()
+
     def forget(self, name: str) -> None:
         """Broker ``name``: it has no part any more, or what is known of it is too old."""
         self._fitted.forget(name)

@@ -97,3 +97,12 @@ async def test_a_change_is_proposed_for_a_moment_later_though_nothing_more_is_to
         await trio.sleep(0.3)
         nursery.cancel_scope.cancel()
     assert [one.shares["b1"].rate < 3_000 for one in distributor.proposals] == [True]
+
+
+async def test_what_was_silent_while_no_answer_came_has_not_ended(autojump_clock: MockClock) -> None:
+    before = told(("b1", history(0, counts(4, 100, 1))), ("b2", history(0, [*counts(4, 99, 2), 0])))
+    went_on = told(("b1", history(100, counts(4, 100, 3))))
+    distributor = Scripted(before, *[Unavailable("no answer")] * 6, went_on)
+    await run(distributor)
+    assert distributor.asked == [0, *[1] * 8]
+    assert distributor.proposals == []

@@ -51,6 +51,16 @@ def test_who_is_silent_for_two_seconds_has_no_traffic_and_the_moment_is_told() -
     assert policy.due_s is None
 
 
+def test_a_broker_that_nobody_could_hear_is_waited_for_anew() -> None:
+    policy = Policy("fitted", Adaptation())
+    policy.observe("b", [Bin(38)] * 10)
+    assert asked(policy, 10.0) is None
+    policy.lost_touch()
+    assert asked(policy, 35.0) is None
+    assert asked(policy, 36.9) is None
+    assert asked(policy, 37.0) is not None
+
+
 def test_a_backlog_is_answered_before_the_other_broker_was_heard_and_leaves_it_what_it_declared() -> None:
     policy = Policy("fitted", Adaptation())
     policy.observe("b", [Bin(18, waiting=400)] * 5)
