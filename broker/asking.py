@@ -15,6 +15,7 @@ PERIOD_NS = 100_000_000  # between questions for topics in motion; also the leng
 SELDOM_NS = 500_000_000  # for the others: half of the time for which changes are looked for
 _REST_NS = 5_000_000_000  # between two looks at bins of topics that rest
 LOOK_BINS = 10  # that such a look is at
+FAR_BINS = 100  # where it is to be told how rare messages are; the engine keeps 128
 _NONE_FROM = 1 << 62  # a bin that never comes: the engine says nothing, and goes on looking for changes
 
 
@@ -42,6 +43,7 @@ class Asking:
         self._seldom_since = 0
         self._seldom_due_ns = 0
         self._rest_due_ns = 0
+        self._looks_far = False
 
     def place(self, topic: str, pace: Pace) -> None:
         if self._paces.get(topic) is not pace:
@@ -54,9 +56,9 @@ class Asking:
         if pace is not None:
             del self._topics[pace][topic]
 
-    def look_soon(self) -> None:
-        """At bins of topics that rest: with the next question for them."""
-        self._rest_due_ns = 0
+    def look_far(self) -> None:
+        """At more bins of topics that rest, and with the next question for them."""
+        self._rest_due_ns, self._looks_far = 0, True
 
     def is_resting(self, topic: str) -> bool:
         return self._paces.get(topic) is Pace.RESTING
@@ -92,7 +94,8 @@ class Asking:
             yield Question(topics, _NONE_FROM)
             return
         self._rest_due_ns = now_ns + _REST_NS
-        yield Question(topics, self._latest)
+        looks_far, self._looks_far = self._looks_far, False
+        yield Question(topics, max(self.until - FAR_BINS, 1) if looks_far else self._latest)
 
     def of_sleepers(self, topics: Sequence[str]) -> Question | None:
         """What is missing of these where they are asked for less than often; None: nothing."""

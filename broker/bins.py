@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from broker.asking import LOOK_BINS, PERIOD_NS, Asking, Pace, Question
+from broker.asking import FAR_BINS, LOOK_BINS, PERIOD_NS, Asking, Pace, Question
 from broker.drift import Drift
 from broker.events import Moved
 from broker.steadiness import Steadiness
@@ -23,7 +23,7 @@ from srtm.control import RateChange, TopicHistory
 
 _SELDOM_NS = 1_000_000_000
 _OFTEN_NS = 250_000_000
-_STEADY_BINS = 10  # that a report of steady traffic has
+_STEADY_BINS = 10  # that a report of steady traffic has; where little comes ``FAR_BINS``
 # Messages in those. With as many their end is looked for often: an engine to which nothing comes sees only when it is
 # asked that nothing comes. With fewer it takes longer anyway until that can be told from chance.
 _MUCH = 20
@@ -90,28 +90,43 @@ class _Followed:
         """After all bins before ``until`` were added."""
         if self.steadiness is None:
             return
-        if any(self.arrivals):
-            self.steadiness.begin(self.first)
+        if (at := next((at for at, count in enumerate(self.arrivals) if count), None)) is not None:
+            self.steadiness.begin(self.first + at)
         if self.moving_until > until:
             self.steadiness.disturb(self.moving_until - _MOVING_BINS)
         elif self.steadiness.is_steady(until) and len(self.arrivals) >= _STEADY_BINS:
-            left_out = len(self.arrivals) - _STEADY_BINS
-            self.has_much = sum(self.arrivals[left_out:]) >= _MUCH
+            self.has_much = sum(self.arrivals[-_STEADY_BINS:]) >= _MUCH
+            left_out = max(len(self.arrivals) - self._told_bins, 0)
             self.first += left_out
             for column in (self.arrivals, self.waiting, self.unfinished):
                 del column[:left_out]
-            if self.steadiness.is_known and self._drift.note(self.arrivals):
+            if self.steadiness.is_known and self._drift.note(self.arrivals[-_STEADY_BINS:]):
                 self.steadiness.disturb(until)
+
+    @property
+    def _told_bins(self) -> int:
+        return _STEADY_BINS if self.has_much else FAR_BINS
+
+    def lacks_bins(self, now_ns: int) -> bool:
+        """It is known to be steady, and to be told again, with more bins than are here."""
+        is_over = self.steadiness is not None and self.steadiness.is_known and not self.steadiness.is_told(now_ns)
+        return is_over and len(self.arrivals) < self._told_bins
 
     def is_resting(self, until: int) -> bool:
         """It is known to be steady, and nothing says otherwise."""
         return self.steadiness is not None and self.steadiness.is_known and self.moving_until <= until
 
-    def skip_to(self, first: int) -> None:
-        """Nobody asked for bins before that."""
-        if self.known_until < first:
+    def begin_at(self, first: int) -> None:
+        """Bins from that one on were asked for, and none before unless they are here."""
+        if not self.first <= first <= self.known_until:
             self._forget()
             self.first = self.known_until = first
+
+    def wake(self, first: int) -> None:
+        """After some time in which nothing came; how long that was says how rare messages are."""
+        if self.is_steady(first):
+            self.known_until = max(self.known_until, first - FAR_BINS)
+            self.add_nothing(first)
 
     def is_steady(self, until: int) -> bool:
         return self.steadiness is not None and self.steadiness.is_steady(until)
@@ -150,7 +165,7 @@ class _Followed:
 
     def is_due(self, until: int, now_ns: int) -> bool:
         if self.steadiness is not None and self.steadiness.is_steady(until):
-            is_told, is_whole = self.steadiness.is_told(now_ns), len(self.arrivals) >= _STEADY_BINS
+            is_told, is_whole = self.steadiness.is_told(now_ns), len(self.arrivals) >= self._told_bins
             return is_whole and not is_told
         if not self.arrivals:
             return False
@@ -247,6 +262,8 @@ class Followed:
                     del self._awake[name]
                 else:
                     reports.append(report)
+            elif topic.lacks_bins(now_ns):
+                self.asking.look_far()
             self._place(name)
         return reports
 
@@ -258,7 +275,7 @@ class Followed:
             return offset_ns
         for name in asked.topics:
             if self.asking.is_resting(name):
-                self._topics[name].skip_to(asked.since)
+                self._topics[name].begin_at(asked.since)
         for bins in histories.topics:
             self._add(bins)
         for topic in self._topics.values() if not asked.since else ():
@@ -294,7 +311,7 @@ class Followed:
                 topic.steadiness.untell()
             topic.owes_end = True
             self._awake[name] = None  # its pace follows with the next answer, which has no gap
-        self.asking.look_soon()
+        self.asking.look_far()
 
     def _add(self, bins: EngineBins) -> None:
         topic = self._topics.get(bins.topic)
@@ -302,6 +319,7 @@ class Followed:
             return
         if bins.topic not in self._awake:
             self._awake[bins.topic] = None
+            topic.wake(bins.first)
         elif topic.known_until:
             topic.add_nothing(bins.first)
             bins = _from(bins, topic.known_until)

@@ -13,7 +13,7 @@ from srtm.control import TopicHistory
 BIN_NS = 100_000_000
 WATCHED_NS = 1_000_000_000  # so long after a question the engine looks for changes
 FIRST = 10_000
-SETTLED = 150  # bins after which steady traffic is known to be so
+SETTLED = 250  # bins after which steady traffic is known to be so
 
 
 class Engine:
@@ -93,6 +93,12 @@ def test_bins_of_little_traffic_that_is_steady_are_hardly_read() -> None:
     engine = settled(t=1)
     engine.run(600, t=1)
     assert 0 < engine.told["t"] <= 12 * 15
+
+
+def test_how_rare_messages_are_is_told_from_ten_seconds_each_time() -> None:
+    engine = settled(t=1)
+    engine.run(2 * 3000, t=1)
+    assert [(one.steady, one.arrivals) for one in engine.said] == [(True, [1] * 100)] * 2
 
 
 def test_much_traffic_is_asked_for_ten_times_a_second_however_steady_it_is() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.bins import EngineBins, EngineHistories, Followed
 from broker.events import Moved
 from srtm._native import ChangeDetector
@@ -117,12 +119,14 @@ def test_a_queue_is_told_of_however_steady_the_traffic_is() -> None:
     assert not any(one.steady for one in told)
 
 
-def test_a_message_now_and_then_is_told_to_be_steady_too_with_a_whole_second() -> None:
+@pytest.mark.parametrize("apart", [5, 30, 80])
+def test_messages_now_and_then_are_told_to_be_steady_with_how_rare_they_are(apart: int) -> None:
     broker = Broker()
-    told = broker.bins(*[1, *[0] * 29] * 30)
-    assert [one.steady for one in told][-1]
-    assert len(told[-1].arrivals) == 10
-    assert len(broker.bins(*[1, *[0] * 29] * 30)) <= 1
+    told = broker.bins(*[1, *[0] * (apart - 1)] * (1800 // apart))
+    steady = next(one for one in told if one.steady)
+    assert len(steady.arrivals) >= min(apart, 100)
+    assert sum(steady.arrivals) / len(steady.arrivals) == pytest.approx(1 / apart, rel=0.25)
+    assert len(broker.bins(*[1, *[0] * (apart - 1)] * (900 // apart))) <= 1
 
 
 def test_a_topic_that_is_not_told_seldom_is_told_every_second_for_ever() -> None:
