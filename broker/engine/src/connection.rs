@@ -97,11 +97,11 @@ pub struct Connection {
     pub subscription: Option<Box<Subscription>>,
     pub auth: Option<Box<Auth>>,
     pub published: Vec<Published>,
-    pub http: Option<Box<Http>>,             // a connection of the HTTP port
-    pub input: Vec<u8>,                      // the unfinished command, or what came while it waits; empty nearly always
-    pub waiting: Option<Box<Waiting>>,       // for an answer from Python: nothing more runs until then
-    pub(crate) input_charge: Option<Charge>, // for `input`
-    pub unfinished_since: Option<Nanos>,     // the command that `input` begins with, where no heartbeat watches
+    pub http: Option<Box<Http>>,                       // a connection of the HTTP port
+    pub input: Vec<u8>,                                // the unfinished command, or what came while it waits; empty nearly always
+    pub waiting: Option<Box<Waiting>>,                 // for an answer from Python: nothing more runs until then
+    pub(crate) input_charge: Option<(Charge, Charge)>, // for what is in `input`, and for its room besides
+    pub unfinished_since: Option<Nanos>,               // the command that `input` begins with, where no heartbeat watches
     pub(crate) share: Share,
     pub sliced: Progress,                       // of the MPUB that `input` begins with
     pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`

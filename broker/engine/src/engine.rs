@@ -268,7 +268,7 @@ impl Engine {
         conn.input_charge = None;
         let unfinished_since = conn.unfinished_since.take();
         let stamps = stamps.behind(input.len());
-        make_room(&mut input, bytes.len());
+        make_room(&mut input, bytes.len(), self.room_to_promise());
         input.extend_from_slice(bytes);
         let used = self.run_commands(key, &input, stamps, now);
         if used < input.len() {
@@ -285,7 +285,8 @@ impl Engine {
         if conn.layers.as_ref().is_some_and(|layers| !layers.has_begun()) {
             return self.begin_layers(key, &input, stamps.at(usize::MAX)); // the last command was the IDENTIFY that asked for them
         }
-        conn.input_charge = Some(self.limits.unfinished.charge(input.len() as u64)); // room that nothing was written to takes no memory
+        let room = (input.capacity() - input.len()) as u64; // most of it takes no memory before something is written to it
+        conn.input_charge = Some((self.limits.unfinished.charge(input.len() as u64), self.limits.promised.charge(room)));
         match &mut conn.waiting {
             Some(waiting) => {
                 for (end, stamp) in stamps.rest(used, used + input.len()) {
@@ -498,12 +499,13 @@ impl Engine {
 }
 
 /// Room for `more` bytes of an unfinished command; of a large one for all of it, or it would be copied again and again, each time to memory that is new.
-/// (Room that nothing was written to is addresses alone.)
-fn make_room(input: &mut Vec<u8>, more: usize) {
+/// `most`: room beyond this is not taken before it is needed. (Room that nothing was written to is addresses alone, if it was not another's before.)
+fn make_room(input: &mut Vec<u8>, more: usize, most: u64) {
     let len = input.len() + more;
     if len > input.capacity()
         && len > LARGE_INPUT
         && let Some(whole) = wire::announced_len(input).filter(|whole| (len..=PROMISED_BYTES.max(PROMISED * len)).contains(whole))
+        && (whole + BEHIND) as u64 <= most
     {
         let _ = input.try_reserve_exact(whole + BEHIND - input.len()); // without it grows by copies
     }

@@ -86,6 +86,7 @@ pub(crate) struct Limits {
     addresses: HashMap<IpAddr, usize>, // {whose: connections}
     room: Option<usize>,               // for connections, as far as the host grants it
     pub unfinished: Meter,
+    pub promised: Meter, // room for more of it
     pub unread: Meter,
 }
 
@@ -240,6 +241,11 @@ impl Engine {
         };
         let count = there.channels.len();
         if channel.is_empty() || self.has_channel(topic, channel) { None } else { self.no_room_for_channel(count, client) }
+    }
+
+    /// How many bytes of room an unfinished command may still be given before they come: all of it together is no more than may be unfinished.
+    pub(crate) fn room_to_promise(&self) -> u64 {
+        self.config.max_unfinished_bytes.saturating_sub(self.limits.unfinished.used() + self.limits.promised.used())
     }
 
     /// Whether a connection that keeps `len` bytes of an unfinished command keeps too much, and why.

@@ -454,3 +454,28 @@ fn a_consumer_that_stops_reading_is_cut_after_a_heartbeat_and_holds_a_bounded_pa
     assert_eq!((pair.channel()["depth"].clone(), pair.channel()["in_flight_count"].clone()), (100.into(), 0.into()));
     assert_eq!(pair.engine.limits.unread.used(), 0);
 }
+
+#[test]
+fn the_room_that_unfinished_commands_are_promised_is_bounded_and_who_gets_none_goes_on_without() {
+    const MOST: u64 = 16 << 20;
+    let mut pair = Pair::with(Config { max_unfinished_bytes: MOST, ..Config::default() });
+    let command = mpub("t", &["x".repeat(1_000_000).as_str(); 5]);
+    let hostile: Vec<ConnKey> = (0..40).map(|_| pair.connect()).collect();
+    for key in &hostile {
+        for part in command[..200_000].chunks(50_000) {
+            pair.send(*key, part);
+        }
+        pair.turn();
+    }
+    let room: usize = hostile.iter().map(|key| pair.engine.conns[*key].input.capacity()).sum();
+    assert!(room as u64 <= MOST + 40 * 400_000, "{room} bytes");
+    assert!(pair.engine.conns[hostile[0]].input.capacity() > command.len(), "the first has room for all of it");
+    let last = hostile[39];
+    pair.send(last, &command[200_000..]);
+    for _ in 0..10 {
+        pair.turn();
+    }
+    assert_eq!(pair.take(last), [ok()]);
+    hostile.iter().for_each(|key| pair.close(*key));
+    assert_eq!((pair.engine.limits.unfinished.used(), pair.engine.limits.promised.used()), (0, 0));
+}
