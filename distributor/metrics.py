@@ -98,7 +98,7 @@ class _Book(Collector):
         settled = GaugeMetricFamily("srtm_share_in_force", "1 if the broker has acknowledged it.", labels=labels)
         backlog = GaugeMetricFamily("srtm_share_backlog", "Messages waiting for tokens, as reported.", labels=labels)
         demand = GaugeMetricFamily(
-            "srtm_share_demand", "msg/s that came and waited, in the last second.", labels=labels
+            "srtm_share_demand", "msg/s that came and waited, in the last second told.", labels=labels
         )
         changes = CounterMetricFamily(
             "srtm_share_changes", "Proposals of the adaptor that were taken.", labels=["topic"]
