@@ -55,7 +55,6 @@ class Live:
     distributor: Distributor
     fittings: Fittings
     syncing: Syncing
-    claims: Claims
     scaler: FakeScaler
     nursery: trio.Nursery
     brokers: dict[str, MeasuringBroker] = field(default_factory=dict)
@@ -100,19 +99,19 @@ async def live(
     registry = distributor.registry
     measuring = Measuring(registry.stir)
     syncing = Syncing(registry, measuring.requests)
-    fake, claims = FakeScaler(), Claims()
+    fake = FakeScaler()
     around = Surroundings(
         registry=registry,
         syncing=syncing,
         measuring=measuring,
-        claims=claims,
+        claims=Claims(),
         scaler=scaler,
         scaling=NoScaler() if scaler is Scaler.NONE else fake,
         log=Log("test", lambda _line: None),
     )
     fittings = Fittings(around, default, wall_s=lambda: 0.0)
     async with trio.open_nursery() as nursery:
-        made = Live(distributor, fittings, syncing, claims, fake, nursery)
+        made = Live(distributor, fittings, syncing, fake, nursery)
         fake.start = lambda name: nursery.start_soon(made.start_broker, name)
         nursery.start_soon(registry.run)
         nursery.start_soon(fittings.run)
@@ -294,27 +293,24 @@ async def test_a_fitting_that_is_begun_again_has_no_shares_to_itself_while_it_wa
 ):
     release = Claims.release
 
-    def release_to_trams(self, topic):  # as if others had been waiting for longer
+    def release_to_bikes(self, topic):  # as if others had been waiting for longer
         release(self, topic)
-        self.take("trams", ["a"])
+        self.take("bikes", ["a"])
 
     async with live(distributor) as here:
-        await here.start_broker("a")
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
         await here.submit(count=40, mode="fitted")
         await trio.sleep(0.3)
+        await here.submit("bikes", count=5)
+        await trio.sleep(0.3)
         assert "cars" in distributor.registry.being_fitted
-        monkeypatch.setattr(Claims, "release", release_to_trams)
-        await distributor.registry.set_options("cars", lambda old: replace(old, split="fitted"))
-        with trio.fail_after(20):
+        with monkeypatch.context() as patched, trio.fail_after(20):
+            patched.setattr(Claims, "release", release_to_bikes)
+            await distributor.registry.set_options("cars", lambda old: replace(old, split="fitted"))
             while here.view()["state"] != "queued":  # noqa: ASYNC110 - virtual time
                 await trio.sleep(0.1)
-        monkeypatch.undo()
         assert "cars" not in distributor.registry.being_fitted
-        here.claims.release("trams")
-        with trio.fail_after(20):
-            while here.view()["state"] != "running":  # noqa: ASYNC110 - virtual time
-                await trio.sleep(0.1)
-        assert "cars" in distributor.registry.being_fitted
+        assert (await here.ended())["state"] == "fits"
 
 
 async def test_a_topic_that_is_removed_meanwhile_is_fitted_no_longer(distributor, autojump_clock):
