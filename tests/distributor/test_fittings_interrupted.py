@@ -1,0 +1,178 @@
+"""Fittings interrupted: a silent broker, a changed or removed topic, a defect, a store that is away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import trio
+
+from distributor.claims import Claims
+from distributor.fitting_run import FittingRun
+from distributor.fitting_view import ENDED
+from srtm.errors import Unavailable
+from tests.support.live_fittings import live
+
+pytestmark = pytest.mark.usefixtures("no_threads")
+
+
+async def test_a_broker_that_never_reports_ends_it_and_nobody_is_moved(distributor, autojump_clock):
+    async with live(distributor) as here:
+        for name in "ab":
+            (await here.start_broker(name)).silent = True
+        await here.submit(count=80)
+        before = here.placed_on()
+        view = await here.ended()
+        assert here.placed_on() == before
+    assert view["state"] == "failed"
+    assert "has not reported" in view["reason"]
+
+
+async def test_a_broker_that_falls_silent_is_left_out(distributor, autojump_clock):
+    async with live(distributor) as here:
+        for name in "abc":
+            await here.start_broker(name)
+        await here.submit(count=80)
+        while len(here.placed_on()) < 2:  # noqa: ASYNC110 - virtual time
+            await trio.sleep(0.2)
+        gone = sorted(here.placed_on())[-1]
+        here.scopes[gone].cancel()
+        view = await here.ended()
+        assert (view["state"], view["brokers"]) == ("fits", 2)
+        assert gone not in here.placed_on()
+
+
+async def test_a_topic_that_is_changed_meanwhile_is_fitted_as_it_is_now(distributor, autojump_clock):
+    async with live(distributor) as here:
+        for name in "abc":
+            await here.start_broker(name)
+        await here.submit(count=80)
+        await trio.sleep(1.5)
+        await here.submit(count=120)
+        view = await here.ended()
+        assert (view["state"], view["brokers"]) == ("fits", 3)
+
+
+async def test_what_was_found_outlives_a_change_of_who_proposes_shares_and_how(distributor, autojump_clock):
+    async with live(distributor) as here:
+        for name in "abc":
+            await here.start_broker(name)
+        await here.submit(count=120, mode="fitted")
+        while not here.view()["rounds"]:  # noqa: ASYNC110 - virtual time
+            await trio.sleep(0.2)
+        await distributor.registry.set_options(
+            "cars", lambda old: replace(old, mode="static", adaptation=replace(old.adaptation, dead_band=0.3))
+        )
+        rounds = [len(here.view()["rounds"])]
+        with trio.fail_after(200):
+            while here.view()["state"] not in ENDED:
+                await trio.sleep(0.2)
+                rounds.append(len(here.view()["rounds"]))
+        assert (here.view()["state"], rounds) == ("fits", sorted(rounds))
+        assert rounds[-1] > rounds[0]
+
+
+async def test_a_fitting_that_is_begun_again_has_no_shares_to_itself_while_it_waits_for_its_turn(
+    distributor, monkeypatch, autojump_clock
+):
+    release = Claims.release
+
+    def release_to_bikes(self, topic):  # as if others had been waiting for longer
+        release(self, topic)
+        self.take("bikes", ["a"])
+
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.submit(count=40, mode="fitted")
+        await trio.sleep(0.3)
+        await here.submit("bikes", count=5)
+        await trio.sleep(0.3)
+        assert "cars" in distributor.registry.being_fitted
+        with monkeypatch.context() as patched, trio.fail_after(20):
+            patched.setattr(Claims, "release", release_to_bikes)
+            await distributor.registry.set_options("cars", lambda old: replace(old, split="fitted"))
+            while here.view()["state"] != "queued":  # noqa: ASYNC110 - virtual time
+                await trio.sleep(0.1)
+        assert "cars" not in distributor.registry.being_fitted
+        assert (await here.ended())["state"] == "fits"
+
+
+async def test_a_topic_that_is_removed_meanwhile_is_fitted_no_longer(distributor, autojump_clock):
+    async with live(distributor) as here:
+        await here.start_broker("a")
+        await here.submit(count=80)
+        await trio.sleep(0.5)
+        await distributor.registry.remove("cars", purge=False)
+        here.fittings.cancel("cars")
+        await trio.sleep(5)
+        assert distributor.registry.fittings == {}
+        assert distributor.registry.being_fitted == set()
+        assert here.syncing is not None
+        assert (await here.brokers["a"].sync()).measurements == []
+
+
+async def test_a_topic_that_is_removed_while_its_fitting_waits_for_its_turn_ends_it(distributor, autojump_clock):
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.submit(count=40)
+        await trio.sleep(0.3)
+        await here.submit("bikes", count=5)
+        await trio.sleep(0.3)
+        assert here.view("bikes")["state"] == "queued"
+        await distributor.registry.remove("bikes", purge=False)
+        assert (await here.ended())["state"] == "fits"
+        await trio.sleep(1)
+        assert distributor.registry.being_fitted == set()
+
+
+async def test_a_topic_that_is_removed_just_as_news_wake_its_fitting_ends_it(distributor, monkeypatch, autojump_clock):
+    apply = distributor.store.apply
+
+    async def apply_as_news_come(changes: object) -> None:
+        await apply(changes)
+        here.syncing.news.set()  # the task that waits for news is woken, and runs once the topic has gone
+
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic.clear()
+        await here.submit(count=40)
+        await trio.sleep(5.3)
+        assert here.view()["state"] == "waiting"
+        monkeypatch.setattr(distributor.store, "apply", apply_as_news_come)
+        await distributor.registry.remove("cars", purge=False)
+        await trio.sleep(5)
+        assert distributor.registry.being_fitted == set()
+        assert not here.fittings.is_fitting("cars")
+
+
+async def test_a_defect_ends_the_fitting_that_meets_it_and_not_the_leader(distributor, monkeypatch, autojump_clock):
+    def defective(*_given: object) -> float:
+        raise KeyError("a defect")
+
+    async with live(distributor) as here:
+        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        with monkeypatch.context() as patched:
+            patched.setattr(FittingRun, "_undeclared", defective)
+            await here.submit(count=40)
+            view = await here.ended()
+        assert (view["state"], "KeyError" in view["reason"]) == ("failed", True)
+        assert not distributor.registry.fittings["cars"].running  # so the next leader does not meet it again
+        await here.submit("bikes", count=5)
+        assert (await here.ended("bikes"))["state"] == "fits"
+
+
+async def test_a_store_that_is_away_is_waited_for(distributor, monkeypatch, autojump_clock):
+    apply = distributor.store.apply
+
+    async def refuse(_changes: object) -> None:
+        raise Unavailable("the store is away")
+
+    async with live(distributor) as here:
+        for name in "ab":
+            await here.start_broker(name)
+        await here.submit(count=80)
+        await trio.sleep(0.5)
+        monkeypatch.setattr(distributor.store, "apply", refuse)
+        await trio.sleep(10)
+        assert len(here.placed_on()) == 1
+        monkeypatch.setattr(distributor.store, "apply", apply)
+        assert (await here.ended())["state"] == "fits"

@@ -1,0 +1,112 @@
+"""Fittings of a distributor in this process, over simulated brokers in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from distributor.claims import Claims
+from distributor.fitting_events import Scaler
+from distributor.fitting_run import Surroundings
+from distributor.fitting_setup import FittingOptions
+from distributor.fitting_view import ENDED
+from distributor.fittings import Fittings
+from distributor.measuring import Measuring
+from distributor.scaler import NoScaler
+from distributor.syncing import Syncing
+from srtm.log import Log
+from tests.support.distributor_in_process import Distributor, spec
+from tests.support.measuring_broker import MeasuringBroker
+
+SEQUENTIAL = FittingOptions()
+OFF = FittingOptions(method="off")
+
+
+@dataclass
+class FakeScaler:
+    """Starts brokers of names to come."""
+
+    names: list[str] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    start: Callable[[str], None] = lambda _name: None
+
+    async def ask(self, brokers: int) -> None:
+        self.asked.append(brokers)
+        for _ in range(brokers):
+            if self.names:
+                self.start(self.names.pop(0))
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+
+@dataclass
+class Live:
+    distributor: Distributor
+    fittings: Fittings
+    syncing: Syncing
+    scaler: FakeScaler
+    nursery: trio.Nursery
+    brokers: dict[str, MeasuringBroker] = field(default_factory=dict)
+    scopes: dict[str, trio.CancelScope] = field(default_factory=dict)
+
+    async def start_broker(self, name: str, service_ns: int = 20_000, mcap: float = 0.0) -> MeasuringBroker:
+        broker = MeasuringBroker(name, self.syncing, mcap, fittings=self.fittings, service_ns=service_ns)
+        broker.traffic = next((one.traffic for one in self.brokers.values()), {"cars"})
+        self.brokers[name] = broker
+        await broker.settle()
+        self.nursery.start_soon(self.run_broker, broker)
+        return broker
+
+    async def run_broker(self, broker: MeasuringBroker) -> None:
+        with trio.CancelScope() as self.scopes[broker.name]:
+            await broker.run()
+
+    async def submit(self, name: str = "cars", options: FittingOptions | None = SEQUENTIAL, **more: object) -> None:
+        registry = self.distributor.registry
+        before = registry.topics.get(name)
+        document = {"rate": 200.0, "burst": 500, "slo": {"percentile": 99, "latency_ms": 1}, **more}
+        topic = await registry.submit(spec(name, **document), fitting=self.fittings.intended(options))
+        await self.fittings.submitted(topic, before, options)
+
+    def view(self, name: str = "cars") -> dict[str, object]:
+        return self.fittings.view(self.distributor.registry.topic(name))
+
+    async def ended(self, name: str = "cars", within_s: float = 200.0) -> dict[str, object]:
+        with trio.fail_after(within_s):
+            while self.view(name)["state"] not in ENDED:  # noqa: ASYNC110 - virtual time
+                await trio.sleep(0.2)
+        return self.view(name)
+
+    def placed_on(self, name: str = "cars") -> set[str]:
+        return set(self.distributor.registry.topic(name).placement.brokers)
+
+
+@asynccontextmanager
+async def live(
+    distributor: Distributor, scaler: Scaler = Scaler.NONE, default: FittingOptions = OFF
+) -> AsyncIterator[Live]:
+    registry = distributor.registry
+    measuring = Measuring(registry.stir)
+    syncing = Syncing(registry, measuring.requests)
+    fake = FakeScaler()
+    around = Surroundings(
+        registry=registry,
+        syncing=syncing,
+        measuring=measuring,
+        claims=Claims(),
+        scaler=scaler,
+        scaling=NoScaler() if scaler is Scaler.NONE else fake,
+        log=Log("test", lambda _line: None),
+    )
+    fittings = Fittings(around, default, wall_s=lambda: 0.0)
+    async with trio.open_nursery() as nursery:
+        made = Live(distributor, fittings, syncing, fake, nursery)
+        fake.start = lambda name: nursery.start_soon(made.start_broker, name)
+        nursery.start_soon(registry.run)
+        nursery.start_soon(fittings.run)
+        yield made
+        nursery.cancel_scope.cancel()
