@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 
 from bench.host import Host
 from bench.results import source_commit
 
+_REALTIME = {os.SCHED_FIFO: "SCHED_FIFO", os.SCHED_RR: "SCHED_RR"}
+
 
 def provenance(started: float) -> str:
-    """``started``: s since 1970."""
+    """``started``: s since 1970. Where all of it ran before the machine's ordinary work (``chrt``), it says so."""
     host, day = Host.here(), datetime.fromtimestamp(started, UTC).date()
-    return f"Measured {day} at commit {source_commit() or 'unknown'} on {host.cores} cores, Linux {host.kernel}."
+    where = f"{host.cores} cores, Linux {host.kernel}{_precedence()}"
+    return f"Measured {day} at commit {source_commit() or 'unknown'} on {where}."
+
+
+def _precedence() -> str:
+    """Processes that this one starts inherit its policy."""
+    policy = _REALTIME.get(os.sched_getscheduler(0))
+    return f", under {policy} {os.sched_getparam(0).sched_priority}" if policy else ""

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from bench.provenance import provenance
+
+
+def test_figures_measured_before_all_ordinary_work_say_under_which_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_RR)
+    monkeypatch.setattr(os, "sched_getparam", lambda _: SimpleNamespace(sched_priority=10))
+
+    assert provenance(0.0).endswith(", under SCHED_RR 10.")
+
+
+def test_figures_measured_at_ordinary_priority_say_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_OTHER)
+
+    assert "under" not in provenance(0.0)
+    assert provenance(0.0).startswith("Measured 1970-01-01 at commit ")
