@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from adaptor.gdrl import Supply
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
 from bench.experiments.gdrl import MOST_RANDOM, REACH
-from bench.gdrl_rounds import Step, as_printed, random_rounds, ring, ring_rounds, ring_with_momentum, start
+from bench.gdrl_rounds import BURST, RATE, Step, as_printed, random_rounds, ring, ring_rounds, ring_with_momentum, start
 from bench.verdict import Check
 
 SIZES = (4, 6, 16, 64, 256)
@@ -18,6 +18,10 @@ ETAS = (1 / 24, 1 / 12, 1 / 6, 1 / 3, 5 / 12, 2 / 3)
 DOUBLINGS = (0, 1, 2, 3, 5, 7)  # the largest demand is 2**so much times the least
 _RING_SIZE, _RANDOM_SIZE = 16, 64
 _MOST = 500_000  # rounds
+CONDITIONS = (
+    f"demand is frozen, so no bucket fills or empties: the brokers' S sum to r = {RATE:,.0f} msg/s, and to a burst of "
+    f"{BURST} for each; a tenth of the brokers idle"
+)
 
 Rounds = Callable[[list[Supply], random.Random], int | None]
 
@@ -40,7 +44,7 @@ KINDS: dict[str, Rounds] = {
 
 def figure(effort: Effort) -> Figure:
     rows = list(_rows(effort))
-    return Figure(rows=rows, panels=_panels(rows), checks=checks(rows), conditions="a tenth of the brokers idle")
+    return Figure(rows=rows, panels=_panels(rows), checks=checks(rows), conditions=CONDITIONS)
 
 
 def _rows(effort: Effort) -> Iterator[Row]:
@@ -142,5 +146,6 @@ EXPERIMENT = Experiment(
         "runs that agree": "agreed",
     },
     run=figure,
-    how="Simulated, {repetitions} runs a point",
+    runs="{repetitions} runs a point",
+    full=Effort(seconds=0.0),
 )

@@ -79,6 +79,10 @@ class Effort:
         """Those that are wanted."""
         return {part: value for part, value in parts.items() if not self.parts or part in self.parts}
 
+    def less_than(self, other: Effort) -> bool:
+        """In the length of runs, or in their number."""
+        return self.seconds < other.seconds or self.repetitions < other.repetitions
+
     def seeds(self) -> Iterator[int]:
         """One a repetition."""
         return (self.seed * 1_000 + number for number in range(self.repetitions))
@@ -86,14 +90,17 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}; ``how``: it
-    was made."""
+    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}; ``how`` it was
+    made and in which ``runs``; with less than the ``full`` effort it is coarse. What the figure does not depend on is 0
+    seconds or 1 repetition there."""
 
     name: str
     title: str
     claim: str
     columns: dict[str, str]
-    how: str = "Simulated, {repetitions} runs of {seconds:g} s a point"
+    how: str = "Simulated"
+    runs: str = "{repetitions} runs of {seconds:g} s a point"
+    full: Effort = Effort()
 
 
 @dataclass(frozen=True, kw_only=True)

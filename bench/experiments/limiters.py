@@ -262,5 +262,6 @@ EXPERIMENT = Experiment(
         "control messages/s": "wire_per_s",
     },
     run=figure,
-    how="Simulated, one run of {seconds:g} s each",
+    runs="one run of {seconds:g} s each",
+    full=Effort(repetitions=1),
 )

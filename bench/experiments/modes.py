@@ -62,5 +62,6 @@ EXPERIMENT = Experiment(
         "control messages a second": "control_per_s",
     },
     run=figure,
-    how="Simulated, one day",
+    runs="one day",
+    full=Effort(repetitions=1),
 )

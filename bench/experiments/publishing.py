@@ -28,10 +28,11 @@ class Shown:
 
     @property
     def made(self) -> str:
-        """How, under which conditions, from which seed."""
-        effort = self.effort
-        how = self.about.how.format(repetitions=effort.repetitions, seconds=effort.seconds)
-        return f"{how}; {self.figure.conditions}; seed {effort.seed}"
+        """How, whether coarse, in which runs, under which conditions, from which seed."""
+        about, effort = self.about, self.effort
+        coarse = "coarse: " if effort.less_than(about.full) else ""
+        runs = about.runs.format(repetitions=effort.repetitions, seconds=effort.seconds)
+        return f"{about.how}, {coarse}{runs}; {self.figure.conditions}; seed {effort.seed}"
 
 
 def make_directory(directory: Path) -> None:

@@ -177,5 +177,7 @@ def about_of(name: str, figure: RealFigure) -> About:
             "server time left, msg/s": "residual",
             "bucket": "bucket",
         },
-        how="Real brokers beside the simulation of what they recorded, one run of {seconds:g} s a point",
+        how="Real brokers beside the simulation of what they recorded",
+        runs="one run of {seconds:g} s a point",
+        full=Effort(seconds=RealOptions.seconds, repetitions=1),
     )

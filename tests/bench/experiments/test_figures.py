@@ -10,10 +10,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig10, figures, layouts, modes, prop1
-from bench.experiments.figure import Effort, Experiment, Figure, Panel, Series
+from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig10, figures, layouts, limiters, modes, prop1
+from bench.experiments.figure import About, Effort, Experiment, Figure, Panel, Series
 from bench.experiments.figures import EXPERIMENTS, FiguresOptions, chosen, known
-from bench.experiments.publishing import as_csv
+from bench.experiments.publishing import Shown, as_csv
 from bench.verdict import Check
 from srtm.errors import BadInput
 
@@ -82,6 +82,33 @@ def test_an_unknown_figure_is_refused_and_none_means_all() -> None:
     assert chosen(["fig09", "fig09"]) == ["fig09"]
     with pytest.raises(BadInput, match="fig99"):
         chosen(["fig99"])
+
+
+@pytest.mark.parametrize(
+    ("effort", "said"),
+    [
+        (Effort(), "Simulated, 10 runs of 60 s a point; b = 3; seed 1"),
+        (Effort(seconds=15.0, repetitions=10), "Simulated, coarse: 10 runs of 15 s a point; b = 3; seed 1"),
+        (Effort(repetitions=2), "Simulated, coarse: 2 runs of 60 s a point; b = 3; seed 1"),
+    ],
+)
+def test_a_caption_says_how_many_runs_of_how_many_seconds_and_when_that_is_coarse(effort: Effort, said: str) -> None:
+    about = About(name="a", title="A", claim="It is.", columns={})
+    figure = Figure(rows=[], panels=[], checks=[], conditions="b = 3")
+    assert Shown(name="a", about=about, figure=figure, effort=effort).made == said
+
+
+def test_less_of_what_a_figure_does_not_depend_on_is_not_coarse() -> None:
+    figure = Figure(rows=[], panels=[], checks=[], conditions="")
+    for about, effort in (
+        (convergence.EXPERIMENT, Effort(seconds=1.0)),
+        (prop1.EXPERIMENT, Effort(seconds=1.0)),
+        (modes.EXPERIMENT, Effort(repetitions=1)),
+        (limiters.EXPERIMENT, Effort(repetitions=1)),
+    ):
+        assert "coarse" not in Shown(name="a", about=about, figure=figure, effort=effort).made
+        less = Effort(seconds=1.0, repetitions=1)
+        assert "coarse" in Shown(name="a", about=about, figure=figure, effort=less).made
 
 
 def test_rows_with_different_fields_share_a_header() -> None:
@@ -159,6 +186,7 @@ def test_gdrl_agrees_sooner_with_random_partners_than_on_a_ring(monkeypatch: pyt
     etas = [row["rounds"] for row in figure.rows if row["over"] == "eta"]
     assert etas[0] > etas[3]
     assert etas[-1] is None, "two thirds of the difference to each side is too much"
+    assert "S sum to r = 11,000 msg/s" in figure.conditions
 
 
 def test_the_modes_are_shown_by_what_they_delay_and_say() -> None:
