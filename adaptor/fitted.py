@@ -10,8 +10,9 @@ on twice as many bins as they do; else only against the noise of the estimates.
 Few messages are no evidence against the shares that there are: these stay until what is expected calls for others by
 more than that noise, and as they were declared until the first message; and what was declared and does not come is
 expected where it was declared. Of a broker that was not heard yet, what others have of their declarations is taken of
-its own, and shares are only made of that where messages wait. A proposal that came to nothing is made again; of one
-that was refused nothing is kept.
+its own, and shares are only made of that where messages wait; some bins without a message, from before the traffic
+began, are no word of what comes since. A proposal that came to nothing is made again; of one that was refused nothing
+is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from adaptor.bounds import Limits, limits, shares_within
 from adaptor.bursts import bursts
 from adaptor.detection import RateEstimate
 from adaptor.expectation import Expected, expected
-from adaptor.observed import Bin, Change, Envelope, Member, Shares
+from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
 from srtm.fitted_split import Traffic, shares_of
 from srtm.splitting import from_micro
 
@@ -38,6 +39,7 @@ _WORTH = 0.1  # of its slack, by which a share has to be wrong, or of the room t
 _WORTH_REFINING = 0.05  # the same, as more is known: a day of traffic that drifts is worse off with more
 _SIGMAS = 4.0  # of what is expected, likewise
 _SIGMAS_MOVED = 2.0  # the same where a change was detected, which is evidence that there is one, not of how much
+_IDLE_BINS = round(HEARING_S / BIN_S)  # before any message: so many are needed to say that none comes
 _LEAST_BINS = 5  # to be known better by: of fewer all is noise
 _MOST_BINS = 100
 
@@ -58,6 +60,7 @@ class Fitted:
 
     def __init__(self) -> None:
         self._estimates: dict[str, RateEstimate] = {}
+        self._idle_bins: dict[str, int] = {}  # {broker of which nothing else was told so far: how many}
         self._last: dict[str, list[int]] = {}  # {broker: messages waiting at the start of its last two bins}
         self._backlogged: set[str] = set()
         self._basis = _Basis()
@@ -66,6 +69,8 @@ class Fitted:
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``, in order. ``dispersion``: as declared, where nothing is known yet."""
+        if not self.has_heard(name):
+            self._note_first(name, bins)
         estimate = self._estimates.setdefault(name, RateEstimate(dispersion))
         for one in bins:
             if estimate.is_mixed():
@@ -78,12 +83,14 @@ class Fitted:
         """Of broker ``name``, told before the bins in which it shows."""
         estimate = self._estimates.setdefault(name, RateEstimate())
         estimate.begin_anew(change.arrivals, change.span_s, change.mixed, change.known)
+        self._idle_bins.pop(name, None)
         self._moved.add(name)
         self._last[name] = [change.waiting, change.waiting]
 
     def forget(self, name: str) -> None:
         """All that is known of broker ``name``."""
         self._estimates.pop(name, None)
+        self._idle_bins.pop(name, None)
         self._last.pop(name, None)
         self._backlogged.discard(name)
         self._moved.discard(name)
@@ -103,8 +110,13 @@ class Fitted:
         self._basis = self._before
 
     def has_heard(self, name: str) -> bool:
-        """Whether anything was told of that broker."""
-        return name in self._estimates
+        """Whether anything was told of that broker that says what comes there."""
+        return name in self._estimates and name not in self._idle_bins
+
+    def _note_first(self, name: str, bins: Sequence[Bin]) -> None:
+        idle = self._idle_bins.pop(name, 0) + len(bins)
+        if idle < _IDLE_BINS and not any(one.demand for one in bins):
+            self._idle_bins[name] = idle
 
     def propose(
         self, envelope: Envelope, members: Sequence[Member], *, floor: float, awaited: Collection[str] = ()
@@ -147,8 +159,8 @@ class Fitted:
 
     def _seen_of(self, member: Member, scale: float) -> Expected:
         """``scale``: how much of its declaration to take, while nothing was told."""
-        estimate = self._estimates.get(member.name)
-        if estimate is not None:
+        if self.has_heard(member.name):
+            estimate = self._estimates[member.name]
             return Expected(estimate.rate, estimate.deviation)
         rate = scale * member.declared
         return Expected(rate, max(rate, math.sqrt(member.dispersion) / HEARING_S))

@@ -61,6 +61,42 @@ def test_a_broker_that_nobody_could_hear_is_waited_for_anew() -> None:
     assert asked(policy, 37.0) is not None
 
 
+def test_an_idle_bin_from_before_the_traffic_began_is_no_word_of_what_comes_since() -> None:
+    policy = Policy("fitted", Adaptation())
+    for name in "ab":
+        policy.observe(name, [Bin(0)])
+    assert asked(policy, 10.1) is None
+    policy.observe("b", [Bin(18)] * 10)
+    assert asked(policy, 11.0) is None
+    policy.observe("a", [Bin(22)] * 10)
+    assert asked(policy, 11.005) is None
+
+
+def test_beside_idle_bins_of_the_other_a_backlog_leaves_that_one_what_it_declared() -> None:
+    policy = Policy("fitted", Adaptation())
+    policy.observe("a", [Bin(0)])
+    policy.observe("b", [Bin(18, waiting=400)] * 5)
+    shares = asked(policy, 10.0)
+    assert shares is not None
+    assert shares[0][0] >= 220 * MICRO
+
+
+def test_who_said_for_two_seconds_that_nothing_comes_is_believed_at_once() -> None:
+    policy = Policy("fitted", Adaptation())
+    policy.observe("a", [Bin(0)] * 20)
+    policy.observe("b", [Bin(38)] * 20)
+    shares = asked(policy, 12.0)
+    assert shares is not None
+    assert shares[1][0] > 390 * MICRO
+
+
+def test_that_the_traffic_of_a_broker_ended_is_believed_after_a_bin() -> None:
+    policy = Policy("fitted", Adaptation())
+    policy.observe("a", [*[Bin(22)] * 20, Bin(0)])
+    policy.observe("b", [Bin(38)] * 21)
+    assert asked(policy, 12.0) is not None
+
+
 def test_a_backlog_is_answered_before_the_other_broker_was_heard_and_leaves_it_what_it_declared() -> None:
     policy = Policy("fitted", Adaptation())
     policy.observe("b", [Bin(18, waiting=400)] * 5)
