@@ -71,6 +71,7 @@ figures: export MALLOC_TRIM_THRESHOLD_ := 8589934592
 figures: build
 	$(BIN)/srtm bench scale --document
 	$(BIN)/srtm bench figures --document --resume $(if $(QUICK),--quick)
+	$(BIN)/srtm bench table1 --virtual --document
 
 # The simulator's parameters, and figures on real brokers: a quarter of an hour on a quiet machine.
 figures-real: build

@@ -19,6 +19,8 @@ from bench.experiments.real import QUICK_S as REAL_QUICK_S
 from bench.experiments.real import RealOptions, real
 from bench.experiments.real_figures import chosen as real_names
 from bench.experiments.scale import ScaleOptions, scale
+from bench.status import exit_status, summary
+from bench.verdict import Verdict
 from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.errors import BadInput
@@ -39,13 +41,13 @@ def bench_calibrate(
 ) -> int:
     """The simulator's parameters from runs of real brokers, judged on other runs. Six minutes, on a quiet machine.
 
-    Status 0 if every simulated p99, access and processing apart, is within 15 % of the measured one.
+    Says whether every simulated p99, access and processing apart, is within 15 % of the measured one. Status 0 if all
+    runs count, 3 if not.
     """
     refuse_unwritable("png", None if png is None else str(png))
     options = CalibrateOptions(seconds=seconds, seed=seed, json_file=json_file, png=png, document=document)
     console = Console(highlight=False, stderr=json_file == "-")
-    verdict = run_trio(partial(calibrate, options, partial(console.print, soft_wrap=True)))
-    return 0 if verdict.reached else 1
+    return exit_status([run_trio(partial(calibrate, options, partial(console.print, soft_wrap=True)))])
 
 
 QuickOption = Annotated[bool, typer.Option("--quick", help="Short runs, few of them: a coarse picture.")]
@@ -67,7 +69,12 @@ RepetitionsOption = Annotated[
 ]
 DirectoryOption = Annotated[Path, typer.Option(help="Where JSON, CSV and PNG go.")]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Keep what the same command finished there; not with --real.")
+    bool,
+    typer.Option(
+        "--resume",
+        help="Keep (and, with --document, show) what is finished there, from a commit with the same sources; not with "
+        "--real.",
+    ),
 ]
 
 
@@ -88,7 +95,7 @@ def bench_figures(
 ) -> int:
     """The paper's figures in the simulator: all, or those named; also a part of one, as fig06a.
 
-    Status 0 if everything that the paper claims of them is seen.
+    Lists at the end which of the paper's claims are not confirmed. Status 0 if all runs count, 3 if not.
     """
     if on_real:
         _refuse_with_real(repetitions, resume)
@@ -97,8 +104,7 @@ def bench_figures(
     options = FiguresOptions(
         names=experiments(names or ()), effort=effort, directory=directory, resume=resume, document=document
     )
-    verdicts = figures(options, partial(Console(highlight=False).print, soft_wrap=True))
-    return 0 if all(verdict.reached for verdict in verdicts) else 1
+    return _end(figures(options, _say))
 
 
 def _effort(quick: bool, seconds: float | None, repetitions: int | None, seed: int) -> Effort:
@@ -120,8 +126,16 @@ def _show_real(
 ) -> int:
     lasts_s = seconds or (REAL_QUICK_S if quick else RealOptions.seconds)
     options = RealOptions(names=real_names(names), seconds=lasts_s, seed=seed, directory=directory, document=document)
-    verdicts = run_trio(partial(real, options, partial(Console(highlight=False).print, soft_wrap=True)))
-    return 0 if all(verdict.reached for verdict in verdicts) else 1
+    return _end(run_trio(partial(real, options, _say)))
+
+
+def _say(text: str) -> None:
+    Console(highlight=False).print(text, soft_wrap=True)
+
+
+def _end(verdicts: Sequence[Verdict]) -> int:
+    _say(summary(verdicts))
+    return exit_status(verdicts)
 
 
 def _command(name: str) -> Callable[..., int]:
@@ -157,7 +171,7 @@ def bench_scale(
 ) -> int:
     """Beyond the paper's scale: 1,000,000 publishers in 40,000 groups on 1,000 brokers, placed and simulated.
 
-    Status 0 if at least 10 million messages are simulated in a second of one core.
+    Says whether at least 10 million messages are simulated in a second of one core.
     """
     options = ScaleOptions(
         brokers=brokers,
@@ -169,7 +183,7 @@ def bench_scale(
         document=document,
     )
     console = Console(highlight=False, stderr=json_file == "-")
-    return 0 if scale(options, partial(console.print, soft_wrap=True)).reached else 1
+    return exit_status([scale(options, partial(console.print, soft_wrap=True))])
 
 
 # ``srtm bench gdrl`` is the longer table of docs/adaptation.md; its picture is ``srtm bench figures gdrl``.

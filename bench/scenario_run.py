@@ -22,12 +22,12 @@ from bench.peer_servers import ALL, missing
 from bench.results import Results, merged, percentile_ms, replace_file, write_results
 from bench.run import RunProgress, RunResult, TargetResult, run_plan
 from bench.scenario import Promise, Scenario
+from bench.status import NOT_VALID
 from bench.validity import why_invalid
 from bench.verdict import Check, Verdict, at_most
 from srtm.commands.output import table
 from srtm.errors import BadInput, Unavailable
 
-INVALID = 3  # exit status of a run that says nothing, whatever it measured
 _COLUMNS = ("", "offered", "sent", "received", "lost", "refused", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms")
 _ROW = ("offered", "sent", "received", "lost", "refused", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")
 
@@ -44,7 +44,7 @@ class Outcome:
     def exit_status(self) -> int:
         """0: valid, and the promise (if any) kept; 1: broken; 3: not valid."""
         if not self.verdict.valid:
-            return INVALID
+            return NOT_VALID
         return 0 if self.verdict.reached else 1
 
 

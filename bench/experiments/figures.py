@@ -12,10 +12,13 @@ from pathlib import Path
 
 import msgspec
 
+from bench.document import EVALUATION, write_block
 from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig09, fig10, fig11, limiters, modes, prop1
 from bench.experiments.figure import Effort, Experiment
+from bench.experiments.keeping import Finished
 from bench.experiments.publishing import Shown, make_directory, publish
-from bench.results import Results, source_commit
+from bench.provenance import provenance
+from bench.sources import sources_of, unchanged_since
 from bench.verdict import Verdict
 from srtm.errors import BadInput
 
@@ -31,7 +34,7 @@ class FiguresOptions:
     names: Sequence[str]
     effort: Effort
     directory: Path
-    resume: bool = False
+    resume: bool = False  # keep what is finished there
     document: bool = False  # write into docs/ as well
 
 
@@ -68,50 +71,85 @@ def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdic
         if options.document and one.parts:
             raise BadInput("document", name, f"must be of whole figures: name {one.experiment.name}")
     make_directory(options.directory)
-    return [_one(name, one, options, show) for name, one in selected.items()]
-
-
-def _one(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Verdict:
-    experiment = selected.experiment
-    data = options.directory / f"{name}.json"
-    settings = {
-        "seconds": options.effort.seconds,
-        "repetitions": options.effort.repetitions,
-        "simulated": True,
-        "conditions": "",
-    }
-    if options.resume and (kept := _kept(data, settings, options.effort.seed)) is not None:
-        show(f"{kept.line} (kept)")
-        return kept
     started = time.time()
+    made = [_one(name, one, options, show) for name, one in selected.items()]
+    took = lasted(made, options.effort)
+    show(took)
+    if options.document and list(options.names) == list(EXPERIMENTS) and (block := _block_of(options.effort)):
+        write_block(EVALUATION, block, f"{took} {provenance(started)}")
+    return [one.verdict for one in made]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """``took_s``: of its runs, on the clock and of a processor, whenever that was."""
+
+    verdict: Verdict
+    took_s: float
+    processor_s: float
+
+
+def lasted(made: Sequence[Made], effort: Effort) -> str:
+    """The closing line."""
+    clock_s, processor_s = sum(one.took_s for one in made), sum(one.processor_s for one in made)
+    return (
+        f"{len(made)} of {len(EXPERIMENTS)} figures, {effort.repetitions} runs of {effort.seconds:g} s a point: "
+        f"{clock_s / 60:.1f} min, {processor_s / 60:.1f} min of one processor; what was kept counts as it took then."
+    )
+
+
+def _block_of(effort: Effort) -> str | None:
+    """Of the document; None: neither the usual effort nor the quick one."""
+    blocks = {"figures": Effort(), "figures-quick": QUICK}
+    kind = (effort.seconds, effort.repetitions)
+    return next((name for name, one in blocks.items() if (one.seconds, one.repetitions) == kind), None)
+
+
+def _one(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Made:
+    experiment = selected.experiment
+    finished = Finished(directory=options.directory, name=name)
+    if options.resume and (kept := _kept(finished, experiment, options.effort)) is not None:
+        show(f"{kept.verdict.line} (kept)")
+        if options.document:
+            finished.show_in_document(experiment.name)
+        return kept
+    made = _made(name, selected, options, show)
+    show(made.verdict.line)
+    return made
+
+
+def _made(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Made:
+    experiment, started = selected.experiment, time.time()
+    clock_s, processor_s = time.monotonic(), time.process_time()
     effort = replace(options.effort, parts=selected.parts, step=lambda text: show(f"{name}: {text}"))
     figure = experiment.run(effort)
-    settings["conditions"] = figure.conditions
+    took_s, processor_s = time.monotonic() - clock_s, time.process_time() - processor_s
+    settings = {
+        **_settings(effort),
+        "conditions": figure.conditions,
+        "took_s": round(took_s, 3),
+        "processor_s": round(processor_s, 3),
+    }
     verdict = Verdict(name, experiment.claim, list(figure.checks), [dict(row) for row in figure.rows], settings)
-    publish(
-        Shown(name=name, about=experiment, figure=figure, effort=options.effort),
-        verdict,
-        started,
-        options.directory,
-        document=options.document,
-    )
-    show(verdict.line)
-    return verdict
+    shown = Shown(name=name, about=experiment, figure=figure, effort=options.effort)
+    publish(shown, verdict, started, options.directory, document=options.document)
+    return Made(verdict=verdict, took_s=took_s, processor_s=processor_s)
 
 
-def _kept(data: Path, settings: dict[str, object], seed: int) -> Verdict | None:
+def _settings(effort: Effort) -> dict[str, object]:
+    return {"seconds": effort.seconds, "repetitions": effort.repetitions, "simulated": True}
+
+
+def _kept(finished: Finished, experiment: Experiment, effort: Effort) -> Made | None:
     """What an earlier run of the same sources and settings found; None: it has to be run."""
-    try:
-        results = msgspec.json.decode(data.read_bytes(), type=Results)
-    except FileNotFoundError:
+    results = finished.results()
+    if results is None or results.seed != effort.seed:
         return None
-    except msgspec.MsgspecError as error:
-        raise BadInput("resume", str(data), f"must be a result of this command ({error})") from error
-    same = (
-        {**results.settings, "conditions": ""} == settings
-        and results.seed == seed
-        and results.commit == source_commit()
-    )
-    if not same or not isinstance(results.result, list):
+    if any(results.settings.get(key) != value for key, value in _settings(effort).items()):
         return None
-    return msgspec.convert({**results.result[0], "claim": "", "settings": results.settings}, Verdict)
+    modules = [experiment.run.__module__, publish.__module__]
+    if not unchanged_since(results.commit, sources_of(modules)) or not isinstance(results.result, list):
+        return None
+    settings = results.settings
+    verdict = msgspec.convert({**results.result[0], "claim": "", "settings": settings}, Verdict)
+    return Made(verdict=verdict, took_s=settings["took_s"], processor_s=settings["processor_s"])

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.document import EVALUATION, IMAGES, MEASURED, markdown_table, write_block
+from bench.document import markdown_table
 from bench.experiments.figure import About, Effort, Figure, Row
+from bench.experiments.keeping import Finished
 from bench.panels import draw
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.verdict import Verdict
 from srtm.errors import BadInput
 
@@ -45,17 +46,17 @@ def make_directory(directory: Path) -> None:
 
 def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, *, document: bool) -> None:
     """Raises BadInput for what cannot be written."""
-    name, figure = shown.about.name, shown.figure
+    finished = Finished(directory=directory, name=shown.name)
     results = Results.of_verdicts(
         f"bench {shown.name}", [verdict], seed=shown.effort.seed, started=started, settings=verdict.settings
     )
-    write_results(str(directory / f"{shown.name}.json"), results)
-    (directory / f"{shown.name}.csv").write_text(as_csv(verdict.runs))
-    draw(directory / f"{shown.name}.png", figure.panels, shown.made)
+    finished.begin()
+    finished.rows.write_text(as_csv(verdict.runs))
+    draw(finished.picture, shown.figure.panels, shown.made)
+    finished.block.write_text(section(shown, started))
+    finished.end(results)
     if document:
-        write_results(str(MEASURED / f"{name}.json"), results)
-        draw(IMAGES / f"{name}.png", figure.panels, shown.made)
-        write_block(EVALUATION, name, section(shown, started))
+        finished.show_in_document(shown.about.name)
 
 
 def section(shown: Shown, started: float) -> str:

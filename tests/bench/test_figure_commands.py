@@ -29,7 +29,8 @@ def test_a_figures_command_is_figures_with_its_name(tmp_path: Path, monkeypatch:
 
     def figures(options: FiguresOptions, _: object) -> list[Verdict]:
         asked.append(options)
-        return [Verdict("x", "", [Check("x", "1", "2", kept=len(asked) == 1)])]
+        reasons = [] if len(asked) == 1 else ["late"]
+        return [Verdict("x", "", [Check("x", "1", "2", kept=False)], reasons=reasons)]
 
     monkeypatch.setattr(figure_commands, "figures", figures)
     arguments = ["--quick", "--seed", "7", "--seconds", "8", "--directory", str(tmp_path)]
@@ -40,7 +41,8 @@ def test_a_figures_command_is_figures_with_its_name(tmp_path: Path, monkeypatch:
     assert asked[0] == asked[1]
     assert asked[0].names == ["fig08d"]
     assert (asked[0].effort.seed, asked[0].effort.seconds, asked[0].effort.repetitions) == (7, 8.0, 2)
-    assert [result.return_value for result in results] == [0, 1], "the status is the verdict's"
+    assert [result.return_value for result in results] == [0, 3], "the status says whether it counts"
+    assert "not confirmed: x: fell short" in results[0].output
 
 
 def test_real_brokers_are_asked_for_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

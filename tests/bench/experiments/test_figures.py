@@ -45,30 +45,13 @@ def test_a_figure_writes_its_data_its_rows_and_its_picture(tmp_path: Path, runs:
     shown: list[str] = []
     (verdict,) = figures.figures(FiguresOptions(names=["small"], effort=EFFORT, directory=tmp_path), shown.append)
     assert verdict.reached
-    assert shown == ["small: one", "small: reached"]
+    assert shown[:2] == ["small: one", "small: reached"]
+    assert shown[2].startswith("1 of 1 figures, 1 runs of 1 s a point: 0.0 min, ")
     data = json.loads((tmp_path / "small.json").read_text())
-    assert data["settings"] == {"seconds": 1.0, "repetitions": 1, "simulated": True, "conditions": "b = 3"}
+    assert data["settings"].items() >= {"seconds": 1.0, "repetitions": 1, "conditions": "b = 3"}.items()
     assert data["runs"][0]["p99_ms"] == 0.5
     assert (tmp_path / "small.png").read_bytes().startswith(b"\x89PNG")
     assert len(list(csv.reader((tmp_path / "small.csv").read_text().splitlines()))) == 3
-
-
-def test_resumed_work_keeps_what_the_same_settings_have_finished(tmp_path: Path, runs: list[str]) -> None:
-    options = FiguresOptions(names=["small"], effort=EFFORT, directory=tmp_path, resume=True)
-    shown: list[str] = []
-    for _ in range(2):
-        assert figures.figures(options, shown.append)[0].reached
-    assert len(runs) == 1
-    assert shown[-1] == "small: reached (kept)"
-    figures.figures(replace(options, effort=replace(EFFORT, seconds=2.0)), shown.append)
-    assert len(runs) == 2
-
-
-def test_a_file_to_resume_from_that_is_no_result_is_refused(tmp_path: Path, runs: list[str]) -> None:
-    (tmp_path / "small.json").write_text("{}")
-    with pytest.raises(BadInput, match="resume"):
-        figures.figures(FiguresOptions(names=["small"], effort=EFFORT, directory=tmp_path, resume=True), print)
-    assert not runs
 
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path, runs: list[str]) -> None:

@@ -1,0 +1,147 @@
+"""What ``srtm bench figures --resume`` keeps, and what the document shows of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.experiments import figures, keeping
+from bench.experiments.figure import Effort, Experiment, Figure, Panel, Series
+from bench.experiments.figures import QUICK, FiguresOptions
+from bench.verdict import Check
+from srtm.errors import BadInput
+
+OPTIONS = FiguresOptions(names=["small"], effort=Effort(seconds=1.0, repetitions=1), directory=Path())
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The experiment ``small`` in place of all, of sources that nobody changed; how often it ran."""
+    found: list[str] = []
+
+    def figure(effort: Effort) -> Figure:
+        found.append(f"{effort.seconds:g} s")
+        series = Series(label="a", x=[1, 2], y=[0.5, 0.6])
+        return Figure(
+            rows=[{"p99_ms": 0.5}],
+            panels=[Panel(title="t", x_label="x", series=[series])],
+            checks=[Check("p99", "0.5 ms", "at most 1 ms", kept=True)],
+            conditions="b = 3",
+        )
+
+    small = Experiment(name="small", title="Small", claim="It is.", columns={"p99, ms": "p99_ms"}, run=figure)
+    monkeypatch.setattr(figures, "EXPERIMENTS", {"small": small})
+    monkeypatch.setattr(figures, "unchanged_since", lambda *_: True)
+    return found
+
+
+@pytest.fixture
+def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    blocks = (f"<!-- {name}:begin -->\n<!-- {name}:end -->\n" for name in ("small", "figures", "figures-quick"))
+    path = tmp_path / "evaluation.md"
+    path.write_text("\n".join(blocks))
+    for module in (figures, keeping):
+        monkeypatch.setattr(module, "EVALUATION", path)
+    for name in ("IMAGES", "MEASURED"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(keeping, name, tmp_path / name)
+    return path
+
+
+def test_what_the_same_settings_have_finished_is_kept(tmp_path: Path, runs: list[str]) -> None:
+    options = replace(OPTIONS, directory=tmp_path, resume=True)
+    shown: list[str] = []
+    for _ in range(2):
+        assert figures.figures(options, shown.append)[0].reached
+    assert runs == ["1 s"]
+    assert "small: reached (kept)" in shown
+    figures.figures(replace(options, effort=replace(options.effort, seconds=2.0)), shown.append)
+    assert runs == ["1 s", "2 s"]
+
+
+def test_what_was_kept_is_shown_in_the_document_as_what_was_just_made(
+    tmp_path: Path, document: Path, runs: list[str]
+) -> None:
+    options = replace(OPTIONS, directory=tmp_path / "figures")
+    figures.figures(options, print)
+    assert "It is." not in document.read_text()
+    figures.figures(replace(options, resume=True, document=True), print)
+    assert len(runs) == 1
+    block = (tmp_path / "figures" / "small.md").read_text()
+    assert "Claim: It is." in block
+    assert block.strip() in document.read_text()
+    assert (tmp_path / "MEASURED" / "small.json").read_bytes() == (tmp_path / "figures" / "small.json").read_bytes()
+    assert (tmp_path / "IMAGES" / "small.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_made_of_other_sources_is_not_kept(
+    tmp_path: Path, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(OPTIONS, directory=tmp_path, resume=True)
+    figures.figures(options, print)
+    asked: list[object] = []
+    monkeypatch.setattr(figures, "unchanged_since", lambda commit, paths: asked.append(paths))
+    figures.figures(options, print)
+    assert len(runs) == 2
+    assert "bench/panels.py" in asked[0]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("missing", ["small.csv", "small.png", "small.md"])
+def test_what_was_not_finished_is_not_kept(tmp_path: Path, runs: list[str], missing: str) -> None:
+    options = replace(OPTIONS, directory=tmp_path, resume=True)
+    figures.figures(options, print)
+    (tmp_path / missing).unlink()
+    figures.figures(options, print)
+    assert len(runs) == 2
+
+
+def test_data_of_a_run_before_do_not_stay_beside_what_a_later_one_left(
+    tmp_path: Path, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(OPTIONS, directory=tmp_path)
+    figures.figures(options, print)
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bench.experiments.publishing.draw", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        figures.figures(replace(options, effort=QUICK), print)
+    assert not (tmp_path / "small.json").exists()
+
+
+def test_a_file_to_resume_from_that_is_no_result_is_refused(tmp_path: Path, runs: list[str]) -> None:
+    options = replace(OPTIONS, directory=tmp_path, resume=True)
+    figures.figures(options, print)
+    (tmp_path / "small.json").write_text("{}")
+    with pytest.raises(BadInput, match="resume"):
+        figures.figures(options, print)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(("effort", "block"), [(QUICK, "figures-quick"), (Effort(), "figures")])
+@pytest.mark.usefixtures("runs")
+def test_the_document_says_how_long_all_figures_took(
+    tmp_path: Path, document: Path, effort: Effort, block: str
+) -> None:
+    options = replace(OPTIONS, directory=tmp_path / "figures", effort=effort, document=True)
+    figures.figures(options, print)
+    _, _, after = document.read_text().partition(f"<!-- {block}:begin -->\n")
+    said = after.partition(f"<!-- {block}:end -->")[0].strip()
+    assert said.startswith(f"1 of 1 figures, {effort.repetitions} runs of {effort.seconds:g} s a point: ")
+    assert "Measured 20" in said
+
+
+def test_what_was_kept_counts_with_the_time_that_it_took(tmp_path: Path, runs: list[str]) -> None:
+    options = replace(OPTIONS, directory=tmp_path, resume=True)
+    figures.figures(options, print)
+    data = json.loads((tmp_path / "small.json").read_text())
+    data["settings"] |= {"took_s": 90.0, "processor_s": 60.0}
+    (tmp_path / "small.json").write_text(json.dumps(data))
+    shown: list[str] = []
+    figures.figures(options, shown.append)
+    assert len(runs) == 1
+    assert ": 1.5 min, 1.0 min of one processor" in shown[-1]
