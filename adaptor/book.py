@@ -69,13 +69,15 @@ class Book:
     def __init__(self) -> None:
         self.ignored = 0
         self._topics: dict[str, _Topic] = {}
+        self._due_s: dict[str, float] = {}  # {topic: when proposals may be due without news}
+        self._settling: set[str] = set()  # topics of which a change was told that is not answered yet
 
     def take(self, answer: HistoryAnswer, at_s: float) -> list[ShareProposal]:
         """Proposals for topics that ``answer``, come at ``at_s`` (any clock that does not go back), calls for."""
         for told in answer.topics:
             mode = ADAPTED.get(told.mode)
             if mode is None or len(told.shares) < 2:
-                self._topics.pop(told.topic, None)
+                self._forget(told.topic)
                 continue
             topic = self._topic(told, mode)
             _forget_departed(topic)
@@ -84,8 +86,12 @@ class Book:
                 self._note(topic, told, report.broker, report.history, at_s)
             self._note_silence(topic, told, at_s)
         concerned = {told.topic for told in answer.topics} | self._due(at_s)
-        topics = [self._topics[name] for name in sorted(concerned) if name in self._topics]
-        return [found for one in topics if (found := self._propose(one.policy, one.told, at_s)) is not None]
+        proposals = []
+        for name in sorted(concerned & self._topics.keys()):
+            topic = self._topics[name]
+            proposals.append(self._propose(topic.policy, topic.told, at_s))
+            self._note_due(name, topic.policy)
+        return [one for one in proposals if one is not None]
 
     def lost_touch(self, at_s: float) -> None:
         """Nothing could be heard up to ``at_s``: silence until then was not the brokers'."""
@@ -97,23 +103,35 @@ class Book:
     def note_answers(self, taken: Mapping[str, bool], at_s: float) -> None:
         """{topic: whether what was proposed for it last is in force}."""
         for name, is_taken in taken.items():
-            if name in self._topics:
-                self._topics[name].policy.note_answer(at_s, taken=is_taken)
+            if (topic := self._topics.get(name)) is not None:
+                topic.policy.note_answer(at_s, taken=is_taken)
+                self._note_due(name, topic.policy)
 
     @property
     def due_s(self) -> float:
         """When proposals may be due without news; inf: never."""
-        due = (one.policy.due_s for one in self._topics.values())
-        return min((one for one in due if one is not None), default=math.inf)
+        return min(self._due_s.values(), default=math.inf)
 
     @property
     def is_settling(self) -> bool:
         """Whether a change was told that is not answered yet."""
-        return any(one.policy.is_settling for one in self._topics.values())
+        return bool(self._settling)
 
     def _due(self, at_s: float) -> set[str]:
-        due = ((name, one.policy.due_s) for name, one in self._topics.items())
-        return {name for name, due_s in due if due_s is not None and due_s <= at_s}
+        return {name for name, due_s in self._due_s.items() if due_s <= at_s}
+
+    def _note_due(self, name: str, policy: Policy) -> None:
+        if policy.due_s is None:
+            self._due_s.pop(name, None)
+        else:
+            self._due_s[name] = policy.due_s
+        (self._settling.add if policy.is_settling else self._settling.discard)(name)
+
+    def _forget(self, name: str) -> None:
+        """All that is known of that topic."""
+        self._topics.pop(name, None)
+        self._due_s.pop(name, None)
+        self._settling.discard(name)
 
     def _topic(self, told: TopicHistories, mode: Mode) -> _Topic:
         traits = told.traits
@@ -143,11 +161,12 @@ class Book:
             broker.bins.clear()
             topic.policy.forget(name)
         elif gap > 0 and is_idle:
-            bins = [Bin(0)] * min(gap, _KEPT) + bins
+            self._observe_nothing(topic, told, name, broker, gap)
         elif gap < 0:  # told before
             bins = bins[-gap:]
         broker.end_ns, broker.is_steady = max(broker.end_ns, history.end_ns), history.steady
-        self._observe(topic, told, name, broker, bins)
+        is_steady = history.steady and history.change is None
+        self._observe(topic, told, name, broker, bins, is_steady=is_steady)
         if history.change is not None:
             topic.policy.note_change(name, change_of(history.change, broker.end_ns), at_s)
 
@@ -155,11 +174,23 @@ class Book:
         for name, broker in topic.brokers.items():
             silent = broker.note_silence(at_s)
             if silent:
-                self._observe(topic, told, name, broker, [Bin(0)] * min(silent, _KEPT))
+                self._observe_nothing(topic, told, name, broker, silent)
 
-    def _observe(self, topic: _Topic, told: TopicHistories, name: str, broker: _Broker, bins: Sequence[Bin]) -> None:
+    def _observe_nothing(self, topic: _Topic, told: TopicHistories, name: str, broker: _Broker, bins: int) -> None:
+        self._observe(topic, told, name, broker, [Bin(0)] * min(bins, _KEPT), is_steady=True)
+
+    def _observe(
+        self,
+        topic: _Topic,
+        told: TopicHistories,
+        name: str,
+        broker: _Broker,
+        bins: Sequence[Bin],
+        *,
+        is_steady: bool = False,
+    ) -> None:
         broker.bins.extend(bins)
-        topic.policy.observe(name, bins, _dispersion(told, name))
+        topic.policy.observe(name, bins, _dispersion(told, name), is_steady=is_steady)
 
     def _propose(self, policy: Policy, told: TopicHistories, at_s: float) -> ShareProposal | None:
         members = _members(told)
@@ -195,7 +226,7 @@ def bins_of(history: TopicHistory) -> list[Bin] | None:
     change = history.change
     if change is not None and (change.span_ns <= 0 or min(change.arrivals, change.waiting) < 0):
         return None
-    return [Bin(*row) for row in zip(*columns, strict=True)]
+    return list(map(Bin._make, zip(*columns, strict=True)))
 
 
 def change_of(told: RateChange, known_until_ns: int) -> Change:

@@ -9,18 +9,37 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate, islice, pairwise
 
 from adaptor.observed import BIN_S
 
 _LONGEST = 100  # bins, the paper's window
 _WINDOWS = (1, 2, 3, 5, 8, 13, 21, 34, 50)
 _SIGMAS = 5.0  # one false alarm in weeks, for Poisson counts and ten bins a second
-_SMOOTHING = (
-    1 / 3000
-)  # of the dispersion, per pair of bins, in the long run: it is what publishers are like, not what they do now
+_SMOOTHING = 1 / 3000  # of the dispersion, per pair of bins, in the long run: what publishers are like, not do now
 _DECLARED = 30  # pairs of bins that the declared dispersion counts for
 _LEAST_KEPT = 2  # bins, for a change that is told late
 _LEAST_DISPERSION = 0.1  # periodic traffic; nobody is punctual to the bin
+# {number of bins: each w that is tried, with 1 / w + 1 / n}
+_TRIED = {bins: [(w, 1 / w + 1 / (bins - w)) for w in _WINDOWS if w < bins] for bins in range(_LONGEST + 1)}
+
+
+def clearest_change(counts: deque[int], total: int, dispersion: float) -> int:
+    """How many of the last of ``counts`` (at most 100, which sum to ``total``) differ most clearly from those before;
+    0: none do by more than chance. It is asked for every bin: everything is squared here, for want of a root."""
+    if total * total <= _SIGMAS**2 * dispersion:  # even if all of them came in one bin
+        return 0
+    bins = len(counts)
+    recent = list(accumulate(islice(reversed(counts), _WINDOWS[-1])))
+    variance = dispersion * max(total / max(bins, 1), 1.0)
+    best, since = _SIGMAS**2 * variance, 0
+    for window, factor in _TRIED[bins]:
+        came = recent[window - 1]
+        apart = (came / window - (total - came) / (bins - window)) ** 2
+        if apart > best * factor:
+            best, since = apart / factor, window
+    return since
 
 
 class RateEstimate:
@@ -29,6 +48,7 @@ class RateEstimate:
     def __init__(self, dispersion: float = 1.0) -> None:
         self.dispersion = max(dispersion, _LEAST_DISPERSION)
         self._counts: deque[int] = deque(maxlen=_LONGEST)  # since the last change
+        self._sum = 0  # of them
         self._is_cut = False  # the first of them may be half of the old kind
         self._pairs = _DECLARED
         self._since = (0, 0.0)  # messages, bins: told of a change before there were bins after it
@@ -57,10 +77,9 @@ class RateEstimate:
         self._is_cut = False
         if kept >= _LEAST_KEPT and kept * BIN_S >= span_s:
             self._since, self._mixed = (0, 0.0), 0
-            while len(self._counts) > kept:
-                self._counts.popleft()
+            self._keep(kept)
             return
-        self._counts.clear()
+        self._keep(0)
         self._since, self._mixed = (arrivals, span_s / BIN_S), mixed
 
     def is_mixed(self) -> bool:
@@ -70,48 +89,66 @@ class RateEstimate:
 
     def add(self, arrivals: int) -> bool:
         """Of the next bin. True: a change is detected, and what came before it is forgotten."""
-        self._note_dispersion(arrivals)
-        self._counts.append(arrivals)
-        if len(self._counts) >= self._since[1]:
-            self._since = (0, 0.0)
-        since = self._changed_since()
+        if self._counts:
+            self._note_dispersion(self._counts[-1], arrivals)
+        self._append(arrivals)
+        since = clearest_change(self._counts, self._sum, self.dispersion)
         if since:
-            kept = list(self._counts)[-since:]
-            self._counts.clear()
-            self._counts.extend(kept)
+            self._keep(since)
             self._is_cut = True
         elif self._is_cut and len(self._counts) > 2:
-            self._counts.popleft()
+            self._keep(len(self._counts) - 1)
             self._is_cut = False
         return since > 0
 
+    def settle(self, arrivals: Sequence[int]) -> bool:
+        """Of the next bins, in which nothing has changed: somebody who sees more than bins says so. True: they differ
+        from those before, which are forgotten."""
+        mixed, self._mixed = max(0, self._mixed), self._mixed - len(arrivals)
+        arrivals = arrivals[mixed:]
+        is_other = self._differs(arrivals)
+        for before, after in pairwise([*islice(reversed(self._counts), 1), *arrivals]):
+            if before or after:
+                self._note_dispersion(before, after)
+        if is_other:
+            self._keep(0)
+        elif self._is_cut:
+            self._keep(max(0, len(self._counts) - 1))
+        self._is_cut = False
+        for count in arrivals[-_LONGEST:]:
+            self._append(count)
+        return is_other
+
+    def _differs(self, arrivals: Sequence[int]) -> bool:
+        """From the bins that are known, by more than chance."""
+        known, new = len(self._counts), len(arrivals)
+        if not known or not new:
+            return False
+        came = sum(arrivals)
+        variance = self.dispersion * max((self._sum + came) / (known + new), 1.0) * (1 / known + 1 / new)
+        return (came / new - self._sum / known) ** 2 > _SIGMAS**2 * variance
+
+    def _append(self, arrivals: int) -> None:
+        if len(self._counts) == _LONGEST:
+            self._sum -= self._counts[0]
+        self._counts.append(arrivals)
+        self._sum += arrivals
+        if len(self._counts) >= self._since[1]:
+            self._since = (0, 0.0)
+
+    def _keep(self, bins: int) -> None:
+        """The last so many of those that are known."""
+        while len(self._counts) > bins:
+            self._sum -= self._counts.popleft()
+
     def _seen(self) -> tuple[int, float]:
         arrivals, bins = self._since
-        return arrivals + sum(self._counts), bins + len(self._counts)
+        return arrivals + self._sum, bins + len(self._counts)
 
-    def _changed_since(self) -> int:
-        """How many of the last bins differ most clearly from those before; 0: none do."""
-        counts, total = self._counts, sum(self._counts)
-        best, since, recent, at = _SIGMAS, 0, 0, len(counts)
-        for window in _WINDOWS:
-            if window >= len(counts):
-                break
-            while at > len(counts) - window:
-                at -= 1
-                recent += counts[at]
-            before = len(counts) - window
-            difference = abs(recent / window - (total - recent) / before)
-            mean = max(total / len(counts), 1.0)
-            sigmas = difference / math.sqrt(self.dispersion * mean * (1 / window + 1 / before))
-            if sigmas > best:
-                best, since = sigmas, window
-        return since
-
-    def _note_dispersion(self, arrivals: int) -> None:
+    def _note_dispersion(self, before: int, arrivals: int) -> None:
         """From the difference to the bin before, which a slow change of the rate leaves as it is."""
-        if not self._counts or self._counts[-1] + arrivals == 0:
+        if before + arrivals == 0:
             return
-        before = self._counts[-1]
         seen = (arrivals - before) ** 2 / (arrivals + before)
         seen = min(seen, 9 * self.dispersion)  # a leap of the rate says nothing about its noise
         self._pairs += 1

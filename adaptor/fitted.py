@@ -79,6 +79,13 @@ class Fitted:
                 self._moved.add(name)
             self._last[name] = [*self._last.get(name, [])[-1:], one.waiting]
 
+    def settle(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
+        """As ``observe``, of bins in which the broker says that nothing has changed."""
+        estimate = self._estimates.setdefault(name, RateEstimate(dispersion))
+        if estimate.settle([one.arrivals for one in bins]):
+            self._moved.add(name)
+        self._last[name] = [*self._last.get(name, []), *(one.waiting for one in bins[-2:])][-2:]
+
     def note_change(self, name: str, change: Change) -> None:
         """Of broker ``name``, told before the bins in which it shows."""
         estimate = self._estimates.setdefault(name, RateEstimate())
@@ -137,12 +144,14 @@ class Fitted:
         is_lost = bool(basis.made) and old == basis.instead_of and old != basis.made
         is_due = any(backlogs) or basis.was_backlogged or is_lost
         moved, refined = frozenset(self._moved), self._refined(members) if old == basis.made else set()
-        tolerated = self._tolerated(members, seen, wanted, slack, refined)
+        parts = self._parts(members, rates)
+        fitting = _fitting_rates(rates, parts, slack)
+        tolerated = self._tolerated(members, seen, wanted, slack, refined, parts, fitting)
         self._moved.clear()
         known = {member.name: self._known_bins(member.name) for member in members}
         looked_at = {name: bins for name, bins in known.items() if name in moved | refined}
         self._basis = replace(basis, bins={**basis.bins, **looked_at})
-        if not is_due and _are_near(members, self._fitting_rates(members, rates, slack), tolerated):
+        if not is_due and _are_near(members, fitting, tolerated):
             return None
         shares = self._split(envelope, members, limits(envelope, members, floor), seen, rates, backlogs, slack)
         if not is_due and _are_near(members, [from_micro(rate) for rate, _ in shares], tolerated):
@@ -184,12 +193,6 @@ class Fitted:
             return 0.0
         return _SIGMAS_MOVED if name in self._moved else _SIGMAS
 
-    def _fitting_rates(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:
-        """Msg/s of each share in the split that fits, but for floors and capacities."""
-        parts = self._parts(members, rates)
-        total = sum(parts)
-        return [rate + slack * part / total for rate, part in zip(rates, parts, strict=True)]
-
     def _parts(self, members: Sequence[Member], rates: Sequence[float]) -> list[float]:
         """What their slacks are in proportion to."""
         return [math.sqrt(self._dispersion(member) * rate) for member, rate in zip(members, rates, strict=True)]
@@ -201,29 +204,33 @@ class Fitted:
         wanted: Sequence[Expected],
         slack: float,
         refined: Collection[str],
+        parts: Sequence[float],
+        fitting: Sequence[float],
     ) -> list[float]:
         """Msg/s by which each share may differ from the one that fits: what matters neither beside its part of the
         slack nor beside the room that it has above what is seen; and noise, less where a change was detected, none
         where more is known (``refined``). A share goes with the rate and with the root of it: where there is much
         slack, a few messages more move much."""
         worth = [_WORTH_REFINING if member.name in refined else _WORTH for member in members]
-        fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
         rooms = [from_micro(member.share[0]) - was.rate for member, was in zip(members, seen, strict=True)]
-        noises = self._noises(members, wanted, slack, refined)
+        noises = self._noises(members, wanted, slack, refined, parts)
         return [
             max(noise, part * (rate - one.rate), part * room)
             for part, room, one, rate, noise in zip(worth, rooms, wanted, fitting, noises, strict=True)
         ]
 
     def _noises(
-        self, members: Sequence[Member], wanted: Sequence[Expected], slack: float, refined: Collection[str]
+        self,
+        members: Sequence[Member],
+        wanted: Sequence[Expected],
+        slack: float,
+        refined: Collection[str],
+        parts: Sequence[float],
     ) -> list[float]:
         """What chance makes of each share, msg/s: by its own rate and part of the slack, or by what those of all others
         leave of that."""
         off = [self._sigmas(member.name, refined) * one.deviation for member, one in zip(members, wanted, strict=True)]
-        rates = [one.rate for one in wanted]
-        parts = self._parts(members, rates)
-        higher = self._parts(members, [rate + most for rate, most in zip(rates, off, strict=True)])
+        higher = self._parts(members, [one.rate + most for one, most in zip(wanted, off, strict=True)])
         total = sum(parts)
         own = [most + slack * (high - part) / total for most, high, part in zip(off, higher, parts, strict=True)]
         taken = [
@@ -265,7 +272,8 @@ class Fitted:
     ) -> Shares:
         room = from_micro(envelope.rate_micro) - slack
         wanted = self._traffic(members, rates, room)
-        fitting = self._fitting_rates(members, [one.rate for one in wanted], slack)
+        scaled = [one.rate for one in wanted]
+        fitting = _fitting_rates(scaled, self._parts(members, scaled), slack)
         if any(backlogs):
             drained = _draining(envelope, fitting, wanted, backlogs)
             return shares_within(envelope, bounds, [float(rate) for rate, _ in drained], [float(b) for _, b in drained])
@@ -281,6 +289,13 @@ class Fitted:
             Traffic(rate=max(rate * scale, 1e-6), dispersion=self._dispersion(member), batch=member.batch)
             for member, rate in zip(members, rates, strict=True)
         ]
+
+
+def _fitting_rates(rates: Sequence[float], parts: Sequence[float], slack: float) -> list[float]:
+    """Msg/s of each share in the split that fits, but for floors and capacities. ``parts``: what the slacks are in
+    proportion to."""
+    total = sum(parts)
+    return [rate + slack * part / total for rate, part in zip(rates, parts, strict=True)]
 
 
 def _are_near(members: Sequence[Member], rates: Sequence[float], tolerated: Sequence[float]) -> bool:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Shares = list[tuple[int, int]]
 
 BIN_S = 0.1  # design section 6
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(NamedTuple):
     """One bin of a topic on one broker, messages."""
 
     arrivals: int

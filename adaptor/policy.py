@@ -41,10 +41,11 @@ class Policy:
         self._refusals = 0  # in a row
         self._asked_s: dict[str, float] = {}  # {broker: when shares were first asked for, others being heard}
 
-    def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
-        """Of broker ``name``. ``dispersion``: as declared."""
+    def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0, *, is_steady: bool = False) -> None:
+        """Of broker ``name``. ``dispersion``: as declared; ``is_steady``: it says that nothing has changed in them."""
         if self.mode == "fitted":
-            self._fitted.observe(name, bins, dispersion)
+            take = self._fitted.settle if is_steady else self._fitted.observe
+            take(name, bins, dispersion)
             return
         length = min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
         self._bins.setdefault(name, deque(maxlen=length)).extend(bins)

@@ -124,6 +124,16 @@ def test_reports_that_make_no_sense_are_ignored_and_counted() -> None:
     assert book.ignored == 4
 
 
+def test_steady_reports_that_say_what_is_known_change_nothing_and_others_move_the_shares() -> None:
+    book = Book()
+    both = [("b1", history(0, counts(500, 100, 1), steady=True)), ("b2", history(0, counts(500, 100, 2), steady=True))]
+    book.take(told(*both), 10.0)
+    again = [("b1", history(3_000, counts(500, 100, 3), steady=True)), ("b2", history(3_000, counts(500, 100, 4)))]
+    assert book.take(told(*again), 310.0) == []
+    found = book.take(told(("b2", history(6_000, counts(900, 100, 5), steady=True))), 610.0)
+    assert after(found)["b2"][0] > 6_500
+
+
 def test_a_mode_that_nobody_adapts_is_left_alone_and_a_switch_begins_with_what_is_known() -> None:
     book = Book()
     moved = [("b1", history(0, counts(100, 50, 1))), ("b2", history(0, counts(900, 50, 2)))]

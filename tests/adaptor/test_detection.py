@@ -2,16 +2,75 @@ from __future__ import annotations
 
 import math
 import random
+from collections import deque
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.detection import RateEstimate
+from adaptor.detection import RateEstimate, clearest_change
 
 
 def normal(dice: random.Random, mean: float, dispersion: float) -> int:
     return max(0, round(dice.gauss(mean, (dispersion * mean) ** 0.5)))
+
+
+def sigmas(counts: list[int], window: int, dispersion: float) -> float:
+    """By how many standard deviations the mean of the last ``window`` counts is off that of the others, written out."""
+    recent, before = counts[-window:], counts[:-window]
+    apart = abs(sum(recent) / len(recent) - sum(before) / len(before))
+    mean = max(sum(counts) / len(counts), 1.0)
+    return apart / math.sqrt(dispersion * mean * (1 / len(recent) + 1 / len(before)))
+
+
+few = st.lists(st.integers(0, 3), max_size=60)
+many = st.lists(st.integers(0, 100_000), max_size=40)
+
+
+@given(few | many, few | many, st.floats(0.1, 50))
+def test_the_window_that_is_found_is_the_one_that_is_most_sigmas_off_if_any_is_by_five(
+    before: list[int], after: list[int], dispersion: float
+) -> None:
+    counts = [*before, *after]
+    off = {w: sigmas(counts, w, dispersion) for w in (1, 2, 3, 5, 8, 13, 21, 34, 50) if w < len(counts)}
+    found = clearest_change(deque(counts), sum(counts), dispersion)
+    if found:
+        assert off[found] >= max(max(off.values()), 5.0) * (1 - 1e-9)
+    else:
+        assert max(off.values(), default=0.0) <= 5.0 * (1 + 1e-9)
+
+
+@given(st.integers(0, 100_000), st.sampled_from([0.1, 3.0, 500.0]), st.integers(1, 250), st.integers(0, 200))
+def test_bins_without_a_change_make_the_same_estimate_tested_one_by_one_or_taken_as_they_are(
+    seed: int, mean: float, known: int, more: int
+) -> None:
+    dice, tested, taken = random.Random(seed), RateEstimate(), RateEstimate()
+    counts = [normal(dice, mean, 1) for _ in range(known + more)]
+    if any(tested.add(count) for count in counts):  # by chance
+        return
+    for count in counts[:known]:
+        taken.add(count)
+    assert not taken.settle(counts[known:])
+    assert (taken.rate, taken.bins) == (tested.rate, tested.bins)
+    assert taken.rate == pytest.approx(10 * sum(counts[-100:]) / len(counts[-100:]))
+    assert (taken.deviation, taken.dispersion) == (tested.deviation, tested.dispersion)
+
+
+def test_steady_bins_of_another_rate_than_is_known_are_a_change() -> None:
+    estimate = RateEstimate()
+    for _ in range(60):
+        estimate.add(20)
+    assert not estimate.settle([21] * 10)
+    assert estimate.settle([40] * 100)
+    assert (estimate.rate, estimate.bins) == (400, 100)
+
+
+def test_of_steady_bins_those_that_began_before_a_change_that_was_told_do_not_count() -> None:
+    estimate = RateEstimate()
+    estimate.begin_anew(180, 0.02, mixed=2)
+    assert not estimate.settle([100, 500, 880, 900])
+    assert (estimate.rate, estimate.bins) == (8_900, 2)
+    assert not estimate.is_mixed()
 
 
 def test_a_leap_of_four_fifths_shows_in_its_first_bin() -> None:
