@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker.snapshot import Bucket, Channel, Client, EndToEnd, PubCount, Snapshot, Topic
 
-_NS_PER_S = 10**9
+NS_PER_S = 10**9
 _GO_MEMORY = (
     "heap_objects", "heap_idle_bytes", "heap_in_use_bytes", "heap_released_bytes", "gc_pause_usec_100",
     "gc_pause_usec_99", "gc_pause_usec_95", "next_gc_bytes", "gc_total_runs",
@@ -26,19 +26,18 @@ def stats_json(
     shares: Sequence[float] = (),
 ) -> dict[str, object]:
     """``shares``: the percentiles that are kept of publish to FIN. A ``topic`` that is none hides the producers."""
-    known = not topic or any(found.topic_name == topic for found in snapshot.topics)
     topics = selected(snapshot, topic, channel)
     shown = [_topic_json(found, channel, include_clients, shares, topic) for found in topics]
     answer: dict[str, object] = {
         "version": version,
         "health": health,
-        "start_time": start_wall_ns // _NS_PER_S,
-        "topics": shown if known else None,
+        "start_time": start_wall_ns // NS_PER_S,
+        "topics": shown if is_known(snapshot, topic) else None,
     }
     if include_mem:
         answer["memory"] = go_memory(snapshot)
-    producers = [client_json(client, topic) for client in snapshot.producers] if include_clients and known else []
-    answer["producers"] = producers or None
+    producers = shown_producers(snapshot, topic, include_clients=include_clients)
+    answer["producers"] = [client_json(client, topic) for client in producers] or None
     return answer
 
 
@@ -54,6 +53,16 @@ def selected(snapshot: Snapshot, topic: str, channel: str) -> list[Topic]:
         for found in sorted(snapshot.topics, key=lambda found: found.topic_name)
         if topic in ("", found.topic_name) and (not channel or any(c.channel_name == channel for c in found.channels))
     ]
+
+
+def is_known(snapshot: Snapshot, topic: str) -> bool:
+    """ "" is any."""
+    return not topic or any(found.topic_name == topic for found in snapshot.topics)
+
+
+def shown_producers(snapshot: Snapshot, topic: str, *, include_clients: bool) -> list[Client]:
+    """A ``topic`` that is none hides them."""
+    return snapshot.producers if include_clients and is_known(snapshot, topic) else []
 
 
 def channels_of(topic: Topic, channel: str) -> list[Channel]:

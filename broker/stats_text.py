@@ -7,9 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from broker.snapshot import Bucket, Channel, Client, EndToEnd, Snapshot, Topic
-from broker.stats import channels_of, go_memory, measured_of, pub_counts, selected
-
-_NS_PER_S = 10**9
+from broker.stats import NS_PER_S, channels_of, go_memory, measured_of, pub_counts, selected, shown_producers
 
 
 def stats_text(
@@ -25,13 +23,12 @@ def stats_text(
 ) -> str:
     """``*P`` marks what is paused, ``be-depth`` is what of the depth is on disk, ``e2e%`` from publish to FIN at each
     percentile that is kept, the largest first."""
-    known = not topic or any(found.topic_name == topic for found in snapshot.topics)
-    now_s = snapshot.wall_ns // _NS_PER_S
-    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start_wall_ns // _NS_PER_S))
+    now_s = snapshot.wall_ns // NS_PER_S
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start_wall_ns // NS_PER_S))
     lines = [
         f"nsqd v{version} (SRTM)",
         f"start_time {started}",
-        f"uptime {_duration(now_s - start_wall_ns // _NS_PER_S)}",
+        f"uptime {_duration(now_s - start_wall_ns // NS_PER_S)}",
         "",
         f"Health: {health}",
     ]
@@ -43,7 +40,7 @@ def stats_text(
         if number:
             lines.append("")
         lines += _topic_lines(found, channel, topic, now_s)
-    producers = snapshot.producers if include_clients and known else []
+    producers = shown_producers(snapshot, topic, include_clients=include_clients)
     lines += ["", "Producers:" if producers else "Producers: None"]
     lines += [f"   {_client(client, topic, now_s)}" for client in producers]
     return "\n".join(lines) + "\n"
