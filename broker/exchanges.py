@@ -74,19 +74,22 @@ class Exchanges:
         """What the distributor lets be exchanged from now on. A new epoch begins with the share in force; one that is
         interrupted goes on with its ledger: another one would count what has changed hands as still here."""
         wanted = self._holder.exchanges
+        applied = self._holder.applied
         known = {**self._resting, **self._topics}
-        kept = {name: one for name, one in known.items() if one.share_version == self._holder.applied.get(name)}
+        kept = {name: one for name, one in known.items() if one.share_version == applied.get(name)}
         self._resting = {name: one for name, one in kept.items() if name not in wanted}
-        self._topics = {name: self._following(name, exchange, kept.get(name)) for name, exchange in wanted.items()}
+        self._topics = {
+            name: self._following(name, exchange, applied[name], kept.get(name)) for name, exchange in wanted.items()
+        }
 
-    def _following(self, name: str, exchange: Exchange, known: _Topic | None) -> _Topic:
+    def _following(self, name: str, exchange: Exchange, share_version: int, known: _Topic | None) -> _Topic:
         if known is not None and known.exchange.epoch == exchange.epoch:
             known.exchange = exchange
             return known
         rate_micro, burst_micro = self._holder.in_force(name)
         least = least_rate(_mean_rate(exchange))
         ledger = Ledger(exchange.epoch, rate_micro, burst_micro, cast(Indicator, exchange.indicator), least)
-        return _Topic(exchange, self._holder.applied[name], ledger, RateEstimate())
+        return _Topic(exchange, share_version, ledger, RateEstimate())
 
     def look(self) -> None:
         """What came since the last look."""

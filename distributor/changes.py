@@ -8,8 +8,8 @@ from collections.abc import Iterable
 class Changes:
     """``count`` only grows: it is what had changed at some moment."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
         self._latest: dict[str, int] = {}  # {name: count with which it changed last}, in that order
 
     def note(self, names: Iterable[str]) -> None:
@@ -17,6 +17,14 @@ class Changes:
             self.count += 1
             self._latest.pop(name, None)
             self._latest[name] = self.count
+
+    def step(self) -> None:
+        """Something has changed that is known elsewhere."""
+        self.count += 1
+
+    def forget(self, name: str) -> None:
+        """Nobody needs to know any more that ``name`` has changed."""
+        self._latest.pop(name, None)
 
     def since(self, count: int) -> list[str]:
         """Those that have changed after that moment, latest first. Costs by their number."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 import trio
 
 from distributor.adapting import may_be_told_seldom, shares_version, traits
+from distributor.changes import Changes
 from distributor.leases import MICRO
 from distributor.registry import Registry
 from distributor.shown import Shown
@@ -29,6 +29,7 @@ from srtm.errors import Conflict, NotLeader
 _KEPT_S = 10.0
 _STEADY_KEPT_S = 310.0  # brokers repeat such a report every 300 s (``broker.steadiness``)
 _CLEAN_S = 10.0
+_LAST_BINS = 10  # by which demand is known
 _LONGEST = 1_000  # bins in one report
 _LONGEST_BIN_NS = 10_000_000_000
 _LARGEST = 1 << 53
@@ -44,36 +45,42 @@ class _Kept(NamedTuple):
 
 
 class Histories:
-    """``ignored``: {broker: histories of it that could not be}, since the start. ``version``: of what came last."""
+    """``ignored``: {broker: histories of it that could not be}, ``taken`` and ``bins``: {kind: histories that were
+    taken, bins in them}, since the start. ``version``: of what came last."""
 
     def __init__(self, registry: Registry, *, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self.ignored: Counter[str] = Counter()
+        self.taken: Counter[str] = Counter()
+        self.bins: Counter[str] = Counter()
         # Beyond all that an earlier leader may have given, so that nobody is told too little.
-        self.version = self._first = wall_ns() // 1000
+        self._first = wall_ns() // 1000
+        self._changes = Changes(self._first)  # of topics for which proposals must be others; a report is a step
         self._registry = registry
         self._wall_ns = wall_ns
-        self._kept: dict[str, deque[_Kept]] = {}  # {topic: oldest first}
+        self._recent: deque[_Kept] = deque()  # of all topics, oldest first
+        self._kept: dict[str, deque[_Kept]] = {}  # {topic: those of them that are its own}
         self._steady: dict[str, dict[str, _Kept]] = {}  # {topic: {broker: its latest report, if that says so}}
         self._dropped = 0  # version of the latest report that was dropped
         self._cleaned_s = trio.current_time()
         self._shown = Shown(registry)
-        self._changed: dict[str, int] = {}  # {topic for which proposals must be others: version}, oldest first
         self._news = trio.Event()
+
+    @property
+    def version(self) -> int:
+        return self._changes.count
 
     def take(self, broker: str, report: HistoryReport) -> None:
         """Raises NotFound (an unknown broker), Conflict (another incarnation is the broker of that name)."""
         if self._registry.broker(broker).incarnation != report.incarnation:
             raise Conflict("incarnation", report.incarnation, f"another process is broker {broker}")
         now_ns, now_s = self._wall_ns(), trio.current_time()
-        self.version += 1
+        self._changes.step()
         for history in report.topics:
             if problem(history, now_ns) is not None:
                 self.ignored[broker] += 1
             elif (topic := self._registry.topics.get(history.topic)) is not None and not topic.removed:
-                kept = self._kept.setdefault(history.topic, deque())
                 told = BrokerHistory(broker=broker, history=history)
-                kept.append(_Kept(self.version, now_s, report.incarnation, told))
-                self._note_steady(kept[-1])
+                self._keep(_Kept(self.version, now_s, report.incarnation, told))
         self._drop_old(now_s)
         self._news.set()
         self._news = trio.Event()
@@ -90,50 +97,63 @@ class Histories:
                 version, topics = self._look(known)
         return HistoryAnswer(version=version, topics=topics)  # what comes with the deadline is for the next question
 
-    def demand(self, topic: str, broker: str) -> float | None:
-        """Msg/s: what came to ``topic`` on ``broker`` in the last second that was told, and what waited, which should
-        be gone within one. Steady traffic may have been told some minutes ago. None: nothing was told lately, or by a
-        process that has ended."""
-        told = [one.history.history for one in self._known(topic) if one.history.broker == broker]
-        bins = [
-            (came, waits, one.bin_ns) for one in told for came, waits in zip(one.arrivals, one.waiting, strict=True)
-        ]
-        last = bins[-10:]
-        if not last:
-            return None
-        came, waited = sum(one[0] for one in last), sum(one[1] for one in last)
-        return came / (sum(one[2] for one in last) / 1e9) + waited / len(last)
+    def demand(self, topic: str) -> dict[str, float]:
+        """{broker: msg/s that came to ``topic`` there in the last second that was told, and what waited, which should
+        be gone within one}. Steady traffic may have been told some minutes ago. Brokers of which nothing was told
+        lately, or by a process that has ended, are left out."""
+        bins: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for told in (one.history for one in self._known(topic)):
+            columns = zip(told.history.arrivals, told.history.waiting, strict=True)
+            bins[told.broker] += [(came, waits, told.history.bin_ns) for came, waits in columns]
+        return {broker: _demand(those[-_LAST_BINS:]) for broker, those in bins.items() if those}
+
+    def forget_topic(self, name: str) -> None:
+        """``name`` was removed."""
+        self._changes.forget(name)
 
     def _look(self, since: int) -> tuple[int, list[TopicHistories]]:
         """What is known now: up to which version, and all after ``since``."""
-        if changed := self._shown.changed():
-            self.version += 1
-            for name in changed:
-                self._changed.pop(name, None)
-                self._changed[name] = self.version
-        return self.version, self._since(since)
-
-    def _since(self, version: int) -> list[TopicHistories]:
+        self._changes.note(self._shown.changed())
         self._drop_old(trio.current_time())
-        names = dict.fromkeys(self._kept)
-        if version <= self._dropped:  # it may have missed that traffic is steady
-            names |= dict.fromkeys(self._steady)
-        if version:  # who knows nothing learns of a topic with its first report
-            names |= dict.fromkeys(takewhile(lambda name: self._changed[name] > version, reversed(self._changed)))
-        found = []
-        for name in names:
-            topic = self._registry.topics.get(name)
-            reports = [one.history for one in self._known(name) if one.version > version]
-            is_changed = 0 < version < self._changed.get(name, 0)
-            if topic is not None and not topic.removed and (reports or is_changed):
-                found.append(_told(topic, self._registry, reports))
+        reports = self._since(since) if since >= max(self._dropped, 1) else self._all_since(since)
+        if since:  # who knows nothing learns of a topic with its first report
+            for name in self._changes.since(since):
+                reports.setdefault(name, [])
+        topics = ((self._registry.topics.get(name), told) for name, told in reports.items())
+        found = [
+            _told(topic, self._registry, told) for topic, told in topics if topic is not None and not topic.removed
+        ]
+        return self.version, found
+
+    def _since(self, version: int) -> dict[str, list[BrokerHistory]]:
+        """{topic: its reports after ``version``}, for whoever has missed nothing before. Costs by their number."""
+        found: dict[str, list[BrokerHistory]] = {}
+        for one in reversed(self._recent):
+            if one.version <= version:
+                break
+            if self._is_there(one):
+                found.setdefault(one.history.history.topic, []).append(one.history)
+        for told in found.values():
+            told.reverse()
         return found
 
-    def _note_steady(self, one: _Kept) -> None:
-        latest = self._steady.setdefault(one.history.history.topic, {})
+    def _all_since(self, version: int) -> dict[str, list[BrokerHistory]]:
+        """The same for whoever may have missed that traffic is steady."""
+        names = {**dict.fromkeys(self._kept), **dict.fromkeys(self._steady)}
+        reports = {name: [one.history for one in self._known(name) if one.version > version] for name in names}
+        return {name: told for name, told in reports.items() if told}
+
+    def _keep(self, one: _Kept) -> None:
+        history = one.history.history
+        self._recent.append(one)
+        self._kept.setdefault(history.topic, deque()).append(one)
+        latest = self._steady.setdefault(history.topic, {})
         latest.pop(one.history.broker, None)
-        if one.history.history.steady:
+        if history.steady:
             latest[one.history.broker] = one
+        kind = "steady" if history.steady else "change" if history.change is not None else "moving"
+        self.taken[kind] += 1
+        self.bins[kind] += len(history.arrivals)
 
     def _known(self, topic: str) -> list[_Kept]:
         """Oldest first."""
@@ -155,10 +175,11 @@ class Histories:
         return broker is not None and not broker.dead and broker.incarnation == one.incarnation
 
     def _drop_old(self, now_s: float) -> None:
-        for name in list(self._kept):
+        while self._recent and self._recent[0].came_s < now_s - _KEPT_S:
+            oldest = self._recent.popleft()
+            self._dropped, name = oldest.version, oldest.history.history.topic
             kept = self._kept[name]
-            while kept and kept[0].came_s < now_s - _KEPT_S:
-                self._dropped = max(self._dropped, kept.popleft().version)
+            kept.popleft()
             if not kept:
                 del self._kept[name]
         if now_s >= self._cleaned_s + _CLEAN_S:
@@ -172,8 +193,12 @@ class Histories:
                 self._steady[name] = held
             else:
                 del self._steady[name]
-        for name in [name for name in self._changed if not self._shown.is_managed(name)]:
-            del self._changed[name]
+
+
+def _demand(bins: Sequence[tuple[int, int, int]]) -> float:
+    """Msg/s, of bins of (messages that came, that waited, length in ns)."""
+    seconds = sum(length_ns for _, _, length_ns in bins) / 1e9
+    return sum(came for came, _, _ in bins) / seconds + sum(waited for _, waited, _ in bins) / len(bins)
 
 
 def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) -> TopicHistories:

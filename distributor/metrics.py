@@ -30,6 +30,7 @@ class _Book(Collector):
         leads = float(self._registry.leads)
         yield GaugeMetricFamily("srtm_distributor_leads", "1 if this one leads, 0 if it stands by.", value=leads)
         yield from self._brokers()
+        yield from self._histories()
         yield from self._topics()
         yield from self._shares()
         yield from self._relief()
@@ -55,18 +56,28 @@ class _Book(Collector):
                 alive.add_metric([name], float(self._registry.is_alive(name)))
             mcap.add_metric([name], broker.mcap)
         yield from (alive, mcap)
-        ignored = GaugeMetricFamily(
-            "srtm_histories_ignored", "Reports of histories that made no sense, since the start.", labels=["broker"]
-        )
-        for name, count in self._syncing.histories.ignored.items():
-            ignored.add_metric([name], count)
-        yield ignored
         nonsense = GaugeMetricFamily(
             "srtm_reports_ignored", "Reports of topics that made no sense, since the start.", labels=["broker"]
         )
         for name, count in self._syncing.ignored_reports.items():
             nonsense.add_metric([name], count)
         yield nonsense
+
+    def _histories(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        histories = self._syncing.histories
+        what = "change: its rate has; steady: it stays as it is; moving: any other"
+        taken = CounterMetricFamily("srtm_histories_taken", f"Histories of topics ({what}).", labels=["kind"])
+        for kind, count in histories.taken.items():
+            taken.add_metric([kind], count)
+        bins = CounterMetricFamily("srtm_history_bins", "Bins in them.", labels=["kind"])
+        for kind, count in histories.bins.items():
+            bins.add_metric([kind], count)
+        ignored = GaugeMetricFamily(
+            "srtm_histories_ignored", "Reports of histories that made no sense, since the start.", labels=["broker"]
+        )
+        for name, count in histories.ignored.items():
+            ignored.add_metric([name], count)
+        yield from (taken, bins, ignored)
 
     def _topics(self) -> Iterator[GaugeMetricFamily]:
         count = GaugeMetricFamily("srtm_topic_publishers", "Publishers that the topic names.", labels=["topic"])
@@ -106,10 +117,10 @@ class _Book(Collector):
         for name, number in self._registry.share_change_counts.items():
             changes.add_metric([name], number)
         for topic in self._registry.managed():
+            wanted = self._syncing.histories.demand(topic.name)
             for name, held in topic.leases.holdings.items():
-                wanted = self._syncing.histories.demand(topic.name, name)
-                if wanted is not None:
-                    demand.add_metric([topic.name, name], wanted)
+                if name in wanted:
+                    demand.add_metric([topic.name, name], wanted[name])
                 rate.add_metric([topic.name, name], held.share.rate / MICRO)
                 burst.add_metric([topic.name, name], held.share.burst / MICRO)
                 settled.add_metric([topic.name, name], float(held.settled))

@@ -78,12 +78,12 @@ class Registry(Upkeep):
     async def change_publishers(
         self, name: str, change: Callable[[TopicSpec], TopicSpec], fitting: FittingIntent = not_fitted
     ) -> Topic:
-        """``change`` adds and removes publishers, or changes their rates; few of those that stay move. ``fitting``: as
-        in ``submit``. Raises NotFound, and what ``change`` raises."""
+        """``change`` (in a thread) adds and removes publishers, or changes their rates; few of those that stay move.
+        ``fitting``: as in ``submit``. Raises NotFound, and what ``change`` raises."""
         await self.wait_settled()
         async with self._placing:
             old = self.topic(name)
-            spec = change(old.spec)
+            spec = await trio.to_thread.run_sync(change, old.spec)  # of many publishers: a second and more
             if spec == old.spec:
                 return old
             return await self._replace_topic(

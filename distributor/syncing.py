@@ -14,6 +14,7 @@ import msgspec
 import trio
 
 from distributor import desired
+from distributor.changes import Changes
 from distributor.gauged import Gauged
 from distributor.histories import Histories
 from distributor.presenting import presented
@@ -72,13 +73,12 @@ class Syncing:
         self.relief = Relief(rules_of(registry.config))
         self._registry = registry
         self._reported: dict[str, Reported] = {}  # {broker: what it has reported, up to which request}
-        self._channel_changes = 0  # reports that named other channels than before, so far
-        self._channels_changed: dict[str, int] = {}  # {topic: which of them was the latest of it}
+        self._channel_changes = Changes()  # managed topics of which a report named other channels than before
         self._channels_seen: dict[str, _Seen] = {}  # {broker: what its channels were put together with}
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
         self._whereabouts = Whereabouts()
-        self._ready_since_s: dict[tuple[str, str], float] = {}  # {(broker, topic): its share is in force, trio time}
+        self._ready_since_s: dict[str, dict[str, float]] = {}  # {topic: {broker: its share is in force, trio time}}
 
     async def sync(self, name: str, request: SyncRequest) -> SyncAnswer:
         """The desired state of broker ``name``, whole or as differences from ``have_version``, at once or, for up to
@@ -139,10 +139,15 @@ class Syncing:
         self._channels_seen.pop(name, None)
         self._whereabouts.forget(name)
         self._measured.pop(name, None)
+        for by_topic in self._ready_since_s.values():
+            by_topic.pop(name, None)
 
     def forget_topic(self, name: str) -> None:
         """``name`` was removed: what was observed of it says nothing of another topic of that name."""
         self.penalties.pop(name, None)
+        self.histories.forget_topic(name)
+        self._channel_changes.forget(name)
+        self._ready_since_s.pop(name, None)
 
     def living(self) -> dict[str, Mapping[str, TopicReport]]:
         """The latest reports of brokers that are not known to be dead: what a dead one had is no news any more."""
@@ -165,7 +170,8 @@ class Syncing:
     def _seen(self) -> _Seen:
         brokers = self._registry.brokers
         living = frozenset(name for name, broker in brokers.items() if not broker.dead)
-        return _Seen(self._registry.topic_changes.count, living & self._reported.keys(), living, self._channel_changes)
+        heard = living & self._reported.keys()
+        return _Seen(self._registry.topic_changes.count, heard, living, self._channel_changes.count)
 
     def _news_of_channels(self, name: str, now: Reported, seen: _Seen) -> dict[str, tuple[str, ...]]:
         """{topic: its channels anywhere}, where they may be others than when ``name`` was heard last."""
@@ -174,8 +180,7 @@ class Syncing:
             names = [*now.changed, *now.topics]
         else:
             names = [*now.changed]
-            if seen.changes != last.changes:  # others may not have seen this one's, if both came at once
-                names += [one for one, change in self._channels_changed.items() if change > last.changes]
+            names += self._channel_changes.since(last.changes)  # others may not have seen it, if both came at once
             names += [one for one in self._registry.topic_changes.since(last.topics) if one in now.topics]
         reports = {**self.living(), name: now.topics}
         return {
@@ -211,9 +216,8 @@ class Syncing:
     def _note_channels(self, before: Mapping[str, TopicReport], now: Reported) -> None:
         for topic in now.changed:
             was, is_now = before.get(topic), now.topics.get(topic)
-            if was is None or is_now is None or was.channels != is_now.channels:
-                self._channel_changes += 1
-                self._channels_changed[topic] = self._channel_changes
+            if topic in self._registry.topics and (was is None or is_now is None or was.channels != is_now.channels):
+                self._channel_changes.note([topic])
 
     def _wake_for_subscribers(self, before: Mapping[str, TopicReport], now: Reported) -> None:
         """Whoever waits to move to a broker may have waited for its subscribers."""
@@ -330,11 +334,11 @@ class Syncing:
         then it has the channels too), and subscribers wherever there are some, if they come within a second."""
         live = self._registry.live()
         if not (topic.holding(target).share.usable and target in live):
-            self._ready_since_s.pop((target, topic.name), None)
+            self._ready_since_s.get(topic.name, {}).pop(target, None)
             return False
         if not all(held.settled for name, held in topic.leases.holdings.items() if name in live):
             return False
-        since_s = self._ready_since_s.setdefault((target, topic.name), trio.current_time())
+        since_s = self._ready_since_s.setdefault(topic.name, {}).setdefault(target, trio.current_time())
         if trio.current_time() - since_s >= _FOR_SUBSCRIBERS_S:
             return True
         reports = [by_topic[topic.name] for by_topic in self.living().values() if topic.name in by_topic]

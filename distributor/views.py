@@ -31,7 +31,7 @@ def role_view(registry: Registry) -> Json:
 
 def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
     """``TopicView``."""
-    spec, placement = topic.spec, topic.placement
+    spec, placement, demand = topic.spec, topic.placement, syncing.histories.demand(topic.name)
     return {
         "name": topic.name,
         "version": topic.version,
@@ -53,7 +53,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
         "changes": changes_view(registry.share_changes.get(topic.name, ())),
         "channels": list(topic.channels),
         "drl_penalty": penalty_view(syncing.penalties.get(topic.name)),
-        "brokers": [_part(topic, name, registry, syncing) for name in _with_part(topic)],
+        "brokers": [_part(topic, name, demand.get(name), registry, syncing) for name in _with_part(topic)],
     }
 
 
@@ -62,10 +62,9 @@ def _with_part(topic: Topic) -> list[str]:
     return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
 
 
-def _part(topic: Topic, name: str, registry: Registry, syncing: Syncing) -> Json:
+def _part(topic: Topic, name: str, demand: float | None, registry: Registry, syncing: Syncing) -> Json:
     holding, broker = topic.holding(name), registry.brokers.get(name)
     report = syncing.report(name, topic.name)
-    demand = syncing.histories.demand(topic.name, name)
     return {
         "broker": name,
         "address": broker.tcp_address if broker else None,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
+import trio
 
 from distributor.api import make_app
 from srtm.control import DeadNotice, TopicReport
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
 from srtm.tokens import Tokens
-from tests.support.distributor_in_process import Distributor, FakeBroker, settle
+from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 
 TOPIC = {
     "name": "cars",
@@ -327,3 +329,18 @@ async def test_a_text_that_not_every_store_can_keep_is_refused(client, field):
     refused = await problem(answer, 400)
     assert (refused["field"], refused["rule"]) == (field, "must not have a NUL character in it")
     assert (await client.get("/v1/brokers")).json() == []
+
+
+async def test_brokers_are_heard_while_a_change_of_many_publishers_is_worked_out(distributor, nursery):
+    (a,) = await distributor.brokers("a")
+    await distributor.submit(spec())
+    was_heard = threading.Event()
+
+    def change(old):
+        assert was_heard.wait(timeout=10)
+        return old
+
+    nursery.start_soon(distributor.registry.change_publishers, "cars", change)
+    await trio.testing.wait_all_tasks_blocked()
+    await a.sync()
+    was_heard.set()

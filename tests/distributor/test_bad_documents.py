@@ -216,7 +216,7 @@ async def test_a_history_that_cannot_be_is_counted_and_not_kept(service: Service
     answer = await service.ask(*HISTORY, json.dumps({**GOOD[HISTORY], "topics": [history]}).encode())
     assert answer.status_code == 204
     assert service.opened.syncing.histories.ignored["a"] == 1
-    assert service.opened.syncing.histories.demand("cars", "a") is None
+    assert "a" not in service.opened.syncing.histories.demand("cars")
 
 
 async def test_the_death_of_a_process_that_is_not_known_buries_nobody(service: Service) -> None:

@@ -17,3 +17,12 @@ def test_all_that_has_changed_since_a_moment_is_told_once_and_nothing_else(
     changes.note(later)
     assert sorted(changes.since(moment)) == sorted(set(later))
     assert sorted(changes.since(0)) == sorted({*earlier, *later})
+
+
+def test_what_is_forgotten_is_told_no_more_and_counts_go_on() -> None:
+    changes = Changes(count=7)
+    changes.note("ab")
+    changes.step()
+    changes.forget("a")
+    changes.forget("never there")
+    assert (changes.since(7), changes.count) == (["b"], 10)

@@ -80,3 +80,12 @@ async def test_a_number_below_zero_is_refused_and_nothing_is_taken(distributor, 
     with pytest.raises(BadInput, match=field):
         await distributor.syncing.sync("a", msgspec.structs.replace(ABOUT, **{field: -1}))
     assert distributor.registry.brokers == {}
+
+
+async def test_of_topics_that_nobody_manages_nothing_is_kept_but_the_last_report(distributor):
+    await distributor.syncing.sync("a", request(1, report("t0", channels=["c"])))
+    for number in range(2, 9):
+        gone = {"reports_since": number - 1, "gone": [f"t{number - 2}"]}
+        await distributor.syncing.sync("a", request(number, report(f"t{number - 1}", channels=["c"]), **gone))
+    assert distributor.syncing._channel_changes.since(0) == []
+    assert list(distributor.syncing.reports["a"]) == ["t7"]
