@@ -74,6 +74,8 @@ class Book:
 
     def take(self, answer: HistoryAnswer, at_s: float) -> list[ShareProposal]:
         """Proposals for topics that ``answer``, come at ``at_s`` (any clock that does not go back), calls for."""
+        for name in answer.gone:
+            self._forget(name)
         for told in answer.topics:
             mode = ADAPTED.get(told.mode)
             if mode is None or len(told.shares) < 2:

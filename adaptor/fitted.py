@@ -69,9 +69,7 @@ class Fitted:
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``, in order. ``dispersion``: as declared, where nothing is known yet."""
-        if not self.has_heard(name):
-            self._note_first(name, bins)
-        estimate = self._estimates.setdefault(name, RateEstimate(dispersion))
+        estimate = self._begun(name, bins, dispersion)
         for one in bins:
             if estimate.is_mixed():
                 continue
@@ -81,7 +79,7 @@ class Fitted:
 
     def settle(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """As ``observe``, of bins in which the broker says that nothing has changed."""
-        estimate = self._estimates.setdefault(name, RateEstimate(dispersion))
+        estimate = self._begun(name, bins, dispersion)
         if estimate.settle([one.arrivals for one in bins]):
             self._moved.add(name)
         self._last[name] = [*self._last.get(name, []), *(one.waiting for one in bins[-2:])][-2:]
@@ -120,10 +118,13 @@ class Fitted:
         """Whether anything was told of that broker that says what comes there."""
         return name in self._estimates and name not in self._idle_bins
 
-    def _note_first(self, name: str, bins: Sequence[Bin]) -> None:
-        idle = self._idle_bins.pop(name, 0) + len(bins)
-        if idle < _IDLE_BINS and not any(one.demand for one in bins):
-            self._idle_bins[name] = idle
+    def _begun(self, name: str, bins: Sequence[Bin], dispersion: float) -> RateEstimate:
+        """That of broker ``name``, to which ``bins`` come."""
+        if not self.has_heard(name):
+            idle = self._idle_bins.pop(name, 0) + len(bins)
+            if idle < _IDLE_BINS and not any(one.demand for one in bins):
+                self._idle_bins[name] = idle
+        return self._estimates.setdefault(name, RateEstimate(dispersion))
 
     def propose(
         self, envelope: Envelope, members: Sequence[Member], *, floor: float, awaited: Collection[str] = ()

@@ -28,6 +28,7 @@ from srtm.errors import Conflict, NotLeader
 
 _KEPT_S = 10.0
 _STEADY_KEPT_S = 310.0  # brokers repeat such a report every 300 s (``broker.steadiness``)
+_GONE_KEPT_S = 600.0  # that a topic was removed: for an adaptor that could not ask for a while
 _CLEAN_S = 10.0
 _LAST_BINS = 10  # by which demand is known
 _LONGEST = 1_000  # bins in one report
@@ -42,6 +43,13 @@ class _Kept(NamedTuple):
     came_s: float  # trio time
     incarnation: str
     history: BrokerHistory
+
+
+class _Gone(NamedTuple):
+    """A topic that was removed."""
+
+    version: int
+    at_s: float  # trio time
 
 
 class Histories:
@@ -60,6 +68,7 @@ class Histories:
         self._recent: deque[_Kept] = deque()  # of all topics, oldest first
         self._kept: dict[str, deque[_Kept]] = {}  # {topic: those of them that are its own}
         self._steady: dict[str, dict[str, _Kept]] = {}  # {topic: {broker: its latest report, if that says so}}
+        self._gone: dict[str, _Gone] = {}
         self._dropped = 0  # version of the latest report that was dropped
         self._cleaned_s = trio.current_time()
         self._shown = Shown(registry)
@@ -90,12 +99,12 @@ class Histories:
         if not self._registry.leads:
             raise NotLeader(self._registry.leader_url)
         known = since if self._first <= since <= self.version else 0
-        version, topics = self._look(known)
+        answer = self._look(known)
         with trio.move_on_after(wait_s):
-            while not topics:
+            while not (answer.topics or answer.gone):
                 await self._news.wait()
-                version, topics = self._look(known)
-        return HistoryAnswer(version=version, topics=topics)  # what comes with the deadline is for the next question
+                answer = self._look(known)
+        return answer  # what comes with the deadline is for the next question
 
     def demand(self, topic: str) -> dict[str, float]:
         """{broker: msg/s that came to ``topic`` there in the last second that was told, and what waited, which should
@@ -108,11 +117,14 @@ class Histories:
         return {broker: _demand(those[-_LAST_BINS:]) for broker, those in bins.items() if those}
 
     def forget_topic(self, name: str) -> None:
-        """``name`` was removed."""
+        """``name`` was removed: what was reported of it says nothing of another topic of that name."""
         self._changes.forget(name)
+        self._changes.step()
+        self._gone[name] = _Gone(self.version, trio.current_time())
+        self._steady.pop(name, None)
 
-    def _look(self, since: int) -> tuple[int, list[TopicHistories]]:
-        """What is known now: up to which version, and all after ``since``."""
+    def _look(self, since: int) -> HistoryAnswer:
+        """What is known now, after ``since``."""
         self._changes.note(self._shown.changed())
         self._drop_old(trio.current_time())
         reports = self._since(since) if since >= max(self._dropped, 1) else self._all_since(since)
@@ -123,7 +135,8 @@ class Histories:
         found = [
             _told(topic, self._registry, told) for topic, told in topics if topic is not None and not topic.removed
         ]
-        return self.version, found
+        gone = [name for name, one in self._gone.items() if one.version > since > 0]
+        return HistoryAnswer(version=self.version, topics=found, gone=gone)
 
     def _since(self, version: int) -> dict[str, list[BrokerHistory]]:
         """{topic: its reports after ``version``}, for whoever has missed nothing before. Costs by their number."""
@@ -170,7 +183,10 @@ class Histories:
         return may_be_seldom and steady.came_s >= trio.current_time() - _STEADY_KEPT_S and self._is_there(steady)
 
     def _is_there(self, one: _Kept) -> bool:
-        """Whether the process that reported it has not ended, as far as is known."""
+        """Whether neither the topic nor the process that reported it has ended, as far as is known."""
+        gone = self._gone.get(one.history.history.topic)
+        if gone is not None and one.version <= gone.version:
+            return False
         broker = self._registry.brokers.get(one.history.broker)
         return broker is not None and not broker.dead and broker.incarnation == one.incarnation
 
@@ -193,6 +209,8 @@ class Histories:
                 self._steady[name] = held
             else:
                 del self._steady[name]
+        oldest_s = trio.current_time() - _GONE_KEPT_S
+        self._gone = {name: one for name, one in self._gone.items() if one.at_s >= oldest_s}
 
 
 def _demand(bins: Sequence[tuple[int, int, int]]) -> float:

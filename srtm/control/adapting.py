@@ -91,12 +91,13 @@ class TopicHistories(Control, frozen=True):
 
 class HistoryAnswer(Control, frozen=True):
     """Made by ``distributor.histories``, read by the adaptor: the answer of ``GET /v1/history?since=N&wait_s=S``.
-    Topics to which neither happened after ``since`` are left out; a ``since`` that this distributor never gave counts
-    as 0, which gives all that is kept (the last 10 s, and what is steady). Held back for up to ``wait_s`` while there
-    is nothing to tell."""
+    Topics of which there is nothing new after ``since`` are left out; a ``since`` that this distributor never gave
+    counts as 0, which gives all that is kept (the last 10 s, and what is steady). Held back for up to ``wait_s`` while
+    there is nothing to tell."""
 
     version: int  # the next ``since``
     topics: list[TopicHistories] = []
+    gone: list[str] = []  # topics removed after ``since``: one of that name in ``topics`` is another one
 
 
 class ProposedShare(Control, frozen=True):

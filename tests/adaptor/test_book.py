@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -9,6 +10,7 @@ from srtm.control import (
     BrokerHistory,
     BrokerTraits,
     HistoryAnswer,
+    RateChange,
     Share,
     ShareProposal,
     TopicHistories,
@@ -141,6 +143,26 @@ def test_a_mode_that_nobody_adapts_is_left_alone_and_a_switch_begins_with_what_i
     assert book.take(told(*moved, mode="proportional"), 5.0) == []  # not before the first interval
     found = book.take(told(mode="fitted"), 5.1)
     assert after(found)["b2"][0] > 9_000
+
+
+def test_a_topic_that_is_made_anew_inherits_nothing_of_the_one_that_was_removed() -> None:
+    book = Book()
+    before = [("b1", history(0, counts(900, 50, 1), steady=True)), ("b2", history(0, counts(20, 50, 2), steady=True))]
+    assert book.take(told(*before), 5.0) != []
+    anew = told(("b1", history(1_000, [500])), ("b2", history(1_000, [500])))
+    assert book.take(HistoryAnswer(version=2, topics=anew.topics, gone=["cars"]), 100.0) == []
+    assert (book.due_s, book.is_settling) == (math.inf, False)
+
+
+def test_a_topic_that_is_gone_is_asked_for_nothing_more() -> None:
+    book = Book()
+    change = RateChange(since_ns=5_000_000_000, span_ns=20_000_000, arrivals=20, waiting=0)
+    book.take(told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))), 5.0)
+    assert book.take(told(("b1", history(50, [], change=change))), 5.0) == []
+    assert book.is_settling
+    assert book.due_s < 6.0
+    assert book.take(HistoryAnswer(version=2, gone=["cars"]), 5.01) == []
+    assert (book.due_s, book.is_settling) == (math.inf, False)
 
 
 def test_a_topic_on_one_broker_has_nothing_to_split() -> None:

@@ -300,6 +300,28 @@ async def test_a_topic_that_nobody_manages_is_nothing_to_tell(placed, histories)
     assert (await histories.answer(0, 0.0)).topics == []
 
 
+async def test_a_topic_that_was_removed_is_told_as_gone_and_its_reports_say_nothing_of_another_one_of_that_name(
+    placed, histories, autojump_clock
+):
+    histories.take("a", report(history(steady=True)))
+    histories.take("b", report(history()))
+    known = (await histories.answer(0, 0.0)).version
+    await placed.registry.remove("cars", purge=False)
+    histories.forget_topic("cars")
+    first = await histories.answer(known, 0.0)
+    assert (first.gone, first.topics) == (["cars"], [])
+    await placed.submit(spec(mode="fitted"))
+    histories.take("b", report(history(arrivals=[9, 9])))
+    for since, gone in ((known, ["cars"]), (first.version, []), (0, [])):
+        answer = await histories.answer(since, 0.0)
+        assert answer.gone == gone
+        assert [(one.broker, one.history.arrivals) for one in answer.topics[0].reports] == [("b", [9, 9])]
+    assert histories.demand("cars").keys() == {"b"}
+    await trio.sleep(900)
+    histories.take("b", report())
+    assert (await histories.answer(known, 0.0)).gone == []
+
+
 async def test_only_the_broker_itself_is_believed(histories):
     with pytest.raises(NotFound):
         histories.take("nobody", report(history()))
