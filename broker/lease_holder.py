@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from broker import snapshot
+from broker.desired_topics import NOTHING, DesiredTopics
 from broker.metadata import is_ephemeral
 from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
 from srtm.errors import PeerError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 MICRO = 1_000_000
 _LONGEST_LEASE_S = 86_400.0
-_NOTHING = Share(version=0, rate=0.0, burst=0.0)
 
 
 class LeaseHolder:
@@ -33,67 +33,77 @@ class LeaseHolder:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._desired: dict[str, DesiredTopic] = {}  # as in force in the engine; until the first sync at share (0, 0)
+        self._topics = DesiredTopics()  # as in force in the engine; until the first sync at share (0, 0)
         self.version = 0
         self._exchanged: dict[str, tuple[int, int, int]] = {}  # {topic: share version, rate, burst}, micro: by GDRL
         self._asked_ns = 0  # CLOCK_BOOTTIME: when the sync was sent that was answered last
 
     @property
+    def changes(self) -> int:
+        """Of the topics in force so far: what follows from them is as it was while that stays the same."""
+        return self._topics.changes
+
+    @property
+    def changes_followed(self) -> int:
+        """Of ``followed`` and ``followed_seldom``."""
+        return self._topics.changes_followed
+
+    @property
     def applied(self) -> dict[str, int]:
         """{topic: version of the share in force}: the acknowledgement. Shares held over from an earlier incarnation
         are not named."""
-        return {name: topic.share.version for name, topic in self._desired.items() if topic.share is not _NOTHING}
+        return dict(self._topics.applied)
 
     @property
     def held(self) -> dict[str, tuple[int, int]]:
         """{topic: rate and burst in force, micro} where ``applied`` names a recall."""
-        return {name: self._amounts(topic) for name, topic in self._desired.items() if topic.share.recall}
+        return {name: self.in_force(name) for name in self._topics.recalled}
 
     @property
     def holds_nothing(self) -> bool:
         """No share in force here ever lets a message go."""
-        return all(self._amounts(topic)[0] == 0 for topic in self._desired.values())
+        return all(self._amounts(topic)[0] == 0 for topic in self._topics.all.values())
 
     @property
     def shortest_lease_s(self) -> float | None:
         """None: every share here is kept."""
-        return min((topic.share.lease_s for topic in self._desired.values() if topic.share.lease_s), default=None)
+        return min(self._topics.timed.values(), default=None)
 
     def is_managed(self, topic: str) -> bool:
-        return topic in self._desired
+        return topic in self._topics.all
 
     @property
     def followed(self) -> list[str]:
         """Topics whose histories are wanted."""
-        return [name for name, topic in self._desired.items() if topic.histories]
+        return list(self._topics.followed)
 
     @property
     def followed_seldom(self) -> list[str]:
         """Those of them that are told seldom while their traffic is steady."""
-        return [name for name, topic in self._desired.items() if topic.histories and topic.steady_histories]
+        return [name for name, is_seldom in self._topics.followed.items() if is_seldom]
 
     @property
     def exchanges(self) -> dict[str, Exchange]:
         """{topic: how it may be exchanged among brokers}."""
-        return {name: topic.exchange for name, topic in self._desired.items() if topic.exchange}
+        return dict(self._topics.exchanges)
 
     def in_force(self, topic: str) -> tuple[int, int]:
         """Rate and burst of a managed ``topic`` here, micro: as dealt, or as exchanged since."""
-        return self._amounts(self._desired[topic])
+        return self._amounts(self._topics.all[topic])
 
     def is_exchanged(self, topic: str, epoch: int) -> bool:
         """Whether this broker may take part in that epoch now; not any more once it has given up its shares."""
-        desired = self._desired.get(topic)
+        desired = self._topics.all.get(topic)
         return desired is not None and desired.exchange is not None and desired.exchange.epoch == epoch
 
     def put_exchanged(self, topic: str, rate_micro: int, burst_micro: int) -> None:
         """By GDRL this is what is in force here, until the distributor deals anew. Only where ``is_exchanged``."""
-        desired = self._desired[topic]
+        desired = self._topics.all[topic]
         self._exchanged[topic] = (desired.share.version, rate_micro, burst_micro)
         self._set_bucket(desired, full=False)
 
     def channels(self, topic: str) -> list[str]:
-        return self._desired[topic].channels if topic in self._desired else []
+        return self._topics.all[topic].channels if topic in self._topics.all else []
 
     def hold(self, topics: Sequence[DesiredTopic]) -> None:
         """At the start of an incarnation: what the last one had, without tokens. Whose publishers these are is not
@@ -101,15 +111,16 @@ class LeaseHolder:
         for held in map(held_over, topics):
             self._set_bucket(held, full=False)
             self._create_channels(held)
-            self._desired[held.topic] = held
+            self._topics.put(held)
 
     def give_up(self) -> None:
         """This broker's tokens are someone else's: every share is nothing from now on, until the next answer."""
         self._exchanged.clear()
-        for name, topic in self._desired.items():
+        for topic in list(self._topics.all.values()):
             share = msgspec.structs.replace(topic.share, rate=0.0, burst=0.0, full=False)
-            self._desired[name] = msgspec.structs.replace(topic, share=share, exchange=None)
-            self._set_bucket(self._desired[name], full=False)
+            given_up = msgspec.structs.replace(topic, share=share, exchange=None)
+            self._topics.put(given_up)
+            self._set_bucket(given_up, full=False)
         self.version = 0
 
     def check(self, answer: SyncAnswer) -> None:
@@ -133,21 +144,21 @@ class LeaseHolder:
             for name in self._no_longer_managed(answer):
                 self._exchanged.pop(name, None)
                 self._engine.clear_bucket(name)
-                del self._desired[name]
+                self._topics.drop(name)
             for topic in answer.topics:
                 if self._is_news(topic):
                     self._apply_topic(topic)
             for name in answer.purged:
-                if name not in self._desired:
+                if name not in self._topics.all:
                     self._engine.delete_topic(name)
         self._renew_leases(answer)
         self.version = answer.version
 
     def _no_longer_managed(self, answer: SyncAnswer) -> list[str]:
         if answer.since:
-            return [name for name in answer.removed if name in self._desired]
+            return [name for name in answer.removed if name in self._topics.all]
         named = {topic.topic for topic in answer.topics}
-        return [name for name in self._desired if name not in named]
+        return [name for name in self._topics.all if name not in named]
 
     def _renew_leases(self, answer: SyncAnswer) -> None:
         """Of the shares that the distributor, too, takes for those in force here: what it does not name among
@@ -156,7 +167,7 @@ class LeaseHolder:
         others_stand = answer.unchanged or answer.since > 0
         renewals = [
             (name, topic.share.version, expires_ns)
-            for name, topic in self._desired.items()
+            for name, topic in ((name, self._topics.all[name]) for name in self._topics.timed)
             if (expires_ns := self._expires_ns(topic.share)) is not None
             and (named[name] == topic.share.version if name in named else others_stand)
         ]
@@ -171,29 +182,29 @@ class LeaseHolder:
     def renew(self, topic: str) -> None:
         """The engine has dropped a managed topic (an ephemeral one whose last channel went): it must not come back
         without its limit."""
-        if topic in self._desired:
-            desired = self._desired[topic]
+        if topic in self._topics.all:
+            desired = self._topics.all[topic]
             self._set_bucket(desired, full=False)
             self._create_channels(desired)
-            if desired.share is not _NOTHING:
+            if desired.share is not NOTHING:
                 self._set_publishers(desired)
 
     def _is_news(self, topic: DesiredTopic) -> bool:
-        known = self._desired.get(topic.topic)
+        known = self._topics.all.get(topic.topic)
         return known is None or (topic != known and topic.share.version >= known.share.version)
 
     def _apply_topic(self, topic: DesiredTopic) -> None:
         """Limit first: the topic may be new, and none of its messages may pass unlimited. Publishers come only after
         the acknowledgement."""
         share = topic.share
-        known = self._desired.get(topic.topic)
+        known = self._topics.all.get(topic.topic)
         if known is not None and share.recall:
             self._exchanged[topic.topic] = (share.version, *self._amounts(known))
         if known is None or _limits(known) != _limits(topic):
             self._set_bucket(topic, full=share.full and known is None and not self._has_bucket(topic.topic))
         self._create_channels(topic)
         self._set_publishers(topic)
-        self._desired[topic.topic] = topic
+        self._topics.put(topic)
 
     def _create_channels(self, topic: DesiredTopic) -> None:
         for channel in topic.channels:
@@ -232,7 +243,7 @@ class LeaseHolder:
 
 def held_over(topic: DesiredTopic) -> DesiredTopic:
     """What of ``topic`` a later incarnation needs: how it is limited, without tokens and without publishers."""
-    return msgspec.structs.replace(topic, share=_NOTHING, publishers=[], assignment_version=0, exchange=None)
+    return msgspec.structs.replace(topic, share=NOTHING, publishers=[], assignment_version=0, exchange=None)
 
 
 def _limits(topic: DesiredTopic) -> tuple[object, ...]:

@@ -47,6 +47,7 @@ class Membership:
         self._holder = holder
         self._agent = agent
         self._log = log
+        self._followed = self._exchanged = 0  # changes of topics in force that were passed on
         self._measurements = Measurements(
             config.name,
             about.incarnation,
@@ -66,7 +67,7 @@ class Membership:
             Path(config.data_path),
             log,
             drain,
-            self._carry_out,
+            self.carry_out,
             throttling,
             self.histories.untell_all,
         )
@@ -75,11 +76,15 @@ class Membership:
         for conversation in (self.synchronizer, self._measurements, self.histories, self._agent):
             nursery.start_soon(conversation.run)
 
-    def _carry_out(self, measurements: Sequence[MeasurementRequest]) -> None:
+    def carry_out(self, measurements: Sequence[MeasurementRequest]) -> None:
         """What an answer asks for, besides the state that it names."""
         self._measurements.want(measurements)
-        self.histories.follow(self._holder.followed, self._holder.followed_seldom)
-        self._agent.follow()
+        if self._followed != self._holder.changes_followed:
+            self._followed = self._holder.changes_followed
+            self.histories.follow(self._holder.followed, self._holder.followed_seldom)
+        if self._exchanged != self._holder.changes:
+            self._exchanged = self._holder.changes
+            self._agent.follow()
 
     def _record(self, topic: str, target_ns: int) -> Recorder:
         from srtm._native import Measurement
