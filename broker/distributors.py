@@ -30,13 +30,15 @@ class Distributor(Protocol):
 
 
 class Distributors:
-    """``known``: at least one. ``connect``: to a leader that is not among them."""
+    """``known``: at least one. ``connect``: to a leader that is not among them. ``failures``: attempts of ``post`` that
+    came to nothing, since the start."""
 
     def __init__(self, known: Sequence[Distributor], connect: Callable[[str], Distributor], log: Log) -> None:
         self._known = list(known)  # the first one is asked first
         self._connect = connect
         self._extra: Distributor | None = None  # a leader that is none of those given
         self._log = log
+        self.failures = 0
 
     @property
     def first(self) -> Distributor:
@@ -69,6 +71,7 @@ class Distributors:
             except Unavailable as error:
                 await self.choose_next(error.leader if isinstance(error, NotLeader) else None)
                 failures += 1
+                self.failures += 1
                 if failures % len(self) == 0:
                     await trio.sleep(backoff.next_s())
 

@@ -2,12 +2,15 @@
 
 Apart from the syncs, whose reports of all topics cost more than a bin each, and which wait for answers. What nobody
 took within a second is not sent again: the next report says what is so now. The engine is asked all the while, for it
-looks for changes only while somebody asks.
+looks for changes only while somebody asks. A distributor that did not answer within that second may have taken it all
+the same: that traffic is steady, which costs most to tell, is told again only if it then fails once more, or with its
+next turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +31,14 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 1.0
 _DECODER = msgspec.json.Decoder(EngineHistories)
+
+
+class _Fate(Enum):
+    """Of a report."""
+
+    TAKEN = auto()
+    REFUSED = auto()
+    UNKNOWN = auto()  # no answer yet
 
 
 class Histories:
@@ -89,11 +100,18 @@ class Histories:
             self._has_due.set()
 
     async def _send_what_is_due(self) -> None:
+        unanswered: list[TopicHistory] | None = None  # of the report before; None: its fate is known
         while True:
             await self._has_due.wait()
             due, self._due = self._due, []
-            if not await self._send(due):
-                self._followed.untell([one.topic for one in due])
+            fate = await self._send(due)
+            if fate is _Fate.UNKNOWN and unanswered is None:
+                unanswered = [one for one in due if one.steady]
+                self._followed.untell([one.topic for one in due if not one.steady])
+                continue
+            if fate is not _Fate.TAKEN:
+                self._followed.untell([one.topic for one in (*(unanswered or ()), *due)])
+            unanswered = None
 
     def _look(self) -> list[TopicHistory]:
         now_ns = round(trio.current_time() * 1e9)
@@ -113,19 +131,20 @@ class Histories:
     def _ask(self, question: Question) -> EngineHistories:
         return _DECODER.decode(self._engine.histories(question.topics, question.since))
 
-    async def _send(self, due: list[TopicHistory]) -> bool:
-        """Whether it was taken."""
+    async def _send(self, due: list[TopicHistory]) -> _Fate:
         body = msgspec.json.encode(HistoryReport(incarnation=self._incarnation, topics=due))
+        failures = self._distributors.failures
         try:
             with trio.move_on_after(_PATIENCE_S) as patience:
                 await self._distributors.post("history", self._target, body)
-            if patience.cancelled_caught:  # a leader that hangs does not say who leads now
-                await self._distributors.choose_next(None)
         except PeerError as error:
             if str(error) != self._trouble:
                 self._log.warning("histories are refused", reason=error)
             self._trouble = str(error)
             await trio.sleep(LONGEST_PAUSE_S)
-            return False
+            return _Fate.REFUSED
         self._trouble = ""
-        return not patience.cancelled_caught
+        if not patience.cancelled_caught:
+            return _Fate.TAKEN
+        await self._distributors.choose_next(None)  # a leader that hangs does not say who leads now
+        return _Fate.UNKNOWN if self._distributors.failures == failures else _Fate.REFUSED

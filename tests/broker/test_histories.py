@@ -169,6 +169,33 @@ async def test_what_becomes_steady_while_the_distributor_is_away_is_told_when_it
     assert len(rig.reports) <= 3
 
 
+async def told_steady_without_answer(rig):
+    """The first report that says so is on its way."""
+    rig.histories.follow(["t"], ["t"])
+    await trio.sleep(11.5)
+    rig.leader.silent = True
+    await trio.sleep(1)
+    assert [history.steady for report in rig.reports[-2:] for history in report.topics] == [False, True]
+    rig.leader.reports.clear()
+
+
+async def test_steady_traffic_that_may_have_been_told_is_not_told_again_at_once(rig, autojump_clock):
+    await told_steady_without_answer(rig)
+    await trio.sleep(2)
+    rig.leader.silent = False
+    await trio.sleep(30)
+    assert rig.reports == []
+
+
+async def test_steady_traffic_is_told_again_when_the_next_report_is_not_answered_either(rig, autojump_clock):
+    await told_steady_without_answer(rig)
+    rig.histories.note_moved(Moved(topic="t", since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
+    await trio.sleep(3)
+    rig.leader.silent = False
+    await trio.sleep(30)
+    assert rig.reports[-1].topics[0].steady
+
+
 async def test_a_distributor_that_has_forgotten_is_told_of_steady_traffic_at_once(rig, autojump_clock):
     rig.histories.follow(["t"], ["t"])
     await trio.sleep(20)
