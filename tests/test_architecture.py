@@ -98,6 +98,7 @@ PURE = (
     "bench/recorded.py",
     "bench/calibration.py",
     "bench/experiments/layouts.py",
+    "bench/experiments/points.py",
 )
 IMPURE_MODULES = {
     "trio",

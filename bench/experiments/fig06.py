@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, parts_of
-from bench.experiments.layouts import BROKERS, MACHINE, PAPER, Result, envelope, mcap, ms, run
+from bench.experiments.layouts import BROKERS, MACHINE, Result, envelope, ms, residual, run
 from bench.traffic import Fleet
 from bench.verdict import Check, within
 from srtm.poisson_bucket import mean_delay_s
@@ -43,7 +43,7 @@ def _row(part: str, fleet: Fleet, k: int, effort: Effort) -> Row:
         "p99_deviation_ms": statistics.pstdev(ms(one.pooled.p99_ns) for one in found),
         "access_mean_ms": statistics.fmean(ms(one.pooled.access_mean_ns) for one in found),
         "theory_mean_ms": 1_000 * theory_s,
-        "residual": BROKERS * mcap(PAPER, fleet.process, fleet.batch) - fleet.load,
+        "residual": residual(fleet, "lb", found[0].loads),
         "bucket": bucket.text,
     }
 

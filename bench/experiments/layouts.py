@@ -1,5 +1,5 @@
 """What the paper's experiments share: its brokers in numbers, the bucket of section 6, the four placements on k
-brokers, and the search for the fewest that keep the SLO.
+brokers, the search for the fewest that keep the SLO, and what brokers could still take.
 
 ``PAPER`` is the calibrated broker (``bench/data/calibrated.json``) in the laboratory: the one number that the paper's
 text decides is ``LAB_US``; docs/evaluation.md says by which of its sentences. One set for all figures.
@@ -8,9 +8,9 @@ text decides is ``LAB_US``; docs/evaluation.md says by which of its sentences. O
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -30,7 +30,9 @@ HEADROOM = 1.1  # r over the load
 BROKERS = 6
 _SIZING_S = 600.0
 _ROUND_S = 60.0  # the paper's measuring rounds (section 6.5)
-_LEAST_SERVED = 1_000.0  # msg/s: what any broker keeps within the SLO
+_LEAST_SERVED = 1_000.0  # msg/s: a broker that does not keep as much within the SLO keeps nothing
+_SEARCH_S = 20.0  # of traffic, or less of as many messages
+_SEARCH_MESSAGES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +94,17 @@ def _rooms(base: Floats, most: float, load: float) -> Floats:
     return room if room.sum() >= load else room + fill(base + room, np.full(len(base), math.inf), load - room.sum())
 
 
+def loads_of(fleet: Fleet, placement: Ints, k: int) -> list[float]:
+    """msg/s of the topic on each of ``k`` brokers."""
+    return [float(heads) * fleet.rate for heads in np.bincount(placement[placement >= 0], minlength=k)]
+
+
 def split(fleet: Fleet, placement: Ints, k: int, bucket: Envelope) -> list[Share]:
     """As in the paper: r and b in proportion to the rates. A broker without publishers has none."""
-    heads = np.bincount(placement[placement >= 0], minlength=k)
-    used = np.flatnonzero(heads)
+    loads = loads_of(fleet, placement, k)
+    used = np.flatnonzero(loads)
     shares: list[Share] = [(0, 0)] * k
-    parts = split_bucket(bucket.rate_micro, bucket.burst_micro, [float(heads[at]) * fleet.rate for at in used])
+    parts = split_bucket(bucket.rate_micro, bucket.burst_micro, [loads[at] for at in used])
     for at, share in zip(used, parts, strict=True):
         shares[at] = share
     return shares
@@ -105,9 +112,10 @@ def split(fleet: Fleet, placement: Ints, k: int, bucket: Envelope) -> list[Share
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One layout, run once."""
+    """One layout, run once. ``loads``: of the topic on each broker, msg/s."""
 
     k: int
+    loads: Sequence[float]
     parts: list[Delays]
     pooled: Tail
     worst: Tail
@@ -133,7 +141,7 @@ def run(
     placement = placed(fleet, strategy, k, seed, [other.load for other in before], most)
     shares = split(fleet, placement, k, envelope(fleet))
     parts = simulate(fleet, placement, shares, machine, seconds=seconds, seed=seed, before=before)
-    return Result(k=k, parts=parts, pooled=Tail.of(parts), worst=worst(parts))
+    return Result(k=k, loads=loads_of(fleet, placement, k), parts=parts, pooled=Tail.of(parts), worst=worst(parts))
 
 
 def attempts(fleet: Fleet, strategy: str, seconds: float, seed: int) -> Callable[[int], Result]:
@@ -144,31 +152,88 @@ def attempts(fleet: Fleet, strategy: str, seconds: float, seed: int) -> Callable
 def fewest(attempt: Callable[[int], Result], least: int, most: int = BROKERS, slo_ns: int = SLO_NS) -> Result:
     """The result on the fewest brokers, from ``least`` on, whose worst broker keeps the SLO; where none does, the best
     one (section 6)."""
+    return first_kept((partial(attempt, k) for k in range(least, most + 1)), slo_ns)
+
+
+def first_kept(attempts: Iterable[Callable[[], Result]], slo_ns: int = SLO_NS) -> Result:
+    """The first whose worst broker keeps the SLO; where none does, the best."""
     tried: list[Result] = []
-    for k in range(least, most + 1):
-        tried.append(attempt(k))
+    for attempt in attempts:
+        tried.append(attempt())
         if tried[-1].worst.p99_ns <= slo_ns:
             return tried[-1]
     return min(tried, key=lambda result: result.worst.p99_ns)
 
 
-@lru_cache(maxsize=64)
-def mcap(machine: Machine, process: str, batch: int, before: Fleet | None = None, seconds: float = 20.0) -> float:
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """Of traffic on one broker: that of such publishers as ``one``; of each group those come together there who are on
+    the same of ``scattered`` brokers by chance."""
+
+    one: Fleet
+    scattered: int = 1
+
+    @classmethod
+    def of(cls, fleet: Fleet, strategy: str = "lb", k: int = 1) -> Kind:
+        """What a broker's part is like where ``fleet`` is on ``k``: of an equal part of every group under srtm."""
+        size = -(-fleet.group_size // k) if strategy == "srtm" else fleet.group_size
+        one = replace(fleet, count=1, group_size=size, noise_ns=fleet.noise_ns if size > 1 else 0, phase_seed=1)
+        return cls(one=one, scattered=1 if strategy == "srtm" or size == 1 else k)
+
+    def drawn(self, load: float) -> tuple[Fleet, Ints]:
+        """So much of it, msg/s: a fleet, and who of it is there (0) and who is not (-1)."""
+        fleet = replace(self.one, count=max(1, round(load / self.one.rate)) * self.scattered)
+        chance = np.random.default_rng(7).random(fleet.count)
+        return fleet, np.where(chance < 1 / self.scattered, 0, -1)
+
+
+@lru_cache(maxsize=256)
+def mcap(
+    kind: Kind,
+    before: Fleet | None = None,
+    machine: Machine = PAPER,
+    slo_ns: int = SLO_NS,
+    seconds: float = _SEARCH_S,
+) -> float:
     """The largest load of one broker, msg/s, whose p99 keeps the SLO, without a bucket in the way: of such publishers,
     and of ``before``, which is there already. To 1 %."""
     there = before.load if before else 0.0
-    least, most = _LEAST_SERVED + there, machine.capacity(batch, 0) + there
+
+    def keeps(load: float) -> bool:
+        fleet, placement = kind.drawn(load - there)
+        unlimited = [(round(100 * load * MICRO), round(load * MICRO))]
+        lasts_s = min(seconds, _SEARCH_MESSAGES / load)
+        parts = simulate(fleet, placement, unlimited, machine, seconds=lasts_s, seed=7, before=[before])
+        return Tail.of(parts).p99_ns <= slo_ns
+
+    least, most = _LEAST_SERVED + there, machine.capacity(kind.one.batch, 0) + there
+    if not keeps(least):
+        return there
     while most > 1.01 * least:
         load = math.sqrt(least * most)
-        fleet = Fleet(count=max(1, round((load - there) / 10)), process=process, batch=batch)
-        unlimited = [(round(100 * load * MICRO), round(load * MICRO))]
-        placement = np.zeros(fleet.count, dtype=np.int64)
-        parts = simulate(fleet, placement, unlimited, machine, seconds=seconds, seed=7, before=[before])
-        if Tail.of(parts).p99_ns <= SLO_NS:
-            least = load
-        else:
-            most = load
+        least, most = (load, most) if keeps(load) else (least, load)
     return least
+
+
+def residual(
+    fleet: Fleet,
+    strategy: str,
+    loads: Sequence[float],
+    before: Sequence[Fleet] = (),
+    machine: Machine = PAPER,
+    slo_ns: int = SLO_NS,
+    brokers: int = BROKERS,
+) -> float:
+    """What all brokers could still take within the SLO, msg/s: each, beside what it had ``before`` and its part of the
+    topic (``loads``, msg/s), of such traffic as that part is: process, batch, and as many of a group as come together
+    there. Those without a part: of such as the others have."""
+    kind = Kind.of(fleet, strategy, max(1, sum(load > 0 for load in loads)))
+    left = 0.0
+    for at in range(brokers):
+        others = before[at] if at < len(before) else None
+        load = (loads[at] if at < len(loads) else 0.0) + (others.load if others else 0.0)
+        left += max(0.0, mcap(kind, others, machine, slo_ns) - load)
+    return left
 
 
 def by_rate(load: float, rooms: Sequence[float]) -> int:

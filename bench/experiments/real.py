@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from bench.calibration import CLOSE, apart
 from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
-from bench.experiments.layouts import Envelope, fewest, ms, placed, run, split
+from bench.experiments.layouts import Envelope, fewest, loads_of, ms, placed, residual, run, split
 from bench.experiments.publishing import Shown, make_directory, publish
 from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_of
 from bench.live import record
@@ -53,7 +53,7 @@ async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callab
         for strategy in point.strategies:
             layout = layout_of(figure, point, strategy, options.seed)
             recorded = await _counted(layout, figure, options)
-            row = row_of(point, strategy, layout, recorded, figure.machine, options.seed)
+            row = row_of(point, strategy, layout, recorded, figure.machine, options.seed, figure.slo_ns)
             rows.append(row)
             reasons += [f"{point.x:g}, {strategy}: {reason}" for reason in recorded.reasons]
             show(f"{name}: {line(row)}")
@@ -95,9 +95,12 @@ async def _counted(layout: Layout, figure: RealFigure, options: RealOptions) -> 
     return recorded
 
 
-def row_of(point: Point, strategy: str, layout: Layout, recorded: Recorded, machine: Machine, seed: int) -> Row:
+def row_of(
+    point: Point, strategy: str, layout: Layout, recorded: Recorded, machine: Machine, seed: int, slo_ns: int
+) -> Row:
     """Of the broker with the largest p99, measured; and of the one with the largest, simulated."""
     measured, simulated = worst([part.measured for part in recorded.parts]), worst(recorded.replayed(machine, seed))
+    loads = loads_of(layout.fleet, layout.placement, len(layout.shares))
     return {
         "x": point.x,
         "strategy": strategy,
@@ -109,7 +112,7 @@ def row_of(point: Point, strategy: str, layout: Layout, recorded: Recorded, mach
         "processing_p99_ms": ms(measured.processing_p99_ns),
         "access_mean_ms": recorded.measured.access_mean_ns / 1e6,
         "theory_mean_ms": theory_ms(point.fleet, point.bucket, len(layout.used)),
-        "residual": len(layout.used) * 1e9 / machine.lab_ns - layout.fleet.load,
+        "residual": residual(layout.fleet, strategy, loads, machine=machine, slo_ns=slo_ns),
         "bucket": point.bucket.text,
         "valid": not recorded.reasons,
     }
@@ -174,7 +177,7 @@ def about_of(name: str, figure: RealFigure) -> About:
             "processing p99, ms": "processing_p99_ms",
             "mean access, ms": "access_mean_ms",
             "Eq. (1), ms": "theory_mean_ms",
-            "server time left, msg/s": "residual",
+            "capacity left, msg/s": "residual",
             "bucket": "bucket",
         },
         how="Real brokers beside the simulation of what they recorded",

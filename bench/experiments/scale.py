@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.document import EVALUATION, MEASURED, markdown_table, write_block
-from bench.experiments.layouts import MACHINE, PAPER, envelope, mcap, ms, placed, split
+from bench.experiments.layouts import MACHINE, PAPER, envelope, loads_of, ms, placed, residual, split
 from bench.provenance import provenance
 from bench.results import Results, write_results
 from bench.simulator import WARM_UP, Share, serve
@@ -115,7 +115,7 @@ def run(options: ScaleOptions, show: Callable[[str], None]) -> Scaled:
         if (broker + 1) % max(1, options.brokers // _STEPS) == 0:
             show(f"{broker + 1:,} of {options.brokers:,} brokers, {found.messages:,} messages")
     found.bucket = bucket.text
-    found.residual = options.brokers * mcap(PAPER, fleet.process, fleet.batch) - fleet.load
+    found.residual = residual(fleet, "srtm", loads_of(fleet, placement, options.brokers), brokers=options.brokers)
     found.memory_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
     return found
 

@@ -5,7 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.experiments.layouts import PAPER, Result, by_rate, drawn, envelope, fewest, mcap, placed, run, split
+from bench.experiments.layouts import (
+    PAPER,
+    Kind,
+    Result,
+    by_rate,
+    drawn,
+    envelope,
+    fewest,
+    loads_of,
+    mcap,
+    placed,
+    residual,
+    run,
+    split,
+)
 from bench.simulator import Delays, Machine, Tail
 from bench.traffic import Fleet
 from srtm.replay import access_delays
@@ -79,20 +93,69 @@ def test_periodic_publishers_are_measured_with_the_phases_that_they_were_profile
 
 def result(k: int, p99_ns: int) -> Result:
     delays = Delays(access_ns=np.array([p99_ns]), processing_ns=np.array([0]))
-    return Result(k=k, parts=[delays], pooled=Tail.of([delays]), worst=Tail.of([delays]))
+    return Result(k=k, loads=[10.0], parts=[delays], pooled=Tail.of([delays]), worst=Tail.of([delays]))
 
 
 def test_a_broker_that_got_nobody_is_not_used() -> None:
     found = run(GROUPED, "conc", 3, 5.0, 1, before=[Fleet(count=load) for load in (10, 20, 900)])
     assert [len(part.access_ns) > 0 for part in found.parts] == [True, True, False]
     assert found.used == found.parts[:2]
+    assert sum(found.loads) == GROUPED.load
+    assert found.loads[2] == 0
 
 
 def test_what_is_there_already_counts_in_a_brokers_capacity() -> None:
     machine = Machine(message_ns=0, firing_ns=100_000)
-    alone = mcap(machine, "poisson", 1, seconds=2.0)
-    beside = mcap(machine, "poisson", 1, Fleet(count=200), seconds=2.0)
+    alone = mcap(Kind.of(Fleet(count=1)), machine=machine, seconds=2.0)
+    beside = mcap(Kind.of(Fleet(count=1)), Fleet(count=200), machine, seconds=2.0)
     assert beside == pytest.approx(alone, rel=0.03)
+
+
+def test_a_broker_that_no_load_leaves_within_the_slo_keeps_nothing() -> None:
+    slow = Machine(message_ns=0, firing_ns=2_000_000)
+    assert mcap(Kind.of(Fleet(count=1)), machine=slow, seconds=2.0) == 0
+    assert mcap(Kind.of(Fleet(count=1)), Fleet(count=20), slow, seconds=2.0) == 200
+
+
+def test_a_part_under_srtm_has_an_equal_part_of_every_group_and_else_what_chance_leaves() -> None:
+    fleet = Fleet(count=600, process="periodic", batch=10, group_size=12, noise_ns=5, phase_seed=9)
+    even, blind = Kind.of(fleet, "srtm", 5), Kind.of(fleet, "maxmin", 5)
+    assert (even.one.group_size, even.scattered) == (3, 1)
+    assert (blind.one.group_size, blind.scattered) == (12, 5)
+    assert Kind.of(fleet, "srtm", 12).one.group_size == 1
+    assert Kind.of(fleet, "srtm", 1) == Kind.of(fleet, "maxmin", 1)
+    assert Kind.of(replace(fleet, group_size=1), "maxmin", 5).scattered == 1
+
+    drawn_fleet, placement = blind.drawn(load=10_000.0)
+    members = np.bincount(drawn_fleet.groups[placement == 0])
+    assert (placement == 0).sum() == pytest.approx(1_000, rel=0.1)
+    assert members.max() > 12 / 5 > members.min()
+
+
+BROKER = Machine(message_ns=1_000, firing_ns=0, lab_ns=9_000)
+
+
+def left(strategy: str, k: int, fleet: Fleet = GROUPED, before: tuple[Fleet, ...] = ()) -> float:
+    placement = placed(fleet, strategy, k, 1, [other.load for other in before])
+    return residual(fleet, strategy, loads_of(fleet, placement, k), before, BROKER)
+
+
+def test_what_brokers_could_still_take_is_what_each_keeps_of_such_traffic_less_what_it_has() -> None:
+    alone = Fleet(count=1_000)
+    keeps = mcap(Kind.of(alone), machine=BROKER)
+    assert left("lb", 1, alone) == left("lb", 6, alone) == pytest.approx(6 * keeps - 10_000)
+    beside = mcap(Kind.of(alone), alone, BROKER)
+    assert left("conc", 2, alone, (alone,)) == pytest.approx(beside + 5 * keeps - 20_000)
+
+
+def test_a_broker_with_more_than_it_keeps_leaves_nothing_and_takes_nothing_from_the_others() -> None:
+    many = Fleet(count=20_000)
+    assert left("lb", 1, many) == pytest.approx(5 * mcap(Kind.of(many), machine=BROKER))
+
+
+def test_groups_that_are_spread_over_more_brokers_leave_more_and_more_where_nobody_is_blind() -> None:
+    together, spread, blind = (left(*one) for one in (("srtm", 1), ("srtm", 4), ("maxmin", 4)))
+    assert together < blind < spread
 
 
 def test_the_fewest_brokers_that_keep_the_slo_are_taken_and_else_the_best() -> None:

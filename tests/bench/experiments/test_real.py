@@ -110,7 +110,7 @@ async def test_a_row_is_of_the_worst_broker_on_each_side(tmp_path: Path) -> None
     figure = REAL["fig06a"]
     layout = layout_of(figure, figure.points[1], "lb", seed=1)
     found = await made_up(layout, seconds=3.0, seed=1, folder=tmp_path, slo_ms=1.0)
-    row = row_of(figure.points[1], "lb", layout, found, replace(KNOWN.of(layout), path_ns=(0,)), seed=1)
+    row = row_of(figure.points[1], "lb", layout, found, replace(KNOWN.of(layout), path_ns=(0,)), 1, figure.slo_ns)
     assert row["p99_ms"] > row["simulated_p99_ms"], "without the way the simulation is too fast"
     assert row["p99_ms"] >= max(float(np.percentile(part.access_ns[part.first :], 98)) / 1e6 for part in found.parts)
 
@@ -120,7 +120,7 @@ async def test_eq_1_is_told_for_a_bucket_of_one_and_for_nobody_who_fires_togethe
     layout = layout_of(figure, figure.points[0], "lb", seed=3)
     assert layout.shares == [(11_000_000_000, 1_000_000)]
     found = await made_up(layout, seconds=30.0, seed=3, folder=tmp_path, slo_ms=1.0)
-    row = row_of(figure.points[0], "lb", layout, found, figure.machine, seed=3)
+    row = row_of(figure.points[0], "lb", layout, found, figure.machine, 3, figure.slo_ns)
     assert all(check.kept for check in figure.checks([row]))
     assert row["theory_mean_ms"] == pytest.approx(0.4545, abs=1e-4)
     assert theory_ms(REAL["fig09b"].points[0].fleet, figure.points[0].bucket, 1) is None

@@ -1,0 +1,63 @@
+"""One point of Fig. 7 to 11: what runs of one placement found, the columns of it, and the panels that show it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from bench.experiments.figure import Panel, Row, lines
+from bench.experiments.layouts import SLO_NS, Result, envelope, ms, residual
+from bench.traffic import Fleet
+
+AS_MANY = "maxmin, as many"  # max-min on as many brokers as SRTM takes
+LABELS = {"lb": "LB", "conc": "Conc", "maxmin": "Max-Min", AS_MANY: "Max-Min, brokers of SRTM", "srtm": "SRTM"}
+COLUMNS = {
+    "placement": "strategy",
+    "brokers": "brokers",
+    "worst broker's p99, ms": "worst_p99_ms",
+    "deviation, ms": "p99_deviation_ms",
+    "its access p99, ms": "access_p99_ms",
+    "p99 of all, ms": "p99_ms",
+    "runs that keep 1 ms": "kept",
+    "capacity left, msg/s": "residual",
+    "bucket": "bucket",
+}
+
+
+def point(fleet: Fleet, strategy: str, found: Sequence[Result], before: Sequence[Fleet] = ()) -> Row:
+    """Means of the runs ``found``, beside the load that was there ``before``."""
+    p99 = [ms(one.worst.p99_ns) for one in found]
+    return {
+        "process": fleet.process,
+        "batch": fleet.batch,
+        "strategy": strategy,
+        "brokers": statistics.mode(len(one.used) for one in found),
+        "worst_p99_ms": statistics.fmean(p99),
+        "p99_deviation_ms": statistics.pstdev(p99),
+        "p99_ms": statistics.fmean(ms(one.pooled.p99_ns) for one in found),
+        "access_p99_ms": statistics.fmean(ms(one.worst.access_p99_ns) for one in found),
+        "kept": sum(one <= ms(SLO_NS) for one in p99),
+        "runs": len(p99),
+        "residual": statistics.fmean(residual(fleet, strategy, one.loads, before) for one in found),
+        "bucket": envelope(fleet).text,
+    }
+
+
+def of(rows: Sequence[Row], part: str, strategy: str) -> list[Row]:
+    return [row for row in rows if (row["part"], row["strategy"]) == (part, strategy)]
+
+
+def keeps(row: Row) -> bool:
+    """The SLO, in the mean of its runs."""
+    kept: bool = row["worst_p99_ms"] <= ms(SLO_NS)
+    return kept
+
+
+def panel(part: str, what: str, rows: Sequence[Row], x: str, x_label: str) -> Panel:
+    """The worst broker's p99 over ``x``, a key of a row, the number of brokers beside each point."""
+    return Panel(
+        title=f"Fig. {part}: {what}",
+        x_label=x_label,
+        y_label="worst broker's p99 (ms, log scale)",
+        series=lines([row for row in rows if row["part"] == part], LABELS, x, "worst_p99_ms"),
+    )
