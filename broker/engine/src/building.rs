@@ -5,11 +5,11 @@
 use crate::engine::{ConnKey, Engine};
 use crate::id::MessageId;
 use crate::message::{Charge, Meter};
-use crate::share::{LARGE_BODY, LEAST_UNITS, message_units};
+use crate::share::{LARGE_BODY, LEAST_SHARE_UNITS, message_units};
 use crate::wire::{self, MESSAGE_HEADER};
 
 /// Bytes of new memory that count as a unit of work.
-const UNIT_BYTES: usize = 128;
+const BUILT_A_UNIT: usize = 128;
 
 /// The frame of a message as far as it is there: room for a header that is not known yet, and the first part of the body.
 #[derive(Debug)]
@@ -19,10 +19,12 @@ pub(crate) struct Building {
 }
 
 impl Building {
-    fn new(len: usize, meter: &Meter) -> Self {
-        let mut frame = Vec::with_capacity(MESSAGE_HEADER + len);
+    /// `None`: the system gives no memory for a body of `len` bytes.
+    fn new(len: usize, meter: &Meter) -> Option<Self> {
+        let mut frame = Vec::new();
+        frame.try_reserve_exact(MESSAGE_HEADER + len).ok()?;
         frame.resize(MESSAGE_HEADER, 0);
-        Self { frame, _charge: meter.charge(len as u64) }
+        Some(Self { frame, _charge: meter.charge(len as u64) })
     }
 
     fn done(&self) -> usize {
@@ -32,9 +34,9 @@ impl Building {
     /// Copy more of `body`, up to so many units; gives those that it took.
     fn add(&mut self, body: &[u8], units: u32) -> u32 {
         let rest = &body[self.done()..];
-        let portion = &rest[..rest.len().min((units as usize).saturating_mul(UNIT_BYTES))];
+        let portion = &rest[..rest.len().min((units as usize).saturating_mul(BUILT_A_UNIT))];
         self.frame.extend_from_slice(portion);
-        portion.len().div_ceil(UNIT_BYTES) as u32
+        portion.len().div_ceil(BUILT_A_UNIT) as u32
     }
 
     /// The frame, with all of `body`.
@@ -47,18 +49,16 @@ impl Building {
 }
 
 impl Engine {
-    /// Build more of the large message that is next on a connection whose share of the turn ends at `bound`. Whether it is whole and may be published now: it
+    /// Build more of the large message that was begun on a connection whose share of the turn ends at `bound`. Whether it is whole and may be published now: it
     /// still has to be copied for all queues but one of its topic.
     pub(crate) fn build(&mut self, key: ConnKey, topic: &str, body: &[u8], bound: u32) -> bool {
-        let Some(conn) = self.conns.get_mut(key) else { return true };
-        let building = conn.building.get_or_insert_with(|| Box::new(Building::new(body.len(), &self.buildings)));
-        let left = if self.work.is_shared() { bound.saturating_sub(self.work.units).max(LEAST_UNITS) } else { u32::MAX };
+        let Some(building) = self.conns.get_mut(key).and_then(|conn| conn.building.as_mut()) else { return true };
+        let left = if self.work.is_shared() { bound.saturating_sub(self.work.units).max(LEAST_SHARE_UNITS) } else { u32::MAX };
         self.work.note(building.add(body, left));
         if building.done() < body.len() {
             return false;
         }
-        let copies = self.topic_names.get(topic).map_or(1, |topic| self.counted_copies(*topic)).max(1);
-        let more = message_units(body.len()).saturating_mul(copies - 1);
+        let more = message_units(body.len()).saturating_mul(self.copies_of(topic) - 1);
         more == 0 || self.work.may_run(more, bound)
     }
 
@@ -81,21 +81,51 @@ impl Engine {
         self.conns.get(key).is_some_and(|conn| conn.building.is_some())
     }
 
-    /// Whether there is room for a message with a body of `len` bytes, besides all that are built now. One that is begun has its room.
-    pub(crate) fn has_room_to_build(&self, key: ConnKey, len: usize) -> bool {
-        let cost = Meter::cost_of(1, len as u64, 1);
-        self.is_building(key) || self.meter.used() + self.buildings.used() + cost <= self.config.max_memory_bytes
+    /// Begin a message with a body of `len` bytes, if it is not begun and there is room for it, besides all that are built now.
+    pub(crate) fn begin_building(&mut self, key: ConnKey, len: usize) -> bool {
+        if self.is_building(key) {
+            return true;
+        }
+        if !self.has_room_for(Meter::cost_of(1, len as u64, 1)) {
+            return false;
+        }
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        conn.building = Building::new(len, &self.buildings).map(Box::new);
+        conn.building.is_some()
     }
 
-    /// Why there is none, if so: the publish counts as refused.
+    /// Why a message with a body of `len` bytes could not be begun just now.
+    #[cold]
+    pub(crate) fn no_room_to_build(&self, len: usize) -> String {
+        if self.has_room_for(Meter::cost_of(1, len as u64, 1)) { no_memory_for(len) } else { self.memory_is_reached() }
+    }
+
+    /// Why one cannot be begun, if so: the publish counts as refused.
     pub(crate) fn refusal_to_build(&mut self, key: ConnKey, topic: &str, len: usize) -> Option<String> {
-        if self.has_room_to_build(key, len) {
+        if self.begin_building(key, len) {
             return None;
         }
-        if let Some(topic) = self.topic_names.get(topic).and_then(|key| self.topics.get_mut(*key)) {
+        if let Some(topic) = self.topic_key(topic).and_then(|key| self.topics.get_mut(key)) {
             topic.counters.received += 1;
             topic.counters.rejected += 1;
         }
-        Some(self.memory_is_reached())
+        Some(self.no_room_to_build(len))
+    }
+}
+
+#[cold]
+pub(crate) fn no_memory_for(len: usize) -> String {
+    format!("the system gives no memory for {len} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_the_system_has_no_memory_for_is_not_begun_and_charged_nothing() {
+        let meter = Meter::default();
+        assert!(Building::new(isize::MAX as usize, &meter).is_none());
+        assert_eq!(meter.used(), 0);
     }
 }

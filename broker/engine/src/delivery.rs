@@ -14,13 +14,13 @@ use crate::share::message_units;
 use crate::timer::{Timer, Timers};
 use crate::topology;
 
-/// Units of deliveries in a turn, where others wait; once they are used, every channel still gets `LEAST_UNITS`.
-const TURN_UNITS: u32 = 2_048;
+/// Units of deliveries in a turn, where others wait; once they are used, every channel still gets `LEAST_CHANNEL_UNITS`.
+const DELIVERY_UNITS: u32 = 2_048;
 
 /// What one channel gets of them.
 const CHANNEL_UNITS: u32 = 512;
 
-const LEAST_UNITS: u32 = 16;
+const LEAST_CHANNEL_UNITS: u32 = 16;
 
 impl Engine {
     /// The bucket lets a message go.
@@ -127,11 +127,11 @@ impl Engine {
 
     /// Deliver from every channel that has something new, as much as a turn has room for. Who got less than a whole share is first in the next.
     pub(crate) fn deliver_all(&mut self, now: Nanos) {
-        let (mut left, mut sated) = (TURN_UNITS, Vec::new());
+        let (mut left, mut sated) = (DELIVERY_UNITS, Vec::new());
         let mut marked = std::mem::take(&mut self.delivering);
         std::mem::swap(&mut marked, &mut self.dirty_channels);
         for key in marked.drain(..) {
-            let share = left.clamp(LEAST_UNITS, CHANNEL_UNITS);
+            let share = left.clamp(LEAST_CHANNEL_UNITS, CHANNEL_UNITS);
             let (units, more) = self.deliver(key, share, now);
             left = left.saturating_sub(units);
             match more {

@@ -236,7 +236,7 @@ impl Engine {
 
     /// Why a client may not have a topic, or a channel of one, made for it ("" = the topic itself). `None`: it may, or they are there.
     pub fn refusal_to_make(&mut self, topic: &str, channel: &str, client: &str) -> Option<String> {
-        let Some(there) = self.topic_names.get(topic).and_then(|key| self.topics.get(*key)) else {
+        let Some(there) = self.topic_key(topic).and_then(|key| self.topics.get(key)) else {
             return self.no_room_for_topic(client);
         };
         let count = there.channels.len();
@@ -265,10 +265,9 @@ impl Engine {
         if input.len() <= LARGE_INPUT {
             return None;
         }
-        let missing = wire::announced_len(input)?.saturating_sub(input.len()) as u64;
+        let whole = wire::announced_len(input)? as u64;
         let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
-        let used = self.memory_used() - self.buildings.used(); // whose commands are counted already
-        (used + missing > self.config.max_memory_bytes).then(|| verb.refused(&self.memory_is_reached()))
+        (self.meter.used() + whole > self.config.max_memory_bytes).then(|| verb.refused(&self.memory_is_reached()))
     }
 
     /// Whether a client that has left `len` bytes unread must go, for all together leave too much.

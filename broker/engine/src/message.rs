@@ -217,9 +217,20 @@ impl Builder {
         self.ends.is_empty() || self.bytes.len() + wire::MESSAGE_HEADER + len <= BLOCK
     }
 
-    pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) {
+    /// False: it is large, and the system gives no memory for it.
+    pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) -> bool {
+        let mut frame = Vec::new();
+        let there = body.len() < LARGE_BODY || frame.try_reserve_exact(wire::MESSAGE_HEADER + body.len()).is_ok();
+        if there {
+            self.add_in(frame, id, wall_ns, body);
+        }
+        there
+    }
+
+    /// `frame`: what a large one is to be built in.
+    fn add_in(&mut self, mut frame: Vec<u8>, id: MessageId, wall_ns: i64, body: &[u8]) {
         if body.len() >= LARGE_BODY {
-            let mut frame = Vec::with_capacity(wire::MESSAGE_HEADER + body.len());
+            frame.reserve_exact(wire::MESSAGE_HEADER + body.len());
             wire::build_message(&mut frame, wall_ns, id, body);
             return self.add_frame(id, frame);
         }
@@ -248,7 +259,7 @@ impl Builder {
 
     /// One message in a block of its own.
     pub fn alone(&mut self, meter: &Meter, id: MessageId, wall_ns: i64, body: &[u8], arrival: Nanos, defer_ms: u32) -> Message {
-        self.add(id, wall_ns, body);
+        self.add_in(Vec::new(), id, wall_ns, body);
         self.ends.clear();
         let block = self.block(meter);
         Message::new(id, Frame::new(&block, 0, block.len() as u32, meter), arrival, defer_ms)

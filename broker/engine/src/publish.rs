@@ -1,6 +1,7 @@
 //! The publishes of one turn, and what the topic's bucket makes of each: decided together, in order of arrival.
 
 use crate::bucket::Nanos;
+use crate::building::no_memory_for;
 use crate::connection::Published;
 use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::{self, WireError};
@@ -103,6 +104,14 @@ impl Outcome {
     }
 }
 
+/// What became messages.
+#[derive(Debug, Default)]
+struct Framed {
+    bytes: u64, // of the bodies
+    units: u32,
+    paid: u32, // of these: they were built before
+}
+
 /// Buffers of a turn, used again from turn to turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
@@ -169,8 +178,7 @@ impl Engine {
         let published = self.conns.get(key).and_then(|conn| conn.published.get(index)).ok_or("exiting")?;
         let source = Source { declared: published.declared, trace_index: published.trace_index, conn: key };
         let topic = published.topic;
-        self.collect(verb, topic, source, bodies, defer_ms, stamp);
-        Ok(self.turn.publishes.len() - 1)
+        self.collect(verb, topic, source, bodies, defer_ms, stamp)
     }
 
     /// The connection's cache entry for a topic, made or renewed where the topic or its publisher list is another by now.
@@ -219,8 +227,8 @@ impl Engine {
         })
     }
 
-    /// Keep a publish until the end of the turn. The bodies are copied into their frames here, but for large ones that were built before (`building.rs`).
-    pub(crate) fn collect<'a>(
+    /// Keep a publish until the end of the turn; gives its index, or why it cannot be kept.
+    fn collect<'a>(
         &mut self,
         verb: Verb,
         topic: TopicKey,
@@ -228,32 +236,66 @@ impl Engine {
         bodies: impl Iterator<Item = &'a [u8]>,
         defer_ms: u32,
         stamp: Nanos,
-    ) {
-        let first = self.turn.messages.len();
-        let wall_ns = self.wall_time(stamp);
-        let (mut bytes, mut units, mut paid) = (0, 0, 0);
-        for body in bodies {
-            if !self.builder.has_room(body.len()) {
-                self.builder.take(&mut self.turn.messages, &self.meter, stamp, defer_ms);
-            }
-            let id = self.ids.next(wall_ns);
-            match self.built(source.conn, body) {
-                Some(built) => {
-                    self.builder.add_frame(id, built.finish(wall_ns, id, body));
-                    paid += message_units(body.len());
-                }
-                None => self.builder.add(id, wall_ns, body),
-            }
-            bytes += body.len() as u64;
-            units += message_units(body.len());
-        }
-        self.builder.take(&mut self.turn.messages, &self.meter, stamp, defer_ms);
-        let count = (self.turn.messages.len() - first) as u32;
-        self.work.note_topic(topic);
+    ) -> Result<usize, String> {
+        let mut messages = std::mem::take(&mut self.turn.messages);
+        let first = messages.len();
+        let framed = self.frame(source.conn, bodies, defer_ms, stamp, &mut messages);
+        self.turn.messages = messages;
+        let Framed { bytes, units, paid } = framed?;
         let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
         let copied = units.saturating_mul(self.counted_copies(topic)).saturating_sub(paid);
         self.work.note_collected(copied, ordered);
+        Ok(self.push_publish(verb, topic, source, stamp, first, bytes))
+    }
+
+    /// Make messages of `bodies` behind those that are `into`. The bodies are copied into their frames here, but for large ones that were built before
+    /// (`building.rs`). Refused is all of it or nothing.
+    fn frame<'a>(
+        &mut self,
+        conn: ConnKey,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+        into: &mut Vec<Option<Message>>,
+    ) -> Result<Framed, String> {
+        let first = into.len();
+        let wall_ns = self.wall_time(stamp);
+        let mut framed = Framed::default();
+        for body in bodies {
+            if !self.builder.has_room(body.len()) {
+                self.builder.take(into, &self.meter, stamp, defer_ms);
+            }
+            let id = self.ids.next(wall_ns);
+            match self.built(conn, body) {
+                Some(built) => {
+                    self.builder.add_frame(id, built.finish(wall_ns, id, body));
+                    framed.paid += message_units(body.len());
+                }
+                None if self.builder.add(id, wall_ns, body) => {}
+                None => {
+                    into.truncate(first);
+                    return Err(no_memory_for(body.len()));
+                }
+            }
+            framed.bytes += body.len() as u64;
+            framed.units += message_units(body.len());
+        }
+        self.builder.take(into, &self.meter, stamp, defer_ms);
+        Ok(framed)
+    }
+
+    /// What was collected behind the first messages of the turn is one publish; gives its index.
+    fn push_publish(&mut self, verb: Verb, topic: TopicKey, source: Source, stamp: Nanos, first: usize, bytes: u64) -> usize {
+        self.work.note_topic(topic);
+        let count = (self.turn.messages.len() - first) as u32;
         self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided });
+        self.turn.publishes.len() - 1
+    }
+
+    /// Whether messages that will cost so much have room besides those that are there or built. What clients hold besides (layers, requests, unfinished commands)
+    /// has bounds of its own, and must not stop all publishers.
+    pub(crate) fn has_room_for(&self, cost: u64) -> bool {
+        self.meter.used() + self.buildings.used() + cost <= self.config.max_memory_bytes
     }
 
     /// How often what is published to a topic counts: once a channel where others wait for the copies, and more if they go to disk.
@@ -262,6 +304,11 @@ impl Engine {
         let to_disk = |queue: &Queue| if queue.backend_len() > 0 { DISK_COPY } else { 1 };
         let channels = topic.channels.iter().filter_map(|key| self.channels.get(*key));
         channels.map(|channel| to_disk(&channel.queue)).sum::<u32>().max(to_disk(&topic.queue))
+    }
+
+    /// The same by the topic's name; one that is not there is copied once.
+    pub(crate) fn copies_of(&self, topic: &str) -> u32 {
+        self.topic_key(topic).map_or(1, |topic| self.counted_copies(topic)).max(1)
     }
 
     /// Decide all publishes so far in order of arrival; those that came together stay in order of reading.
@@ -291,7 +338,7 @@ impl Engine {
             self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
         self.answers_for(Some(index));
-        let used = self.meter.used(); // of messages alone: what clients hold besides has bounds of its own, and must not stop all publishers
+        let used = self.meter.used(); // of messages alone, as `has_room_for` has it
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);
         if let Some(limiter) = &mut topic.limiter {

@@ -268,9 +268,6 @@ impl Queue {
                 publish.is_none()
             });
         }
-        for (_, publish) in &mut spill.tail {
-            *publish = None;
-        }
         self.settle();
         outcome
     }

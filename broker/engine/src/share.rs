@@ -11,14 +11,14 @@ use std::collections::VecDeque;
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine, TopicKey};
 
-/// Units of a turn, of which one connection may take half; once they are used, every connection still gets `LEAST_UNITS`.
-const TURN_UNITS: u32 = 1_024;
+/// Units of commands in a turn, of which one connection may take half; once they are used, every connection still gets `LEAST_SHARE_UNITS`.
+const COMMAND_UNITS: u32 = 1_024;
 
 /// The same while messages of more than one topic are on their way.
-const SHARED_TURN_UNITS: u32 = 512;
+const SHARED_COMMAND_UNITS: u32 = 512;
 
 /// Enough for what a client that is no flood sends at once.
-pub(crate) const LEAST_UNITS: u32 = 16;
+pub(crate) const LEAST_SHARE_UNITS: u32 = 16;
 
 /// Where more than so many connections wait from earlier turns, others that bring much go behind them.
 const SHORT_LINE: usize = 3;
@@ -34,7 +34,7 @@ const HOLD_UNITS: u32 = 10_000;
 const HOLD_IN_ORDER_UNITS: u32 = 40_000;
 
 /// A command of more work is dear: some 0.3 ms in one piece.
-const DEAR_UNITS: u32 = 3 * TURN_UNITS;
+const DEAR_UNITS: u32 = 3 * COMMAND_UNITS;
 
 /// Behind a dear command no other such one runs for so many times as long as it takes, where others wait: they get four fifths of the time.
 const REST: Nanos = 4;
@@ -61,14 +61,14 @@ pub(crate) const IDENTIFY_UNITS: u32 = 320;
 pub(crate) const ACCEPT_UNITS: u32 = 256;
 
 /// Bytes that take about as long to copy as a unit of work.
-pub(crate) const UNIT_BYTES: usize = 256;
+pub(crate) const COPIED_A_UNIT: usize = 256;
 
 /// How long messages of two topics in turn say that some wait for others' work.
 const SHARED_NS: Nanos = 1_000_000_000;
 
 /// What a message with a body of `len` bytes costs wherever it is copied to.
 pub(crate) fn message_units(len: usize) -> u32 {
-    1 + (len / UNIT_BYTES) as u32
+    1 + (len / COPIED_A_UNIT) as u32
 }
 
 /// From here on a message is large: it is built in portions (`building.rs`), or runs only where the share has room for it.
@@ -109,12 +109,12 @@ impl Work {
         let had = if share.turn == self.turn { share.units } else { 0 };
         let of_turn = if self.goes_behind() { 0 } else { self.turn_units() };
         let left = self.connection_units().saturating_sub(had).min(of_turn.saturating_sub(self.units - self.before));
-        self.units.saturating_add(left.max(LEAST_UNITS.saturating_sub(had)))
+        self.units.saturating_add(left.max(LEAST_SHARE_UNITS.saturating_sub(had)))
     }
 
     /// What a turn has for those that came with it, and once more for those that waited.
     fn turn_units(&self) -> u32 {
-        if self.is_shared() { SHARED_TURN_UNITS } else { TURN_UNITS }
+        if self.is_shared() { SHARED_COMMAND_UNITS } else { COMMAND_UNITS }
     }
 
     /// What one connection may have of it.
@@ -188,7 +188,7 @@ impl Work {
     }
 
     fn has_room_to_introduce(&self) -> bool {
-        (self.units - self.before).saturating_add(IDENTIFY_UNITS) <= TURN_UNITS
+        (self.units - self.before).saturating_add(IDENTIFY_UNITS) <= COMMAND_UNITS
     }
 
     /// Whether what is read now, and is more than a little, goes behind those that wait already.

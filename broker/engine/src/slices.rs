@@ -8,11 +8,11 @@ use crate::engine::{ConnKey, Engine, Reply};
 use crate::error::WireError;
 use crate::message::Meter;
 use crate::publish::Verb;
-use crate::share::{LARGE_BODY, UNIT_BYTES, message_units};
+use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
 use crate::wire::Bodies;
 
 /// However little a turn has left, a slice has as much.
-const LEAST_UNITS: usize = 32;
+const LEAST_SLICE_UNITS: usize = 32;
 
 /// What an MPUB costs, copied once, that goes in as a whole wherever it goes: all of it or none.
 const WHOLE_UNITS: usize = 512;
@@ -46,14 +46,14 @@ impl Engine {
     ) -> Result<Sliced, WireError> {
         let Progress { messages: done, bytes: at } = self.conns.get(key).map_or(Progress::default(), |conn| conn.sliced);
         let limited = self.has_limit(topic);
-        let there = self.topic_names.get(topic).copied();
+        let there = self.topic_key(topic);
         if let Some(topic) = there {
             self.work.note_topic(topic); // also if it will be refused
         }
-        let copies = there.map_or(1, |topic| self.counted_copies(topic)).max(1) as usize;
+        let copies = self.copies_of(topic) as usize;
         let most = self.work.connection_units() as usize;
         if done == 0 {
-            let units = bodies.count as usize + bodies.bytes() / UNIT_BYTES;
+            let units = bodies.count as usize + bodies.bytes() / COPIED_A_UNIT;
             if limited || units <= WHOLE_UNITS {
                 return Ok(Sliced::Not { units: u32::try_from(copies * units).unwrap_or(u32::MAX), limited });
             }
@@ -62,13 +62,16 @@ impl Engine {
             }
         }
         self.check_accepting(Verb::Mpub)?;
-        let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_UNITS, most);
+        let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_SLICE_UNITS, most);
         let rest = bodies.behind(done, at);
         let len = if limited { usize::MAX } else { slice_len(rest, left / copies) };
-        if let Some(large) = rest.take(1).find(|body| !limited && body.len() >= LARGE_BODY)
-            && !self.build(key, topic, large, bound)
-        {
-            return Ok(Sliced::More);
+        if let Some(large) = rest.take(1).find(|body| !limited && body.len() >= LARGE_BODY) {
+            if !self.begin_building(key, large.len()) {
+                return Err(Verb::Mpub.refused(&self.no_room_to_build(large.len())));
+            }
+            if !self.build(key, topic, large, bound) {
+                return Ok(Sliced::More);
+            }
         }
         let collected = self.collect_from(key, Verb::Mpub, topic, rest.take(len), 0, stamp);
         let index = collected.map_err(|why| Verb::Mpub.refused(&why))?;
@@ -83,15 +86,15 @@ impl Engine {
     }
 
     pub(crate) fn has_limit(&self, topic: &str) -> bool {
-        self.topic_names.get(topic).and_then(|key| self.topics.get(*key)).is_some_and(|topic| topic.limiter.is_some())
+        self.topic_key(topic).and_then(|key| self.topics.get(key)).is_some_and(|topic| topic.limiter.is_some())
     }
 
     /// Before the first slice: all of them, or none.
     fn check_room_for(&self, topic: &str, bodies: Bodies<'_>) -> Result<(), WireError> {
-        let topic = self.topic_names.get(topic).and_then(|key| self.topics.get(*key));
+        let topic = self.topic_key(topic).and_then(|key| self.topics.get(key));
         let copies = topic.map_or(1, |topic| topic.channels.len().max(1)) as u64;
         let more = Meter::cost_of(u64::from(bodies.count), bodies.bytes() as u64, copies);
-        if self.memory_used() + more > self.config.max_memory_bytes { Err(Verb::Mpub.refused(&self.memory_is_reached())) } else { Ok(()) }
+        if self.has_room_for(more) { Ok(()) } else { Err(Verb::Mpub.refused(&self.memory_is_reached())) }
     }
 }
 

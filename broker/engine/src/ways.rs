@@ -27,7 +27,7 @@ pub(crate) struct Ways {
 impl Engine {
     /// Ask for the ways of all clients of a topic, unless they are known well enough, or others are still asked for.
     pub fn ask_ways(&mut self, topic: &str, now: Nanos) {
-        let Some(&topic) = self.topic_names.get(topic) else { return };
+        let Some(topic) = self.topic_key(topic) else { return };
         if self.ways.asking.is_some() || self.ways.known.get(topic).is_some_and(|(asked, _)| now < asked + HOLDS_NS) {
             return;
         }
@@ -73,7 +73,7 @@ impl Engine {
 
     /// The ways of a topic's clients, as far as they are known: each publisher's shortest, the median of its subscribers'.
     pub fn network(&self, topic: &str) -> Arc<Network> {
-        let known = self.topic_names.get(topic).and_then(|topic| self.ways.known.get(*topic));
+        let known = self.topic_key(topic).and_then(|topic| self.ways.known.get(topic));
         known.map_or_else(Arc::default, |(_, network)| Arc::clone(network))
     }
 

@@ -11,7 +11,7 @@ use crate::http::query::{Broken, arguments};
 use crate::http::request::Head;
 use crate::limits::Limit;
 use crate::publish::{Outcome, Publish, Verb};
-use crate::share::{LARGE_BODY, UNIT_BYTES};
+use crate::share::{COPIED_A_UNIT, LARGE_BODY};
 use crate::wire::{self, Bodies};
 
 /// What nsqd says of a publish that it does not take: status and code.
@@ -43,17 +43,16 @@ impl Engine {
         if alone {
             return self.build(key, &topic, body, bound);
         }
-        let copies = self.topic_names.get(&*topic).map_or(1, |topic| self.counted_copies(*topic)).max(1);
         let count = announced_count(body, is_binary(binary.as_deref()));
-        let units = count.saturating_add(body.len() / UNIT_BYTES).saturating_mul(copies as usize);
+        let units = count.saturating_add(body.len() / COPIED_A_UNIT).saturating_mul(self.copies_of(&topic) as usize);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         if limited { self.work.may_run_in_order(units, bound) } else { self.work.may_run(units, bound) }
     }
 
-    /// Whether a large message is not refused anyway, as far as can be told before its turn.
-    fn may_be_built(&self, key: ConnKey, topic: &str, body: &[u8]) -> bool {
+    /// Whether a large message is not refused anyway, as far as can be told before its turn. It is begun then.
+    fn may_be_built(&mut self, key: ConnKey, topic: &str, body: &[u8]) -> bool {
         let fits = body.len() <= self.config.max_msg_size as usize;
-        fits && self.refusal.is_none() && wire::name(topic.as_bytes()).is_some() && self.has_room_to_build(key, body.len())
+        fits && self.refusal.is_none() && wire::name(topic.as_bytes()).is_some() && self.begin_building(key, body.len())
     }
 
     pub(crate) fn http_pub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {

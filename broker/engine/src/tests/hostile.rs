@@ -479,3 +479,28 @@ fn the_room_that_unfinished_commands_are_promised_is_bounded_and_who_gets_none_g
     hostile.iter().for_each(|key| pair.close(*key));
     assert_eq!((pair.engine.limits.unfinished.used(), pair.engine.limits.promised.used()), (0, 0));
 }
+
+#[test]
+fn a_large_publish_is_not_refused_for_what_strangers_hold_besides_messages() {
+    let body = "x".repeat(1_500_000);
+    let half = body.len() / 2;
+    for command in [mpub("t", &[&body[..100]; 15_000]), pub_("t", &body)[..].to_vec()] {
+        let mut pair = with(|config| (config.max_memory_bytes, config.max_msg_size) = (5_000_000, 2_000_000));
+        for _ in 0..4 {
+            let stranger = pair.connect();
+            pair.send(stranger, &pub_("s", &"x".repeat(1_000_000))[..900_000]);
+        }
+        pair.turn();
+        assert!(pair.engine.memory_used() > 3_500_000);
+        let key = pair.connect();
+        pair.send(key, &command);
+        pair.advance(0);
+        assert_eq!(pair.take(key), [ok()], "all at once");
+        pair.engine.empty_topic("t");
+        let key = pair.connect();
+        pair.send(key, &command[..half]);
+        pair.send(key, &command[half..]);
+        pair.advance(0);
+        assert_eq!(pair.take(key), [ok()], "in two parts");
+    }
+}
