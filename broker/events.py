@@ -10,6 +10,11 @@ import msgspec
 if TYPE_CHECKING:
     from srtm._native import Engine
 
+_CUT_OFF = {
+    "slow_reader": "a client that reads nothing was cut off",
+    "silent_client": "a client that said nothing for two heartbeats was cut off",
+}
+
 
 class TopicCreated(msgspec.Struct, frozen=True, tag="topic_created"):
     topic: str
@@ -97,9 +102,13 @@ class AcceptFailed(msgspec.Struct, frozen=True, tag="accept_failed"):
 class LimitReached(msgspec.Struct, frozen=True, tag="limit_reached"):
     """Clients met a limit, ``times`` since it was last told (at most once in 10 s); ``client`` was the first."""
 
-    limit: str  # the setting
+    limit: str  # the setting; "slow_reader", "silent_client": they were cut off
     client: str
     times: int
+
+    def in_words(self) -> str:
+        """What the log says of it."""
+        return _CUT_OFF.get(self.limit, "clients meet a limit")
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

@@ -273,7 +273,7 @@ class Broker:
             case events.AcceptFailed(reason):
                 self._log.failure("no room for more connections: those that come now wait", reason=reason)
             case events.LimitReached(limit, client, times):
-                self._log.warning("clients meet a limit", limit=limit, first=client, times=times)
+                self._log.warning(event.in_words(), limit=limit, first=client, times=times)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
 

@@ -149,7 +149,7 @@ class Snapshot(Part, frozen=True):
     http_connections: int
     accepted: int
     accept_failures: int
-    limits_met: dict[str, int]  # {setting: how often clients met it}
+    limits_met: dict[str, int]  # {setting, or what clients were cut off for: how often}
     postponements: int  # times that a connection had had its share of a turn
     unfinished_bytes: int
     unread_bytes: int

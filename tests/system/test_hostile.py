@@ -82,6 +82,7 @@ class Connection:
         host, port = address.split(":")
         self._socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
         self._stream = self._socket.makefile("rb")
+        self.address = "{}:{}".format(*self._socket.getsockname())
         self.send(greeting)
 
     def __enter__(self) -> Connection:
@@ -132,7 +133,7 @@ def subscription(topic: bytes) -> bytes:
     return MAGIC + command(b"IDENTIFY", HEARTBEAT) + b"SUB %b c\nRDY 2500\n" % topic
 
 
-def test_a_stopped_subscriber_is_cut_after_its_heartbeat_and_others_get_what_it_had(
+def test_a_stopped_subscriber_is_cut_and_told_of_after_its_heartbeat_and_others_get_what_it_had(
     stack: ExitStack, tmp_path: Path
 ) -> None:
     broker = started(stack, tmp_path, tmp_path)
@@ -156,10 +157,24 @@ def test_a_stopped_subscriber_is_cut_after_its_heartbeat_and_others_get_what_it_
     assert broker.metric("srtm_broker_memory_bytes") < 1.1 * sum(map(len, bodies))
     channel = broker.channel("t")
     assert (channel["depth"], channel["in_flight_count"]) == (len(bodies), 0)
+    assert broker.metric('srtm_broker_limits_met_total{limit="slow_reader"}') == 1
+    wait_until("the log says so", lambda: "a client that reads nothing was cut off" in broker.log.read_text())
 
     with broker.connect(subscription(b"t")) as other:
         assert sorted(other.bodies(len(bodies))) == bodies
     assert broker.process.poll() is None
+
+
+def test_a_subscriber_that_is_stopped_without_messages_is_cut_and_told_of_as_silent(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    broker = started(stack, tmp_path, tmp_path)
+    silent = stack.enter_context(broker.connect(subscription(b"t")))
+    wait_until("it is cut", lambda: broker.metric('srtm_broker_limits_met_total{limit="silent_client"}') == 1)
+    said = "a client that said nothing for two heartbeats was cut off"
+    wait_until("the log says so", lambda: said in broker.log.read_text())
+    assert silent.address in broker.log.read_text()
+    assert broker.ping() == "OK"
 
 
 SMALL = "640k"  # of the disk

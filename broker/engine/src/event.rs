@@ -68,7 +68,7 @@ pub enum Event {
     AcceptFailed {
         reason: String,
     },
-    /// Clients met a limit (the setting that holds it), the first of them `client`; at most once in 10 s for each limit.
+    /// Clients met a limit (`limits::Limit::name`), the first of them `client`; at most once in 10 s for each limit.
     LimitReached {
         limit: &'static str,
         client: String,

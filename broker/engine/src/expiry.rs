@@ -1,10 +1,10 @@
 //! What time brings: releases, deferred messages, message timeouts, heartbeats and silence. Every periodic behaviour of the engine is here.
 
 use crate::bucket::Nanos;
-use crate::connection::Phase;
+use crate::connection::{Connection, Phase};
 use crate::engine::{ChannelKey, ConnKey, Engine};
 use crate::error::WireError;
-use crate::limits::UNFINISHED_NS;
+use crate::limits::{Limit, UNFINISHED_NS};
 use crate::timer::Timer;
 use crate::wire;
 
@@ -147,6 +147,9 @@ impl Engine {
         }
         let overdue = conn.phase == Phase::Lingering && conn.linger_until <= now;
         if overdue || conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
+            if let Some(limit) = offence(conn) {
+                self.note_limit(limit, key);
+            }
             return self.close(key);
         }
         if let Some(interval) = conn.heartbeat_ns().filter(|_| conn.next_heartbeat <= now) {
@@ -173,5 +176,16 @@ impl Engine {
         if at < Nanos::MAX {
             self.timers.arm(&mut conn.armed, at, Timer::Connection(key));
         }
+    }
+}
+
+/// What the client did whose deadline is over. `None`: nothing, its connection has ended or was idle (by HTTP) for as long as it may be.
+fn offence(conn: &Connection) -> Option<Limit> {
+    if conn.phase == Phase::Lingering {
+        None
+    } else if conn.blocked_since.is_some() {
+        Some(Limit::SlowReader)
+    } else {
+        conn.http.is_none().then_some(Limit::SilentClient)
     }
 }

@@ -34,7 +34,7 @@ pub(crate) const LARGE_INPUT: usize = 128 << 10;
 /// How long a command may stay unfinished where no heartbeat watches over the connection.
 pub const UNFINISHED_NS: Nanos = 60_000_000_000;
 
-/// A bound that clients can meet, by the setting that holds it.
+/// A bound that clients can meet, by the setting that holds it; those whose clients are cut off, by what the client does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Connections,
@@ -44,10 +44,14 @@ pub enum Limit {
     MpubMessages,
     UnfinishedBytes,
     UnreadBytes,
+    /// Took nothing of what it was sent for as long as it may, or left more answers unread than it may.
+    SlowReader,
+    /// Said nothing for two heartbeats.
+    SilentClient,
 }
 
 impl Limit {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Topics,
@@ -55,9 +59,11 @@ impl Limit {
         Self::MpubMessages,
         Self::UnfinishedBytes,
         Self::UnreadBytes,
+        Self::SlowReader,
+        Self::SilentClient,
     ];
 
-    pub fn setting(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Connections => "max_connections",
             Self::ConnectionsPerAddress => "max_connections_per_address",
@@ -66,6 +72,8 @@ impl Limit {
             Self::MpubMessages => "max_mpub_messages",
             Self::UnfinishedBytes => "max_unfinished_bytes",
             Self::UnreadBytes => "max_unread_bytes",
+            Self::SlowReader => "slow_reader",
+            Self::SilentClient => "silent_client",
         }
     }
 }
@@ -98,9 +106,9 @@ impl Limits {
         self.untold = true;
     }
 
-    /// {setting: times met}.
+    /// {name: times met}.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        Limit::ALL.into_iter().map(|limit| (limit.setting(), self.met[limit as usize].count))
+        Limit::ALL.into_iter().map(|limit| (limit.name(), self.met[limit as usize].count))
     }
 
     fn tell(&mut self, now: Nanos, events: &mut Vec<Event>) {
@@ -115,7 +123,7 @@ impl Limits {
                 continue;
             }
             let client = met.client.take().unwrap_or_default().into();
-            events.push(Event::LimitReached { limit: limit.setting(), client, times: met.count - met.told });
+            events.push(Event::LimitReached { limit: limit.name(), client, times: met.count - met.told });
             (met.told, met.told_at) = (met.count, Some(now));
         }
     }

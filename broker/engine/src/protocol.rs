@@ -226,6 +226,7 @@ impl Engine {
             }
             // (By HTTP one answer may be that long; requests behind it wait until it is taken.)
             if conn.http.is_none() && conn.pending() > MAX_UNREAD_ANSWERS + self.config.max_msg_size as usize {
+                self.note_limit(Limit::SlowReader, key);
                 self.close(key);
             }
             self.mark_dirty(key);

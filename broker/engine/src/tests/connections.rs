@@ -3,6 +3,13 @@
 use super::pair::*;
 use crate::config::Config;
 
+/// How many clients were cut off for taking nothing, and for saying nothing.
+fn offenders(pair: &mut Pair) -> (u64, u64) {
+    let met = pair.snapshot()["limits_met"].clone();
+    let count = |name: &str| met[name].as_u64().expect("a count");
+    (count("slow_reader"), count("silent_client"))
+}
+
 fn heartbeat() -> Frame {
     response("_heartbeat_")
 }
@@ -20,14 +27,16 @@ fn heartbeats_come_on_time_also_to_producers_and_under_load() {
 }
 
 #[test]
-fn a_client_silent_for_two_intervals_is_closed_without_a_word() {
+fn a_client_silent_for_two_intervals_is_closed_without_a_word_and_counted() {
     let mut pair = Pair::new();
     let key = pair.connect();
     pair.ask(key, identify(r#"{"heartbeat_interval":1000}"#));
     pair.advance(2 * S - 1);
     assert_eq!((pair.take(key), pair.closed.contains(&key)), (vec![heartbeat()], false));
+    assert_eq!(offenders(&mut pair), (0, 0));
     pair.advance(1);
     assert_eq!((pair.take(key), pair.closed.contains(&key)), (vec![], true));
+    assert_eq!(offenders(&mut pair), (0, 1));
 }
 
 #[test]
@@ -131,7 +140,7 @@ fn a_slow_reader_does_not_keep_others_from_their_messages() {
 }
 
 #[test]
-fn a_write_that_blocks_for_an_interval_ends_the_connection() {
+fn a_write_that_blocks_for_an_interval_ends_the_connection_and_is_counted() {
     let mut pair = Pair::new();
     let key = pair.subscribe("t", "c", 1);
     pair.stick(key);
@@ -144,6 +153,7 @@ fn a_write_that_blocks_for_an_interval_ends_the_connection() {
     pair.advance(S);
     assert!(pair.closed.contains(&key));
     assert_eq!(pair.channel()["depth"], 1, "what it did not read is queued again");
+    assert_eq!(offenders(&mut pair), (1, 0));
 }
 
 #[test]
@@ -172,6 +182,18 @@ fn a_client_that_does_not_read_its_answers_is_cut_off_before_it_takes_the_memory
         pair.advance(0);
     }
     assert!(pair.closed.contains(&key));
+    assert_eq!(offenders(&mut pair), (1, 0));
+}
+
+#[test]
+fn who_ends_its_stream_or_has_read_its_refusal_is_no_offender() {
+    let mut pair = Pair::new();
+    let (ends, refused) = (pair.connect(), pair.connect());
+    pair.close(ends);
+    assert_eq!(pair.ask(refused, "NONSENSE\n").len(), 1);
+    pair.advance(100 * S);
+    assert!(pair.closed.contains(&refused));
+    assert_eq!(offenders(&mut pair), (0, 0));
 }
 
 #[test]

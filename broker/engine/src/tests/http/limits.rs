@@ -66,6 +66,7 @@ fn an_idle_connection_is_closed_after_the_time_that_is_set() {
     assert_eq!((pair.closed.contains(&silent), pair.closed.contains(&used)), (true, false));
     pair.advance(S);
     assert!(pair.closed.contains(&used));
+    assert_eq!(pair.snapshot()["limits_met"]["silent_client"], 0, "it was idle, no more");
 }
 
 #[test]
@@ -92,6 +93,7 @@ fn who_takes_no_answers_is_not_read_on_and_cut_off_in_the_end() {
     pair.advance(30 * S);
     assert!(pair.closed.contains(&key));
     assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.snapshot()["limits_met"]["slow_reader"], 1);
 }
 
 #[test]
