@@ -27,11 +27,12 @@ class Aftermath:
     at_ns: int
     ends_ns: int
     before_ns: int = BEFORE_NS  # how long before the change counts as before
+    calm_until_ns: int | None = None  # where that ends; None: at the change
 
     def drained_s(self) -> float:
         """From the change until as few messages wait, after most did, as did at most before it.
         Infinite: never."""
-        before = self._waiting(self.at_ns - self.before_ns, self.at_ns).max()
+        before = self._waiting(self._calm_ns - self.before_ns, self._calm_ns).max()
         after = self._waiting(self.at_ns, self.ends_ns)
         peak = int(after.argmax())
         gone = np.flatnonzero(after[peak:] <= before)
@@ -41,12 +42,19 @@ class Aftermath:
         """From the change until the p99 access delay of the trailing second is back at or under its largest value
         before, on all brokers together. Infinite: never."""
         arrival, delay = self._merged()
-        first = self.at_ns - self.before_ns + TRAILING_NS
-        before = max(_p99(arrival, delay, end) for end in range(first, self.at_ns + 1, _EVERY_NS))
+        before = self._before_p99_ns(arrival, delay)
         for end in range(self.at_ns + TRAILING_NS, self.ends_ns + 1, _EVERY_NS):
             if _p99(arrival, delay, end) <= before:
                 return (end - self.at_ns) / SECOND_NS
         return float("inf")
+
+    def before_p99_ms(self) -> float:
+        """The largest p99 access delay of a trailing second before, on all brokers together."""
+        return self._before_p99_ns(*self._merged()) / 1e6
+
+    def _before_p99_ns(self, arrival: Ints, delay: Ints) -> float:
+        first = self._calm_ns - self.before_ns + TRAILING_NS
+        return max(_p99(arrival, delay, end) for end in range(first, self._calm_ns + 1, _EVERY_NS))
 
     def worst_p99_ms(self, from_ns: int) -> float:
         """The worst broker's p99 access delay of what came after ``from_ns``."""
@@ -54,6 +62,10 @@ class Aftermath:
             _percentile((due - arrival)[(arrival >= from_ns) & (arrival < self.ends_ns)]) / 1e6
             for arrival, due in zip(self.arrival_ns, self.due_ns, strict=True)
         )
+
+    @property
+    def _calm_ns(self) -> int:
+        return self.at_ns if self.calm_until_ns is None else self.calm_until_ns
 
     def _waiting(self, from_ns: int, to_ns: int) -> Ints:
         """Messages that wait on all brokers, at instants one step apart."""

@@ -9,20 +9,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import figure_commands, own_network, peer_commands
+from bench import adaptation_commands, figure_commands, own_network, peer_commands
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
 from bench.demo_runs import DemoRunsOptions, demo_runs
 from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
-from bench.experiments.adaptation import AdaptationOptions, adaptation
-from bench.experiments.adaptation import chosen as chosen_names
 from bench.experiments.demand import DemandOptions, demand
 from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.experiments.gdrl_real import GdrlRealOptions, gdrl_real, reached_really
 from bench.experiments.overhead import OverheadOptions, overhead
 from bench.experiments.placement import WORKLOADS, PlacementOptions, placement
 from bench.experiments.placement import chosen as workloads
-from bench.experiments.step_runs import MODES, STEPS, missed
 from bench.experiments.table1 import PAPER_S, Table1Options, table1
 from bench.experiments.table1_virtual import table1_virtual
 from bench.hostile import HostileOptions, hostile
@@ -46,6 +43,7 @@ app = typer.Typer(
     help="Measure: what must be reached, and beside nsqd.",
 )
 
+app.add_typer(adaptation_commands.app)
 app.add_typer(figure_commands.app)
 app.add_typer(testbed, name="testbed")
 app.add_typer(peer_commands.app)
@@ -138,48 +136,6 @@ def bench_splits(
     options = SplitsOptions(seconds, runs, seed, json_file, PLACEMENT if document else None)
     found = splits(options, partial(_console(json_file).print, soft_wrap=True))
     return 0 if no_worse(found) else 1
-
-
-@app.command("adaptation")
-def bench_adaptation(
-    steps: Annotated[list[str] | None, typer.Option("--step", help=f"{', '.join(STEPS)}; repeatable.")] = None,
-    modes: Annotated[list[str] | None, typer.Option("--mode", help=f"{' | '.join(MODES)}; repeatable.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Of each step under each mode.")] = AdaptationOptions.runs,
-    before_s: Annotated[float, typer.Option(min=3.0, help="Of traffic before the step.")] = AdaptationOptions.before_s,
-    after_s: Annotated[float, typer.Option(min=6.0, help="Watched after it.")] = AdaptationOptions.after_s,
-    long_s: Annotated[
-        float, typer.Option(min=6.0, help="Instead, under proportional with the paper's window.")
-    ] = AdaptationOptions.long_s,
-    directory: Annotated[Path, typer.Option(help="Where each run is kept.")] = AdaptationOptions.directory,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Keep the runs that are there, of this commit and seed; the table is of all of them."
-        ),
-    ] = False,
-    seed: SeedOption = AdaptationOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
-    json_file: JsonOption = None,
-) -> int:
-    """How soon a split follows when traffic moves between two real brokers: each step under each mode.
-
-    Says first how long it will take. Status 0 if fitted is as fast as it must be, and static never.
-    """
-    options = AdaptationOptions(
-        steps=chosen_names("step", steps or (), tuple(STEPS)),
-        modes=chosen_names("mode", modes or (), MODES),
-        runs=runs,
-        before_s=before_s,
-        after_s=after_s,
-        long_s=long_s,
-        seed=seed,
-        directory=directory,
-        resume=resume,
-        json_file=json_file,
-        document=ADAPTATION if document else None,
-    )
-    found = run_trio(partial(adaptation, options, partial(_console(json_file).print, soft_wrap=True)))
-    return 1 if missed(found) else 0
 
 
 @app.command("gdrl")

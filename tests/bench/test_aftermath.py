@@ -40,3 +40,13 @@ def test_the_worst_broker_counts() -> None:
     fine, late = after([0.02] * 20), after([0.08] * 20)
     both = Aftermath([*fine.arrival_ns, *late.arrival_ns], [*fine.due_ns, *late.due_ns], fine.at_ns, fine.ends_ns)
     assert both.worst_p99_ms(12 * SECOND_NS) == pytest.approx(80, abs=0.1)
+
+
+def test_what_came_after_the_calm_is_not_compared_with() -> None:
+    disturbed = after([0.02] * 9 + [0.3] + [0.02] * 10)
+    calm = Aftermath(
+        disturbed.arrival_ns, disturbed.due_ns, disturbed.at_ns, disturbed.ends_ns, 5 * SECOND_NS, 9 * SECOND_NS
+    )
+    assert disturbed.before_p99_ms() == pytest.approx(300, abs=1)
+    assert calm.before_p99_ms() == pytest.approx(20, abs=1)
+    assert disturbed.back_s() == 1.0 < calm.back_s()

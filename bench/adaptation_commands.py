@@ -1,0 +1,93 @@
+"""``srtm bench adaptation`` and ``adaptation-steady``: options and exit status."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench.document import ADAPTATION
+from bench.experiments.adaptation import AdaptationOptions, adaptation, chosen
+from bench.experiments.adaptation_steady import MOST_WATCHED_S, SteadyOptions, adaptation_steady
+from bench.experiments.step_run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
+from bench.experiments.step_table import missed
+from srtm.commands.output import JsonOption
+from srtm.commands.running import run_trio
+
+app = typer.Typer()
+
+SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
+
+
+@app.command("adaptation")
+def bench_adaptation(
+    steps: Annotated[list[str] | None, typer.Option("--step", help=f"{', '.join(STEPS)}; repeatable.")] = None,
+    modes: Annotated[list[str] | None, typer.Option("--mode", help=f"{' | '.join(MODES)}; repeatable.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Of each step under each mode.")] = AdaptationOptions.runs,
+    before_s: Annotated[
+        float,
+        typer.Option(
+            min=SETTLING_S + COUNTED_S, help=f"Of traffic before the step, of which the last {COUNTED_S:g} count."
+        ),
+    ] = AdaptationOptions.before_s,
+    after_s: Annotated[float, typer.Option(min=TAIL_S + 1, help="Watched after it.")] = AdaptationOptions.after_s,
+    long_s: Annotated[
+        float,
+        typer.Option(min=2 * (TAIL_S + 1), help="Instead, under proportional with the paper's window; half with 2 s."),
+    ] = AdaptationOptions.long_s,
+    directory: Annotated[Path, typer.Option(help="Where each run is kept.")] = AdaptationOptions.directory,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Keep the runs that are there, of this seed and the same sources of what is measured; the table is of "
+            "all of them.",
+        ),
+    ] = False,
+    seed: SeedOption = AdaptationOptions.seed,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """How soon a split follows when traffic moves between two real brokers: each step under each mode.
+
+    Says first how long it will take. Status 0 if fitted and proportional are as fast as they must be, and static never.
+    """
+    options = AdaptationOptions(
+        steps=chosen("step", steps or (), tuple(STEPS)),
+        modes=chosen("mode", modes or (), MODES),
+        runs=runs,
+        before_s=before_s,
+        after_s=after_s,
+        long_s=long_s,
+        seed=seed,
+        directory=directory,
+        resume=resume,
+        json_file=json_file,
+        document=ADAPTATION if document else None,
+    )
+    console = Console(highlight=False, stderr=json_file == "-")
+    found = run_trio(partial(adaptation, options, partial(console.print, soft_wrap=True)))
+    return 1 if missed(found) else 0
+
+
+@app.command("adaptation-steady")
+def bench_adaptation_steady(
+    pairs: Annotated[int, typer.Option(min=1, help="Runs of each mode, in turns.")] = SteadyOptions.pairs,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, max=MOST_WATCHED_S, help="Watched in each run.")
+    ] = SteadyOptions.seconds,
+    seed: SeedOption = SteadyOptions.seed,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
+    json_file: JsonOption = None,
+) -> int:
+    """The worse of two real brokers while traffic stays at 10:90: fitted beside proportional. Eleven minutes.
+
+    Status 0 if its p99 under fitted is at most a fifth of that under proportional.
+    """
+    options = SteadyOptions(pairs, seconds, seed, json_file, ADAPTATION if document else None)
+    console = Console(highlight=False, stderr=json_file == "-")
+    verdict = run_trio(partial(adaptation_steady, options, partial(console.print, soft_wrap=True)))
+    return 0 if verdict.reached else 1

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.experiments.step_run import STEPS, StepRun
+from bench.experiments.step_table import claim, markdown, missed, scarce, verdict
+
+RUN = StepRun(
+    step=STEPS["50-10"].name,
+    mode="fitted",
+    number=0,
+    drained_s=1.2,
+    back_s=2.2,
+    worst_p99_ms=2.0,
+    before_p99_ms=1.8,
+    late_p99_ms=0.1,
+    messages=100,
+    before_s=6.0,
+    watched_s=8.0,
+    seed=1,
+    commit="c0ffee",
+    sources="5eed",
+)
+NEVER = replace(RUN, mode="static", drained_s=None, back_s=None)
+SLOW = replace(RUN, mode="proportional", drained_s=27.0, back_s=40.0, watched_s=60.0)
+SPOILT = replace(RUN, number=9, back_s=None, reasons=["p99 before the step 40 ms, over 25 ms: not settled"])
+
+
+def test_the_table_has_median_and_worst_and_never_and_how_many_runs() -> None:
+    runs = [RUN, replace(RUN, back_s=2.6, before_p99_ms=2.2), NEVER]
+    table = markdown(runs)
+    assert "1.2 (1.2) / 2.4 (2.6); 2 (2.2) -> 2 (2) ms; 2 |" in table
+    assert "never (never) / never (never); 1.8 (1.8) -> 2 (2) ms; 1 |" in table
+    assert RUN.row()["back_s"] == 2.2
+    assert NEVER.row()["back_s"] is None
+    assert "not within 8 s (fitted), 8 s (static)" in claim(runs)
+
+
+def test_what_does_not_count_is_counted_and_nothing_else() -> None:
+    assert "1.2 (1.2) / 2.2 (2.2); 1.8 (1.8) -> 2 (2) ms; 1, 1 that do not count |" in markdown([RUN, SPOILT])
+    assert "0, 1 that do not count |" in markdown([SPOILT])
+    assert missed([RUN, SPOILT]) == []
+    assert missed([SPOILT]) == ["fitted, 50:50 -> 10:90: no run counts"]
+
+
+def test_where_nothing_was_settled_before_the_step_no_time_is_given() -> None:
+    central = replace(RUN, mode="central", before_p99_ms=3_000.0, back_s=1.0)
+    assert "not settled before; 3e+03 (3e+03) -> 2 (2) ms; 1 |" in markdown([central])
+
+
+def test_it_is_fast_enough_only_within_the_time_that_is_asked_for() -> None:
+    assert missed([RUN]) == []
+    assert "not drained within 2 s" in missed([replace(RUN, drained_s=2.1)])[0]
+    assert "not back within 3 s" in missed([replace(RUN, back_s=None)])[0]
+
+
+def test_proportional_must_be_back_within_a_minute() -> None:
+    assert missed([SLOW]) == []
+    late = replace(SLOW, back_s=60.1)
+    assert missed([SLOW, late, late]) == ["proportional, 50:50 -> 10:90: not back within 60 s"]
+
+
+def test_static_must_never_be_back() -> None:
+    assert missed([NEVER]) == []
+    assert "static" in missed([NEVER, replace(NEVER, back_s=4.0)])[0]
+
+
+def test_a_mode_with_fewer_than_ten_runs_that_count_says_so() -> None:
+    ten = [replace(RUN, step=step.name, number=at) for step in STEPS.values() for at in range(10)]
+    few = scarce([*ten, SLOW])
+    assert not [line for line in few if line.startswith("fitted")]
+    assert few[0] == "proportional, 50:50 -> 10:90: 1"
+    assert "proportional, 50:50 -> 20:80: none" in few
+    assert scarce([*ten[1:], SPOILT])[0] == "fitted, 50:50 -> 10:90: 9"
+
+
+def test_the_verdict_says_what_fell_short_and_what_is_missing() -> None:
+    assert verdict([RUN]).startswith("adaptation: reached, of what was run. Fewer than 10 runs that count: fitted, 50:")
+    assert verdict([replace(RUN, back_s=3.5)]).startswith("adaptation: fell short: fitted, 50:50 -> 10:90: not back")
