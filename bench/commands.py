@@ -17,7 +17,8 @@ from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
 from bench.experiments.demand import DemandOptions, demand
 from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.experiments.gdrl_real import GdrlRealOptions, gdrl_real, reached_really
-from bench.experiments.overhead import OverheadOptions, overhead
+from bench.experiments.overhead import overhead
+from bench.experiments.overhead_turn import OverheadOptions
 from bench.experiments.placement import WORKLOADS, PlacementOptions, placement
 from bench.experiments.placement import chosen as workloads
 from bench.experiments.table1 import PAPER_S, Table1Options, table1

@@ -10,97 +10,26 @@ topics. User and system time of the processes.
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
-import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
-
-import trio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from bench.document import MEASURED, markdown_table, write_block
-from bench.experiments.overhead_cpu import PARTS, spent_ms
-from bench.experiments.overhead_traffic import (
-    BROKERS,
-    LOAD,
-    STEADY_LOADS,
-    Playing,
-    part_of_traffic,
-    play,
-    steady_load,
-    steady_traffic,
-    topic_document,
-)
+from bench.experiments.overhead_counts import KINDS
+from bench.experiments.overhead_cpu import PARTS
+from bench.experiments.overhead_stage import Stage, small_cluster
+from bench.experiments.overhead_traffic import BROKERS, LOAD, STEADY_LOADS
+from bench.experiments.overhead_turn import SCENARIOS, SHIFTING, STEADY, OverheadOptions, Turn
 from bench.provenance import provenance
 from bench.results import Results, write_results
 from bench.verdict import Check, Verdict
-from srtm.distributor_client import DistributorClient
-from srtm.errors import Unavailable
-from srtm.http_client import HttpClient
-from srtm.supervisor import Cluster, cluster
 
 BLOCK = "overhead"
 LIMIT_PART = 0.01  # of the machine's cores
 MODES = ("static", "fitted")
-STEADY, SHIFTING = "steady", "shifting"
-SCENARIOS = (STEADY, SHIFTING)
-_MCAP = 50_000.0
-_AT_ONCE = 4  # topics that are made or changed at a time; the distributor places one after the other
-_READY_S = 120.0
-# Before what counts. Under fitted, until rare messages too are known to be steady: 12 s after the first one. Under
-# static as long, for the same traffic costs more after a minute of it than at its beginning.
-_SETTLE_S = {STEADY: 35.0, SHIFTING: 5.0}
-_SENT_SHARE = 0.99
-_DEVIATIONS = 3  # of a Poisson number, below its mean: one turn of a thousand
-
-
-@dataclass(frozen=True)
-class OverheadOptions:
-    topics: int = 1_000
-    moving: int = 20  # of these, under shifting traffic
-    every_s: float = 5.0  # it stays with a broker
-    seconds: float = 20.0  # of a turn
-    turns: int = 1  # of each kind of traffic under each mode
-    seed: int = 1
-    json_file: str | None = None
-    document: Path | None = None  # to write the table into
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """Processor time while it lasted, in ms a second."""
-
-    scenario: str
-    mode: str
-    number: int
-    adaptor: float
-    distributor: float
-    brokers: float  # Python of all together
-    engines: float  # which carry the messages
-    changes: float  # of shares, a second
-    sent: int  # messages, as the generators say
-    planned: int  # in the mean: traffic is Poisson
-
-    @property
-    def total(self) -> float:
-        return self.control + self.engines
-
-    @property
-    def control(self) -> float:
-        """All but the engines."""
-        return self.adaptor + self.distributor + self.brokers
-
-    @property
-    def reasons(self) -> list[str]:
-        """Why it does not count: less traffic than planned costs less, and chance does not explain it."""
-        if self.sent >= _SENT_SHARE * self.planned - _DEVIATIONS * math.sqrt(self.planned):
-            return []
-        rule = f"less than {100 * _SENT_SHARE:g} % of the plan by more than {_DEVIATIONS} standard deviations"
-        return [f"{self.scenario}, {self.mode}, turn {self.number}: sent {self.sent:,} of {self.planned:,}, {rule}"]
+_ATTEMPTS = 3  # at a turn
 
 
 COLUMNS = (*PARTS, "control", "total")
@@ -111,19 +40,16 @@ async def overhead(options: OverheadOptions, show: Callable[[str], None]) -> Ver
     started = time.time()
     cores = len(os.sched_getaffinity(0))
     turns = []
-    async with _cluster() as (running, client):
+    async with small_cluster() as (running, client):
         stage = Stage(running, client, options)
         await stage.make_topics()
         for mode in MODES:
             await stage.set_mode(mode)
             for number in range(options.turns):
-                for scenario in SCENARIOS:
-                    turn = await stage.turn(scenario, mode, number)
-                    turns.append(turn)
-                    shown = ", ".join(f"{part} {getattr(turn, part):.1f}" for part in COLUMNS)
-                    show(f"{scenario}, {mode}, turn {number}: {shown} ms/s; {turn.changes:.1f} changes/s")
+                turns += [await _made(stage, scenario, mode, number, show) for scenario in SCENARIOS]
     verdict = judged(turns, cores)
-    text = f"{claim(options)}\n\n{markdown(turns)}\n\n{said_of_changes(turns)}\n\n{verdict.line}."
+    said = [claim(options), markdown(turns), said_of_histories(turns), said_of_changes(turns), f"{verdict.line}."]
+    text = "\n\n".join(said)
     show(f"\n{text}")
     settings = {key: value for key, value in asdict(options).items() if key not in ("json_file", "document")}
     results = Results.of_verdicts("bench overhead", [verdict], seed=options.seed, started=started, settings=settings)
@@ -133,6 +59,18 @@ async def overhead(options: OverheadOptions, show: Callable[[str], None]) -> Ver
     if options.json_file is not None:
         write_results(options.json_file, results)
     return verdict
+
+
+async def _made(stage: Stage, scenario: str, mode: str, number: int, show: Callable[[str], None]) -> Turn:
+    """A turn that counts; if chance or the generator spoils it, some times anew."""
+    for _ in range(_ATTEMPTS):
+        turn = await stage.turn(scenario, mode, number)
+        shown = ", ".join(f"{part} {getattr(turn, part):.1f}" for part in COLUMNS)
+        show(f"{scenario}, {mode}, turn {number}: {shown} ms/s; {turn.changes:.1f} changes/s; {_of_histories(turn)}")
+        if not turn.reasons:
+            break
+        show("; ".join(turn.reasons))
+    return turn
 
 
 def claim(options: OverheadOptions) -> str:
@@ -187,6 +125,17 @@ def said_of_changes(turns: Sequence[Turn]) -> str:
     return f"A change of shares, where traffic shifts, in ms: {parts}."
 
 
+def said_of_histories(turns: Sequence[Turn]) -> str:
+    """How many came under ``fitted``, of the last turn."""
+    last = {turn.scenario: turn for turn in turns if turn.mode == "fitted"}
+    said = "; ".join(f"{scenario} {_of_histories(turn)}" for scenario, turn in last.items())
+    return f"Histories that came under fitted (bins in them), a second: {said}."
+
+
+def _of_histories(turn: Turn) -> str:
+    return ", ".join(f"{kind} {turn.histories[kind]:.1f} ({turn.bins[kind]:.0f})" for kind in KINDS)
+
+
 def _more(turns: Sequence[Turn], scenario: str, column: str) -> float:
     """Under ``fitted`` than under ``static``."""
     return _median(turns, scenario, "fitted", column) - _median(turns, scenario, "static", column)
@@ -196,144 +145,3 @@ def _median(turns: Sequence[Turn], scenario: str, mode: str, column: str) -> flo
     return statistics.median(
         float(getattr(turn, column)) for turn in turns if (turn.scenario, turn.mode) == (scenario, mode)
     )
-
-
-class Stage:
-    """The cluster with its topics, on which turns are played."""
-
-    def __init__(self, running: Cluster, client: DistributorClient, options: OverheadOptions) -> None:
-        self._running = running
-        self._client = client
-        self._options = options
-        names = [f"topic-{number}" for number in range(options.topics)]
-        self._moving = names[: options.moving]
-        self._loads = {name: steady_load(number) for number, name in enumerate(names) if number >= options.moving}
-        self._names = names
-        self._mode = "static"
-        self._addresses = {place.name: place.tcp_address for place in running.brokers}
-
-    async def make_topics(self) -> None:
-        """Raises Unavailable."""
-
-        async def make(name: str) -> None:
-            await self._client.create_or_change_topic(name, topic_document(name, self._loads.get(name, LOAD)))
-
-        await _for_each(self._names, make)
-        await _until_in_force(self._client)
-
-    async def set_mode(self, mode: str) -> None:
-        if mode != self._mode:
-            await _for_each(self._names, lambda name: self._client.set_options(name, {"mode": mode}))
-            self._mode = mode
-
-    async def turn(self, scenario: str, mode: str, number: int) -> Turn:
-        """Raises Unavailable."""
-        seed = self._options.seed * 1_000_000 + number * 10_000
-        play_turn = self._steady if scenario == STEADY else self._shifting
-        load, before, after, sent = await play_turn(seed, _SETTLE_S[scenario])
-        took_s = after.at_s - before.at_s
-        return Turn(
-            scenario=scenario,
-            mode=mode,
-            number=number,
-            changes=(after.changes - before.changes) / took_s,
-            sent=sent,
-            planned=round(load * took_s),
-            **{part: (after.spent[part] - before.spent[part]) / took_s for part in PARTS},
-        )
-
-    async def _steady(self, seed: int, settle_s: float) -> tuple[float, Moment, Moment, int]:
-        """Load (msg/s), beginning and end of what counts, messages in between; so does the next one."""
-        homes = {name: await self._homes(name) for name in self._loads}
-        lasting_s = settle_s + self._options.seconds + _READY_S
-        with Playing([steady_traffic(homes, self._loads, lasting_s, seed)]) as playing:
-            await trio.sleep(settle_s)
-            before, sent = await self._begin(), playing.sent
-            await trio.sleep(self._options.seconds)
-            sent = playing.sent - sent
-            return sum(self._loads.values()), before, await self._end(), sent
-
-    async def _shifting(self, seed: int, settle_s: float) -> tuple[float, Moment, Moment, int]:
-        await trio.sleep(settle_s)
-        addresses, every_s = list(self._addresses.values()), self._options.every_s
-        before, sent = await self._begin(), 0
-        for leg in range(round(self._options.seconds / every_s)):
-            plans = [
-                part_of_traffic(topic, (at + leg) % BROKERS, addresses, every_s, seed + leg * 100 + at)
-                for at, topic in enumerate(self._moving)
-            ]
-            sent += await play(plans, before.at_s + (leg + 1) * every_s)
-        return LOAD * len(self._moving), before, await self._end(), sent
-
-    async def _begin(self) -> Moment:
-        """Asking for changes costs the distributor more than a moment's work: before the one, after the other."""
-        changes = await _changes(self._running)
-        return Moment(trio.current_time(), spent_ms(self._running), changes)
-
-    async def _end(self) -> Moment:
-        at_s, spent = trio.current_time(), spent_ms(self._running)
-        return Moment(at_s, spent, await _changes(self._running))
-
-    async def _homes(self, name: str) -> Mapping[str, str]:
-        """{publisher: address of its broker}."""
-        listed = await self._client.publishers(name)
-        return {
-            publisher: self._addresses[broker]
-            for publisher, broker in zip(listed["ids"], listed["brokers"], strict=True)
-        }
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What had been so far."""
-
-    at_s: float  # trio time
-    spent: Mapping[str, float]  # ms
-    changes: int
-
-
-async def _changes(running: Cluster) -> int:
-    """Of shares, on the adaptor's proposals, since the distributor's start."""
-    client = HttpClient(running.distributor)
-    try:
-        _, body = await client.request("GET", "/metrics", timeout_s=_READY_S)
-    finally:
-        await client.aclose()
-    lines = [line for line in body.decode().splitlines() if line.startswith("srtm_share_changes_total{")]
-    return round(sum(float(line.rpartition(" ")[2]) for line in lines))
-
-
-async def _for_each(names: Sequence[str], do: Callable[[str], Awaitable[object]]) -> None:
-    """A few at a time."""
-    queue = iter(names)
-
-    async def work() -> None:
-        for name in queue:
-            await do(name)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(_AT_ONCE):
-            nursery.start_soon(work)
-
-
-async def _until_in_force(client: DistributorClient) -> None:
-    """Raises Unavailable."""
-    with trio.move_on_after(_READY_S):
-        while True:
-            views = await client.topics()
-            if all(
-                place["applied_version"] == place["share_version"] for view in views for place in view["brokers"]
-            ) and all(len(view["brokers"]) == BROKERS for view in views):
-                return
-            await trio.sleep(1.0)
-    raise Unavailable(f"not all shares were in force within {_READY_S:g} s")
-
-
-@asynccontextmanager
-async def _cluster() -> AsyncIterator[tuple[Cluster, DistributorClient]]:
-    with tempfile.TemporaryDirectory(prefix="srtm-overhead-") as folder:
-        async with (
-            cluster(brokers=BROKERS, mcap=_MCAP, data=Path(folder)) as running,
-            DistributorClient(running.distributor, timeout_s=_READY_S) as client,
-        ):
-            yield running, client

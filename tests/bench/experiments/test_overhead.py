@@ -12,7 +12,8 @@ import trio
 import trio.testing
 
 from bench.experiments import overhead_traffic
-from bench.experiments.overhead import SHIFTING, STEADY, Turn, judged, markdown, said_of_changes
+from bench.experiments.overhead import judged, markdown, said_of_changes, said_of_histories
+from bench.experiments.overhead_counts import KINDS, Counts, counts_of
 from bench.experiments.overhead_traffic import (
     BROKERS,
     LOAD,
@@ -23,6 +24,7 @@ from bench.experiments.overhead_traffic import (
     steady_traffic,
     topic_document,
 )
+from bench.experiments.overhead_turn import SHIFTING, STEADY, Turn
 from bench.run import RunProgress
 from srtm.topic import parse_topic_json
 
@@ -36,6 +38,8 @@ STATIC = Turn(
     brokers=70.0,
     engines=100.0,
     changes=0.0,
+    histories=dict.fromkeys(KINDS, 0.0),
+    bins=dict.fromkeys(KINDS, 0.0),
     sent=60_000,
     planned=60_000,
 )
@@ -106,6 +110,28 @@ def test_the_table_has_both_modes_of_both_kinds_of_traffic_and_the_difference() 
 
 def test_where_traffic_shifts_what_is_spent_more_is_told_by_the_change() -> None:
     assert "distributor 10.0, brokers 0.0, engines 2.0, control 10.0, total 12.0" in said_of_changes(SHIFTED)
+
+
+def test_histories_are_told_by_their_kind() -> None:
+    turn = replace(FITTED, histories={"change": 0.5, "moving": 2.0, "steady": 3.0}, bins=dict.fromkeys(KINDS, 40.0))
+    said = said_of_histories([STATIC, turn])
+    assert said.endswith("a second: steady change 0.5 (40), moving 2.0 (40), steady 3.0 (40).")
+
+
+def test_what_a_distributor_counts_is_read_from_its_metrics_and_told_by_the_second() -> None:
+    text = """# TYPE srtm_share_changes_total counter
+srtm_share_changes_total{topic="a"} 4.0
+srtm_share_changes_total{topic="b"} 6.0
+srtm_share_rate{topic="a",broker="b0"} 5.5
+# TYPE srtm_histories_taken_total counter
+srtm_histories_taken_total{kind="steady"} 30.0
+# TYPE srtm_history_bins_total counter
+srtm_history_bins_total{kind="steady"} 300.0
+"""
+    before = Counts(changes=5.0, histories={**dict.fromkeys(KINDS, 0.0), "steady": 10.0}, bins=dict.fromkeys(KINDS, 0))
+    since = counts_of(text).since(before, 2.0)
+    assert (since.changes, since.histories["steady"], since.histories["change"]) == (2.5, 10.0, 0.0)
+    assert since.bins == {"change": 0.0, "moving": 0.0, "steady": 150.0}
 
 
 def test_a_topic_declares_as_much_for_each_broker_and_its_traffic_is_on_one() -> None:
