@@ -17,6 +17,7 @@ from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figure
 from bench.experiments.figures import chosen as experiments
 from bench.experiments.real import QUICK_S as REAL_QUICK_S
 from bench.experiments.real import RealOptions, real
+from bench.experiments.real_figures import REAL
 from bench.experiments.real_figures import chosen as real_names
 from bench.experiments.scale import ScaleOptions, scale
 from bench.status import exit_status, summary
@@ -50,21 +51,25 @@ def bench_calibrate(
     return exit_status([run_trio(partial(calibrate, options, partial(console.print, soft_wrap=True)))])
 
 
+_REAL_SECONDS = ", ".join(f"{figure.seconds:g} ({name})" for name, figure in REAL.items())
+_REAL_RUNS = ", ".join(f"{figure.runs} ({name})" for name, figure in REAL.items())
 QuickOption = Annotated[bool, typer.Option("--quick", help="Short runs, few of them: a coarse picture.")]
 SecondsOption = Annotated[
     float | None,
     typer.Option(
         min=1.0,
         help="Of traffic in each run, measured.",
-        show_default=f"{Effort.seconds:g}, with --real {RealOptions.seconds:g}; shorter with --quick",
+        show_default=f"{Effort.seconds:g}, with --real {_REAL_SECONDS}; shorter with --quick",
     ),
 ]
 RepetitionsOption = Annotated[
     int | None,
     typer.Option(
+        "--repetitions",
+        "--runs",
         min=1,
-        help="Runs of each point; not with --real.",
-        show_default=f"{Effort.repetitions}, with --quick {QUICK.repetitions}",
+        help="Of each point, each with its seed.",
+        show_default=f"{Effort.repetitions}, with --quick {QUICK.repetitions}; with --real {_REAL_RUNS}, quick 1",
     ),
 ]
 DirectoryOption = Annotated[Path, typer.Option(help="Where JSON, CSV and PNG go.")]
@@ -98,8 +103,9 @@ def bench_figures(
     Lists at the end which of the paper's claims are not confirmed. Status 0 if all runs count, 3 if not.
     """
     if on_real:
-        _refuse_with_real(repetitions, resume)
-        return _show_real(names or (), quick, seconds, seed, directory, document)
+        if resume:
+            raise BadInput("resume", resume, "must not be given with --real: every run is made anew")
+        return _show_real(names or (), quick, seconds, repetitions, seed, directory, document)
     effort = _effort(quick, seconds, repetitions, seed)
     options = FiguresOptions(
         names=experiments(names or ()), effort=effort, directory=directory, resume=resume, document=document
@@ -113,19 +119,23 @@ def _effort(quick: bool, seconds: float | None, repetitions: int | None, seed: i
     return replace(usual, seconds=seconds or usual.seconds, repetitions=repetitions or usual.repetitions, seed=seed)
 
 
-def _refuse_with_real(repetitions: int | None, resume: bool) -> None:
-    """Raises BadInput."""
-    if repetitions is not None:
-        raise BadInput("repetitions", repetitions, "must not be given with --real: each point is run once")
-    if resume:
-        raise BadInput("resume", resume, "must not be given with --real: every run is made anew")
-
-
 def _show_real(
-    names: Sequence[str], quick: bool, seconds: float | None, seed: int, directory: Path, document: bool
+    names: Sequence[str],
+    quick: bool,
+    seconds: float | None,
+    runs: int | None,
+    seed: int,
+    directory: Path,
+    document: bool,
 ) -> int:
-    lasts_s = seconds or (REAL_QUICK_S if quick else RealOptions.seconds)
-    options = RealOptions(names=real_names(names), seconds=lasts_s, seed=seed, directory=directory, document=document)
+    options = RealOptions(
+        names=real_names(names),
+        seconds=seconds or (REAL_QUICK_S if quick else None),
+        runs=runs or (1 if quick else None),
+        seed=seed,
+        directory=directory,
+        document=document,
+    )
     return _end(run_trio(partial(real, options, _say)))
 
 

@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace as replace_fields
 
 from bench.broker_api import put_bucket
 from bench.cpu import CpuMeter
 from bench.recorded import Layout, Recorded, recorded
-from bench.run import RunResult, run_plan
+from bench.run import RunResult, deliveries, run_plan
 from bench.systems import bare_broker
 from bench.trace import fetch_trace
 from bench.workload import Plan, Publishers, Subscriber, modelled
@@ -25,7 +26,9 @@ TOPIC = "live"
 WARM_UP_S = 1.0
 
 
-async def record(layout: Layout, *, seconds: float, seed: int, folder: Path, slo_ms: float) -> Recorded:
+async def record(
+    layout: Layout, *, seconds: float, seed: int, folder: Path, slo_ms: float, keep_intended: bool = False
+) -> Recorded:
     """Starts the brokers, sends, fetches what they recorded, ends them. Raises Unavailable, PeerError, BadInput."""
     options = ["--lab-service-time", f"{layout.lab_us:g}"] if layout.lab_us else []
     async with AsyncExitStack() as stack:
@@ -37,11 +40,13 @@ async def record(layout: Layout, *, seconds: float, seed: int, folder: Path, slo
             await put_bucket(system.http_address, TOPIC, rate, burst)
         meter = CpuMeter(*systems)
         addresses = [system.tcp_address for system in systems]
-        result = await run_plan(plan_of(layout, addresses, seconds=seconds, seed=seed, slo_ms=slo_ms), meter.look)
+        plan = plan_of(layout, addresses, seconds=seconds, seed=seed, slo_ms=slo_ms)
+        result = await run_plan(replace_fields(plan, keep_each=keep_intended), meter.look)
         traces = [await fetch_trace(system.http_address, TOPIC) for system in systems]
     cpu_us, reasons = meter.us_per_message(), _reasons(result)
     found = recorded(layout, traces, warm_up_s=WARM_UP_S, cpu_us=cpu_us, reasons=reasons)
-    return replace(found, late_max_ms=result.lateness_max_ms)
+    intended_ns = np.sort(deliveries(result)[0]) if keep_intended else None
+    return replace(found, late_max_ms=result.lateness_max_ms, intended_ns=intended_ns)
 
 
 def _reasons(result: RunResult) -> list[str]:

@@ -52,12 +52,14 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """``reasons``: why it does not count; ``late_max_ms``: how late the generator ever was."""
+    """``reasons``: why it does not count; ``late_max_ms``: how late the generator ever was; ``intended_ns``: when the
+    measured messages were meant to be sent, in order, where that was kept."""
 
     parts: list[Part]
     cpu_us: float  # of the brokers' processes, a message
     reasons: list[str]
     late_max_ms: float = 0.0
+    intended_ns: Ints | None = None
 
     @property
     def measured(self) -> Tail:

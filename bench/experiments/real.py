@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.calibration import CLOSE, apart
+from bench.experiments.beside import close_enough, means, median_of, tails
 from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
-from bench.experiments.layouts import Envelope, fewest, loads_of, ms, placed, residual, run, split
+from bench.experiments.layouts import fewest, loads_of, ms, placed, residual, run, split
 from bench.experiments.publishing import Shown, make_directory, publish
 from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_of
 from bench.live import record
 from bench.recorded import Layout, Recorded
-from bench.simulator import Machine, worst
-from bench.traffic import Fleet
-from bench.verdict import Check, Verdict
-from srtm.poisson_bucket import mean_delay_s
-from srtm.splitting import MICRO
+from bench.simulator import Machine
+from bench.verdict import Verdict
 
 QUICK_S = 4.0
 TRIES = 2  # of a run that does not count
@@ -34,11 +31,22 @@ _SEARCH_S = 40.0  # of simulated traffic, to find how many brokers it takes
 
 @dataclass(frozen=True, kw_only=True)
 class RealOptions:
+    """``seconds``: measured part of a run; ``runs``: of each point, with seeds from ``seed`` on; None: as many as the
+    figure takes."""
+
     names: Sequence[str]
-    seconds: float = 12.0  # measured part of a run
+    seconds: float | None = None
+    runs: int | None = None
     seed: int = 1
     directory: Path = Path("figures")
     document: bool = False
+
+    def effort(self, figure: RealFigure) -> Effort:
+        return Effort(
+            seconds=figure.seconds if self.seconds is None else self.seconds,
+            repetitions=figure.runs if self.runs is None else self.runs,
+            seed=self.seed,
+        )
 
 
 async def real(options: RealOptions, show: Callable[[str], None]) -> list[Verdict]:
@@ -48,26 +56,52 @@ async def real(options: RealOptions, show: Callable[[str], None]) -> list[Verdic
 
 
 async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callable[[str], None]) -> Verdict:
-    started, rows, reasons = time.time(), [], []
+    started, effort = time.time(), options.effort(figure)
+    made = Made()
     for point in figure.points:
         for strategy in point.strategies:
-            layout = layout_of(figure, point, strategy, options.seed)
-            recorded = await _counted(layout, figure, options)
-            row = row_of(point, strategy, layout, recorded, figure.machine, options.seed, figure.slo_ns)
-            rows.append(row)
-            reasons += [f"{point.x:g}, {strategy}: {reason}" for reason in recorded.reasons]
-            show(f"{name}: {line(row)}")
-    checks = [*close_enough(rows), *figure.checks(rows)]
-    conditions = conditions_of(figure)
-    settings = {"seconds": options.seconds, "simulated": False, "conditions": conditions}
-    verdict = Verdict(f"{name}-real", figure.claim, checks, [dict(row) for row in rows], settings, reasons)
+            await _point(made, figure, point, strategy, effort, lambda text: show(f"{name}: {text}"))
+    conditions, rows = conditions_of(figure), made.rows
+    settings = {
+        "seconds": effort.seconds,
+        "repetitions": effort.repetitions,
+        "simulated": False,
+        "conditions": conditions,
+    }
+    checks = [*close_enough(made.runs), *figure.checks(rows)]
+    reasons = [*made.reasons, *figure.untold(rows)]
+    verdict = Verdict(f"{name}-real", figure.claim, checks, [*made.runs, *rows], settings, reasons)
     drawn = Figure(rows=rows, panels=panels(figure, rows), checks=checks, conditions=conditions)
     about = about_of(name, figure)
-    effort = Effort(seconds=options.seconds, repetitions=1, seed=options.seed)
     shown = Shown(name=about.name, about=about, figure=drawn, effort=effort)
     publish(shown, verdict, started, options.directory, document=options.document)
     show(verdict.line)
     return verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """``runs``: a row each; ``rows``: one a point and placement, that stands for its runs."""
+
+    runs: list[Row] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+async def _point(
+    made: Made, figure: RealFigure, point: Point, strategy: str, effort: Effort, show: Callable[[str], None]
+) -> None:
+    recordings, rows = [], []
+    for seed in range(effort.seed, effort.seed + effort.repetitions):
+        layout = layout_of(figure, point, strategy, seed)
+        recorded = await _counted(layout, figure, effort.seconds, seed)
+        recordings.append(recorded)
+        rows.append(row_of(point, strategy, layout, recorded, figure.machine, seed, figure.slo_ns))
+        made.reasons.extend(f"{point.x:g}, {strategy}, seed {seed}: {reason}" for reason in recorded.reasons)
+        show(line(rows[-1]))
+    made.runs.extend(rows)
+    mean = means(recordings, point.fleet, point.bucket, effort.seconds)
+    made.rows.append({**median_of(rows), **mean, "row": "point"})
 
 
 def layout_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> Layout:
@@ -80,12 +114,17 @@ def layout_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> Lay
     return Layout(fleet=point.fleet, placement=placement, shares=shares, lab_us=figure.lab_us)
 
 
-async def _counted(layout: Layout, figure: RealFigure, options: RealOptions) -> Recorded:
+async def _counted(layout: Layout, figure: RealFigure, seconds: float, seed: int) -> Recorded:
     """The first that counts, else the last."""
     for _ in range(TRIES):
         with TemporaryDirectory(prefix="srtm-real-") as folder:
             recorded = await record(
-                layout, seconds=options.seconds, seed=options.seed, folder=Path(folder), slo_ms=ms(figure.slo_ns)
+                layout,
+                seconds=seconds,
+                seed=seed,
+                folder=Path(folder),
+                slo_ms=ms(figure.slo_ns),
+                keep_intended=figure.keep_intended,
             )
         if recorded.late_max_ms > figure.latest_ms:
             stop = f"the generator was {recorded.late_max_ms:.3g} ms late once, more than {figure.latest_ms:g} ms"
@@ -98,32 +137,19 @@ async def _counted(layout: Layout, figure: RealFigure, options: RealOptions) -> 
 def row_of(
     point: Point, strategy: str, layout: Layout, recorded: Recorded, machine: Machine, seed: int, slo_ns: int
 ) -> Row:
-    """Of the broker with the largest p99, measured; and of the one with the largest, simulated."""
-    measured, simulated = worst([part.measured for part in recorded.parts]), worst(recorded.replayed(machine, seed))
+    """Of one run."""
     loads = loads_of(layout.fleet, layout.placement, len(layout.shares))
     return {
+        "row": "run",
         "x": point.x,
         "strategy": strategy,
+        "seed": seed,
         "brokers": len(layout.used),
-        "p99_ms": ms(measured.p99_ns),
-        "simulated_p99_ms": ms(simulated.p99_ns),
-        "off": apart(simulated.p99_ns, measured.p99_ns),
-        "access_p99_ms": ms(measured.access_p99_ns),
-        "processing_p99_ms": ms(measured.processing_p99_ns),
-        "access_mean_ms": recorded.measured.access_mean_ns / 1e6,
-        "theory_mean_ms": theory_ms(point.fleet, point.bucket, len(layout.used)),
+        **tails(recorded, machine, seed),
         "residual": residual(layout.fleet, strategy, loads, machine=machine, slo_ns=slo_ns),
         "bucket": point.bucket.text,
         "valid": not recorded.reasons,
     }
-
-
-def theory_ms(fleet: Fleet, bucket: Envelope, k: int) -> float | None:
-    """Eq. (1) for each of ``k`` equal parts; None where messages depend on each other."""
-    if (fleet.process, fleet.batch, fleet.group_size) != ("poisson", 1, 1):
-        return None
-    rate, burst = bucket.rate_micro / MICRO / k, max(1, bucket.burst_micro // MICRO // k)
-    return 1_000 * mean_delay_s(fleet.load / k, rate, burst)
 
 
 def line(row: Row) -> str:
@@ -131,12 +157,6 @@ def line(row: Row) -> str:
         f"{row['x']:g}, {row['strategy']} on {row['brokers']}: p99 {row['p99_ms']:.3g} ms, simulated "
         f"{row['simulated_p99_ms']:.3g} ms{'' if row['valid'] else ' (does not count)'}"
     )
-
-
-def close_enough(rows: Sequence[Row]) -> list[Check]:
-    near = sum(row["off"] <= CLOSE for row in rows)
-    bound = f"{len(rows)}, within {100 * CLOSE:g} %"
-    return [Check("runs whose p99 the simulator told", f"{near}", bound, near == len(rows))]
 
 
 def panels(figure: RealFigure, rows: Sequence[Row]) -> list[Panel]:
@@ -171,16 +191,26 @@ def about_of(name: str, figure: RealFigure) -> About:
             "placement": "strategy",
             "brokers": "brokers",
             "worst broker's p99, ms": "p99_ms",
+            "of the runs": "p99_of_runs",
             "simulated": "simulated_p99_ms",
             "off, parts": "off",
             "access p99, ms": "access_p99_ms",
+            "simulated access": "simulated_access_p99_ms",
+            "access off": "access_off",
             "processing p99, ms": "processing_p99_ms",
+            "simulated processing": "simulated_processing_p99_ms",
+            "processing off": "processing_off",
             "mean access, ms": "access_mean_ms",
+            "± (95 %)": "access_mean_half_ms",
+            "as meant to be sent, ms": "meant_mean_ms",
             "Eq. (1), ms": "theory_mean_ms",
+            "± 5 % takes, s": "closely_s",
             "capacity left, msg/s": "residual",
             "bucket": "bucket",
         },
         how="Real brokers beside the simulation of what they recorded",
-        runs="one run of {seconds:g} s a point",
-        full=Effort(seconds=RealOptions.seconds, repetitions=1),
+        runs="{repetitions} runs of {seconds:g} s a point, of which the one with the median p99 is shown"
+        if figure.runs > 1
+        else "{repetitions} run of {seconds:g} s a point",
+        full=RealOptions(names=[name]).effort(figure),
     )

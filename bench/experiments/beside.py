@@ -1,0 +1,89 @@
+"""What real brokers did, beside what is said of them: the simulator's p99s, in all and of access and processing apart,
+and Eq. (1)'s mean. Rows of several runs of a point, and the one that stands for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.batch_means import mean_of
+from bench.calibration import CLOSE, apart
+from bench.experiments.figure import Row
+from bench.experiments.layouts import Envelope, ms
+from bench.recorded import Recorded
+from bench.simulator import Machine, Tail, worst
+from bench.traffic import Fleet
+from bench.verdict import Check
+from srtm.poisson_bucket import mean_delay_s
+from srtm.replay import access_delays
+from srtm.splitting import MICRO
+
+KINDS = {"off": "p99", "access_off": "access p99", "processing_off": "processing p99"}
+CLOSELY = 0.05  # of a mean
+
+
+def tails(recorded: Recorded, machine: Machine, seed: int) -> Row:
+    """Of the broker with the largest p99, measured, and what the simulator has for the access and the processing of the
+    same; ``simulated_p99_ms`` is of the broker with the largest, simulated."""
+    replayed = recorded.replayed(machine, seed)
+    seen = [Tail.of([part.measured]) for part in recorded.parts]
+    at = max(range(len(seen)), key=lambda part: seen[part].p99_ns)
+    measured, same, largest = seen[at], Tail.of([replayed[at]]), worst(replayed)
+    return {
+        "p99_ms": ms(measured.p99_ns),
+        "simulated_p99_ms": ms(largest.p99_ns),
+        "off": apart(largest.p99_ns, measured.p99_ns),
+        "access_p99_ms": ms(measured.access_p99_ns),
+        "simulated_access_p99_ms": ms(same.access_p99_ns),
+        "access_off": apart(same.access_p99_ns, measured.access_p99_ns),
+        "processing_p99_ms": ms(measured.processing_p99_ns),
+        "simulated_processing_p99_ms": ms(same.processing_p99_ns),
+        "processing_off": apart(same.processing_p99_ns, measured.processing_p99_ns),
+    }
+
+
+def close_enough(rows: Sequence[Row]) -> list[Check]:
+    """Of all runs."""
+    found = []
+    for key, what in KINDS.items():
+        near = sum(row[key] <= CLOSE for row in rows)
+        bound = f"{len(rows)}, within {100 * CLOSE:g} %"
+        found.append(Check(f"runs whose {what} the simulator told", f"{near}", bound, near == len(rows)))
+    return found
+
+
+def means(runs: Sequence[Recorded], fleet: Fleet, bucket: Envelope, seconds: float) -> Row:
+    """The mean access delay over all ``runs`` of a point, and Eq. (1)'s. ``meant_mean_ms``: of the same messages, had
+    each arrived when it was meant to be sent; None where Eq. (1) says nothing, or not of one bucket.
+    ``closely_s``: of measuring, until the interval is as narrow as ``CLOSELY`` of Eq. (1)."""
+    parts = [part.measured.access_ns for run in runs for part in run.parts]
+    mean = mean_of(parts)
+    brokers = len(runs[0].parts)
+    theory = theory_ms(fleet, bucket, brokers)
+    row: Row = {
+        "access_mean_ms": mean.value / 1e6,
+        "access_mean_half_ms": mean.half / 1e6,
+        "access_seen": mean.seen,
+        "theory_mean_ms": theory,
+    }
+    meant = [run.intended_ns for run in runs if run.intended_ns is not None]
+    if theory is None or brokers != 1 or len(meant) < len(runs):
+        return {**row, "meant_mean_ms": None, "closely_s": None}
+    delays = [access_delays(one, bucket.rate_micro, bucket.burst_micro) for one in meant]
+    closely_s = len(runs) * seconds * (row["access_mean_half_ms"] / (CLOSELY * theory)) ** 2
+    return {**row, "meant_mean_ms": mean_of(delays).value / 1e6, "closely_s": closely_s}
+
+
+def theory_ms(fleet: Fleet, bucket: Envelope, k: int) -> float | None:
+    """Eq. (1) for each of ``k`` equal parts; None where messages depend on each other."""
+    if (fleet.process, fleet.batch, fleet.group_size) != ("poisson", 1, 1):
+        return None
+    rate, burst = bucket.rate_micro / MICRO / k, max(1, bucket.burst_micro // MICRO // k)
+    return 1_000 * mean_delay_s(fleet.load / k, rate, burst)
+
+
+def median_of(rows: Sequence[Row]) -> Row:
+    """The run with the median p99 (of an even number the lower), and between which p99s the others are."""
+    ordered = sorted(rows, key=lambda row: row["p99_ms"])
+    lowest, highest = ordered[0]["p99_ms"], ordered[-1]["p99_ms"]
+    between = f"{lowest:.3g} to {highest:.3g}" if len(rows) > 1 else ""
+    return {**ordered[(len(rows) - 1) // 2], "p99_of_runs": between}

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench.calibration import CLOSE
+from bench.experiments.beside import close_enough, means, median_of, tails
+from bench.experiments.layouts import Envelope
+from bench.recorded import Part, Recorded
+from bench.simulator import Ints, Machine, Share
+from bench.traffic import SECOND_NS, Fleet
+from srtm.replay import access_delays
+from srtm.splitting import MICRO
+
+FLEET = Fleet(count=1_000)
+RATE = 11_000 * MICRO
+MACHINE = Machine(message_ns=10_000)
+
+
+def part_of(arrival_ns: Ints, share: Share, processing_ns: int = 10_000) -> Part:
+    access_ns = access_delays(arrival_ns, *share)
+    return Part(
+        share=share,
+        batch=1,
+        publishers=1_000,
+        arrival_ns=arrival_ns,
+        access_ns=access_ns,
+        processing_ns=np.full_like(access_ns, processing_ns),
+        first=0,
+    )
+
+
+def poisson(seconds: float, seed: int) -> Ints:
+    instants = FLEET.arrivals(np.zeros(FLEET.count, dtype=np.int64), 1, seconds, np.random.default_rng(seed))[0]
+    return instants - instants[0]
+
+
+def recorded(parts: list[Part], intended_ns: Ints | None = None) -> Recorded:
+    return Recorded(parts=parts, cpu_us=1.0, reasons=[], intended_ns=intended_ns)
+
+
+def test_access_and_processing_are_told_apart_of_the_broker_that_is_worst() -> None:
+    quiet, busy = part_of(poisson(2.0, 1), (RATE, 90 * MICRO)), part_of(poisson(2.0, 2), (RATE, MICRO), 200_000)
+    row = tails(recorded([quiet, busy]), MACHINE, seed=1)
+    assert row["access_p99_ms"] == row["simulated_access_p99_ms"] > 0.5
+    assert row["access_off"] == 0.0
+    assert row["processing_p99_ms"] == 0.2
+    assert row["processing_off"] == pytest.approx(1 - row["simulated_processing_p99_ms"] / 0.2)
+    assert row["off"] < CLOSE < row["processing_off"], "together they hide what apart they show"
+
+
+def test_each_kind_has_a_check_of_its_own() -> None:
+    rows = [
+        {"off": 0.0, "access_off": 0.0, "processing_off": 0.2},
+        {"off": 0.1, "access_off": 0.0, "processing_off": 0},
+    ]
+    checks = {check.what: (check.measured, check.kept) for check in close_enough(rows)}
+    assert checks == {
+        "runs whose p99 the simulator told": ("2", True),
+        "runs whose access p99 the simulator told": ("2", True),
+        "runs whose processing p99 the simulator told": ("1", False),
+    }
+
+
+def test_the_mean_of_all_runs_stands_beside_eq_1_with_what_the_planned_instants_would_have_given() -> None:
+    bucket = Envelope(rate_micro=RATE, burst_micro=MICRO)
+    runs = []
+    for seed in (1, 2, 3):
+        meant = poisson(20.0, seed)
+        late = np.sort(meant + np.where(np.arange(len(meant)) % 100 < 30, 2_000_000, 0))  # some bunched together
+        runs.append(recorded([part_of(late, (RATE, MICRO))], meant + 5 * SECOND_NS))
+    row = means(runs, FLEET, bucket, 20.0)
+    assert row["theory_mean_ms"] == pytest.approx(0.4545, abs=1e-4)
+    assert row["meant_mean_ms"] == pytest.approx(row["theory_mean_ms"], rel=0.1)
+    assert row["access_mean_ms"] > row["meant_mean_ms"] + row["access_mean_half_ms"]
+    wanted = 60 * (row["access_mean_half_ms"] / (0.05 * row["theory_mean_ms"])) ** 2
+    assert row["closely_s"] == pytest.approx(wanted)
+
+
+def test_nothing_is_meant_where_eq_1_says_nothing_or_the_instants_were_not_kept() -> None:
+    bucket = Envelope(rate_micro=RATE, burst_micro=MICRO)
+    run = recorded([part_of(poisson(1.0, 1), (RATE, MICRO))])
+    assert means([run], FLEET, bucket, 1.0)["meant_mean_ms"] is None
+    grouped = means([run], replace(FLEET, batch=10), bucket, 1.0)
+    assert grouped["theory_mean_ms"] is grouped["meant_mean_ms"] is grouped["closely_s"] is None
+    assert grouped["access_mean_ms"] > 0
+
+
+def test_the_run_with_the_median_p99_stands_for_all() -> None:
+    rows = [{"p99_ms": p99, "seed": seed} for seed, p99 in enumerate([3.0, 1.0, 2.0])]
+    assert median_of(rows) == {"p99_ms": 2.0, "seed": 2, "p99_of_runs": "1 to 3"}
+    assert median_of(rows[:2])["p99_ms"] == 1.0
+    assert median_of(rows[:1])["p99_of_runs"] == ""
