@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,6 +77,16 @@ def test_what_was_kept_is_shown_in_the_document_as_what_was_just_made(
     assert block.strip() in document.read_text()
     assert (tmp_path / "MEASURED" / "small.json").read_bytes() == (tmp_path / "figures" / "small.json").read_bytes()
     assert (tmp_path / "IMAGES" / "small.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_ran_before_all_ordinary_work_says_so_in_its_block(
+    tmp_path: Path, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_FIFO)
+    monkeypatch.setattr(os, "sched_getparam", lambda _: SimpleNamespace(sched_priority=5))
+    figures.figures(replace(OPTIONS, directory=tmp_path), print)
+    assert len(runs) == 1
+    assert (tmp_path / "small.md").read_text().strip().endswith(", under SCHED_FIFO 5.")
 
 
 def test_what_was_made_of_other_sources_is_not_kept(
