@@ -7,6 +7,7 @@ use crate::channel::Channel;
 use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::event::Event;
 use crate::history::{BIN_NS, Bins};
+use crate::message::Message;
 use crate::queue::Queue;
 use crate::share::CREATION_UNITS;
 use crate::topic::{Limit, Limiter, Topic};
@@ -53,7 +54,7 @@ impl Engine {
         key
     }
 
-    /// The channel of that name, made if missing. A topic's first channel takes the whole backlog.
+    /// The channel of that name, made if missing. A topic's first channel takes the backlog; what has not moved when a second one is made goes to both.
     pub(crate) fn channel_of(&mut self, topic_key: TopicKey, name: &str, now: Nanos) -> ChannelKey {
         if let Some(key) = self.find_channel(topic_key, name) {
             return key;
@@ -228,10 +229,11 @@ impl Engine {
         topic.generation += 1;
         let Some(limiter) = topic.limiter.take() else { return false };
         topic.next_trace = limiter.trace.next();
-        for mut message in limiter.backlog.into_waiting() {
+        let at_once = |mut message: Message| {
             message.times.due = now;
-            self.release(key, message, now);
-        }
+            message
+        };
+        self.release_waiting(key, limiter.backlog.into_waiting().map(at_once), now);
         true
     }
 

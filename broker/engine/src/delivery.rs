@@ -22,6 +22,9 @@ const CHANNEL_UNITS: u32 = 512;
 
 const LEAST_CHANNEL_UNITS: u32 = 16;
 
+/// Copies that a topic which begins to flow moves to its channels in a turn, if it has brought no more itself.
+const PUMPED: usize = 1_000;
+
 impl Engine {
     /// The bucket lets a message go.
     pub(crate) fn release(&mut self, key: TopicKey, message: Message, now: Nanos) {
@@ -78,26 +81,54 @@ impl Engine {
         put(&mut self.channels, &mut self.timers, &mut self.dirty_channels, last, message, now);
     }
 
-    /// Move what waits in a topic to its channels, if it may move: what is in memory, or a portion of what is on disk; the next one goes in the next turn.
+    /// Move a portion of what waits in a topic to its channels, if it may move; the next one goes in the next turn. What is published meanwhile goes behind
+    /// the rest, so a portion is twice as large as what this turn can have brought.
     pub(crate) fn pump(&mut self, key: TopicKey, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
         if !topic.queue.ready(now) {
             return;
         }
-        for _ in 0..topic.queue.memory().len() {
+        let most = PUMPED.div_ceil(topic.channels.len()).max(2 * self.work.units as usize);
+        for _ in 0..topic.queue.memory().len().min(most) {
             let Some(message) = self.topics.get_mut(key).and_then(|topic| topic.queue.pop_front()) else { break };
             self.fan_out(key, message, now);
         }
-        if self.topics.get(key).is_some_and(|topic| !topic.queue.is_empty()) && !self.pumping.contains(&key) {
+        if self.topics.get(key).is_some_and(|topic| !topic.queue.is_empty()) {
+            self.pump_later(key);
+        }
+    }
+
+    /// There may be more to move in the next turn.
+    pub(crate) fn pump_later(&mut self, key: TopicKey) {
+        if let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.pumping) {
+            topic.pumping = true;
             self.pumping.push(key);
         }
     }
 
-    /// Go on with the topics whose queues are on their way from disk.
+    /// Go on with the topics that have more to move.
     pub(crate) fn pump_on(&mut self, now: Nanos) {
         for key in std::mem::take(&mut self.pumping) {
+            if let Some(topic) = self.topics.get_mut(key) {
+                topic.pumping = false;
+            }
             self.pump(key, now);
         }
+    }
+
+    /// Let go all of these, for their topic's bucket is gone. Where they could all go on at once they take their place in its queue, in memory as before, and
+    /// go on in portions.
+    pub(crate) fn release_waiting(&mut self, key: TopicKey, messages: impl Iterator<Item = Message>, now: Nanos) {
+        let straight = self.server.is_none();
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.can_keep()) else {
+            return messages.for_each(|message| self.release(key, message, now));
+        };
+        for mut message in messages {
+            message.times.queued = now;
+            topic.counters.released += 1;
+            topic.queue.keep_back(message);
+        }
+        self.pump(key, now);
     }
 
     /// Let go what the topic's bucket lets go by `now`, and arm for the next.

@@ -74,7 +74,7 @@ pub struct Engine {
     pub(crate) disk_armed: Armed,
     pub(crate) relieve_at: u64,             // bytes of messages from which on queues go on on disk
     pub(crate) server: Option<Box<Server>>, // of the laboratory alone
-    pub(crate) pumping: Vec<TopicKey>,      // more of what waits in them is on disk
+    pub(crate) pumping: Vec<TopicKey>,      // have more to move to their channels
     pub(crate) timers: Timers,
     pub(crate) overdue: Vec<Overdue>, // go on in the next turn
     pub(crate) events: Vec<Event>,

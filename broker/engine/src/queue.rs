@@ -187,6 +187,20 @@ impl Queue {
         }
     }
 
+    /// Whether memory may take more than it has room for: nothing is elsewhere that would be overtaken, and what comes later has a place.
+    pub(crate) fn can_keep(&self) -> bool {
+        match self.beyond {
+            Beyond::Nowhere { .. } => self.room == usize::MAX,
+            Beyond::Disk(_) => self.backend_len() == 0,
+        }
+    }
+
+    /// Behind everything, in memory however much there is, where it can be kept there.
+    pub(crate) fn keep_back(&mut self, message: Message) {
+        debug_assert!(self.can_keep());
+        self.memory.push_back(message);
+    }
+
     /// In front of everything, in memory however much there is.
     pub fn push_front(&mut self, message: Message) {
         self.memory.push_front(message);

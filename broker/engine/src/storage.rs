@@ -137,10 +137,8 @@ impl Engine {
         let unlimited = |topic: &Topic| topic.limiter.is_none() && !topic.restored.is_empty();
         let keys: Vec<TopicKey> = self.topics.iter().filter(|(_, topic)| unlimited(topic)).map(|(key, _)| key).collect();
         for key in keys {
-            let restored = self.topics.get_mut(key).map(|topic| std::mem::take(&mut topic.restored));
-            for message in restored.into_iter().flatten() {
-                self.release(key, message, now);
-            }
+            let restored = self.topics.get_mut(key).map(|topic| std::mem::take(&mut topic.restored)).unwrap_or_default();
+            self.release_waiting(key, restored.into_iter(), now);
         }
     }
 
@@ -242,26 +240,23 @@ impl Engine {
             return;
         }
         let Some(disk) = self.disk.clone() else { return };
-        let (mut more, mut waiting) = (false, Vec::new());
+        let (mut waiting, mut moving) = (Vec::new(), Vec::new());
         for (key, channel) in &mut self.channels {
             if channel.queue.tend() {
-                more = true;
                 waiting.push(key);
             }
         }
         // Jobs run in order: what went from a topic to its channels is synced there before it goes here.
         for (key, topic) in &mut self.topics {
             if topic.queue.tend() {
-                more = true;
-                self.pumping.push(key);
+                moving.push(key);
             }
         }
-        for key in waiting {
-            self.mark_channel(key);
-        }
-        if more {
+        if !waiting.is_empty() || !moving.is_empty() {
             disk.stir();
         }
+        waiting.into_iter().for_each(|key| self.mark_channel(key));
+        moving.into_iter().for_each(|key| self.pump_later(key));
     }
 
     // ---- the end of an incarnation -----------------------------------------------------------------------------------------------------

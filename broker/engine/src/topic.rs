@@ -256,7 +256,8 @@ pub struct Topic {
     pub queue: Queue,           // released, but no channel is there to take it (or the topic is paused or held)
     pub restored: Vec<Message>, // waited for tokens when an earlier incarnation ended
     pub paused: bool,
-    pub held: bool, // new: Python is still fetching its channels
+    pub held: bool,           // new: Python is still fetching its channels
+    pub(crate) pumping: bool, // in the engine's list of those with more to move to their channels
     pub limiter: Option<Box<Limiter>>,
     pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: nobody said
     pub assignment_version: u64,
@@ -277,6 +278,7 @@ impl Topic {
             restored: Vec::new(),
             paused: false,
             held,
+            pumping: false,
             limiter: None,
             publishers: None,
             assignment_version: 0,

@@ -20,6 +20,7 @@ mod leases;
 mod limits;
 mod measure;
 mod parking;
+mod pumping;
 mod random_operations;
 mod reference;
 mod shares;
