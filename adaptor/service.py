@@ -22,7 +22,7 @@ _HASTE_S = 0.01  # instead of it, while a change waits for its answer
 
 
 class Distributor(Protocol):
-    """What is asked of ``srtm.distributor_client.DistributorClient``."""
+    """What is asked of ``adaptor.asking.Asking``."""
 
     async def history(self, since: int, wait_s: float) -> HistoryAnswer: ...
 

@@ -18,10 +18,10 @@ import trio
 
 from broker.asking import Question
 from broker.bins import EngineHistories, Followed
-from broker.distributors import LONGEST_PAUSE_S, Distributors
 from broker.events import Moved
 from broker.wakeup import Wakeup
 from srtm.control import HistoryReport, TopicHistory
+from srtm.distributors import LONGEST_PAUSE_S, Distributors
 from srtm.errors import PeerError
 from srtm.log import Log
 from srtm.nursery import background_nursery

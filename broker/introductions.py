@@ -11,7 +11,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.lookup import Lookups, known_channels
-from broker.membership import connect_to
+from srtm.distributors import connect_to
 from srtm.http_client import HttpClient
 from srtm.log import Log
 
@@ -57,7 +57,8 @@ class Introductions:
         self._engine.release_topic(topic)
 
     async def _learn_channels(self, topic: str) -> None:
-        asked = [connect_to(self._config, url) for url in self._config.distributors]
+        config = self._config
+        asked = [connect_to(url, token=config.token, ca_file=config.ca_file) for url in config.distributors]
         asked += [HttpClient(url) for url in self._lookups.http_urls]
         create = partial(self._engine.create_channel, topic)
         await known_channels(topic, asked, QUERY_TIMEOUT_S, self._log, create)

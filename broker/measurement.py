@@ -14,9 +14,9 @@ from urllib.parse import quote
 import msgspec
 import trio
 
-from broker.distributors import Distributors
 from broker.measured import NS_PER_S, Others, Record, Recorder, measured_trace, report
 from srtm.control import MeasurementAnswer, MeasurementReport, MeasurementRequest
+from srtm.distributors import Distributors
 from srtm.errors import PeerError
 from srtm.log import Log
 from srtm.unreadable import UNREADABLE

@@ -4,14 +4,12 @@ it; measurements, histories and the exchange of tokens go their own ways, so tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
 from broker.config import BrokerConfig
-from broker.distributors import Distributors
 from broker.drain import Drain
 from broker.gdrl_agent import GdrlAgent
 from broker.histories import Histories
@@ -20,9 +18,8 @@ from broker.measured import Recorder
 from broker.measurement import Measurements
 from broker.sync import Synchronizer
 from srtm.control import MeasurementRequest, SyncRequest, Throttling
-from srtm.http_client import HttpClient
+from srtm.distributors import Distributors, connected
 from srtm.log import Log
-from srtm.trust import trusting
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -93,11 +90,5 @@ class Membership:
 
     def _distributors(self) -> Distributors:
         """With connections of their own, for one task."""
-        connect = partial(connect_to, self._config)
-        return Distributors([connect(url) for url in self._config.distributors], connect, self._log)
-
-
-def connect_to(config: BrokerConfig, url: str) -> HttpClient:
-    """To a distributor. Raises BadInput."""
-    tls = trusting(config.ca_file) if url.startswith("https:") else None
-    return HttpClient(url, token=config.token, tls=tls)
+        config = self._config
+        return connected(config.distributors, self._log, token=config.token, ca_file=config.ca_file)

@@ -19,7 +19,6 @@ import trio
 
 from broker import snapshot
 from broker.data_path import replace_file
-from broker.distributors import LONGEST_PAUSE_S, Disowned, Distributor, Distributors, refused
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder, held_over
 from broker.reports import Reports
@@ -33,6 +32,7 @@ from srtm.control import (
     SyncRequest,
     Throttling,
 )
+from srtm.distributors import LONGEST_PAUSE_S, Disowned, Distributor, Distributors, refused
 from srtm.errors import NotLeader, PeerError, SrtmError, Unavailable
 from srtm.json_file import read_json
 from srtm.log import Log

@@ -21,15 +21,7 @@ import msgspec
 import trio
 
 from srtm.backoff import Backoff
-from srtm.control import (
-    Assignment,
-    DeadNotice,
-    HistoryAnswer,
-    Lookup,
-    ProposalResults,
-    ShareProposal,
-    ShareProposals,
-)
+from srtm.control import Assignment, DeadNotice, Lookup
 from srtm.errors import BadInput, NotLeader, PeerError, SrtmError, Unavailable
 from srtm.nursery import background_nursery
 from srtm.refusals import refusal
@@ -142,15 +134,6 @@ class DistributorClient:
     async def set_options(self, name: str, options: Mapping[str, object]) -> Json:
         """Mode, split, adaptation: the topic's ``TopicView`` after the change. Raises NotFound, BadInput."""
         return await self._call("PATCH", f"/v1/topics/{_part(name)}", Json, body=options)
-
-    async def history(self, since: int, wait_s: float) -> HistoryAnswer:
-        """What brokers reported since; held back for up to ``wait_s`` while there is nothing."""
-        query = {"since": str(since), "wait_s": f"{wait_s:g}"}
-        return await self._call("GET", "/v1/history", HistoryAnswer, query=query)
-
-    async def propose_shares(self, proposals: list[ShareProposal]) -> ProposalResults:
-        """What became of each, in order."""
-        return await self._call("PUT", "/v1/shares", ProposalResults, body=ShareProposals(proposals=proposals))
 
     async def remove_topic(self, name: str, *, purge: bool = False) -> None:
         """Raises NotFound."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import Enum
 from functools import partial
@@ -17,11 +18,12 @@ from srtm.cluster import ClusterFile
 from srtm.commands.fitting import Fitting, ScalerKind
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.commands.running import run_service
-from srtm.distributor_client import DistributorClient
+from srtm.distributor_client import TOKEN_VARIABLE, distributor_urls
+from srtm.distributors import connected
 from srtm.log import Log
 from srtm.supervisor import cluster
 from srtm.tokens import Tokens, read_token
-from srtm.trust import trusting
+from srtm.trust import ca_file, trusting
 
 FittingOption = Annotated[
     Fitting, typer.Option(help="How topics are fitted to brokers by measurement; a submission may say otherwise.")
@@ -127,10 +129,16 @@ def adaptor(distributor: DistributorOption = None, token: TokenOption = None) ->
 
 
 async def _adapt(urls: list[str] | None, token: str | None) -> None:
+    from adaptor.asking import Asking
     from adaptor.service import Adaptor
 
-    async with DistributorClient(urls, token=token) as client:
-        await Adaptor(client, Log("adaptor")).run()
+    log = Log("adaptor")
+    token = token or os.environ.get(TOKEN_VARIABLE) or None
+    asking = Asking(connected(distributor_urls(urls), log, token=token, ca_file=ca_file()))
+    try:
+        await Adaptor(asking, log).run()
+    finally:
+        await asking.aclose()
 
 
 def _tokens(token: str | None, file: str | None) -> Tokens | None:

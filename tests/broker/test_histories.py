@@ -5,10 +5,10 @@ import pytest
 import trio
 
 from broker.bins import EngineBins, EngineHistories
-from broker.distributors import Distributors
 from broker.events import Moved
 from broker.histories import Histories
 from srtm.control import HistoryReport, Problem
+from srtm.distributors import Distributors
 from srtm.errors import Unavailable
 from srtm.log import Log
 

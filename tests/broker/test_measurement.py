@@ -5,7 +5,6 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.distributors import Distributors
 from broker.measurement import Measurements
 from srtm.control import (
     MeasuredTrace,
@@ -15,6 +14,7 @@ from srtm.control import (
     Problem,
     Promise,
 )
+from srtm.distributors import Distributors
 from srtm.errors import Unavailable
 from srtm.log import Log
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from broker.distributors import Distributors
+from srtm.distributors import Distributors
 from srtm.log import Log
 
 

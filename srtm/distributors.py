@@ -4,6 +4,7 @@ one that is, else whoever was not asked for longest. One task at a time uses one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -12,11 +13,13 @@ import trio
 from srtm.backoff import Backoff
 from srtm.control import Problem
 from srtm.errors import BadInput, NotLeader, PeerError, SrtmError, Unavailable
+from srtm.http_client import HttpClient
 from srtm.log import Log
+from srtm.trust import trusting
 from srtm.unreadable import UNREADABLE
 
 LONGEST_PAUSE_S = 1.0  # between rounds in which none could be reached
-_ANSWER_S = 3.0  # nothing that is posted here takes a distributor long, but it may be busy planning
+_ANSWER_S = 3.0  # nothing that is asked here takes a distributor long, but it may be busy planning
 
 
 class Distributor(Protocol):
@@ -62,18 +65,28 @@ class Distributors:
         backoff = Backoff(first_s=0.1, longest_s=LONGEST_PAUSE_S)
         failures = 0
         while True:
-            distributor = self.first
             try:
-                status, answer = await distributor.request("POST", target, body, timeout_s=_ANSWER_S)
-                if status < 300:
-                    return answer
-                raise refused(distributor.base_url, what, status, answer)
-            except Unavailable as error:
-                await self.choose_next(error.leader if isinstance(error, NotLeader) else None)
+                return await self.ask(what, "POST", target, body)
+            except Unavailable:
                 failures += 1
                 self.failures += 1
                 if failures % len(self) == 0:
                     await trio.sleep(backoff.next_s())
+
+    async def ask(
+        self, what: str, method: str, target: str, body: bytes = b"", *, timeout_s: float = _ANSWER_S
+    ) -> bytes:
+        """The answer of whoever is asked first; ``body`` may come twice. Raises PeerError as ``post`` does; Unavailable
+        where there is no answer, or not from a leader (NotLeader): the next question is for another one then."""
+        distributor = self.first
+        try:
+            status, answer = await distributor.request(method, target, body, timeout_s=timeout_s)
+            if status < 300:
+                return answer
+            raise refused(distributor.base_url, what, status, answer)
+        except Unavailable as error:
+            await self.choose_next(error.leader if isinstance(error, NotLeader) else None)
+            raise
 
     async def choose_next(self, leader: str | None) -> None:
         """Who is asked first from now on: ``leader`` (a URL), or whoever was not asked for longest. The token goes to
@@ -106,6 +119,17 @@ class Distributors:
             with trio.CancelScope(shield=True):  # closing takes no time
                 await before.aclose()
         return connected
+
+
+def connected(urls: Sequence[str], log: Log, *, token: str | None, ca_file: str | None) -> Distributors:
+    """Those at ``urls``; ``ca_file``: as of ``srtm.trust.trusting``. Raises BadInput."""
+    connect = partial(connect_to, token=token, ca_file=ca_file)
+    return Distributors([connect(url) for url in urls], connect, log)
+
+
+def connect_to(url: str, *, token: str | None, ca_file: str | None) -> HttpClient:
+    """To one distributor. Raises BadInput."""
+    return HttpClient(url, token=token, tls=trusting(ca_file) if url.startswith("https:") else None)
 
 
 class Disowned(PeerError):
