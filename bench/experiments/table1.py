@@ -17,41 +17,45 @@ left. With ``realtime`` reactors and generator go before whatever else runs ther
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import trio
 
-from bench.document import markdown_table, write_block
-from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.document import EVALUATION, with_block
+from bench.experiments.table1_rows import (
+    BATCH,
+    ENVELOPE,
+    LATENCY_MS,
+    PAPER,
+    PAPER_S,
+    PERCENTILE,
+    PUBLISHERS,
+    RATE_PER_S,
+    SEQUENTIAL,
+    Row,
+    burst_of,
+    keep,
+    kept,
+)
+from bench.experiments.table1_view import Shown, claim_of, hand_over, line
+from bench.results import source_commit
+from bench.rows.turns import TRIES
 from bench.run import RunResult, run_plan
 from bench.workload import Plan, Publishers, Subscriber
+from distributor.fitting_view import ENDED
 from srtm.distributor_client import DistributorClient, Json
-from srtm.errors import Unavailable
+from srtm.errors import BadInput, Unavailable
 from srtm.supervisor import Cluster, cluster
 
-PAPER_S = {5: 64, 10: 189, 15: 558, 20: 745, 25: 871, 30: 1058}  # {group size: Table 1, "time"}
-PART = 20  # ours is to take at most one in so many of that
 TOPIC, BLOCK = "table1", "table1"
-PUBLISHERS, RATE_PER_S, BATCH = 1_000, 10.0, 10
-ENVELOPE, BURST = 11_000.0, 1_600.0
-PERCENTILE, LATENCY_MS = 99, 1.0
-CLAIM = (
-    "1,000 publishers of 10 msg/s in batches of 10, groups firing together in turn, r = 11,000, b = 1,600, p99 <= "
-    "{promise_ms:g} ms, {brokers} brokers with a service time of {service_us:g} us; p99 end to end over {after_s:g} s "
-    "afterwards."
-)
-REALTIME = " Reactors and generator before all ordinary work of the machine (`--realtime`)."
 _LONG_S = 3_600.0  # of a plan that is cut short when assignments change
 _LOOK_S = 0.1
 _FLOWS_WITHIN_S = 20.0
-_ENDED = ("fits", "does not fit", "failed", "off")
 
 
 @dataclass(frozen=True)
@@ -65,99 +69,64 @@ class Table1Options:
     promise_ms: float = LATENCY_MS  # a machine that stops for parts of a ms cannot show the paper's 1 ms
     realtime: bool = False  # reactors and generator go before all ordinary work of the machine
     seed: int = 1
+    directory: Path = Path("table1")  # a file for each row
+    resume: bool = False  # keep those that are there, of these sources
     json_file: str | None = None
-    document: Path | None = None  # to write the table into
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """One row fitted one way, and measured afterwards."""
-
-    group: int
-    method: str
-    found: Json  # the fitting as the distributor shows it
-    after: RunResult
-    promise_ms: float = LATENCY_MS
+    document: bool = False  # write table, picture and data into docs/
 
     @property
-    def brokers(self) -> int:
-        return int(self.found["brokers"] or 0)
+    def asked(self) -> Iterator[tuple[int, str]]:
+        """(group size, method)"""
+        yield from ((group, SEQUENTIAL) for group in self.rows)
+        yield from ((group, PAPER) for group in self.paper_rows)
 
-    @property
-    def worst_p99_ms(self) -> float:
-        """Of the brokers: the promise is judged by each."""
-        return max((one.p99_ms for one in self.after.targets if one.received), default=0.0)
-
-    @property
-    def reached(self) -> bool:
-        """Whether it fits, keeps the promise afterwards, and was as fast as is asked (the paper's way need not be)."""
-        fast = self.method == "paper" or self.found["took_s"] <= PAPER_S[self.group] / PART
-        return self.found["state"] == "fits" and fast and self.worst_p99_ms <= self.promise_ms
-
-    def row(self) -> dict[str, Any]:
-        return {
-            **self.after.row(f"groups of {self.group}, {self.method}"),
-            "group": self.group,
-            "method": self.method,
-            "state": self.found["state"],
-            "certain": self.found["certain"],
-            "took_s": self.found["took_s"],
-            "paper_s": PAPER_S[self.group],
-            "rounds": len(self.found["rounds"]),
-            "brokers": self.brokers,
-            "worst_p99_ms": self.worst_p99_ms,
-            "reached": self.reached,
-            "explanation": self.found["explanation"],
-        }
+    def check(self) -> None:
+        """Raises BadInput where there is nothing to do, or no place for what is found."""
+        if not (self.rows or self.paper_rows):
+            raise BadInput("rows", "", "must name a row at least, or paper-rows must")
 
 
-async def table1(options: Table1Options, show: Callable[[str], None]) -> list[Fitted]:
-    """All that is asked for, one after the other; the table is shown at the end."""
-    started, found = time.time(), []
-    asked = [(group, "sequential") for group in options.rows] + [(group, "paper") for group in options.paper_rows]
-    for group, method in asked:
-        found.append(await fit_row(group, method, options))
-        show(_line(found[-1]))
-    claim = claim_of(options)
-    text = f"{claim}\n\n{markdown(found, options)}"
-    show(text)
-    if options.document is not None:
-        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
-    if options.json_file is not None:
-        reasons = [f"groups of {one.group}: {reason}" for one in found for reason in one.after.reasons]
-        rows, settings = [one.row() for one in found], settings_of(options)
-        results = Results.of(
-            "bench table1", rows, seed=options.seed, started=started, settings=settings, reasons=reasons
-        )
-        write_results(options.json_file, results)
-    return found
+async def table1(options: Table1Options, show: Callable[[str], None]) -> bool:
+    """All that is asked for, one after the other; the table is shown at the end. Whether every row is reached. Raises
+    BadInput (a row that is kept was made with other settings, or is none), Unavailable."""
+    options.check()
+    if options.document:
+        with_block(EVALUATION.read_text(), BLOCK, "")  # that it has one is known before an hour has gone into rows
+    started, sources, settings = time.time(), source_commit(), settings_of(options)
+    options.directory.mkdir(parents=True, exist_ok=True)
+    found = {
+        asked: row
+        for asked in options.asked
+        if options.resume and (row := kept(options.directory, *asked, settings, sources)) is not None
+    }
+    for row in found.values():
+        show(f"{line(row)} (kept)")
+    for group, method in options.asked:
+        if (group, method) not in found:
+            found[group, method] = await fit_row(group, method, options)
+            keep(options.directory, found[group, method])
+            show(line(found[group, method]))
+    rows = [found[asked] for asked in options.asked]
+    claim = claim_of(settings, "end to end")
+    shown = Shown(name=BLOCK, claim=claim, rows=rows, settings=settings, seed=options.seed, started=started)
+    return hand_over(shown, show, options.json_file, document=options.document)
 
 
-def claim_of(options: Table1Options) -> str:
-    claim = CLAIM.format(
-        brokers=options.brokers,
-        service_us=options.service_us,
-        after_s=options.after_s,
-        promise_ms=options.promise_ms,
-    )
-    return claim + (REALTIME if options.realtime else "")
-
-
-def settings_of(options: Table1Options) -> dict[str, float]:
-    """What all rows have in common."""
+def settings_of(options: Table1Options) -> dict[str, float | bool]:
+    """What all rows have in common; a row that is kept was made with the same."""
     return {
         "brokers": options.brokers,
-        "lab_service_time_us": options.service_us,
+        "service_us": options.service_us,
         "promise_ms": options.promise_ms,
         "rounds_s": options.rounds_s,
         "after_s": options.after_s,
         "realtime": options.realtime,
         "rate": ENVELOPE,
-        "burst": BURST,
+        "seed": options.seed,
     }
 
 
-async def fit_row(group: int, method: str, options: Table1Options) -> Fitted:
+async def fit_row(group: int, method: str, options: Table1Options) -> Row:
     with TemporaryDirectory(prefix="srtm-table1-") as folder:
         laboratory = ["--lab-service-time", f"{options.service_us:g}", *(["--realtime"] if options.realtime else [])]
         capacity = 100 * ENVELOPE  # no limit: it is found by measurement
@@ -170,18 +139,58 @@ async def fit_row(group: int, method: str, options: Table1Options) -> Fitted:
             return await _fit(group, method, options, running, client)
 
 
-async def _fit(group: int, method: str, options: Table1Options, running: Cluster, client: DistributorClient) -> Fitted:
+async def _fit(group: int, method: str, options: Table1Options, running: Cluster, client: DistributorClient) -> Row:
     topic = document(group, options.promise_ms)
     await client.create_or_change_topic(TOPIC, topic, fitting="off")
     async with _traffic(client, running, group, options):
         await _wait_flowing(client)
-        rounds_s = options.rounds_s if method == "paper" else None
+        rounds_s = options.rounds_s if method == PAPER else None
         await client.create_or_change_topic(TOPIC, topic, fitting=method, rounds_s=rounds_s)
         found = await _ended(client)
     assigned = await client.publishers(TOPIC)
     traffic = plan(assigned, addresses(running), group, options.seed, options.after_s, options.promise_ms)
-    after = await run_plan(traffic, realtime=options.realtime)
-    return Fitted(group, method, found, after, options.promise_ms)
+    after, tries = await _measured(traffic, options)
+    return row_of(group, method, found, assigned, after, tries, options)
+
+
+async def _measured(traffic: Plan, options: Table1Options) -> tuple[RunResult, int]:
+    """The first run that counts, and how many it took. One in which brokers lost or refused something stands."""
+    after, tries = await run_plan(traffic, realtime=options.realtime), 1
+    while tries < TRIES and not (after.valid or after.lost or after.refused):
+        after, tries = await run_plan(traffic, realtime=options.realtime), tries + 1
+    return after, tries
+
+
+def row_of(
+    group: int, method: str, found: Json, assigned: Json, after: RunResult, tries: int, options: Table1Options
+) -> Row:
+    """``found``: the fitting as the distributor shows it; ``assigned``: publishers, in columns; ``after``: the time
+    afterwards."""
+    rates: dict[str, float] = {}
+    for name, rate in zip(assigned["brokers"], assigned["rates"], strict=True):
+        if name is not None:
+            rates[name] = rates.get(name, 0.0) + rate
+    heard = bool(after.targets) and all(one.received for one in after.targets)
+    run = after.row("")
+    return Row(
+        group=group,
+        method=method,
+        state=found["state"],
+        certain=found["certain"],
+        took_s=found["took_s"],
+        rounds=tuple((one["brokers"], one["took_s"]) for one in found["rounds"]),
+        assigned=tuple(rates[name] for name in sorted(rates)),
+        worst_p99_ms=max(one.p99_ms for one in after.targets) if heard else None,
+        service_us=options.service_us,
+        promise_ms=options.promise_ms,
+        lost=after.lost + after.refused,
+        reasons=tuple(after.reasons),
+        tries=tries,
+        explanation=tuple(found["explanation"]) or (found["reason"],),
+        run=run,
+        settings=settings_of(options),
+        commit=source_commit(),
+    )
 
 
 @asynccontextmanager
@@ -220,7 +229,7 @@ async def _wait_flowing(client: DistributorClient) -> None:
 async def _ended(client: DistributorClient) -> Json:
     while True:
         found = await client.fitting(TOPIC)
-        if found["state"] in _ENDED:
+        if found["state"] in ENDED:
             return found
         await trio.sleep(_LOOK_S)
 
@@ -229,8 +238,8 @@ def document(group: int, promise_ms: float = LATENCY_MS) -> dict[str, object]:
     """The topic as it is submitted."""
     model = {"count": PUBLISHERS, "rate": RATE_PER_S, "group_size": group, "batch": BATCH, "process": "periodic"}
     slo = {"percentile": PERCENTILE, "latency_ms": promise_ms}
-    publishers = [{**model, "id_prefix": "p"}]
-    return {"name": TOPIC, "rate": ENVELOPE, "burst": BURST, "mode": "static", "slo": slo, "publishers": publishers}
+    bucket = {"rate": ENVELOPE, "burst": burst_of(group)}
+    return {"name": TOPIC, **bucket, "mode": "static", "slo": slo, "publishers": [{**model, "id_prefix": "p"}]}
 
 
 def addresses(running: Cluster) -> dict[str, str]:
@@ -260,34 +269,4 @@ def plan(
         seed=seed,
         slo_ms=promise_ms,
         percentile=PERCENTILE,
-    )
-
-
-def markdown(found: Sequence[Fitted], options: Table1Options) -> str:
-    paper = {one.group: one for one in found if one.method == "paper"}
-    header = ["groups of", "paper, s", "a twentieth, s", "ours, s", "rounds", "brokers", "p99 afterwards, ms"]
-    header += [f"its way here (rounds of {options.rounds_s:g} s), s", "brokers"] if paper else []
-    rows = []
-    for one in found:
-        if one.method == "paper":
-            continue
-        sure = "" if one.found["certain"] else " (by the sample)"
-        row = [f"{one.group}", f"{PAPER_S[one.group]}", f"{PAPER_S[one.group] / PART:.3g}", _took(one) + sure]
-        row += [f"{len(one.found['rounds'])}", f"{one.brokers}", f"{one.worst_p99_ms:.3g}"]
-        if paper:
-            other = paper.get(one.group)
-            row += ["", ""] if other is None else [_took(other), f"{other.brokers}"]
-        rows.append(row)
-    return markdown_table(header, rows)
-
-
-def _took(one: Fitted) -> str:
-    took = one.found["took_s"]
-    return one.found["state"] if took is None else f"{took:.3g}" + ("" if one.found["state"] == "fits" else " (no fit)")
-
-
-def _line(one: Fitted) -> str:
-    return (
-        f"groups of {one.group}, {one.method}: {one.found['state']} on {one.brokers} brokers, {_took(one)} s "
-        f"({PAPER_S[one.group]} s in the paper); p99 afterwards {one.worst_p99_ms:.3g} ms"
     )

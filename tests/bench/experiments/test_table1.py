@@ -1,53 +1,53 @@
-"""Table 1 on real brokers: what is sent, and what counts as reached. Pure parts."""
+"""Table 1 on real brokers: what is sent, what comes of a fitting, and which rows are run. Pure parts."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
+import trio
 
+from bench.document import EVALUATION, with_block
+from bench.experiments import table1 as real_table
 from bench.experiments.table1 import (
     BLOCK,
-    PAPER_S,
-    REALTIME,
-    Fitted,
     Table1Options,
-    claim_of,
+    _measured,
     document,
-    markdown,
     plan,
+    row_of,
     settings_of,
+    table1,
 )
-from bench.run import TargetResult
-from distributor.placing import burst_of
+from bench.experiments.table1_rows import PAPER_S, burst_of, file_of, keep
+from bench.rows.turns import TRIES
+from distributor.fitting_setup import FittingOptions
+from distributor.fitting_view import begun
+from distributor.placing import burst_of as bucket_of
 from srtm.errors import BadInput
 from srtm.topic import parse_topic_json
-from tests.support.run_results import EMPTY, result
+from tests.bench.experiments.test_table1_rows import MADE
+from tests.support.run_results import result, target
 
 WHERE = {"broker-1": "127.0.0.1:1", "broker-2": "127.0.0.1:2", "broker-3": "127.0.0.1:3"}
+OPTIONS = Table1Options()
+FOUND = {
+    "state": "fits",
+    "certain": True,
+    "took_s": 3.0,
+    "rounds": [{"brokers": 1, "took_s": 2.0}, {"brokers": 2, "took_s": 1.0}],
+    "explanation": ["fits"],
+}
+LATE = result(valid=False, reasons=["late"])
 
 
 def assigned(brokers):
-    return {"ids": [f"p{number}" for number in range(len(brokers))], "brokers": brokers}
+    names = [f"p{number}" for number in range(len(brokers))]
+    return {"ids": names, "brokers": brokers, "rates": [10.0] * len(brokers)}
 
 
-def target(p99_ms):
-    counts = dict.fromkeys(("offered", "sent", "acknowledged", "received"), 100)
-    times = dict.fromkeys(("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"), p99_ms)
-    return TargetResult(
-        target="127.0.0.1:1", topic="t", **counts, **times, refused=0, lost=0, duplicates=0, histogram=EMPTY
-    )
-
-
-def fitted(*, took_s=3.0, state="fits", p99_ms=0.5, method="sequential", group=5):
-    found = {
-        "state": state,
-        "certain": True,
-        "took_s": took_s,
-        "brokers": 1,
-        "rounds": [{}],
-        "explanation": [],
-    }
-    after = result(targets=[target(p99_ms), target(p99_ms / 2)])
-    return Fitted(group, method, found, after)
+def row(found=FOUND, after=None, tries=1):
+    heard = [target(p99_ms=0.5, received=9), target(p99_ms=0.7, received=9)]
+    after = result(targets=heard) if after is None else after
+    return row_of(5, "sequential", found, assigned(["broker-2", None, "broker-1", "broker-2"]), after, tries, OPTIONS)
 
 
 def test_publishers_send_from_where_they_are_assigned_and_those_without_a_broker_wait():
@@ -62,52 +62,102 @@ def test_publishers_send_from_where_they_are_assigned_and_those_without_a_broker
 
 
 @pytest.mark.parametrize("group", PAPER_S)
-def test_the_topic_is_a_valid_one_of_10_000_messages_a_second(group):
+def test_the_topic_is_a_valid_one_of_10_000_messages_a_second_with_the_bucket_of_section_6(group):
     spec = parse_topic_json(document(group))
     assert spec.publishers.load == 10_000
     assert len(spec.publishers.group_names) == -(-1_000 // group)
-    assert burst_of(spec) == 1_600
+    assert spec.rate == pytest.approx(11_000)
+    assert bucket_of(spec) == burst_of(group) >= 10 * group
+
+
+def test_a_row_has_rounds_brokers_and_the_worst_p99_of_the_time_afterwards():
+    made = row()
+    assert made.rounds == ((1, 2.0), (2, 1.0))
+    assert made.assigned == (10.0, 20.0)
+    assert (made.worst_p99_ms, made.lost, made.reasons) == (0.7, 0, ())
+    assert made.settings == settings_of(OPTIONS)
+
+
+def test_a_broker_that_received_nothing_has_no_p99():
+    assert row(after=result(targets=[target(p99_ms=0.5, received=9), target()])).worst_p99_ms is None
+    assert row(after=result(targets=[])).worst_p99_ms is None
+
+
+def test_what_was_lost_or_refused_and_why_a_time_does_not_count_is_in_the_row():
+    made = row(after=result(lost=2, refused=3, valid=False, reasons=["late"]), tries=4)
+    assert (made.lost, made.reasons, made.tries) == (5, ("late",), 4)
+
+
+def test_a_fitting_that_failed_makes_a_row_with_its_reason():
+    found = begun("failed", FittingOptions(), "", reason="a broker is silent")
+    assert (row(found).took_s, row(found).explanation) == (None, ("a broker is silent",))
 
 
 @pytest.mark.parametrize(
-    ("changes", "reached"),
+    ("times", "tries"),
     [
-        ({}, True),
-        ({"took_s": 3.3}, False),  # a twentieth of 64 s is 3.2
-        ({"took_s": 40.0, "method": "paper"}, True),
-        ({"state": "does not fit"}, False),
-        ({"p99_ms": 1.1}, False),
+        ([result()], 1),
+        ([LATE, LATE, result()], 3),
+        ([LATE] * (TRIES + 1), TRIES),
+        ([result(valid=False, reasons=["late"], lost=1), result()], 1),  # a finding
     ],
 )
-def test_a_row_is_reached_if_it_fits_in_time_and_keeps_the_promise_on_every_broker(changes, reached):
-    assert fitted(**changes).reached is reached
+def test_a_time_that_does_not_count_is_measured_again_a_few_times(times, tries, monkeypatch):
+    left = list(times)
+
+    async def run_plan(*_, **__):
+        return left.pop(0)
+
+    monkeypatch.setattr(real_table, "run_plan", run_plan)
+    after, taken = trio.run(_measured, None, OPTIONS)
+    assert (after, taken) == (times[tries - 1], tries)
 
 
-def test_the_table_has_a_line_a_row_and_the_papers_way_beside_where_it_was_run():
-    table = markdown([fitted(), fitted(group=10), fitted(method="paper", took_s=61.0)], Table1Options(rounds_s=5.0))
-    lines = table.splitlines()
-    assert len(lines) == 4
-    assert "rounds of 5 s" in lines[0]
-    assert lines[2].startswith("| 5 | 64 | 3.2 | 3 |")
-    assert "| 61 |" in lines[2]
-    assert lines[3].startswith("| 10 | 189 | 9.45 | 3 |")
+def run_table(options, monkeypatch):
+    """(groups that were fitted, whether all are reached, what was shown)"""
+    fitted, shown = [], []
+
+    async def fit_row(group, method, _):
+        fitted.append(group)
+        return replace(MADE, group=group, method=method, settings=settings_of(options))
+
+    monkeypatch.setattr(real_table, "fit_row", fit_row)
+    monkeypatch.setattr(real_table, "source_commit", lambda: "abc")
+    reached = trio.run(table1, options, shown.append)
+    return fitted, reached, shown
+
+
+def test_rows_that_are_kept_are_not_fitted_again_but_shown_with_the_others(tmp_path, monkeypatch):
+    options = Table1Options(rows=(5, 10), directory=tmp_path, resume=True)
+    keep(tmp_path, replace(MADE, settings=settings_of(options)))
+    fitted, reached, shown = run_table(options, monkeypatch)
+    assert (fitted, reached) == ([10], True)
+    assert shown[0].endswith("(kept)")
+    assert "| 5 |" in shown[-1]
+    assert "| 10 |" in shown[-1]
+    assert file_of(tmp_path, 10, "sequential").exists()
+    assert run_table(options, monkeypatch)[0] == []
+
+
+def test_without_resume_every_row_is_fitted(tmp_path, monkeypatch):
+    options = Table1Options(rows=(5,), directory=tmp_path)
+    keep(tmp_path, replace(MADE, settings=settings_of(options)))
+    assert run_table(options, monkeypatch)[0] == [5]
+
+
+def test_no_rows_at_all_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(BadInput, match="rows"):
+        run_table(Table1Options(rows=(), directory=tmp_path), monkeypatch)
 
 
 def test_the_document_has_a_place_for_it():
-    text = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()
-    assert text.count(f"<!-- {BLOCK}:begin -->") == text.count(f"<!-- {BLOCK}:end -->") == 1
+    assert "text" in with_block(EVALUATION.read_text(), BLOCK, "text")
 
 
-def test_whether_reactors_and_generator_went_before_other_work_is_said_with_the_figures():
-    plain, realtime = Table1Options(), Table1Options(realtime=True)
-    assert claim_of(realtime) == claim_of(plain) + REALTIME
-    assert [settings_of(one)["realtime"] for one in (plain, realtime)] == [False, True]
-
-
-def test_rows_that_the_paper_has_not_are_refused():
+def test_rows_that_the_paper_has_not_are_refused_and_none_counts_twice():
     from bench.commands import _groups
 
-    assert _groups("rows", "5,10") == [5, 10]
+    assert _groups("rows", "5,10,5") == [5, 10]
     assert _groups("paper-rows", "") == []
     with pytest.raises(BadInput, match="rows"):
         _groups("rows", "5,7")
