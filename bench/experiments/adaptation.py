@@ -182,7 +182,7 @@ async def _run(
         watched_s=watched_s,
         seed=options.seed,
         attempts=attempt,
-        reasons=why_not(mode, seen.before_p99_ms, sent.late_p99_ms),
+        reasons=why_not(mode, shape.batch, seen.before_p99_ms, sent.late_p99_ms),
         commit=source_commit(),
         sources=measured_sources(),
     )

@@ -17,7 +17,8 @@ import numpy as np
 
 from bench.aftermath import SECOND_NS, Aftermath
 from bench.document import MEASURED, markdown_table, write_block
-from bench.experiments.step_traffic import LOAD, PROMISE_MS, placed, publishers_of, topic_document, two_brokers
+from bench.experiments.step_run import PROMISE_MS
+from bench.experiments.step_traffic import LOAD, placed, publishers_of, topic_document, two_brokers
 from bench.provenance import provenance
 from bench.results import Results, source_commit, write_results
 from bench.run import run_plan

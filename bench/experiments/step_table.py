@@ -6,7 +6,17 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from bench.document import markdown_table
-from bench.experiments.step_run import COUNTED_S, MODES, MOST_BEFORE_MS, STEPS, TAIL_S, StepRun
+from bench.experiments.step_run import (
+    COUNTED_S,
+    MODES,
+    MOST_BEFORE_BATCH_MS,
+    MOST_BEFORE_MS,
+    MOST_BEFORE_WANDERING_MS,
+    STEPS,
+    TAIL_S,
+    UNSETTLED,
+    StepRun,
+)
 
 REACH_S = {  # {step: fitted drained, and p99 back}
     "50-10": (2.0, 3.0),
@@ -47,23 +57,19 @@ def _is_back_under_static(run: StepRun) -> bool:
 
 
 def scarce(runs: Sequence[StepRun]) -> list[str]:
-    """Steps under modes of which fewer than ten runs count."""
+    """Modes of which fewer than ten runs of some step count; of each step, how many."""
     counts = {
-        (mode, step.name): len([run for run in _of(runs, mode, step.name) if run.counts])
+        mode: [len([run for run in _of(runs, mode, step.name) if run.counts]) for step in STEPS.values()]
         for mode in MODES
-        for step in STEPS.values()
+        if mode != _EXTRA or _any(runs, mode)
     }
-    return [
-        f"{mode}, {step}: {count or 'none'}"
-        for (mode, step), count in counts.items()
-        if count < ENOUGH and (mode != _EXTRA or _of(runs, mode, step))
-    ]
+    return [f"{mode} {', '.join(map(str, of_steps))}" for mode, of_steps in counts.items() if min(of_steps) < ENOUGH]
 
 
 def verdict(runs: Sequence[StepRun]) -> str:
     few, short = scarce(runs), missed(runs)
     line = f"adaptation: fell short: {'; '.join(short)}." if short else "adaptation: reached, of what was run."
-    return f"{line} Fewer than {ENOUGH} runs that count: {'; '.join(few)}." if few else line
+    return f"{line} Fewer than {ENOUGH} runs of a step that count: {'; '.join(few)}." if few else line
 
 
 def claim(runs: Sequence[StepRun]) -> str:
@@ -74,8 +80,9 @@ def claim(runs: Sequence[StepRun]) -> str:
         f"more messages wait than at most in the {COUNTED_S:g} s before it / until the p99 access delay of the "
         "trailing second is at or under its largest value of these; that value -> the worse broker's p99 in the last "
         f"{TAIL_S:g} s; median (worst), and of how many runs. never: not within {never}. Runs with a p99 before the "
-        f"step of more than {MOST_BEFORE_MS:g} ms, or late generators, do not count; under central there is no "
-        "steady state before the step to be back at."
+        f"step of more than {MOST_BEFORE_MS:g} ms (proportional and gdrl: {MOST_BEFORE_WANDERING_MS:g} ms, batch 10: "
+        f"{MOST_BEFORE_BATCH_MS:g} ms), or late generators, do not count; under central there is no steady state "
+        "before the step to be back at."
     )
 
 
@@ -102,7 +109,7 @@ def _cell(runs: Sequence[StepRun]) -> str:
     before, after = ([getattr(run, name) for run in counting] for name in ("before_p99_ms", "worst_p99_ms"))
     delays = f"{statistics.median(before):.3g} ({max(before):.3g}) -> {statistics.median(after):.3g} ({max(after):.3g})"
     drained, back = _figures([run.drained_s for run in counting]), _figures([run.back_s for run in counting])
-    times = f"{drained} / {back}" if statistics.median(before) <= MOST_BEFORE_MS else "not settled before"
+    times = f"{drained} / {back}" if counting[0].mode != UNSETTLED else "not settled before"
     return f"{times}; {delays} ms; {len(counting)}{spoilt}"
 
 

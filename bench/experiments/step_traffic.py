@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from bench.experiments.step_run import Sent, Step
+from bench.experiments.step_run import PROMISE_MS, Sent, Step
 from bench.run import RunProgress
 from bench.workload import Plan, Publishers, Subscriber
 from srtm._native import LoadGen
@@ -26,7 +26,6 @@ from srtm.supervisor import Cluster, cluster
 
 LOAD, RATE = 10_000.0, 11_000.0  # msg/s
 BURSTS = {1: 25, 10: 248}  # messages, by batch
-PROMISE_MS = 5.0
 _PUBLISHER_RATE = 10.0  # msg/s
 _MCAP = 20_000.0
 _READY_WITHIN_S = 20.0
@@ -144,8 +143,8 @@ async def send_step(plans: StepPlans, before_s: float, after_s: float) -> Sent:
         calm_until_ns = time.monotonic_ns()
         come.start()
         await _first_message(come)
-        leave.stop()
         at_ns = time.monotonic_ns()
+        leave.stop()
         await trio.sleep(after_s)
         ends_ns = time.monotonic_ns()
         late_ms = max(_progress(one).lateness_p99_ms for one in (stay, come))

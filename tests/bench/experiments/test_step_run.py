@@ -56,7 +56,7 @@ def test_how_a_topic_starts_is_no_part_of_what_was_before_the_step() -> None:
 
 def test_a_run_of_which_the_start_lasts_until_the_step_does_not_count() -> None:
     seen = found(6.0, 7.5)
-    assert why_not("fitted", seen.before_p99_ms, 0.1) == ["p99 before the step 490 ms, over 25 ms: not settled"]
+    assert why_not("fitted", 1, seen.before_p99_ms, 0.1) == ["p99 before the step 490 ms, over 10 ms: not settled"]
 
 
 def test_what_those_who_come_do_before_the_others_have_left_is_not_before_the_step() -> None:
@@ -72,10 +72,22 @@ def test_what_still_waits_at_the_end_is_due_never() -> None:
     assert (run.drained_s, run.back_s) == (None, None)
 
 
-def test_a_run_with_late_generators_does_not_count_and_central_is_never_settled() -> None:
-    assert why_not("static", 2.0, 1.0) == []
-    assert why_not("static", 2.0, 1.5) == ["the generators' p99 lateness 1.5 ms, over 1 ms"]
-    assert why_not("central", 3_000.0, 0.1) == []
+def test_a_run_with_generators_that_are_late_by_a_fifth_of_what_is_measured_does_not_count() -> None:
+    assert why_not("static", 1, 2.0, 1.0) == []
+    assert why_not("static", 1, 2.0, 1.5) == ["the generators' p99 lateness 1.5 ms, over 1 ms"]
+    assert why_not("static", 10, 20.0, 4.0) == []
+    assert why_not("static", 10, 20.0, 4.1) == ["the generators' p99 lateness 4.1 ms, over 4 ms"]
+
+
+def test_what_is_a_settled_p99_goes_with_mode_and_batch() -> None:
+    assert why_not("proportional", 1, 20.0, 0.1) == []
+    assert why_not("fitted", 10, 33.0, 0.1) == []
+    assert why_not("fitted", 1, 20.0, 0.1) == ["p99 before the step 20 ms, over 10 ms: not settled"]
+
+
+def test_under_central_nothing_has_to_be_settled_but_the_generators_on_time() -> None:
+    assert why_not("central", 1, 3_000.0, 0.1) == []
+    assert why_not("central", 1, 3_000.0, 1.1) == ["the generators' p99 lateness 1.1 ms, over 1 ms"]
 
 
 def test_an_unknown_step_is_refused_with_those_that_there_are() -> None:

@@ -23,6 +23,7 @@ RUN = StepRun(
 )
 NEVER = replace(RUN, mode="static", drained_s=None, back_s=None)
 SLOW = replace(RUN, mode="proportional", drained_s=27.0, back_s=40.0, watched_s=60.0)
+OTHERS = ("gdrl", "central", "static")
 SPOILT = replace(RUN, number=9, back_s=None, reasons=["p99 before the step 40 ms, over 25 ms: not settled"])
 
 
@@ -67,13 +68,16 @@ def test_static_must_never_be_back() -> None:
 
 def test_a_mode_with_fewer_than_ten_runs_that_count_says_so() -> None:
     ten = [replace(RUN, step=step.name, number=at) for step in STEPS.values() for at in range(10)]
-    few = scarce([*ten, SLOW])
-    assert not [line for line in few if line.startswith("fitted")]
-    assert few[0] == "proportional, 50:50 -> 10:90: 1"
-    assert "proportional, 50:50 -> 20:80: none" in few
-    assert scarce([*ten[1:], SPOILT])[0] == "fitted, 50:50 -> 10:90: 9"
+    assert scarce([*ten, SLOW]) == ["proportional 1, 0, 0, 0", *(f"{mode} 0, 0, 0, 0" for mode in OTHERS)]
+    assert scarce([*ten[1:], SPOILT])[0] == "fitted 9, 10, 10, 10"
+
+
+def test_the_mode_that_is_none_of_the_five_is_missed_only_where_it_was_run() -> None:
+    assert "proportional, 2 s 1, 0, 0, 0" in scarce([replace(RUN, mode="proportional, 2 s")])
 
 
 def test_the_verdict_says_what_fell_short_and_what_is_missing() -> None:
-    assert verdict([RUN]).startswith("adaptation: reached, of what was run. Fewer than 10 runs that count: fitted, 50:")
+    assert verdict([RUN]).startswith(
+        "adaptation: reached, of what was run. Fewer than 10 runs of a step that count: fitted 1, 0"
+    )
     assert verdict([replace(RUN, back_s=3.5)]).startswith("adaptation: fell short: fitted, 50:50 -> 10:90: not back")
