@@ -33,9 +33,11 @@ CLAIM = (
     "<= {promise_ms:g} ms, {brokers} brokers with a service time of {service_us:g} us; p{percentile} {measured} over "
     "{after_s:g} s afterwards.{also} r = {rate:,.0f}, b as in section 6 for periodic groups of any phase: in turn "
     "{batch} messages a member of a group would do for one bucket, but would delay whatever more of a group is on a "
-    "broker than of the rate. k: rounds with so many brokers, and what they measured together, "
-    "{rounds_s:g} s each in the paper's way. Left: what the brokers in use could still take of such publishers, by "
-    "their service time."
+    "broker than of the rate."
+)
+COLUMNS = (
+    "k: rounds with so many brokers, and what they measured together, {rounds_s:g} s each in the paper's way. Left: "
+    "what the brokers in use could still take of such publishers, by their service time."
 )
 REALTIME = " Reactors and generator before all ordinary work of the machine (`--realtime`)."
 HEADER = ("groups of", "b", "", "time, s", "at most, s", "brokers", "p99 afterwards, ms", "left, msg/s", "")
@@ -106,10 +108,9 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     ways = {SEQUENTIAL: "ours", PAPER: "the paper's way here"}
     found = [series for method, label in ways.items() if (series := _series(rows, method, label)).x]
     sizes, printed = list(PAPER_S), list(PAPER_S.values())
-    brokers = [f"{len(rounds)}" for rounds in PAPER_ROUNDS.values()]
     paper = [
         Series(label="a twentieth of the paper's", x=sizes, y=[took / PART for took in printed]),
-        Series(label="the paper (Table 1)", x=sizes, y=printed, notes=brokers, marks_only=True),
+        Series(label="the paper (Table 1)", x=sizes, y=printed, marks_only=True),
     ]
     title, x, y = "Time to fit; beside it the brokers", "publishers in a group", "time (s, log scale)"
     return [Panel(title=title, x_label=x, y_label=y, series=[*found, *paper], slo_ms=None)]
@@ -134,9 +135,11 @@ class Shown:
 
     @property
     def text(self) -> str:
+        """The table, what its columns say, and the verdict."""
+        columns = COLUMNS.format(**self.settings)
         again = [f"{row.name} ({row.tries} times)" for row in self.rows if row.tries > 1]
         notes = [f"The time afterwards, which the machine had spoilt, was measured again: {', '.join(again)}."]
-        return "\n\n".join([markdown(self.rows), *(notes if again else []), f"**{self.line}.**"])
+        return "\n\n".join([columns, markdown(self.rows), *(notes if again else []), f"**{self.line}.**"])
 
     @property
     def line(self) -> str:
