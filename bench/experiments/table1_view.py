@@ -98,9 +98,9 @@ def _result(row: Row, verdict: Verdict | None) -> str:
 
 def line(row: Row) -> str:
     """As soon as it is found."""
-    result = _result(row, verdicts([row])[0] if not row.aside else None)
-    brokers = f"{row.brokers} broker{'s' * (row.brokers != 1)}"
-    return f"{row.name}: {row.state} on {brokers}, {_took(row)} s ({PAPER_S[row.group]:,} s printed) {result}".strip()
+    result = _result(row, None if row.aside else verdicts([row])[0])
+    took = "" if row.took_s is None else f", {row.took_s:,.1f} s ({PAPER_S[row.group]:,} s printed)"
+    return f"{row.name}: {row.state} on {row.brokers} broker{'s' * (row.brokers != 1)}{took} {result}".strip()
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
