@@ -18,6 +18,7 @@ from functools import partial
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, parts_of
 from bench.experiments.layouts import (
     MACHINE,
+    MCAP_WITHIN,
     SLO_NS,
     Kind,
     Result,
@@ -75,10 +76,11 @@ def _row(part: str, fleet: Fleet, strategy: str, effort: Effort) -> Row:
 
 
 def attempts(fleet: Fleet, strategy: str, seconds: float, seed: int) -> Iterator[Callable[[], Result]]:
-    """Every layout once, of those alike that on the fewest brokers."""
+    """Every layout once, of those alike that on the fewest brokers. What rates are told to lack must be more than they
+    are known to."""
     most = mcap(Kind.of(fleet), BEFORE[0])
     loads = [other.load for other in BEFORE]
-    least = by_rate(fleet.load, [room for load in loads if (room := most - load) > 0])
+    least = by_rate(fleet.load / MCAP_WITHIN, [room for load in loads if (room := most - load) > 0])
     tried = set()
     for k in range(least, len(BEFORE) + 1):
         for limit in (most, math.inf):

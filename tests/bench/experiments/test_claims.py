@@ -115,6 +115,14 @@ def test_beside_load_all_six_brokers_are_searched_and_no_layout_twice() -> None:
     assert {one["k"] for one in tried} == {3, 4, 5, 6}
 
 
+def test_rates_that_lack_less_than_they_are_known_to_do_not_ask_for_another_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fig08, "mcap", lambda *_: 54_989.0)  # 59,978 msg/s of room on two brokers
+    least = {count: next(fig08.attempts(Fleet(count=count), "conc", 1.0, 1)).args[2] for count in (6_000, 6_100)}
+    assert least == {6_000: 2, 6_100: 3}
+
+
 def test_where_nobody_is_bound_by_rates_a_number_of_brokers_is_one_layout() -> None:
     found = list(fig08.attempts(Fleet(count=1_000, batch=10), "maxmin", 1.0, 1))
     assert len(found) == 6
