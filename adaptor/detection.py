@@ -70,6 +70,12 @@ class RateEstimate:
         arrivals, bins = self._seen()
         return math.sqrt(self.dispersion * max(arrivals, 1)) / (bins or 1) / BIN_S
 
+    @property
+    def grain(self) -> float:
+        """What one message, or one burst of I, makes of ``rate``, msg/s."""
+        _, bins = self._seen()
+        return self.dispersion / (bins or 1) / BIN_S
+
     def begin_anew(self, arrivals: int, span_s: float, mixed: int, known: int = 0) -> None:
         """The rate has changed: so many messages came in the ``span_s`` since. ``mixed`` bins to come began before;
         ``known`` bins that were added began after. Where these say more than ``span_s`` they are what is known."""

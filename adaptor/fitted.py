@@ -41,6 +41,7 @@ _SIGMAS = 4.0  # of what is expected, likewise
 _SIGMAS_MOVED = 2.0  # the same where a change was detected, which is evidence that there is one, not of how much
 _IDLE_BINS = round(HEARING_S / BIN_S)  # before any message: so many are needed to say that none comes
 _LEAST_BINS = 5  # to be known better by: of fewer all is noise
+_LEAST_MESSAGES = 100  # the same, each of which counts for I of a burst: a rate is known to within a tenth then
 _MOST_BINS = 100
 
 
@@ -179,9 +180,11 @@ class Fitted:
         return self._estimates[name].bins if name in self._estimates else 0
 
     def _refined(self, members: Sequence[Member]) -> set[str]:
-        """Those whose estimates rest on twice as many bins as the shares do."""
+        """Those whose estimates rest on twice as many bins as the shares do, and on messages enough to say so."""
         found = set()
         for member in members:
+            if self.has_heard(member.name) and self.rate(member.name) < _LEAST_MESSAGES * self._grain(member):
+                continue
             basis = self._basis.bins.get(member.name, 0)
             enough = min(_MOST_BINS, max(_LEAST_BINS, 2 * basis))
             if basis < _MOST_BINS and self._known_bins(member.name) >= enough:
@@ -230,7 +233,10 @@ class Fitted:
     ) -> list[float]:
         """What chance makes of each share, msg/s: by its own rate and part of the slack, or by what those of all others
         leave of that."""
-        off = [self._sigmas(member.name, refined) * one.deviation for member, one in zip(members, wanted, strict=True)]
+        off = [
+            self._chance(member, one, self._sigmas(member.name, refined))
+            for member, one in zip(members, wanted, strict=True)
+        ]
         higher = self._parts(members, [one.rate + most for one, most in zip(wanted, off, strict=True)])
         total = sum(parts)
         own = [most + slack * (high - part) / total for most, high, part in zip(off, higher, parts, strict=True)]
@@ -243,6 +249,16 @@ class Fitted:
             max(mine, part / total * math.sqrt(max(0.0, square - one * one)))
             for mine, part, one in zip(own, parts, taken, strict=True)
         ]
+
+    def _chance(self, member: Member, known: Expected, sigmas: float) -> float:
+        """Msg/s by which a rate may be off by chance. Of few messages nothing is normal: for n, the deviation is taken
+        of n + (sigmas / 2)^2 (the half width of the score interval; Wilson, "Probable inference", 1927)."""
+        return sigmas * math.hypot(known.deviation, sigmas / 2 * self._grain(member))
+
+    def _grain(self, member: Member) -> float:
+        """Msg/s that one message, or one burst of I, makes."""
+        heard = self.has_heard(member.name)
+        return self._estimates[member.name].grain if heard else member.dispersion / HEARING_S
 
     def _backlogs(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:
         """Messages that wait on each, where they are more than chance explains and were there a bin ago as well."""

@@ -18,8 +18,8 @@ ENVELOPE = Envelope(rate_micro=2_080 * MICRO, burst_micro=214 * MICRO)
 FLOOR = 0.02
 
 
-def fitted_to(declared: list[float]) -> Shares:
-    return fitted_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, [Traffic(rate=rate) for rate in declared])
+def fitted_to(declared: list[float], envelope: Envelope = ENVELOPE) -> Shares:
+    return fitted_bucket(envelope.rate_micro, envelope.burst_micro, [Traffic(rate=rate) for rate in declared])
 
 
 def members_of(shares: Shares, declared: list[float]) -> list[Member]:
@@ -29,14 +29,16 @@ def members_of(shares: Shares, declared: list[float]) -> list[Member]:
     ]
 
 
-def fed(declared: list[float], seen: list[list[int]], start: Shares | None = None) -> list[Shares]:
+def fed(
+    declared: list[float], seen: list[list[int]], start: Shares | None = None, envelope: Envelope = ENVELOPE
+) -> list[Shares]:
     """All that is proposed from ``start`` (else the split of ``declared``) on, while the arrivals of bin after bin come
     in."""
-    policy, shares, found = Fitted(), start or fitted_to(declared), []
+    policy, shares, found = Fitted(), start or fitted_to(declared, envelope), []
     for moment in seen:
         for at, arrivals in enumerate(moment):
             policy.observe(f"b{at}", [Bin(arrivals)])
-        proposed = policy.propose(ENVELOPE, members_of(shares, declared), floor=FLOOR)
+        proposed = policy.propose(envelope, members_of(shares, declared), floor=FLOOR)
         if proposed is not None:
             shares = proposed
             found.append(proposed)
@@ -74,6 +76,22 @@ def test_few_messages_of_steady_traffic_seldom_move_the_shares_of_a_topic_with_m
     """A part of the slack goes with the root of a rate: a message more or less moves it by much."""
     declared = [1.0, 1.0, 2.0]
     assert len(fed(declared, poisson(declared, 600, 7))) <= 10
+
+
+SMALL = Envelope(rate_micro=110 * MICRO, burst_micro=24 * MICRO)
+
+
+@pytest.mark.parametrize("load", range(1, 11))
+def test_steady_traffic_of_some_messages_a_second_on_six_brokers_moves_no_share_in_a_minute(load: int) -> None:
+    declared = [load / 6] * 6
+    assert [fed(declared, poisson(declared, 600, seed), envelope=SMALL) for seed in (1, 2)] == [[], []]
+
+
+def test_few_messages_that_come_elsewhere_than_declared_move_the_shares_within_ten_seconds() -> None:
+    declared = [10 / 6] * 6
+    found = fed(declared, poisson([9.0, *[0.2] * 5], 100, 1), envelope=SMALL)
+    assert 1 <= len(found) <= 4
+    assert found[-1][0][0] > 3 * found[-1][1][0]
 
 
 def test_a_change_that_proves_to_be_nothing_leaves_the_noise_of_the_other_brokers_what_it_is() -> None:
