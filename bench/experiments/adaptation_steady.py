@@ -20,7 +20,7 @@ from bench.document import MEASURED, markdown_table, write_block
 from bench.experiments.step_run import PROMISE_MS
 from bench.experiments.step_traffic import LOAD, placed, publishers_of, topic_document, two_brokers
 from bench.provenance import provenance
-from bench.results import Results, source_commit, write_results
+from bench.results import Results, merged, percentile_ms, source_commit, write_results
 from bench.run import run_plan
 from bench.trace import Trace, fetch_trace
 from bench.validity import why_invalid
@@ -38,6 +38,9 @@ SETTLING_S = 15.0  # the paper's window is full, and shares were made of it
 MOST_WATCHED_S = 90.0  # a broker's trace has room for a million messages
 _AROUND_S = 5.0  # a topic is made, traces are fetched
 _PERCENTILE = 99.0
+# What was held up comes in a burst, and that drains by the slack of its broker alone, a thirteenth of its rate: one
+# message late in a thousand makes more than one in a hundred wait.
+_LATE_PERCENTILE = 99.9
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class SteadyRun:
     pair: int
     worst_p99_ms: float  # access delay, of the worse broker
     messages: int  # that were watched
-    late_p99_ms: float  # of the generator
+    late_p999_ms: float  # of the generator
     reasons: list[str]  # why it does not count; empty: it does
 
     def row(self) -> dict[str, Any]:
@@ -100,13 +103,14 @@ async def _run(running: Cluster, client: DistributorClient, mode: str, pair: int
     finally:
         await client.remove_topic(topic, purge=True)
     worst_ms, messages = watched(traces, options.seconds)
+    late_ms = percentile_ms(merged([result.histograms.lateness]), _LATE_PERCENTILE)
     return SteadyRun(
         mode=mode,
         pair=pair,
         worst_p99_ms=worst_ms,
         messages=messages,
-        late_p99_ms=result.lateness_p99_ms,
-        reasons=[*why_invalid(result, _PERCENTILE), *_missing(messages, options.seconds)],
+        late_p999_ms=late_ms,
+        reasons=[*why_invalid(result, _PERCENTILE), *too_late(late_ms), *_missing(messages, options.seconds)],
     )
 
 
@@ -133,6 +137,13 @@ def watched(traces: Sequence[Trace], seconds: float) -> tuple[float, int]:
     from_ns = ends_ns - round(seconds * SECOND_NS)
     seen = Aftermath([trace.arrival_ns for trace in traces], due_ns, from_ns, ends_ns)
     return seen.worst_p99_ms(from_ns), sum(len(trace.since(from_ns)) for trace in traces)
+
+
+def too_late(late_ms: float) -> list[str]:
+    """``late_ms``: 99.9 % of the messages were sent no later than that."""
+    if late_ms <= PROMISE_MS:
+        return []
+    return [f"the generator's p99.9 lateness {late_ms:.3g} ms, over {PROMISE_MS:g} ms"]
 
 
 def _missing(messages: int, seconds: float) -> list[str]:
@@ -190,7 +201,7 @@ def markdown(runs: Sequence[SteadyRun]) -> str:
         fitted, proportional = (run.worst_p99_ms for run in pair)
         part = f"{fitted / proportional:.2g}" if proportional else ""
         why = "; ".join(f"{run.mode}: {reason}" for run in pair for reason in run.reasons)
-        late = " / ".join(f"{run.late_p99_ms:.2g}" for run in pair)
+        late = " / ".join(f"{run.late_p999_ms:.2g}" for run in pair)
         rows.append([str(number), f"{fitted:.3g}", f"{proportional:.3g}", part, late, why or "counts"])
-    header = ["pair", "fitted, ms", "proportional, ms", "ratio", "generator's p99 lateness, ms", ""]
+    header = ["pair", "fitted, ms", "proportional, ms", "ratio", "generator's p99.9 lateness, ms", ""]
     return markdown_table(header, rows)

@@ -13,12 +13,13 @@ from bench.experiments.adaptation_steady import (
     judged,
     markdown,
     steady_plan,
+    too_late,
     watched,
 )
 from bench.experiments.step_traffic import topic_document
 from bench.trace import Trace
 
-FITTED = SteadyRun(mode="fitted", pair=1, worst_p99_ms=2.0, messages=600_000, late_p99_ms=0.1, reasons=[])
+FITTED = SteadyRun(mode="fitted", pair=1, worst_p99_ms=2.0, messages=600_000, late_p999_ms=0.1, reasons=[])
 PROPORTIONAL = replace(FITTED, mode="proportional", worst_p99_ms=14.0)
 
 
@@ -66,3 +67,8 @@ def test_a_pair_of_which_one_run_does_not_count_is_left_out_and_says_why() -> No
 
 def test_every_pair_has_a_row_with_both_and_their_ratio() -> None:
     assert "| 1 | 2 | 14 | 0.14 | 0.1 / 0.1 | counts |" in markdown(pairs((2.0, 14.0)))
+
+
+def test_a_thousandth_that_was_late_by_more_than_the_promise_spoils_a_run() -> None:
+    assert too_late(5.0) == []
+    assert too_late(5.1) == ["the generator's p99.9 lateness 5.1 ms, over 5 ms"]
