@@ -4,7 +4,8 @@ Every topic that is followed reports once a second; at once when the engine says
 with what came since, before the bin is over; and four times a second from then on for some seconds, as also while
 messages wait for tokens at the beginning of every bin. A topic to which nothing was since its last report is left out,
 once that its traffic ended was told; and what was not taken is told anew (``untell``), as it is then.
-A topic that may be told seldom says when its traffic has become steady, and then no more (``steadiness``); if little
+A topic that may be told seldom says when its traffic has become steady, and then only that it still is, without bins
+(``steadiness``); if little
 comes its bins are hardly looked at then (``asking``), and all is left to the engine's word that traffic has changed,
 or to what the bins say of a slow change (``drift``).
 """
@@ -23,6 +24,7 @@ from srtm.control import RateChange, TopicHistory
 
 _SELDOM_NS = 1_000_000_000
 _OFTEN_NS = 250_000_000
+_RENEWALS_NS = 5_000_000_000  # between two looks for topics to be named as still steady
 _STEADY_BINS = 10  # that a report of steady traffic has; where little comes ``FAR_BINS``
 # Messages in those. With as many their end is looked for often: an engine to which nothing comes sees only when it is
 # asked that nothing comes. With fewer it takes longer anyway until that can be told from chance.
@@ -107,11 +109,6 @@ class _Followed:
     def _told_bins(self) -> int:
         return _STEADY_BINS if self.has_much else FAR_BINS
 
-    def lacks_bins(self, now_ns: int) -> bool:
-        """It is known to be steady, and to be told again, with more bins than are here."""
-        is_over = self.steadiness is not None and self.steadiness.is_known and not self.steadiness.is_told(now_ns)
-        return is_over and len(self.arrivals) < self._told_bins
-
     def is_resting(self, until: int) -> bool:
         """It is known to be steady, and nothing says otherwise."""
         return self.steadiness is not None and self.steadiness.is_known and self.moving_until <= until
@@ -152,6 +149,13 @@ class _Followed:
             )
         )
 
+    def renew(self, now_ns: int) -> bool:
+        """Whether it is to be named as still steady now; it counts as named then."""
+        if self.steadiness is None or not self.steadiness.is_to_renew(now_ns):
+            return False
+        self.steadiness.tell(now_ns)
+        return True
+
     def _forget(self) -> None:
         self.arrivals, self.waiting, self.unfinished = [], [], []
 
@@ -165,8 +169,7 @@ class _Followed:
 
     def is_due(self, until: int, now_ns: int) -> bool:
         if self.steadiness is not None and self.steadiness.is_steady(until):
-            is_told, is_whole = self.steadiness.is_told(now_ns), len(self.arrivals) >= self._told_bins
-            return is_whole and not is_told
+            return len(self.arrivals) >= self._told_bins and not self.steadiness.is_known
         if not self.arrivals:
             return False
         often = until < self.moving_until
@@ -214,6 +217,7 @@ class Followed:
         self._wall_offset_ns: int | None = None
         self._bin_ns = PERIOD_NS
         self._topics: dict[str, _Followed] = {}
+        self._renewals_due_ns = 0
         self._looked_until = 0  # number of a bin: at all that are awake
         self._awake: dict[str, None] = {}  # those that have anything to say, in order
 
@@ -262,8 +266,6 @@ class Followed:
                     del self._awake[name]
                 else:
                     reports.append(report)
-            elif topic.lacks_bins(now_ns):
-                self.asking.look_far()
             self._place(name)
         return reports
 
@@ -300,6 +302,19 @@ class Followed:
             waiting=moved.waiting,
         )
         return topic.report(moved.topic, self._bin_ns, self._wall_offset_ns, now_ns, change=change)
+
+    def renewals(self, now_ns: int) -> list[str]:
+        """Topics of which it is time to say that they are still steady, at ``now_ns`` (of the same clock as above)."""
+        if now_ns < self._renewals_due_ns:
+            return []
+        self._renewals_due_ns = now_ns + _RENEWALS_NS
+        return [name for name, topic in self._topics.items() if topic.renew(now_ns)]
+
+    def renew_again(self, topics: Collection[str]) -> None:
+        """That these are still steady has come to nobody."""
+        for name in topics:
+            if (topic := self._topics.get(name)) is not None and topic.steadiness is not None:
+                topic.steadiness.renew_again()
 
     def untell(self, topics: Collection[str]) -> None:
         """What was told of these has not come to anybody, or is forgotten there: they are due again, as they are."""

@@ -55,6 +55,7 @@ class Histories:
         self._moved: list[Moved] = []  # not told yet
         self._has_moved = Wakeup()
         self._due: list[TopicHistory] = []  # of the last second at most, unless the one before was refused
+        self._still_steady: list[str] = []  # topics to be named as such
         self._has_due = Wakeup()
         self._trouble = ""  # why the last report was refused
 
@@ -89,6 +90,7 @@ class Histories:
             await self._some.wait()
             began_s = trio.current_time()
             self._post(self._look())
+            self._renew()
             while trio.current_time() < (again_s := began_s + self._followed.asking.period_ns / 1e9):
                 with trio.move_on_at(again_s):
                     await self._has_moved.wait()
@@ -99,12 +101,21 @@ class Histories:
             self._due += due
             self._has_due.set()
 
+    def _renew(self) -> None:
+        renewed = self._followed.renewals(round(trio.current_time() * 1e9))
+        if renewed:
+            self._still_steady += renewed
+            self._has_due.set()
+
     async def _send_what_is_due(self) -> None:
         unanswered: list[TopicHistory] | None = None  # of the report before; None: its fate is known
         while True:
             await self._has_due.wait()
             due, self._due = self._due, []
-            fate = await self._send(due)
+            still_steady, self._still_steady = self._still_steady, []
+            fate = await self._send(due, still_steady)
+            if fate is not _Fate.TAKEN:
+                self._followed.renew_again(still_steady)
             if fate is _Fate.UNKNOWN and unanswered is None:
                 unanswered = [one for one in due if one.steady]
                 self._followed.untell([one.topic for one in due if not one.steady])
@@ -131,8 +142,9 @@ class Histories:
     def _ask(self, question: Question) -> EngineHistories:
         return _DECODER.decode(self._engine.histories(question.topics, question.since))
 
-    async def _send(self, due: list[TopicHistory]) -> _Fate:
-        body = msgspec.json.encode(HistoryReport(incarnation=self._incarnation, topics=due))
+    async def _send(self, due: list[TopicHistory], still_steady: list[str]) -> _Fate:
+        report = HistoryReport(incarnation=self._incarnation, topics=due, still_steady=still_steady)
+        body = msgspec.json.encode(report)
         failures = self._distributors.failures
         try:
             with trio.move_on_after(_PATIENCE_S) as patience:

@@ -27,7 +27,7 @@ from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, Top
 from srtm.errors import Conflict, NotLeader
 
 _KEPT_S = 10.0
-_STEADY_KEPT_S = 310.0  # brokers repeat such a report every 300 s (``broker.steadiness``)
+_STEADY_KEPT_S = 330.0  # brokers renew such a report every 300 s (``broker.steadiness``), or soon after
 _GONE_KEPT_S = 600.0  # that a topic was removed: for an adaptor that could not ask for a while
 _CLEAN_S = 10.0
 _LAST_BINS = 10  # by which demand is known
@@ -84,6 +84,8 @@ class Histories:
             raise Conflict("incarnation", report.incarnation, f"another process is broker {broker}")
         now_ns, now_s = self._wall_ns(), trio.current_time()
         self._changes.step()
+        for name in report.still_steady:  # before what may have changed since
+            self._renew(name, broker, report.incarnation, now_s)
         for history in report.topics:
             if problem(history, now_ns) is not None:
                 self.ignored[broker] += 1
@@ -167,6 +169,12 @@ class Histories:
         kind = "steady" if history.steady else "change" if history.change is not None else "moving"
         self.taken[kind] += 1
         self.bins[kind] += len(history.arrivals)
+
+    def _renew(self, name: str, broker: str, incarnation: str, now_s: float) -> None:
+        """No news, to anybody. What was forgotten here the broker tells anew, once it learns of that."""
+        told = self._steady.get(name, {})
+        if (one := told.get(broker)) is not None and one.incarnation == incarnation:
+            told[broker] = one._replace(came_s=now_s)
 
     def _known(self, topic: str) -> list[_Kept]:
         """Oldest first."""

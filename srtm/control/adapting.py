@@ -39,11 +39,13 @@ class TopicHistory(Control, frozen=True):
 
 class HistoryReport(Control, frozen=True):
     """Made by ``broker.histories``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``: about once
-    a second, at once when something has changed, four times a second while it goes on changing; once in five minutes
-    while a topic that may say so is steady. What is not taken in time is not sent again; what is so then follows."""
+    a second, at once when something has changed, four times a second while it goes on changing; once when a topic that
+    may say so has become steady. What is not taken in time is not sent again; what is so then follows.
+    ``still_steady``: topics that are as their latest report says, each named once in five minutes."""
 
     incarnation: str
     topics: list[TopicHistory] = []
+    still_steady: list[str] = []
 
 
 class BrokerHistory(Control, frozen=True):

@@ -95,10 +95,15 @@ def test_bins_of_little_traffic_that_is_steady_are_hardly_read() -> None:
     assert 0 < engine.told["t"] <= 12 * 15
 
 
-def test_how_rare_messages_are_is_told_from_ten_seconds_each_time() -> None:
-    engine = settled(t=1)
+def test_how_rare_messages_are_is_told_from_ten_seconds_and_never_again_while_it_is_so() -> None:
+    engine = Engine("t")
+    engine.run(SETTLED, t=1)
+    assert [one.arrivals for one in engine.said if one.steady] == [[1] * 100]
+    engine.said.clear()
+    engine.told.clear()
     engine.run(2 * 3000, t=1)
-    assert [(one.steady, one.arrivals) for one in engine.said] == [(True, [1] * 100)] * 2
+    assert engine.said == []
+    assert engine.told["t"] <= 10 * 12 * 15
 
 
 def test_much_traffic_is_asked_for_ten_times_a_second_however_steady_it_is() -> None:

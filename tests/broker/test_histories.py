@@ -169,6 +169,23 @@ async def test_what_becomes_steady_while_the_distributor_is_away_is_told_when_it
     assert len(rig.reports) <= 3
 
 
+async def test_what_is_still_steady_is_named_after_minutes_and_again_until_that_is_taken(rig, autojump_clock):
+    rig.histories.follow(["t"], ["t"])
+    await trio.sleep(20)
+    rig.leader.reports.clear()
+    rig.leader.trouble = Problem(title="conflict", status=409, detail="no")
+    await trio.sleep(300)
+    refused = [report.still_steady for report in rig.reports if report.still_steady]
+    rig.leader.trouble = None
+    rig.leader.reports.clear()
+    await trio.sleep(200)
+    assert refused
+    assert [(report.topics, report.still_steady) for report in rig.reports] == [([], ["t"])]
+    rig.leader.reports.clear()
+    await trio.sleep(900)
+    assert [(report.topics, report.still_steady) for report in rig.reports] == [([], ["t"])] * 3
+
+
 async def told_steady_without_answer(rig):
     """The first report that says so is on its way."""
     rig.histories.follow(["t"], ["t"])

@@ -63,11 +63,39 @@ def test_the_report_of_steady_traffic_is_of_the_last_second() -> None:
     assert (last.arrivals, last.steady) == ([5] * 10, True)
 
 
-def test_steady_traffic_is_told_again_every_five_minutes() -> None:
+def test_steady_traffic_is_only_named_as_such_once_in_five_minutes() -> None:
     broker = Broker()
     broker.bins(*[5] * (SETTLING_BINS + 20))
-    again = broker.bins(*[5] * 10 * MINUTE_BINS)
-    assert [(one.steady, len(one.arrivals)) for one in again] == [(True, 10)] * 2
+    named = 0
+    for _ in range(10 * MINUTE_BINS):
+        assert broker.bins(5) == []
+        named += broker.followed.renewals(broker.until * BIN_NS) == ["t"]
+    assert named == 2
+
+
+def test_what_nobody_heard_is_named_again_and_what_has_changed_is_not() -> None:
+    broker = Broker()
+    broker.bins(*[5] * (SETTLING_BINS + 20))
+    later_ns = broker.until * BIN_NS + 300_000_000_000
+    assert broker.followed.renewals(later_ns) == ["t"]
+    broker.followed.renew_again(["t"])
+    assert broker.followed.renewals(later_ns + 5_000_000_000) == ["t"]
+    broker.followed.renew_again(["t"])
+    broker.bins(500)
+    assert broker.followed.renewals(later_ns + 10_000_000_000) == []
+
+
+def test_a_drift_over_the_time_at_which_traffic_is_named_as_steady_is_told() -> None:
+    broker = Broker()
+    broker.bins(*[100] * (SETTLING_BINS + 20))
+    told, renewed = [], 0
+    for at in range(6 * MINUTE_BINS):
+        told += broker.bins(100 + at // 300)
+        renewed += len(broker.followed.renewals(broker.until * BIN_NS))
+        if told:
+            break
+    assert told
+    assert sum(told[0].arrivals) / len(told[0].arrivals) < 125
 
 
 def test_steady_traffic_is_told_again_at_once_where_it_was_forgotten() -> None:

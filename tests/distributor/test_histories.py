@@ -169,9 +169,32 @@ async def test_that_traffic_is_steady_is_not_believed_for_longer_than_brokers_re
     histories.take("a", report(history(steady=True)))
     await trio.sleep(305)
     assert "a" in histories.demand("cars")
-    await trio.sleep(10)
+    await trio.sleep(30)
     assert "a" not in histories.demand("cars")
     assert (await histories.answer(0, 0.0)).topics == []
+
+
+async def test_steady_traffic_that_is_named_as_such_again_is_believed_for_longer_and_is_no_news(
+    histories, autojump_clock
+):
+    histories.take("a", report(history(steady=True, arrivals=[7, 7])))
+    known = (await histories.answer(0, 0.0)).version
+    for _ in range(3):
+        await trio.sleep(300)
+        histories.take("a", HistoryReport(incarnation="1", still_steady=["cars", "unknown"]))
+        histories.take("b", HistoryReport(incarnation="1", still_steady=["cars"]))  # said nothing before
+    await trio.sleep(300)
+    assert histories.demand("cars").keys() == {"a"}
+    assert (await histories.answer(known, 0.0)).topics == []
+    (told,) = (await histories.answer(0, 0.0)).topics
+    assert [(one.broker, one.history.arrivals) for one in told.reports] == [("a", [7, 7])]
+
+
+async def test_what_has_changed_since_it_was_named_as_steady_is_told(histories):
+    histories.take("a", report(history(steady=True)))
+    changed = HistoryReport(incarnation="1", topics=[history(arrivals=[9, 9])], still_steady=["cars"])
+    histories.take("a", changed)
+    assert histories.demand("cars")["a"] == pytest.approx(90.5)
 
 
 async def test_that_traffic_is_steady_is_forgotten_with_the_mode_that_asked_for_it(placed, histories, autojump_clock):
