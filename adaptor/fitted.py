@@ -30,6 +30,7 @@ from srtm.fitted_split import Traffic, shares_of
 from srtm.splitting import from_micro
 
 HEARING_S = 2.0  # brokers report about once a second: who was not heard for so long has nothing to say
+IDLE_BINS = round(HEARING_S / BIN_S)  # before any message: so many are needed to say that none comes
 
 _TO_BACKLOGS = 0.8  # of the slack
 _LEAST_SLACK = 0.02  # of the rate, where the estimates say that there is none
@@ -39,7 +40,6 @@ _WORTH = 0.1  # of its slack, by which a share has to be wrong, or of the room t
 _WORTH_REFINING = 0.05  # the same, as more is known: a day of traffic that drifts is worse off with more
 _SIGMAS = 4.0  # of what is expected, likewise
 _SIGMAS_MOVED = 2.0  # the same where a change was detected, which is evidence that there is one, not of how much
-_IDLE_BINS = round(HEARING_S / BIN_S)  # before any message: so many are needed to say that none comes
 _LEAST_BINS = 5  # to be known better by: of fewer all is noise
 _LEAST_MESSAGES = 100  # the same, each of which counts for I of a burst: a rate is known to within a tenth then
 _MOST_BINS = 100
@@ -123,7 +123,7 @@ class Fitted:
         """That of broker ``name``, to which ``bins`` come."""
         if not self.has_heard(name):
             idle = self._idle_bins.pop(name, 0) + len(bins)
-            if idle < _IDLE_BINS and not any(one.demand for one in bins):
+            if idle < IDLE_BINS and not any(one.demand for one in bins):
                 self._idle_bins[name] = idle
         return self._estimates.setdefault(name, RateEstimate(dispersion))
 

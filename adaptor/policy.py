@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptor.central import central
-from adaptor.fitted import HEARING_S, Fitted
+from adaptor.fitted import HEARING_S, IDLE_BINS, Fitted
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
 from adaptor.proportional import proportional
 from srtm.adaptation import Adaptation, Mode
@@ -47,8 +47,12 @@ class Policy:
             take = self._fitted.settle if is_steady else self._fitted.observe
             take(name, bins, dispersion)
             return
-        length = min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
-        self._bins.setdefault(name, deque(maxlen=length)).extend(bins)
+        self._bins.setdefault(name, deque(maxlen=self._length)).extend(bins)
+
+    @property
+    def _length(self) -> int:
+        """Of the window, bins."""
+        return min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
 
     def note_change(self, name: str, change: Change, at_s: float) -> None:
         """The rate on broker ``name`` has changed, told at ``at_s``."""
@@ -123,16 +127,23 @@ class Policy:
 
     def _awaited(self, at_s: float, members: Sequence[Member]) -> dict[str, float]:
         """{broker that was never heard: until when it is waited for}, once any other was."""
-        if not any(self._fitted.has_heard(member.name) for member in members):
+        unheard = [member.name for member in members if not self._has_heard(member.name)]
+        if len(unheard) == len(members):
             return {}
-        unheard = [member.name for member in members if not self._fitted.has_heard(member.name)]
         until = {name: self._asked_s.setdefault(name, at_s) + HEARING_S for name in unheard}
         return {name: until_s for name, until_s in until.items() if at_s < until_s}
+
+    def _has_heard(self, name: str) -> bool:
+        """Whether anything was told of that broker that says what comes there (``Fitted.has_heard``)."""
+        if self.mode == "fitted":
+            return self._fitted.has_heard(name)
+        bins = self._bins.get(name, ())
+        return len(bins) >= min(self._length, IDLE_BINS) or any(one.demand for one in bins)
 
     def _at_interval(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
         if self._next_s is None:
             self._next_s = at_s + self.settings.interval_s
-        if at_s < self._next_s:
+        if at_s < self._next_s or self._awaited(at_s, members):
             return None
         self._next_s = max(at_s, self._next_s + self.settings.interval_s)
         seen = [replace(member, bins=list(self._bins.get(member.name, ()))) for member in members]

@@ -106,6 +106,30 @@ def test_a_backlog_is_answered_before_the_other_broker_was_heard_and_leaves_it_w
     assert shares[1][0] > dealt()[1][0]
 
 
+def test_proportional_waits_for_two_seconds_for_a_broker_that_told_of_an_idle_bin_alone() -> None:
+    policy = Policy("proportional", Adaptation())
+    for name in "ab":
+        policy.observe(name, [Bin(0)])
+    assert asked(policy, 10.0) is None
+    policy.observe("b", [Bin(18)] * 10)
+    assert asked(policy, 11.0) is None
+    policy.observe("a", [Bin(22)] * 10)
+    shares = asked(policy, 11.005)
+    assert shares is None or shares[0][0] > 200 * MICRO
+
+
+def test_proportional_takes_a_broker_for_idle_that_stays_silent() -> None:
+    policy = Policy("proportional", Adaptation())
+    policy.observe("b", [Bin(18)])
+    assert asked(policy, 10.0) is None
+    policy.observe("b", [Bin(18)] * 10)
+    assert asked(policy, 11.0) is None
+    assert asked(policy, 12.9) is None
+    shares = asked(policy, 13.0)
+    assert shares is not None
+    assert shares[1][0] > 400 * MICRO
+
+
 def test_few_messages_of_one_side_do_not_explain_a_move() -> None:
     policy = Policy("fitted", Adaptation())
     for name, arrivals in (("a", 4), ("b", 8)):
