@@ -190,11 +190,14 @@ async def test_steady_traffic_that_is_named_as_such_again_is_believed_for_longer
     assert [(one.broker, one.history.arrivals) for one in told.reports] == [("a", [7, 7])]
 
 
-async def test_what_has_changed_since_it_was_named_as_steady_is_told(histories):
+async def test_what_is_named_as_steady_with_a_report_of_what_has_changed_since_is_steady_no_more(
+    histories, autojump_clock
+):
     histories.take("a", report(history(steady=True)))
     changed = HistoryReport(incarnation="1", topics=[history(arrivals=[9, 9])], still_steady=["cars"])
     histories.take("a", changed)
-    assert histories.demand("cars")["a"] == pytest.approx(90.5)
+    await trio.sleep(60)
+    assert histories.demand("cars") == {}
 
 
 async def test_that_traffic_is_steady_is_forgotten_with_the_mode_that_asked_for_it(placed, histories, autojump_clock):
