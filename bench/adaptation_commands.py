@@ -75,7 +75,9 @@ def bench_adaptation(
 
 @app.command("adaptation-steady")
 def bench_adaptation_steady(
-    pairs: Annotated[int, typer.Option(min=1, help="Runs of each mode, in turns.")] = SteadyOptions.pairs,
+    pairs: Annotated[
+        int, typer.Option(min=1, help="Of runs that count, one of each mode, in turns.")
+    ] = SteadyOptions.pairs,
     seconds: Annotated[
         float, typer.Option(min=1.0, max=MOST_WATCHED_S, help="Watched in each run.")
     ] = SteadyOptions.seconds,
