@@ -70,9 +70,8 @@ async def adaptation_steady(options: SteadyOptions, show: Callable[[str], None])
     """Raises Unavailable, PeerError, BadInput."""
     started, commit = time.time(), source_commit()
     a_run_s = SETTLING_S + options.seconds + _AROUND_S
-    show(
-        f"{2 * options.pairs} runs, about {2 * options.pairs * a_run_s / 60:.0f} minutes (twice that where runs do not count), sources {commit}"
-    )
+    minutes = 2 * options.pairs * a_run_s / 60
+    show(f"{2 * options.pairs} runs, about {minutes:.0f} minutes, twice that where runs do not count; sources {commit}")
     runs = []
     async with two_brokers() as (running, client):
         for pair in range(1, _MOST_PAIRS * options.pairs + 1):
