@@ -58,9 +58,24 @@ class FanOut(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="f
     warmup_s: float = 0.5
 
 
-class HttpPublish(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="http_publish"):
-    """``POST /pub`` on keep-alive connections, one outstanding on each."""
+class Ping(msgspec.Struct, frozen=True, tag_field="what", tag="ping"):
+    """``GET /ping``."""
 
+
+class Pub(msgspec.Struct, frozen=True, tag_field="what", tag="pub"):
+    """``POST /pub``."""
+
+
+class Mpub(msgspec.Struct, frozen=True, tag_field="what", tag="mpub"):
+    """``POST /mpub`` of ``batch`` messages, a line each."""
+
+    batch: int
+
+
+class Http(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="http"):
+    """Requests on keep-alive connections, one outstanding on each."""
+
+    asks: Ping | Pub | Mpub
     topic: str
     connections: int
     duration_s: float
@@ -79,8 +94,8 @@ class Connect(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 class FloodPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Made by benches, read by ``srtm._native.Flood`` (as JSON)."""
 
-    target: str  # HOST:PORT; HTTP's for HttpPublish
-    task: Publish | Read | FanOut | HttpPublish | Connect
+    target: str  # HOST:PORT; HTTP's for Http
+    task: Publish | Read | FanOut | Http | Connect
     limit_s: float = LIMIT_S
 
 

@@ -146,7 +146,7 @@ def _arrival_metrics(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "srtm_broker_packet_fallbacks",
-        "Reads that took the kernel's stamp although packets count",
+        "Reads of the NSQ and HTTP ports that took the kernel's stamp although packets count",
         snapshot.packet_fallbacks,
     )
     yield CounterMetricFamily(

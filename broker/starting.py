@@ -20,7 +20,7 @@ from srtm.log import Log
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-_ENGINE_STOP_TIMEOUT_MS = 60_000  # it writes what is queued, a gigabyte perhaps
+_DISK_PATIENCE_MS = 60_000  # a gigabyte on a slow disk takes longer in all, but never as long for one step
 
 
 def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
@@ -72,11 +72,11 @@ def start_engine(engine: Engine, settings: EngineConfig) -> Ports:
 def stop_engine(engine: Engine, log: Log, _kind: object, error: BaseException | None, _traceback: object) -> None:
     """Saves what is queued, whatever ends the broker. Raises InternalError where not all could be, unless ``error``
     says already why the broker ends."""
-    saved = engine.stop(_ENGINE_STOP_TIMEOUT_MS)
+    saved = engine.stop(_DISK_PATIENCE_MS)
     failures = [event.reason for event in events.drain(engine) if isinstance(event, events.DiskFailed)]
     if saved:
         return
-    reason = failures[-1] if failures else f"the engine did not end within {_ENGINE_STOP_TIMEOUT_MS} ms"
+    reason = failures[-1] if failures else f"nothing was written or synced for {_DISK_PATIENCE_MS // 1000} s"
     log.failure("queued messages were not all saved", reason=reason)
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error] if error else [])
     if error is None or group.subgroup(SrtmError) is None:

@@ -6,9 +6,10 @@ import msgspec
 
 from srtm.address import parse_peer
 from srtm.control import DrainProgress
-from srtm.errors import PeerError
+from srtm.errors import BadInput, PeerError
 from srtm.http_client import HttpClient
 from srtm.refusals import refusal
+from srtm.trust import ca_file, trusting
 from srtm.unreadable import UNREADABLE
 
 _ANSWER_WITHIN_S = 10.0
@@ -16,14 +17,14 @@ _TRACE_WITHIN_S = 60.0  # a million entries
 
 
 class BrokerClient:
-    """``address``: HOST:PORT of its HTTP; raises BadInput for anything else.
+    """``address``: HOST:PORT of its HTTP, or the URL (``http://``, ``https://``) of either of its ports, whose
+    certificate $SRTM_CA_FILE vouches for, else the system's do. Raises BadInput for anything else.
 
     Every call raises Unavailable where it does not answer, PeerError for an answer that makes no sense.
     """
 
     def __init__(self, address: str, token: str | None = None) -> None:
-        parse_peer("broker", address)
-        self._http = HttpClient(f"http://{address}", token=token)
+        self._http = _http(address, token)
 
     async def begin_drain(self) -> DrainProgress:
         """Raises Conflict: it is a member of a cluster."""
@@ -52,3 +53,14 @@ class BrokerClient:
         except UNREADABLE as error:
             url = self._http.base_url + target
             raise PeerError(f"{url} answered what makes no sense here: {error}") from None
+
+
+def _http(address: str, token: str | None) -> HttpClient:
+    scheme, colon, rest = address.partition("://")
+    if not colon:
+        scheme, rest = "http", address
+    elif scheme not in ("http", "https"):
+        raise BadInput("broker", address, "must be HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+    parse_peer("broker", rest.rstrip("/"))
+    tls = trusting(ca_file()) if scheme == "https" else None
+    return HttpClient(f"{scheme}://{rest}", token=token, tls=tls)

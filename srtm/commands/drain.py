@@ -22,7 +22,11 @@ def drain(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="A broker of the cluster.")] = None,
     broker: Annotated[
         str | None,
-        typer.Option("--broker", metavar="HOST:PORT", help="Instead: the HTTP address of one that is alone."),
+        typer.Option(
+            "--broker",
+            metavar="HOST:PORT",
+            help="Instead: the HTTP address of one that is alone, or the URL of its HTTP or HTTPS port.",
+        ),
     ] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="After which nobody waits; it drains on.")] = 600.0,
     force: Annotated[bool, typer.Option("--force", help="Also where the others cannot carry its load.")] = False,

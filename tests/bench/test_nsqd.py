@@ -49,7 +49,7 @@ def sample_of_each_row() -> dict[str, Sample]:
         "memory": memory.sample_of("srtm", 0, 9_900 * 1024),
         "crowd": crowd.sample_of("srtm", result(), result(each=kept_each((1_500, 4_000_000))), FLOOD),
         "fan-out": fan_out.sample_of("srtm", FLOOD),
-        "http": http_publish.sample_of("srtm", FLOOD),
+        "http": http_publish.sample_of("srtm", dict.fromkeys(http_publish.KINDS, FLOOD)),
         "bucket": steady.sample_of(bucket_cost.LIMITED, result(), 20.0),
         "neighbour": neighbour.sample_of(neighbour.LIMITED, result()),
     }

@@ -57,7 +57,7 @@ class FakeEngine:
         tcp, http, https = (self.config.get(name, "") for name in ("tcp_address", "http_address", "https_address"))
         return None if "/" in tcp else 4150, 4151 if http else None, 4152 if https else None
 
-    def stop(self, _timeout_ms: int) -> bool:
+    def stop(self, _patience_ms: int) -> bool:
         if self.unsaved:
             self.emit(type="disk_failed", reason=self.unsaved)
         if not self.stopped:

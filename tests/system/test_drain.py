@@ -5,14 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import trio
 
+from bench.systems import free_addresses
+from srtm.broker_client import BrokerClient
 from srtm.distributor_client import DistributorClient
+from srtm.errors import BadInput
 from srtm.supervisor import cluster
 from srtm.topic_file import read_topic_file
+from tests.support.other_process import wait_until
 from tests.system.running import receiving, srtm, topic_file
 from tests.system.test_broker_process import WAIT_S, Process, Subscriber, broker
 from tests.system.test_kill import Traffic
@@ -42,6 +47,43 @@ def test_a_broker_alone_delivers_what_it_has_refuses_the_rest_and_stops(tmp_path
         assert running.wait_ended() == 0
         subscriber.close()
     assert any("drained" in line for line in running.lines)
+
+
+def test_a_broker_that_requires_tls_is_drained_by_its_https_port(tmp_path: Path) -> None:
+    certificates = Path(__file__).resolve().parents[1] / "certificates"
+    address = free_addresses()[0]
+    flags = ["--https-address", address, "--tls-required", "true"]
+    flags += ["--tls-cert", str(certificates / "distributor.pem"), "--tls-key", str(certificates / "distributor.key")]
+    process = Process(tmp_path, *flags)
+    with ExitStack() as stack:
+        stack.callback(process.process.stderr.close)  # type: ignore[union-attr]
+        stack.callback(process.process.wait)
+        stack.callback(process.process.kill)
+        wait_until("it answers", lambda: answers(process))
+        plain = drain(process)
+        assert "TLS_REQUIRED" in plain.communicate(timeout=WAIT_S)[1]
+        assert plain.returncode == 1
+        command = [sys.executable, "-m", "srtm", "drain", "--broker", f"https://{address}"]
+        told = [*command, "--ca-file", str(certificates / "distributor.pem")]
+        strangers = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert strangers.returncode == 1
+        assert "its certificate is from nobody who is trusted here" in strangers.stderr
+        drained = subprocess.run(told, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert (drained.returncode, drained.stdout) == (0, "b1 is drained and stops\n")
+        assert process.wait_ended() == 0
+
+
+def answers(process: Process) -> bool:
+    try:
+        return process.ask("GET", "/ping")[0] == 403
+    except ConnectionRefusedError:
+        return False
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1:1", "https://127.0.0.1", "https://127.0.0.1:1/path", "https://:4152"])
+def test_an_address_that_is_none_is_refused_by_its_name(url: str) -> None:
+    with pytest.raises(BadInput, match="broker: "):
+        BrokerClient(url)
 
 
 def test_a_broker_that_is_drained_stops_at_once_when_told_to(tmp_path: Path) -> None:

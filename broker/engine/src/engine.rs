@@ -109,7 +109,7 @@ pub struct Engine {
     pub timestamp_fallbacks: u64, // arrivals that count as of their read
     pub unstamped_reads: u64,     // the kernel gave no stamp
     pub sharing: Sharing,
-    pub packet_fallbacks: u64, // reads that took the kernel's stamp although packets count
+    pub packet_fallbacks: u64, // reads of clocked ports that took the kernel's stamp although packets count
     pub packets_lost: u64,     // the ring had no room for them
     pub(crate) ways: Ways,
     pub(crate) sampler: u64,

@@ -102,48 +102,62 @@ const ANY_BIT: u16 = 0x45; // of k in A
 const GREATER_X: u16 = 0x2d; // A than X
 const RETURN: u16 = 0x06;
 
-/// Lets the headers of TCP segments to `port` through that carry bytes or open a connection. A packet begins with its IP header.
-pub fn filter(port: u16) -> Vec<Instruction> {
-    const V6: usize = 19;
-    const TAKE: usize = 31;
-    const DROP: usize = 32;
-    let (tcp, syn, port) = (u32::from(TCP), u32::from(SYN), u32::from(port));
+/// Lets the headers of TCP segments to `ports` through (a hundred at most: jumps are short) that carry bytes or open a connection. A packet begins with its IP
+/// header.
+pub fn filter(ports: &[u16]) -> Vec<Instruction> {
+    const TESTS_V4: usize = 9; // of the ports; what follows lies behind them
+    let behind_v4 = TESTS_V4 + ports.len();
+    let v6 = behind_v4 + 9;
+    let tests_v6 = v6 + 3;
+    let behind_v6 = tests_v6 + ports.len();
+    let (take, drop) = (behind_v6 + 8, behind_v6 + 9);
+    let (tcp, syn) = (u32::from(TCP), u32::from(SYN));
+    let tests = |first: usize, behind: usize| {
+        let next = move |at: usize| if at + 1 == behind { drop } else { at + 1 };
+        ports.iter().enumerate().map(move |(index, port)| (EQUAL, u32::from(*port), behind, next(first + index)))
+    };
     // (code, operand, where to go on if true, if false)
-    let program = [
+    let mut program = vec![
         (LOAD_BYTE, 0, 1, 1),
         (SHIFT_RIGHT, 4, 2, 2),
-        (EQUAL, 4, 3, V6),
+        (EQUAL, 4, 3, v6),
         (LOAD_BYTE, 9, 4, 4),
-        (EQUAL, tcp, 5, DROP),
+        (EQUAL, tcp, 5, drop),
         (LOAD_HALF, 6, 6, 6),
-        (ANY_BIT, 0x3fff, DROP, 7), // a fragment
+        (ANY_BIT, 0x3fff, drop, 7), // a fragment
         (HEAD_LEN_X, 0, 8, 8),
         (LOAD_HALF_X, 2, 9, 9),
-        (EQUAL, port, 10, DROP),
-        (LOAD_BYTE_X, 13, 11, 11),
-        (ANY_BIT, syn, TAKE, 12),
-        (LOAD_BYTE_X, 12, 13, 13), // length of the TCP header
-        (SHIFT_RIGHT, 4, 14, 14),
-        (SHIFT_LEFT, 2, 15, 15),
-        (ADD_X, 0, 16, 16),
-        (A_TO_X, 0, 17, 17),
-        (LOAD_HALF, 2, 18, 18), // length of the packet, against that of its headers
-        (GREATER_X, 0, TAKE, DROP),
-        (LOAD_BYTE, 6, 20, 20),
-        (EQUAL, tcp, 21, DROP),
-        (LOAD_HALF, 42, 22, 22),
-        (EQUAL, port, 23, DROP),
-        (LOAD_BYTE, 53, 24, 24),
-        (ANY_BIT, syn, TAKE, 25),
-        (LOAD_BYTE, 52, 26, 26),
-        (SHIFT_RIGHT, 4, 27, 27),
-        (SHIFT_LEFT, 2, 28, 28),
-        (A_TO_X, 0, 29, 29),
-        (LOAD_HALF, 4, 30, 30), // length behind the IPv6 header
-        (GREATER_X, 0, TAKE, DROP),
+    ];
+    program.extend(tests(TESTS_V4, behind_v4));
+    let at = behind_v4;
+    program.extend([
+        (LOAD_BYTE_X, 13, at + 1, at + 1),
+        (ANY_BIT, syn, take, at + 2),
+        (LOAD_BYTE_X, 12, at + 3, at + 3), // length of the TCP header
+        (SHIFT_RIGHT, 4, at + 4, at + 4),
+        (SHIFT_LEFT, 2, at + 5, at + 5),
+        (ADD_X, 0, at + 6, at + 6),
+        (A_TO_X, 0, at + 7, at + 7),
+        (LOAD_HALF, 2, at + 8, at + 8), // length of the packet, against that of its headers
+        (GREATER_X, 0, take, drop),
+        (LOAD_BYTE, 6, v6 + 1, v6 + 1),
+        (EQUAL, tcp, v6 + 2, drop),
+        (LOAD_HALF, 42, v6 + 3, v6 + 3),
+    ]);
+    program.extend(tests(tests_v6, behind_v6));
+    let at = behind_v6;
+    program.extend([
+        (LOAD_BYTE, 53, at + 1, at + 1),
+        (ANY_BIT, syn, take, at + 2),
+        (LOAD_BYTE, 52, at + 3, at + 3),
+        (SHIFT_RIGHT, 4, at + 4, at + 4),
+        (SHIFT_LEFT, 2, at + 5, at + 5),
+        (A_TO_X, 0, at + 6, at + 6),
+        (LOAD_HALF, 4, at + 7, at + 7), // length behind the IPv6 header
+        (GREATER_X, 0, take, drop),
         (RETURN, SNAP, 0, 0),
         (RETURN, 0, 0, 0),
-    ];
+    ]);
     let skip = |here: usize, target: usize| target.saturating_sub(here + 1) as u8;
     let instructions = program.iter().enumerate().map(|(here, (code, operand, yes, no))| Instruction {
         code: *code,
@@ -159,6 +173,7 @@ mod tests {
     use super::*;
 
     const PORT: u16 = 4150;
+    const SECOND_PORT: u16 = 4151;
 
     struct Tcp {
         flags: u8,
@@ -240,19 +255,20 @@ mod tests {
             ("bytes", Tcp { flags: 0x18, options: 12, payload: 1, port: PORT }, true),
             ("a bare acknowledgement", Tcp { flags: 0x10, options: 12, payload: 0, port: PORT }, false),
             ("the opening", Tcp { flags: SYN, options: 20, payload: 0, port: PORT }, true),
+            ("bytes to the second port", Tcp { flags: 0x18, options: 12, payload: 1, port: SECOND_PORT }, true),
             ("another port", Tcp { flags: 0x18, options: 0, payload: 9, port: 80 }, false),
             ("the end, without bytes", Tcp { flags: FIN | 0x10, options: 0, payload: 0, port: PORT }, false),
         ]
     }
 
     #[test]
-    fn the_filter_takes_what_carries_bytes_or_opens_a_connection_to_the_port() {
-        let program = filter(PORT);
+    fn the_filter_takes_what_carries_bytes_or_opens_a_connection_to_one_of_the_ports() {
+        let program = filter(&[PORT, SECOND_PORT]);
         for (what, given, taken) in cases() {
             for packet in [v4(&given, 0), v4(&given, 8), v6(&given)] {
                 assert_eq!(lets_through(&program, &packet), taken, "{what}: {packet:x?}");
                 let parsed = parse(&packet);
-                assert_eq!(parsed.is_some_and(|segment| segment.flow.to.1 == PORT), taken, "{what}");
+                assert_eq!(parsed.is_some_and(|segment| [PORT, SECOND_PORT].contains(&segment.flow.to.1)), taken, "{what}");
             }
         }
     }
@@ -279,7 +295,7 @@ mod tests {
             packet[at] = byte;
             packet
         };
-        let program = filter(PORT);
+        let program = filter(&[PORT]);
         for (what, packet) in [("UDP", change(9, 17)), ("a fragment", change(7, 1)), ("no IP", change(0, 0x10))] {
             assert_eq!(parse(&packet), None, "{what}");
             assert!(!lets_through(&program, &packet), "{what}");

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use srtm_engine::config::{ArrivalClock, Config};
 use srtm_engine::io::clock::monotonic;
 use srtm_engine::io::handle::Handle;
+use srtm_engine::io::listener::Ports;
 use srtm_engine::topic::Limit;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,16 +27,22 @@ fn may_open_rings() -> bool {
     may
 }
 
-fn open(address: &str) -> std::io::Result<(Handle, u16)> {
-    let config = Config { tcp_address: address.into(), arrival_clock: ArrivalClock::Packet, ..Config::default() };
+fn open(address: &str) -> std::io::Result<(Handle, Ports)> {
+    let http_address = "127.0.0.1:0".into();
+    let config = Config { tcp_address: address.into(), http_address, arrival_clock: ArrivalClock::Packet, ..Config::default() };
     let handle = Handle::new(config)?;
-    let port = handle.start().map_err(|refused| refused.error)?.tcp.expect("a TCP address");
-    Ok((handle, port))
+    let ports = handle.start().map_err(|refused| refused.error)?;
+    Ok((handle, ports))
 }
 
 /// An engine whose topic "t" is limited far above what tests send, so that it keeps a trace.
 fn start(address: &str) -> (Handle, u16) {
-    let (handle, port) = open(address).expect("a free port");
+    let (handle, ports) = open(address).expect("a free port");
+    limit(&handle);
+    (handle, ports.tcp.expect("a TCP address"))
+}
+
+fn limit(handle: &Handle) {
     let limit = Limit {
         rate_micro: 1_000_000_000_000,
         burst_micro: 1_000_000_000_000,
@@ -47,7 +54,6 @@ fn start(address: &str) -> (Handle, u16) {
         expires: i64::MAX,
     };
     assert!(handle.call(move |engine, now| engine.set_bucket("t", limit, now)).expect("running"));
-    (handle, port)
 }
 
 struct Client(TcpStream);
@@ -77,6 +83,15 @@ impl Client {
         let mut answer = [0; 10];
         self.0.read_exact(&mut answer).expect("an answer");
         assert_eq!(&answer, b"\0\0\0\x06\0\0\0\0OK");
+    }
+}
+
+fn expect_oks_by_http(client: &mut TcpStream, count: usize) {
+    let (mut answers, mut part) = (Vec::new(), [0; 4_096]);
+    while answers.windows(6).filter(|window| window == b"\r\n\r\nOK").count() < count {
+        let len = client.read(&mut part).expect("answers");
+        assert!(len > 0, "the connection was closed");
+        answers.extend_from_slice(&part[..len]);
     }
 }
 
@@ -151,6 +166,36 @@ fn messages_that_lie_unread_on_one_connection_keep_their_own_arrivals() {
         assert_eq!((sharing.reads, sharing.merged, sharing.bias_max), (2, 0, 0));
         assert!(handle.stop(PATIENCE));
     }
+}
+
+#[test]
+fn messages_by_http_that_lie_unread_keep_their_own_arrivals_and_other_requests_are_no_fallback() {
+    if !may_open_rings() {
+        return;
+    }
+    let (handle, ports) = open("127.0.0.1:0").expect("free ports");
+    limit(&handle);
+    handle.call(|engine, _| engine.open_http()).expect("running");
+    let mut client = TcpStream::connect(("127.0.0.1", ports.http.expect("an HTTP port"))).expect("the engine listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.set_nodelay(true).expect("an option");
+    client.write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n").expect("the engine takes it");
+    expect_oks_by_http(&mut client, 1);
+    let sent = while_held_up(&handle, || {
+        let mut sent = Vec::new();
+        for _ in 0..5 {
+            sent.push(monotonic());
+            client.write_all(b"POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").expect("the engine takes it");
+            pause(APART);
+        }
+        sent
+    });
+    expect_oks_by_http(&mut client, sent.len());
+    assert_each_has_its_own(&arrivals(&handle), &sent);
+    assert_eq!(fallbacks(&handle), (0, 0));
+    let sharing = handle.call(|engine, _| engine.sharing).expect("running");
+    assert_eq!((sharing.merged, sharing.bias_max), (0, 0));
+    assert!(handle.stop(PATIENCE));
 }
 
 #[test]

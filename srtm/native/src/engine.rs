@@ -66,8 +66,8 @@ impl Engine {
         Ok((ports.tcp, ports.http, ports.https))
     }
 
-    fn stop(&self, py: Python<'_>, timeout_ms: u64) -> bool {
-        py.detach(|| self.0.stop(Duration::from_millis(timeout_ms)))
+    fn stop(&self, py: Python<'_>, patience_ms: u64) -> bool {
+        py.detach(|| self.0.stop(Duration::from_millis(patience_ms)))
     }
 
     fn fileno(&self) -> i32 {

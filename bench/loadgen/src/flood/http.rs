@@ -1,10 +1,11 @@
-//! POST /pub on keep-alive connections, the next request when the last was answered.
+//! Requests on keep-alive connections (POST /pub, POST /mpub, GET /ping), the next one when the last was answered.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use crate::flood::FloodReport;
 use crate::flood::field::{Field, Window};
+use crate::flood::plan::Asks;
 use crate::sys;
 
 const LARGEST_ANSWER: usize = 1 << 16;
@@ -66,9 +67,25 @@ fn answer_length(bytes: &[u8]) -> io::Result<Option<usize>> {
     Ok((bytes.len() >= head + 4 + length).then_some(head + 4 + length))
 }
 
-pub fn run(field: &mut Field<'_>, topic: &str, connections: usize, message_size: usize, times_s: (f64, f64)) -> io::Result<FloodReport> {
-    let head = format!("POST /pub?topic={topic} HTTP/1.1\r\nHost: {}\r\nContent-Length: {message_size}\r\n\r\n", field.address);
-    let request = [head.as_bytes(), &vec![b'x'; message_size]].concat();
+/// One request for all that a connection asks.
+fn request(asks: Asks, host: &str, topic: &str, message_size: usize) -> Vec<u8> {
+    let message = vec![b'x'; message_size];
+    let (line, body) = match asks {
+        Asks::Ping => return format!("GET /ping HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes(),
+        Asks::Pub => (format!("POST /pub?topic={topic}"), message),
+        Asks::Mpub { batch } => (format!("POST /mpub?topic={topic}"), vec![message; batch as usize].join(&b'\n')),
+    };
+    let head = format!("{line} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len());
+    [head.into_bytes(), body].concat()
+}
+
+pub fn run(
+    field: &mut Field<'_>,
+    (asks, topic, message_size): (Asks, &str, usize),
+    connections: usize,
+    times_s: (f64, f64),
+) -> io::Result<FloodReport> {
+    let request = request(asks, &field.address.to_string(), topic, message_size);
     let clients = (0..connections).map(|token| Client::new(field, token));
     let mut clients = clients.collect::<io::Result<Vec<Client>>>()?;
     let mut window = Window::new(times_s);
@@ -101,6 +118,15 @@ mod tests {
             assert_eq!(answer_length(&answer[..cut]).expect("a 200"), None, "{cut} bytes");
         }
         assert_eq!(answer_length(&[&answer[..], b"more"].concat()).expect("a 200"), Some(answer.len()));
+    }
+
+    #[test]
+    fn each_kind_of_request_is_whole_and_says_its_length() {
+        let text = |asks| String::from_utf8(request(asks, "h:1", "t", 8)).expect("text");
+        assert_eq!(text(Asks::Ping), "GET /ping HTTP/1.1\r\nHost: h:1\r\n\r\n");
+        assert_eq!(text(Asks::Pub), "POST /pub?topic=t HTTP/1.1\r\nHost: h:1\r\nContent-Length: 8\r\n\r\nxxxxxxxx");
+        let lines = "xxxxxxxx\nxxxxxxxx\nxxxxxxxx";
+        assert_eq!(text(Asks::Mpub { batch: 3 }), format!("POST /mpub?topic=t HTTP/1.1\r\nHost: h:1\r\nContent-Length: 26\r\n\r\n{lines}"));
     }
 
     #[test]

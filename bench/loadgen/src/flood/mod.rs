@@ -108,8 +108,8 @@ fn run(field: &mut Field<'_>, task: &Task) -> std::io::Result<(FloodReport, Vec<
             let asked = fan_out::Asked { topic, channels: *channels, window: *window, rdy: *rdy };
             fan_out::run(field, &asked, *batch, *message_size, (*warmup_s, *duration_s))?
         }
-        Task::HttpPublish { topic, connections, message_size, warmup_s, duration_s } => {
-            http::run(field, topic, *connections, *message_size, (*warmup_s, *duration_s))?
+        Task::Http { asks, topic, connections, message_size, warmup_s, duration_s } => {
+            http::run(field, (*asks, topic, *message_size), *connections, (*warmup_s, *duration_s))?
         }
         Task::Connect { connections, at_once, yielding } => return connect::run(field, *connections, *at_once, *yielding),
     };

@@ -15,7 +15,7 @@ const MOST_MESSAGES: u64 = 100_000_000;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FloodPlan {
-    /// HOST:PORT of the broker: NSQ's, or HTTP's for `http_publish`.
+    /// HOST:PORT of the broker: NSQ's, or HTTP's for `http`.
     pub target: String,
     /// A flood that takes longer than this has failed.
     pub limit_s: f64,
@@ -31,10 +31,22 @@ pub enum Task {
     Read { topic: String, channel: String, messages: u64, rdy: u32, buffered: bool },
     /// One publisher, one consumer on each of `channels`: MPUBs of `batch`, the next when all but `window` of them have reached every channel.
     FanOut { topic: String, channels: usize, batch: u32, window: u32, message_size: usize, rdy: u32, warmup_s: f64, duration_s: f64 },
-    /// POST /pub on keep-alive connections, one outstanding each.
-    HttpPublish { topic: String, connections: usize, message_size: usize, warmup_s: f64, duration_s: f64 },
+    /// Requests on keep-alive connections, one outstanding each.
+    Http { asks: Asks, topic: String, connections: usize, message_size: usize, warmup_s: f64, duration_s: f64 },
     /// `connections` that IDENTIFY and then stay, silent, until the flood is stopped; `at_once` handshakes under way.
     Connect { connections: usize, at_once: usize, yielding: bool },
+}
+
+/// What is asked for by HTTP.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Asks {
+    Ping,
+    Pub,
+    /// Of `batch` messages, a line each.
+    Mpub {
+        batch: u32,
+    },
 }
 
 impl FloodPlan {
@@ -51,7 +63,7 @@ impl Task {
     /// Files that it opens.
     pub fn connections(&self) -> usize {
         match self {
-            Task::Publish { connections, .. } | Task::HttpPublish { connections, .. } | Task::Connect { connections, .. } => *connections,
+            Task::Publish { connections, .. } | Task::Http { connections, .. } | Task::Connect { connections, .. } => *connections,
             Task::Read { .. } => 1,
             Task::FanOut { channels, .. } => channels + 1,
         }
@@ -82,9 +94,12 @@ impl Task {
                 count("rdy", u64::from(*rdy), u64::from(u32::MAX))?;
                 times(*warmup_s, *duration_s)
             }
-            Task::HttpPublish { topic, message_size, warmup_s, duration_s, .. } => {
+            Task::Http { asks, topic, message_size, warmup_s, duration_s, .. } => {
                 name("topic", topic)?;
                 count("message_size", *message_size as u64, LARGEST_MESSAGE as u64)?;
+                if let Asks::Mpub { batch } = asks {
+                    batch_of(*batch, *message_size)?;
+                }
                 times(*warmup_s, *duration_s)
             }
             Task::Connect { at_once, .. } => count("at_once", *at_once as u64, MOST_CONNECTIONS as u64),

@@ -9,11 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use crate::disk::store::{BAD, Job, Outcome, Store, explain, lacks_descriptors};
+use crate::io::progress::Progress;
 
 /// Files kept open: a broker has more queues than it may have descriptors. Far fewer than those that no connection gets (`io::socket`).
 const MAX_OPEN: usize = 32;
 
 const TEMPORARY: &str = ".tmp";
+
+/// What is written at once: a slow disk shows that it goes on.
+const PIECE: usize = 1 << 20;
 
 pub struct Files {
     directory: PathBuf,
@@ -21,6 +25,7 @@ pub struct Files {
     jobs: Sender<Job>,
     results: Receiver<Outcome>,
     under_way: usize,
+    progress: Progress,
 }
 
 impl fmt::Debug for Files {
@@ -30,8 +35,8 @@ impl fmt::Debug for Files {
 }
 
 impl Files {
-    /// `told` is called by the thread whenever there is an outcome.
-    pub fn open(directory: &Path, told: impl Fn() + Send + 'static) -> io::Result<Self> {
+    /// `told` is called by the thread whenever there is an outcome; `progress` counts what it and the store have done to files.
+    pub fn open(directory: &Path, progress: Progress, told: impl Fn() + Send + 'static) -> io::Result<Self> {
         if let Err(error) = fs::create_dir(directory)
             && error.kind() != ErrorKind::AlreadyExists
         {
@@ -44,9 +49,9 @@ impl Files {
             }
         }
         let ((jobs, to_do), (done, results)) = (mpsc::channel(), mpsc::channel());
-        let place = directory.to_owned();
-        std::thread::Builder::new().name("srtm-disk".into()).spawn(move || work(&place, &to_do, &done, told))?;
-        Ok(Self { directory: directory.into(), open: HashMap::new(), jobs, results, under_way: 0 })
+        let place = Place { directory: directory.to_owned(), progress: progress.clone() };
+        std::thread::Builder::new().name("srtm-disk".into()).spawn(move || place.work(&to_do, &done, told))?;
+        Ok(Self { directory: directory.into(), open: HashMap::new(), jobs, results, under_way: 0, progress })
     }
 
     fn file(&mut self, name: &str) -> io::Result<&File> {
@@ -107,12 +112,19 @@ impl Store for Files {
         let path = self.directory.join(name);
         let file = self.opened(|| OpenOptions::new().read(true).write(true).create_new(true).open(&path))?;
         file.write_all_at(content, 0)?;
+        self.progress.note();
         self.keep(name, file);
         Ok(())
     }
 
     fn write(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file(file)?.write_all_at(bytes, offset)
+        let progress = self.progress.clone();
+        let file = self.file(file)?;
+        for (piece, at) in bytes.chunks(PIECE).zip((offset..).step_by(PIECE)) {
+            file.write_all_at(piece, at)?;
+            progress.note();
+        }
+        Ok(())
     }
 
     fn truncate(&mut self, file: &str, len: u64) -> io::Result<()> {
@@ -151,49 +163,64 @@ impl Store for Files {
     }
 }
 
-/// Until the store is gone.
-fn work(directory: &Path, jobs: &Receiver<Job>, done: &Sender<Outcome>, told: impl Fn()) {
-    for job in jobs {
-        if done.send(run(directory, &job)).is_err() {
-            return;
+/// What the thread works on.
+struct Place {
+    directory: PathBuf,
+    progress: Progress,
+}
+
+impl Place {
+    /// Until the store is gone.
+    fn work(&self, jobs: &Receiver<Job>, done: &Sender<Outcome>, told: impl Fn()) {
+        for job in jobs {
+            if done.send(self.run(&job)).is_err() {
+                return;
+            }
+            told();
         }
-        told();
     }
-}
 
-fn run(directory: &Path, job: &Job) -> Outcome {
-    match sync(directory, job) {
-        Ok(()) => Outcome { synced: true, result: clear_away(directory, job).and_then(|()| replace(directory, job)) },
-        Err(error) => Outcome { synced: false, result: Err(error) },
+    fn run(&self, job: &Job) -> Outcome {
+        match self.sync(job) {
+            Ok(()) => Outcome { synced: true, result: self.clear_away(job).and_then(|()| self.replace(job)) },
+            Err(error) => Outcome { synced: false, result: Err(error) },
+        }
     }
-}
 
-fn sync(directory: &Path, job: &Job) -> io::Result<()> {
-    for file in &job.sync {
-        present(File::open(directory.join(file)).and_then(|open| open.sync_data())).map_err(|error| explain("sync", file, &error))?;
+    fn sync(&self, job: &Job) -> io::Result<()> {
+        for file in &job.sync {
+            let synced = File::open(self.directory.join(file)).and_then(|open| open.sync_data());
+            present(synced).map_err(|error| explain("sync", file, &error))?;
+            self.progress.note();
+        }
+        if job.sync.is_empty() { Ok(()) } else { self.sync_directory() }
     }
-    if job.sync.is_empty() { Ok(()) } else { sync_directory(directory) }
-}
 
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory).and_then(|open| open.sync_all()).map_err(|error| explain("sync", "the directory of queues", &error))
-}
-
-fn clear_away(directory: &Path, job: &Job) -> io::Result<()> {
-    let mut result = Ok(());
-    for file in &job.set_aside {
-        result = result.and(set_aside(directory, file).map_err(|error| explain("rename", file, &error)));
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.directory).and_then(|open| open.sync_all()).map_err(|error| explain("sync", "the directory of queues", &error))?;
+        self.progress.note();
+        Ok(())
     }
-    for file in &job.remove {
-        result = result.and(remove(directory, file).map_err(|error| explain("remove", file, &error)));
-    }
-    result
-}
 
-fn replace(directory: &Path, job: &Job) -> io::Result<()> {
-    let Some((file, content)) = &job.replace else { return Ok(()) };
-    write_anew(&directory.join(file), content).map_err(|error| explain("write", file, &error))?;
-    sync_directory(directory)
+    fn clear_away(&self, job: &Job) -> io::Result<()> {
+        let mut result = Ok(());
+        for file in &job.set_aside {
+            result = result.and(set_aside(&self.directory, file).map_err(|error| explain("rename", file, &error)));
+            self.progress.note();
+        }
+        for file in &job.remove {
+            result = result.and(remove(&self.directory, file).map_err(|error| explain("remove", file, &error)));
+            self.progress.note();
+        }
+        result
+    }
+
+    fn replace(&self, job: &Job) -> io::Result<()> {
+        let Some((file, content)) = &job.replace else { return Ok(()) };
+        write_anew(&self.directory.join(file), content).map_err(|error| explain("write", file, &error))?;
+        self.progress.note();
+        self.sync_directory()
+    }
 }
 
 /// What was removed meanwhile needs no care any more.

@@ -23,6 +23,7 @@ use crate::io::clock::{ClockMap, monotonic};
 use crate::io::files::Files;
 use crate::io::heap;
 use crate::io::listener::{self, Ports};
+use crate::io::progress::Progress;
 use crate::io::reactor::{self, Reactor};
 use crate::io::socket;
 use crate::io::wake::Wake;
@@ -46,6 +47,7 @@ pub struct Shared {
     stop: AtomicBool,
     unsaved: AtomicBool, // what was queued could not be written at the end
     commands: Mutex<Inbox>,
+    saving: Progress,
     over: Condvar, // with `commands`: `Inbox::ended` has become true
     events: Mutex<Vec<Event>>,
     requests: Mutex<Vec<Handed>>,
@@ -70,6 +72,7 @@ impl Shared {
             stop: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
             commands: Mutex::default(),
+            saving: Progress::default(),
             over: Condvar::new(),
             events: Mutex::default(),
             requests: Mutex::default(),
@@ -107,6 +110,13 @@ impl Shared {
 
     pub(crate) fn note_unsaved(&self) {
         self.unsaved.store(true, Ordering::Release);
+    }
+
+    /// Whether the reactor is gone, before `patience` is over.
+    fn wait_for_end(&self, patience: Duration) -> bool {
+        let inbox = lock(&self.commands);
+        let (inbox, _) = self.over.wait_timeout_while(inbox, patience, |inbox| !inbox.ended).unwrap_or_else(PoisonError::into_inner);
+        inbox.ended
     }
 
     fn ask_to_stop(&self) {
@@ -209,17 +219,14 @@ impl Handle {
         Ok(ports)
     }
 
-    /// Stop the reactor, which saves what is queued, and wait for its end; false if it did not end in time, or could not save everything (an event says
-    /// why). Idempotent.
-    pub fn stop(&self, timeout: Duration) -> bool {
+    /// Stop the reactor, which saves what is queued, and wait for its end; false if it did nothing to a file for as long as `patience`, or could not save
+    /// everything (an event says why). Idempotent.
+    pub fn stop(&self, patience: Duration) -> bool {
         self.shared.ask_to_stop();
         if lock(&self.thread).is_none() {
             return !self.shared.unsaved.load(Ordering::Acquire);
         }
-        let inbox = lock(&self.shared.commands);
-        let (inbox, _) = self.shared.over.wait_timeout_while(inbox, timeout, |inbox| !inbox.ended).unwrap_or_else(PoisonError::into_inner);
-        let ended = inbox.ended;
-        drop(inbox);
+        let ended = self.shared.saving.wait_while_it_goes_on(|| self.shared.wait_for_end(patience));
         if ended && let Some(thread) = lock(&self.thread).take() {
             return thread.join().is_ok() && !self.shared.unsaved.load(Ordering::Acquire);
         }
@@ -374,7 +381,7 @@ fn open_engine(config: Config, tls: Option<Arc<ServerConfig>>, shared: &Arc<Shar
     }
     let (path, shared) = (Path::new(&engine.config.data_path).join("queue"), Arc::clone(shared));
     let no_disk = |error| StartError { field: Some("data_path"), error };
-    let files = Files::open(&path, move || shared.wake.wake()).map_err(no_disk)?;
+    let files = Files::open(&path, shared.saving.clone(), move || shared.wake.wake()).map_err(no_disk)?;
     let clock = ClockMap::sample();
     // Drawn by the standard library from the system's randomness, once a process.
     let incarnation = RandomState::new().hash_one(clock.offset());

@@ -7,6 +7,7 @@ pub mod handle;
 pub mod heap;
 pub mod listener;
 pub mod packet;
+pub mod progress;
 pub mod reactor;
 pub mod realtime;
 pub mod refused;

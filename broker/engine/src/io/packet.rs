@@ -1,4 +1,4 @@
-//! The packet clock: exact arrivals of the bytes of one listener's connections, from a ring of the packets that brought them.
+//! The packet clock: exact arrivals of the bytes of the connections of some ports, from a ring of the packets that brought them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,24 +12,35 @@ use crate::io::refused::Refused;
 use crate::io::ring::Ring;
 use crate::packet::{Flow, parse};
 
+use slotmap::SecondaryMap;
+
 pub struct PacketClock {
     ring: Ring,
     flows: Flows,
     spans: Vec<(usize, Nanos)>,
-    drained: Nanos, // what is in the ring came after this
+    drained: Nanos,                     // what is in the ring came after this
+    clocked: SecondaryMap<ConnKey, ()>, // connections to its ports, seen from their opening on or not
+    fallbacks: u64,
 }
 
 impl PacketClock {
-    /// For connections to `port`. Without CAP_NET_RAW, or where the kernel has no such rings, the error holds `Refused`.
-    pub fn open(port: u16) -> io::Result<Self> {
-        let ring = Ring::open(port).map_err(|error| {
+    /// For connections to `ports`. Without CAP_NET_RAW, or where the kernel has no such rings, the error holds `Refused`.
+    pub fn open(ports: &[u16]) -> io::Result<Self> {
+        let ring = Ring::open(ports).map_err(|error| {
             let why = match error.kind() {
                 io::ErrorKind::PermissionDenied => "needs the capability CAP_NET_RAW, which this process does not have".to_owned(),
                 _ => format!("needs a packet ring, which the kernel refuses ({error})"),
             };
             io::Error::new(error.kind(), Refused { field: "arrival_clock", why })
         })?;
-        Ok(Self { ring, flows: Flows::default(), spans: Vec::new(), drained: clock::monotonic() })
+        Ok(Self {
+            ring,
+            flows: Flows::default(),
+            spans: Vec::new(),
+            drained: clock::monotonic(),
+            clocked: SecondaryMap::new(),
+            fallbacks: 0,
+        })
     }
 
     /// Take in what came since the last time.
@@ -49,6 +60,11 @@ impl PacketClock {
         self.ring.lost()
     }
 
+    /// Reads of connections to its ports of which packets were not seen: they took the kernel's stamp.
+    pub fn fallbacks(&self) -> u64 {
+        self.fallbacks
+    }
+
     pub fn accept(&mut self, key: ConnKey, peer: SocketAddr, local: SocketAddr, clock: &mut ClockMap) {
         let end = |address: SocketAddr| (address.ip().to_canonical(), address.port());
         let flow = Flow { from: end(peer), to: end(local) };
@@ -56,11 +72,13 @@ impl PacketClock {
             self.drain(clock); // it was opened since the last look
         }
         self.flows.accept(key, flow);
+        self.clocked.insert(key, ());
     }
 
-    /// The connection is gone, or its bytes are no longer those of its commands.
+    /// The connection is gone.
     pub fn forget(&mut self, key: ConnKey) {
         self.flows.forget(key);
+        self.clocked.remove(key);
     }
 
     /// Whether something came, before the last `drain`, to connections that were not read after it: the wait did not report them yet.
@@ -68,9 +86,10 @@ impl PacketClock {
         self.flows.missed()
     }
 
-    /// Arrivals of the `len` bytes that were just read; `None` where packets of them were not seen.
+    /// Arrivals of the `len` bytes that were just read; `None` where packets of them were not seen, and of connections to other ports.
     pub fn stamps(&mut self, key: ConnKey, len: usize, clock: &mut ClockMap) -> Option<Stamps<'_>> {
         if !self.flows.knows(key) {
+            self.fallbacks += u64::from(self.clocked.contains_key(key));
             return None;
         }
         if !self.flows.covers(key, len) {
@@ -79,6 +98,7 @@ impl PacketClock {
         self.spans.clear();
         if !self.flows.take(key, len, &mut self.spans) {
             self.ring.count_lost();
+            self.fallbacks += 1;
             return None;
         }
         Stamps::exact(&self.spans)

@@ -107,7 +107,7 @@ impl Reactor {
         let waits = Waits::default();
         let packets = match engine.config.arrival_clock {
             ArrivalClock::Kernel => None,
-            ArrivalClock::Packet => Some(PacketClock::open(nsq_port(&listeners)?)?),
+            ArrivalClock::Packet => Some(PacketClock::open(&clocked_ports(&listeners)?)?),
         };
         let waiting = Unread::new(&waits, clock::monotonic());
         let ports: Vec<Port> = listeners
@@ -157,7 +157,7 @@ impl Reactor {
             (self.engine.clock_steps, self.engine.stamps_corrected) = (self.clock.steps, self.clock.corrected);
             if let Some(packets) = &mut self.packets {
                 packets.drain(&mut self.clock);
-                self.engine.packets_lost = packets.lost();
+                (self.engine.packets_lost, self.engine.packet_fallbacks) = (packets.lost(), packets.fallbacks());
             }
             let mut commands = false;
             self.read_bytes = 0;
@@ -282,10 +282,7 @@ impl Reactor {
                 let shared = Stamps::shared(stamp, since);
                 let stamps = match &mut self.packets {
                     None => shared,
-                    Some(packets) => packets.stamps(key, len, &mut self.clock).unwrap_or_else(|| {
-                        self.engine.packet_fallbacks += 1;
-                        shared
-                    }),
+                    Some(packets) => packets.stamps(key, len, &mut self.clock).unwrap_or(shared),
                 };
                 self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
                 if !self.engine.wants_input(key) {
@@ -389,7 +386,7 @@ impl Reactor {
                         self.engine.handle_broken(key);
                         continue;
                     }
-                    if let (Some(packets), Some(peer), Speaks::Nsq) = (&mut self.packets, peer, port.listener.speaks) {
+                    if let (Some(packets), Some(peer), true) = (&mut self.packets, peer, is_clocked(port.listener.speaks)) {
                         let stream = TcpStream::from(fd);
                         if let Ok(local) = stream.local_addr() {
                             packets.accept(key, peer, local, &mut self.clock);
@@ -564,9 +561,14 @@ fn refuse(engine: &mut Engine, fd: &OwnedFd, speaks: Speaks, unwanted: &Unwanted
     let _ = socket::send(fd.as_raw_fd(), &text);
 }
 
-fn nsq_port(listeners: &[Listener]) -> std::io::Result<u16> {
-    let ports = listeners.iter().filter(|listener| listener.speaks == Speaks::Nsq).find_map(Listener::port);
-    ports.ok_or_else(|| std::io::Error::other("the packet clock needs a TCP port"))
+/// Whose bytes are those of its commands: what comes inside of TLS is not where the packets say.
+fn is_clocked(speaks: Speaks) -> bool {
+    matches!(speaks, Speaks::Nsq | Speaks::Http)
+}
+
+fn clocked_ports(listeners: &[Listener]) -> std::io::Result<Vec<u16>> {
+    let ports: Vec<u16> = listeners.iter().filter(|listener| is_clocked(listener.speaks)).filter_map(Listener::port).collect();
+    if ports.is_empty() { Err(std::io::Error::other("the packet clock needs a TCP port")) } else { Ok(ports) }
 }
 
 /// The accept errors that pass: out of descriptors or memory.

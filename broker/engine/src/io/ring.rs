@@ -1,4 +1,4 @@
-//! A ring of packets shared with the kernel (AF_PACKET, TPACKET_V2): the headers of what comes in for one TCP port, each with its receive stamp.
+//! A ring of packets shared with the kernel (AF_PACKET, TPACKET_V2): the headers of what comes in for some TCP ports, each with its receive stamp.
 //! Version 2 shows a packet at once; version 3 would keep it back until a block is full or a millisecond is over.
 
 use std::io;
@@ -32,12 +32,12 @@ pub struct Packet<'a> {
 
 impl Ring {
     /// Of all interfaces of this network namespace. `PermissionDenied` without CAP_NET_RAW.
-    pub fn open(port: u16) -> io::Result<Self> {
+    pub fn open(ports: &[u16]) -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked before it is owned.
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
         // SAFETY: `fd` was just opened and nobody else owns it.
         let owner = unsafe { OwnedFd::from_raw_fd(fd) };
-        attach(fd, &filter(port))?;
+        attach(fd, &filter(ports))?;
         // On loopback each packet goes out and comes in: the second one is the arrival.
         set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
         set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;

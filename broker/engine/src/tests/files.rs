@@ -12,7 +12,7 @@ impl Directory {
     }
 
     fn store(&self) -> Files {
-        Files::open(&self.0.join("queue"), || ()).expect("a store")
+        Files::open(&self.0.join("queue"), Progress::default(), || ()).expect("a store")
     }
 }
 
@@ -47,7 +47,7 @@ fn what_is_written_is_read_and_listed_also_by_another_store() {
 fn a_job_does_all_its_parts_and_is_told() {
     let directory = Directory::new("job");
     let (told, hears) = mpsc::channel();
-    let mut store = Files::open(&directory.0.join("queue"), move || told.send(()).expect("heard")).expect("a store");
+    let mut store = Files::open(&directory.0.join("queue"), Progress::default(), move || told.send(()).expect("heard")).expect("a store");
     for file in ["a", "b", "c"] {
         store.create(file, b"x").expect("new");
     }
@@ -128,4 +128,43 @@ fn what_a_crash_left_half_written_is_swept_away() {
     drop(directory.store());
     fs::write(directory.0.join("queue/t.meta.tmp"), "half").expect("written");
     assert_eq!(listed(&mut directory.store()), []);
+}
+
+#[test]
+fn a_store_that_takes_a_whole_patience_for_each_thing_it_does_is_waited_for() {
+    let directory = Directory::new("slow");
+    let progress = Progress::default();
+    let (told, hears) = mpsc::channel();
+    let mut store = Files::open(&directory.0.join("queue"), progress.clone(), move || told.send(()).expect("heard")).expect("a store");
+    let sync = |file: &str| Job { sync: vec![file.into()], ..Job::default() };
+    let (mut done, steps) = (0, 30);
+    let ended = progress.wait_while_it_goes_on(|| {
+        match done % 3 {
+            0 => store.create(&format!("{done}"), b"head").expect("new"),
+            1 => store.write(&format!("{}", done - 1), 4, b"more").expect("written"),
+            _ => {
+                store.begin(sync(&format!("{}", done - 2)));
+                hears.recv().expect("told");
+            }
+        }
+        done += 1;
+        done > steps
+    });
+    assert_eq!((ended, done), (true, steps + 1));
+    assert!(!progress.wait_while_it_goes_on(|| false), "and not when it does nothing");
+}
+
+#[test]
+fn what_is_long_is_written_whole_and_shows_that_it_goes_on() {
+    let directory = Directory::new("long");
+    let progress = Progress::default();
+    let mut store = Files::open(&directory.0.join("queue"), progress.clone(), || ()).expect("a store");
+    let long: Vec<u8> = (0..3 * PIECE + 7).map(|at| (at % 251) as u8).collect();
+    store.create("a", b"head").expect("new");
+    let before = progress.count();
+    store.write("a", 4, &long).expect("written");
+    assert_eq!(progress.count() - before, 4);
+    let mut read = vec![0; long.len() + 1];
+    assert_eq!(store.read("a", 4, &mut read).expect("read"), long.len());
+    assert!(read[..long.len()] == long);
 }
