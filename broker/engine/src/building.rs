@@ -2,6 +2,7 @@
 //! megabyte in one piece would stop everybody for milliseconds. Its command stays at the head of its connection's input meanwhile, which is parked from turn
 //! to turn (`share.rs`); what was built becomes the message without another copy.
 
+use crate::connection::Connection;
 use crate::engine::{ConnKey, Engine};
 use crate::id::MessageId;
 use crate::message::{Charge, Meter};
@@ -27,7 +28,7 @@ impl Building {
         Some(Self { frame, _charge: meter.charge(len as u64) })
     }
 
-    fn done(&self) -> usize {
+    pub(crate) fn done(&self) -> usize {
         self.frame.len() - MESSAGE_HEADER
     }
 
@@ -49,16 +50,16 @@ impl Building {
 }
 
 impl Engine {
-    /// Build more of the large message that was begun on a connection whose share of the turn ends at `bound`. Whether it is whole and may be published now: it
-    /// still has to be copied for all queues but one of its topic.
-    pub(crate) fn build(&mut self, key: ConnKey, topic: &str, body: &[u8], bound: u32) -> bool {
+    /// Build more of the large message that was begun on a connection whose share of the turn ends at `bound`. Whether it is whole and may be published now: all
+    /// `copies` but one are still to be made.
+    pub(crate) fn build(&mut self, key: ConnKey, body: &[u8], copies: u32, bound: u32) -> bool {
         let Some(building) = self.conns.get_mut(key).and_then(|conn| conn.building.as_mut()) else { return true };
         let left = if self.work.is_shared() { bound.saturating_sub(self.work.units).max(LEAST_SHARE_UNITS) } else { u32::MAX };
         self.work.note(building.add(body, left));
         if building.done() < body.len() {
             return false;
         }
-        let more = message_units(body.len()).saturating_mul(self.copies_of(topic) - 1);
+        let more = message_units(body.len()).saturating_mul(copies - 1);
         more == 0 || self.work.may_run(more, bound)
     }
 
@@ -70,10 +71,20 @@ impl Engine {
         self.conns.get_mut(key)?.building.take().map(|building| *building)
     }
 
-    /// Its message is refused.
-    pub(crate) fn forget_built(&mut self, key: ConnKey) {
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.building = None;
+    /// Copy what has come of a large PUB or DPUB to a topic with a bucket. It runs in the turn in which it is whole, for behind later arrivals it would wait for
+    /// their tokens: so little is left to copy then.
+    pub(crate) fn build_unfinished(&mut self, key: ConnKey) {
+        let announced = self.conns.get(key).and_then(|conn| wire::announced_publish(&conn.input));
+        let Some(len) = announced.filter(|(topic, _, len)| *len >= LARGE_BODY && self.has_limit(topic)).map(|(_, _, len)| len) else {
+            return;
+        };
+        if !self.begin_building(key, len) {
+            return; // it is told when it is whole
+        }
+        if let Some(Connection { building: Some(building), input, .. }) = self.conns.get_mut(key)
+            && let Some((_, body, _)) = wire::announced_publish(input)
+        {
+            self.work.note(building.add(body, u32::MAX));
         }
     }
 

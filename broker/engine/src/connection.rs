@@ -103,7 +103,7 @@ pub struct Connection {
     pub(crate) input_charge: Option<(Charge, Charge)>, // for what is in `input`, and for its room besides
     pub unfinished_since: Option<Nanos>,               // the command that `input` begins with, where no heartbeat watches
     pub(crate) share: Share,
-    pub sliced: Progress,                       // of the MPUB that `input` begins with
+    pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
     pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`
     pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
     output: Vec<u8>,
@@ -137,7 +137,7 @@ impl Connection {
             input_charge: None,
             unfinished_since: None,
             share: Share::default(),
-            sliced: Progress::default(),
+            sliced: None,
             building: None,
             layers: None,
             output: Vec::new(),
@@ -217,6 +217,11 @@ impl Connection {
             let end = self.stream_offset + self.output.len() as u64;
             self.marks.push_back(Mark { end, ..mark });
         }
+    }
+
+    /// The publish that its input begins with is refused.
+    pub(crate) fn forget_begun(&mut self) {
+        (self.building, self.sliced) = (None, None);
     }
 
     /// An answer by HTTP, as it goes out.

@@ -131,6 +131,13 @@ pub(crate) enum Reply {
     Http(Vec<u8>),
 }
 
+impl Reply {
+    /// To a publish by either port.
+    pub fn published(index: usize, exchange: Option<Exchange>) -> Self {
+        exchange.map_or(Self::Publish(index), |exchange| Self::Published(index, exchange))
+    }
+}
+
 impl Engine {
     pub fn new(config: Config) -> Self {
         Self {
@@ -268,7 +275,8 @@ impl Engine {
         conn.input_charge = None;
         let unfinished_since = conn.unfinished_since.take();
         let stamps = stamps.behind(input.len());
-        make_room(&mut input, bytes.len(), self.room_to_promise());
+        let whole = if let Some(http) = &conn.http { http.announced_len() } else { wire::announced_len(&input) };
+        make_room(&mut input, bytes.len(), whole, self.room_to_promise());
         input.extend_from_slice(bytes);
         let used = self.run_commands(key, &input, stamps, now);
         if used < input.len() {
@@ -308,7 +316,12 @@ impl Engine {
         if !speaks_http && let Some(error) = self.conns.get(key).and_then(|conn| self.refusal_of_announced(&conn.input)) {
             return self.refuse(key, error);
         }
-        let Some(why) = self.keeps_too_much(key, len) else { return };
+        let Some(why) = self.keeps_too_much(key, len) else {
+            if !speaks_http && len > LARGE_INPUT {
+                self.build_unfinished(key);
+            }
+            return;
+        };
         if speaks_http {
             return self.refuse_unfinished(key, &why, begun);
         }
@@ -498,13 +511,13 @@ impl Engine {
     }
 }
 
-/// Room for `more` bytes of an unfinished command; of a large one for all of it, or it would be copied again and again, each time to memory that is new.
-/// `most`: room beyond this is not taken before it is needed. (Room that nothing was written to is addresses alone, if it was not another's before.)
-fn make_room(input: &mut Vec<u8>, more: usize, most: u64) {
+/// Room for `more` bytes of an unfinished command; of a large one for the `whole` of it, or it would be copied again and again, each time to memory that is
+/// new. `most`: room beyond this is not taken before it is needed. (Room that nothing was written to is addresses alone, if it was not another's before.)
+fn make_room(input: &mut Vec<u8>, more: usize, whole: Option<usize>, most: u64) {
     let len = input.len() + more;
     if len > input.capacity()
         && len > LARGE_INPUT
-        && let Some(whole) = wire::announced_len(input).filter(|whole| (len..=PROMISED_BYTES.max(PROMISED * len)).contains(whole))
+        && let Some(whole) = whole.filter(|whole| (len..=PROMISED_BYTES.max(PROMISED * len)).contains(whole))
         && (whole + BEHIND) as u64 <= most
     {
         let _ = input.try_reserve_exact(whole + BEHIND - input.len()); // without it grows by copies

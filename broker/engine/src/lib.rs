@@ -1,8 +1,8 @@
 //! The data plane of an SRTM broker: NSQ protocol V2, an exact token bucket per topic, four latency histograms, one epoll reactor.
 //!
 //! Everything outside `io` is sans-I/O: bytes, keys and `now` come in, values go out, no clock is read. A message meets the modules in this order:
-//! `io::reactor` (one `recvmsg` with the kernel's stamp) -> `wire` (a command) -> `publish` (collected; at the end of the turn decided in order of
-//! arrival) -> `topic` / `backlog` / `bucket` (released now, at an exact instant, or refused) -> `channel` (a queue) -> `delivery` (a ready consumer) ->
+//! `io::reactor` (one `recvmsg` with the kernel's stamp) -> `wire` (a command) -> `collect` (made messages) -> `publish` (at the end of the turn decided in
+//! order of arrival) -> `topic` / `backlog` / `bucket` (released now, at an exact instant, or refused) -> `channel` (a queue) -> `delivery` (a ready consumer) ->
 //! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
 //! It costs one allocation: the frame that all channels and consumers share.
 
@@ -13,6 +13,7 @@ pub mod bucket;
 pub(crate) mod building;
 pub mod change;
 pub mod channel;
+pub mod collect;
 pub mod commands;
 pub mod config;
 pub mod connection;

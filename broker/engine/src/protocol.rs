@@ -7,13 +7,14 @@ use crate::config::TlsRequired;
 use crate::connection::{MAX_UNREAD_ANSWERS, Phase, Subscription};
 use crate::engine::{ChannelKey, ConnKey, Engine, Reply, forget_aware};
 use crate::error::{self, WireError};
+use crate::http::answer::Exchange;
 use crate::http::publish::write_outcome;
 use crate::id::MessageId;
 use crate::identify;
 use crate::limits::Limit;
 use crate::publish::{Outcome, Verb};
 use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
-use crate::slices::Sliced;
+use crate::slices::{Batch, Sliced};
 use crate::timer::Timer;
 use crate::topology::Nearness;
 use crate::wire::{self, Command, Context, ParseError, State};
@@ -57,7 +58,7 @@ impl Engine {
                 state: conn.state,
                 heartbeats: conn.identity.heartbeat_ms.is_some(),
                 needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
-                checked: conn.sliced.messages > 0 || conn.building.is_some(),
+                checked: conn.sliced.is_some(),
                 config: &self.config,
             };
             match wire::parse(&bytes[at..], context) {
@@ -87,19 +88,19 @@ impl Engine {
                     }
                     let publishes = self.turn.publishes.len();
                     if let Command::Mpub { topic, bodies } = command {
-                        match self.run_slice(key, topic, bodies, stamps.at(at + len), bound) {
-                            Ok(Sliced::Not { units, limited: true }) if self.work.may_run_in_order(units, bound) => {}
-                            Ok(Sliced::Not { units, limited: false }) if self.work.may_run(units, bound) => {}
-                            Ok(Sliced::Not { .. } | Sliced::More) => {
+                        let batch = Batch { key, topic, stamp: stamps.at(at + len), bound, exchange: None };
+                        match self.run_slice(batch, bodies) {
+                            Ok(Sliced::Whole) => {}
+                            Ok(Sliced::Later) => {
                                 self.postpone(key);
                                 return at;
                             }
-                            Ok(Sliced::Last) => {
+                            Ok(Sliced::Done) => {
                                 at += len;
                                 continue;
                             }
-                            Err(error) => {
-                                self.refuse(key, error);
+                            Err(why) => {
+                                self.refuse(key, Verb::Mpub.refused(&why));
                                 return at;
                             }
                         }
@@ -139,7 +140,7 @@ impl Engine {
         if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
             return Err(verb.refused(&why));
         }
-        Ok(self.build(key, topic, body, bound))
+        Ok(self.build(key, body, self.copies_of(topic), bound))
     }
 
     fn execute(&mut self, key: ConnKey, command: Command<'_>, stamp: Nanos, now: Nanos) -> Result<(), WireError> {
@@ -177,7 +178,8 @@ impl Engine {
             && let Some(conn) = self.conns.get_mut(key)
         {
             conn.phase = Phase::Flushing;
-            (conn.input, conn.building) = (Vec::new(), None);
+            conn.forget_begun();
+            conn.input = Vec::new();
             (conn.input_charge, conn.unfinished_since) = (None, None);
             if conn.waiting.take().is_some() {
                 self.resumed.push(key);
@@ -188,8 +190,9 @@ impl Engine {
 
     pub(crate) fn send_replies(&mut self, now: Nanos) {
         let mut replies = std::mem::take(&mut self.turn.replies);
+        let mut refused_on_the_way = Vec::new(); // a slice of an MPUB was: that is the answer to all of it
         for (key, reply) in replies.drain(..) {
-            let Some(conn) = self.conns.get_mut(key) else { continue };
+            let Some(conn) = self.conns.get_mut(key).filter(|_| !refused_on_the_way.contains(&key)) else { continue };
             match reply {
                 Reply::Response(data) => conn.respond(data),
                 Reply::Json(data) => conn.respond(&data),
@@ -206,6 +209,11 @@ impl Engine {
                     write_outcome(conn.output(), &self.turn.publishes[index], exchange, &self.http.date, now);
                 }
                 Reply::Slice(index) if matches!(self.turn.publishes[index].outcome, Outcome::Done { .. }) => continue,
+                Reply::Slice(index) if conn.http.is_some() => {
+                    self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
+                    write_outcome(conn.output(), &self.turn.publishes[index], Exchange::LAST, &self.http.date, now);
+                    refused_on_the_way.push(key);
+                }
                 Reply::Publish(index) | Reply::Slice(index) => {
                     let publish = &self.turn.publishes[index];
                     match &publish.outcome {
@@ -217,7 +225,11 @@ impl Engine {
                         refused => {
                             let error = refused.error(publish, now);
                             if error.fatal {
-                                (conn.phase, conn.building) = (Phase::Flushing, None);
+                                conn.forget_begun();
+                                conn.phase = Phase::Flushing;
+                            }
+                            if matches!(reply, Reply::Slice(_)) {
+                                refused_on_the_way.push(key);
                             }
                             conn.fail(&error.to_string());
                         }
@@ -230,6 +242,11 @@ impl Engine {
                 self.close(key);
             }
             self.mark_dirty(key);
+        }
+        for key in refused_on_the_way {
+            if self.conns.get(key).is_some_and(|conn| conn.http.is_some()) {
+                self.end_requests(key);
+            }
         }
         self.turn.replies = replies;
         self.turn.clear();

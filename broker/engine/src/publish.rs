@@ -1,14 +1,11 @@
 //! The publishes of one turn, and what the topic's bucket makes of each: decided together, in order of arrival.
 
 use crate::bucket::Nanos;
-use crate::building::no_memory_for;
-use crate::connection::Published;
 use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::{self, WireError};
 use crate::event::Event;
 use crate::message::{ENTRY_OVERHEAD, Message};
 use crate::queue::Queue;
-use crate::share::message_units;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
@@ -104,14 +101,6 @@ impl Outcome {
     }
 }
 
-/// What became messages.
-#[derive(Debug, Default)]
-struct Framed {
-    bytes: u64, // of the bodies
-    units: u32,
-    paid: u32, // of these: they were built before
-}
-
 /// Buffers of a turn, used again from turn to turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
@@ -135,161 +124,13 @@ impl Turn {
 /// What it costs to write a message to a file, as often as to copy it in memory.
 const DISK_COPY: u32 = 4;
 
-/// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
-const MAX_STRANGERS: usize = 100_000;
-
 impl Engine {
-    #[allow(clippy::too_many_arguments)] // the one place where a command's parts and a turn's instants meet
-    pub(crate) fn publish_from<'a>(
-        &mut self,
-        key: ConnKey,
-        verb: Verb,
-        topic: &str,
-        bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
-    ) -> Result<(), WireError> {
-        self.check_accepting(verb)?;
-        let collected = self.collect_from(key, verb, topic, bodies, defer_ms, stamp);
-        let index = collected.map_err(|why| verb.refused(&why))?;
-        self.turn.replies.push((key, Reply::Publish(index)));
-        Ok(())
-    }
-
     pub(crate) fn check_accepting(&self, verb: Verb) -> Result<(), WireError> {
         self.refusal.as_ref().map_or(Ok(()), |reason| Err(verb.refused(reason)))
     }
 
     pub(crate) fn memory_is_reached(&self) -> String {
         format!("memory limit of {} bytes reached: nobody drains what is queued", self.config.max_memory_bytes)
-    }
-
-    /// Collect a publish of a connection; gives its index among those of the turn, or why it cannot be.
-    pub(crate) fn collect_from<'a>(
-        &mut self,
-        key: ConnKey,
-        verb: Verb,
-        topic: &str,
-        bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
-    ) -> Result<usize, String> {
-        let index = self.published_index(key, topic)?;
-        let published = self.conns.get(key).and_then(|conn| conn.published.get(index)).ok_or("exiting")?;
-        let source = Source { declared: published.declared, trace_index: published.trace_index, conn: key };
-        let topic = published.topic;
-        self.collect(verb, topic, source, bodies, defer_ms, stamp)
-    }
-
-    /// The connection's cache entry for a topic, made or renewed where the topic or its publisher list is another by now.
-    fn published_index(&mut self, key: ConnKey, name: &str) -> Result<usize, String> {
-        let conn = self.conns.get(key).ok_or("exiting")?;
-        let cached = conn.published_index(name);
-        if let Some(index) = cached {
-            let entry = &conn.published[index];
-            if self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation) {
-                return Ok(index);
-            }
-        }
-        self.look_up_published(key, name, cached)
-    }
-
-    #[cold]
-    fn look_up_published(&mut self, key: ConnKey, name: &str, cached: Option<usize>) -> Result<usize, String> {
-        let client = self.conns.get(key).map_or("", |conn| &conn.remote).to_owned();
-        if let Some(why) = self.refusal_to_make(name, "", &client) {
-            return Err(why);
-        }
-        let topic_key = self.topic_of(name);
-        let (conn, topic) = self.conns.get_mut(key).zip(self.topics.get_mut(topic_key)).ok_or("exiting")?;
-        let client_id = conn.identity.client_id.clone();
-        let declared = match (&topic.publishers, &client_id) {
-            (None, _) => true,
-            (Some(assigned), Some(id)) => assigned.contains(id),
-            (Some(_), None) => false,
-        };
-        let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.publisher()));
-        let count = cached.map_or(0, |index| conn.published[index].count);
-        let entry = Published { topic: topic_key, name: name.into(), count, generation: topic.generation, declared, trace_index };
-        if !declared
-            && let Some(id) = client_id
-            && topic.strangers.len() < MAX_STRANGERS
-            && topic.strangers.insert(id.clone())
-        {
-            self.events.push(Event::Stranger { topic: name.into(), publisher_id: id.into() });
-        }
-        Ok(match cached {
-            Some(index) => {
-                conn.published[index] = entry;
-                index
-            }
-            None => conn.remember(entry),
-        })
-    }
-
-    /// Keep a publish until the end of the turn; gives its index, or why it cannot be kept.
-    fn collect<'a>(
-        &mut self,
-        verb: Verb,
-        topic: TopicKey,
-        source: Source,
-        bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
-    ) -> Result<usize, String> {
-        let mut messages = std::mem::take(&mut self.turn.messages);
-        let first = messages.len();
-        let framed = self.frame(source.conn, bodies, defer_ms, stamp, &mut messages);
-        self.turn.messages = messages;
-        let Framed { bytes, units, paid } = framed?;
-        let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
-        let copied = units.saturating_mul(self.counted_copies(topic)).saturating_sub(paid);
-        self.work.note_collected(copied, ordered);
-        Ok(self.push_publish(verb, topic, source, stamp, first, bytes))
-    }
-
-    /// Make messages of `bodies` behind those that are `into`. The bodies are copied into their frames here, but for large ones that were built before
-    /// (`building.rs`). Refused is all of it or nothing.
-    fn frame<'a>(
-        &mut self,
-        conn: ConnKey,
-        bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
-        into: &mut Vec<Option<Message>>,
-    ) -> Result<Framed, String> {
-        let first = into.len();
-        let wall_ns = self.wall_time(stamp);
-        let mut framed = Framed::default();
-        for body in bodies {
-            if !self.builder.has_room(body.len()) {
-                self.builder.take(into, &self.meter, stamp, defer_ms);
-            }
-            let id = self.ids.next(wall_ns);
-            match self.built(conn, body) {
-                Some(built) => {
-                    self.builder.add_frame(id, built.finish(wall_ns, id, body));
-                    framed.paid += message_units(body.len());
-                }
-                None if self.builder.add(id, wall_ns, body) => {}
-                None => {
-                    into.truncate(first);
-                    return Err(no_memory_for(body.len()));
-                }
-            }
-            framed.bytes += body.len() as u64;
-            framed.units += message_units(body.len());
-        }
-        self.builder.take(into, &self.meter, stamp, defer_ms);
-        Ok(framed)
-    }
-
-    /// What was collected behind the first messages of the turn is one publish; gives its index.
-    fn push_publish(&mut self, verb: Verb, topic: TopicKey, source: Source, stamp: Nanos, first: usize, bytes: u64) -> usize {
-        self.work.note_topic(topic);
-        let count = (self.turn.messages.len() - first) as u32;
-        self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided });
-        self.turn.publishes.len() - 1
     }
 
     /// Whether messages that will cost so much have room besides those that are there or built. What clients hold besides (layers, requests, unfinished commands)

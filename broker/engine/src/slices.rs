@@ -1,12 +1,12 @@
-//! A large MPUB, a slice in each turn: in one piece it would hold everybody up for as long as thousands of messages, or megabytes, take.
+//! A large MPUB, by either port, a slice in each turn: in one piece it would hold everybody up for as long as thousands of messages, or megabytes, take.
 //!
-//! The command stays at the head of its connection's input, which is parked from turn to turn (`share.rs`), until its last slice is published; that one is
-//! answered. A topic with a bucket gets the rest in one piece, for there an MPUB is admitted or refused as a whole.
+//! The command stays at the head of its connection's input, which is parked from turn to turn (`share.rs`), until its last slice is in; that one is
+//! answered. A topic with a bucket admits or refuses an MPUB as a whole: there its slices become messages that wait for the last one, and are decided with it.
 
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine, Reply};
-use crate::error::WireError;
-use crate::message::Meter;
+use crate::http::answer::Exchange;
+use crate::message::{Message, Meter};
 use crate::publish::Verb;
 use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
 use crate::wire::Bodies;
@@ -17,72 +17,145 @@ const LEAST_SLICE_UNITS: usize = 32;
 /// What an MPUB costs, copied once, that goes in as a whole wherever it goes: all of it or none.
 const WHOLE_UNITS: usize = 512;
 
-/// How far the MPUB that a connection's input begins with is published.
-#[derive(Debug, Default, Clone, Copy)]
+/// How far the MPUB that a connection's input begins with has got. Its bodies have been checked.
+#[derive(Debug, Default)]
 pub struct Progress {
-    pub messages: u32,
-    bytes: usize, // of them, with the size before each
+    messages: u32, // of its slices so far
+    bytes: usize,  // of its bodies that these took
+    left: u32,     // messages
+    kept: Vec<Option<Message>>,
+    kept_bytes: u64, // of their bodies
+}
+
+impl Progress {
+    /// Messages in all.
+    pub(crate) fn count(&self) -> u32 {
+        self.messages + self.left
+    }
+
+    /// What was `rest` is `behind` now.
+    fn note(&mut self, rest: Bodies<'_>, behind: Bodies<'_>) {
+        self.messages += rest.count - behind.count;
+        self.bytes += rest.bytes() - behind.bytes();
+        self.left = behind.count;
+    }
+
+    /// Messages that wait for the last slice.
+    #[cfg(any(test, feature = "harness"))]
+    pub fn kept(&self) -> impl Iterator<Item = &Message> {
+        self.kept.iter().flatten()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sliced {
-    /// It is not: run it as any other command, which costs so much. `limited`: its topic has a bucket.
-    Not { units: u32, limited: bool },
-    /// There is more for the next turn.
-    More,
+    /// It is small: run it now as any other command.
+    Whole,
+    /// It is to go on in the next turn.
+    Later,
     /// That was all of it.
-    Last,
+    Done,
+}
+
+/// A command that publishes: on which connection, to which topic, when it came, and where its connection's share of the turn ends. `exchange`: by HTTP.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    pub key: ConnKey,
+    pub topic: &'a str,
+    pub stamp: Nanos,
+    pub bound: u32,
+    pub exchange: Option<Exchange>,
 }
 
 impl Engine {
-    /// Publish the next slice of an MPUB whose connection's share of the turn ends at `bound`.
-    pub(crate) fn run_slice(
-        &mut self,
-        key: ConnKey,
-        topic: &str,
-        bodies: Bodies<'_>,
-        stamp: Nanos,
-        bound: u32,
-    ) -> Result<Sliced, WireError> {
-        let Progress { messages: done, bytes: at } = self.conns.get(key).map_or(Progress::default(), |conn| conn.sliced);
-        let limited = self.has_limit(topic);
-        let there = self.topic_key(topic);
-        if let Some(topic) = there {
+    /// Take in the next slice of an MPUB. The error says why all that is left of it is refused.
+    pub(crate) fn run_slice(&mut self, batch: Batch<'_>, bodies: Bodies<'_>) -> Result<Sliced, String> {
+        let Batch { key, topic, bound, .. } = batch;
+        if let Some(topic) = self.topic_key(topic) {
             self.work.note_topic(topic); // also if it will be refused
         }
-        let copies = self.copies_of(topic) as usize;
-        let most = self.work.connection_units() as usize;
-        if done == 0 {
-            let units = bodies.count as usize + bodies.bytes() / COPIED_A_UNIT;
-            if limited || units <= WHOLE_UNITS {
-                return Ok(Sliced::Not { units: u32::try_from(copies * units).unwrap_or(u32::MAX), limited });
-            }
-            if !self.is_building(key) {
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(Sliced::Later) };
+        let mut progress = match conn.sliced.take() {
+            Some(progress) => progress,
+            None => {
+                let units = bodies.count as usize + bodies.bytes() / COPIED_A_UNIT;
+                if units <= WHOLE_UNITS {
+                    return Ok(if self.may_run_whole(topic, units, bound) { Sliced::Whole } else { Sliced::Later });
+                }
                 self.check_room_for(topic, bodies)?;
+                Box::new(Progress { left: bodies.count, ..Progress::default() })
             }
+        };
+        if let Some(reason) = &self.refusal {
+            return Err(reason.clone());
         }
-        self.check_accepting(Verb::Mpub)?;
-        let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_SLICE_UNITS, most);
-        let rest = bodies.behind(done, at);
-        let len = if limited { usize::MAX } else { slice_len(rest, left / copies) };
-        if let Some(large) = rest.take(1).find(|body| !limited && body.len() >= LARGE_BODY) {
+        let rest = bodies.behind(progress.messages, progress.bytes);
+        let sliced = if self.has_limit(topic) || !progress.kept.is_empty() {
+            self.keep_slice(batch, rest, &mut progress)?
+        } else {
+            self.publish_slice(batch, rest, &mut progress)?
+        };
+        if sliced == Sliced::Later
+            && let Some(conn) = self.conns.get_mut(key)
+        {
+            conn.sliced = Some(progress);
+        }
+        Ok(sliced)
+    }
+
+    /// Whether an MPUB that costs so many `units` for each copy may run in one piece now.
+    fn may_run_whole(&mut self, topic: &str, units: usize, bound: u32) -> bool {
+        let units = u32::try_from(self.copies_of(topic) as usize * units).unwrap_or(u32::MAX);
+        if self.has_limit(topic) { self.work.may_run_in_order(units, bound) } else { self.work.may_run(units, bound) }
+    }
+
+    /// Publish the next messages.
+    fn publish_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, progress: &mut Progress) -> Result<Sliced, String> {
+        let Batch { key, topic, stamp, exchange, .. } = batch;
+        let Some(len) = self.next_slice(batch, rest, self.copies_of(topic))? else { return Ok(Sliced::Later) };
+        let mut behind = rest;
+        let index = self.collect_from(key, Verb::Mpub, topic, behind.by_ref().take(len), 0, stamp)?;
+        progress.note(rest, behind);
+        if progress.left > 0 {
+            self.reply(key, Reply::Slice(index));
+            return Ok(Sliced::Later);
+        }
+        self.reply(key, Reply::published(index, exchange));
+        Ok(Sliced::Done)
+    }
+
+    /// Make messages of the next bodies, and publish them all with the last.
+    fn keep_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, progress: &mut Progress) -> Result<Sliced, String> {
+        let Batch { key, topic, stamp, bound, exchange } = batch;
+        if progress.left > 0 {
+            let Some(len) = self.next_slice(batch, rest, 1)? else { return Ok(Sliced::Later) };
+            let mut behind = rest;
+            progress.kept_bytes += self.frame_slice(key, behind.by_ref().take(len), stamp, &mut progress.kept)?;
+            progress.note(rest, behind);
+        }
+        let units = progress.kept.len() as u32;
+        if progress.left > 0 || !self.work.may_run_in_order(units, bound) {
+            return Ok(Sliced::Later);
+        }
+        self.work.note(units);
+        let index = self.publish_kept(key, topic, &mut progress.kept, progress.kept_bytes, stamp)?;
+        self.reply(key, Reply::published(index, exchange));
+        Ok(Sliced::Done)
+    }
+
+    /// How many of `rest` are the next slice. `None`: the first is large, and not all of it is built.
+    fn next_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, copies: u32) -> Result<Option<usize>, String> {
+        let Batch { key, bound, .. } = batch;
+        let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_SLICE_UNITS, self.work.connection_units() as usize);
+        if let Some(large) = rest.take(1).find(|body| body.len() >= LARGE_BODY) {
             if !self.begin_building(key, large.len()) {
-                return Err(Verb::Mpub.refused(&self.no_room_to_build(large.len())));
+                return Err(self.no_room_to_build(large.len()));
             }
-            if !self.build(key, topic, large, bound) {
-                return Ok(Sliced::More);
+            if !self.build(key, large, copies, bound) {
+                return Ok(None);
             }
         }
-        let collected = self.collect_from(key, Verb::Mpub, topic, rest.take(len), 0, stamp);
-        let index = collected.map_err(|why| Verb::Mpub.refused(&why))?;
-        let publish = &self.turn.publishes[index];
-        let so_far = Progress { messages: done + publish.count, bytes: at + publish.bytes as usize + 4 * publish.count as usize };
-        let last = so_far.messages >= bodies.count;
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.sliced = if last { Progress::default() } else { so_far };
-        }
-        self.reply(key, if last { Reply::Publish(index) } else { Reply::Slice(index) });
-        Ok(if last { Sliced::Last } else { Sliced::More })
+        Ok(Some(slice_len(rest, left / copies as usize)))
     }
 
     pub(crate) fn has_limit(&self, topic: &str) -> bool {
@@ -90,11 +163,11 @@ impl Engine {
     }
 
     /// Before the first slice: all of them, or none.
-    fn check_room_for(&self, topic: &str, bodies: Bodies<'_>) -> Result<(), WireError> {
+    fn check_room_for(&self, topic: &str, bodies: Bodies<'_>) -> Result<(), String> {
         let topic = self.topic_key(topic).and_then(|key| self.topics.get(key));
         let copies = topic.map_or(1, |topic| topic.channels.len().max(1)) as u64;
         let more = Meter::cost_of(u64::from(bodies.count), bodies.bytes() as u64, copies);
-        if self.has_room_for(more) { Ok(()) } else { Err(Verb::Mpub.refused(&self.memory_is_reached())) }
+        if self.has_room_for(more) { Ok(()) } else { Err(self.memory_is_reached()) }
     }
 }
 

@@ -4,6 +4,8 @@
 //! `size(4) type(4) data`, and a message's data is `timestamp(8) attempts(2) id(16) body`; everything is big-endian. `parse` keeps one contract: a whole
 //! command and its length, or `None` for "more bytes, please", or the error that ends this connection. It never looks at a clock.
 
+use std::io::BufRead;
+
 use crate::config::Config;
 use crate::error::{self, WireError, quoted};
 use crate::id::MessageId;
@@ -77,27 +79,47 @@ impl From<WireError> for ParseError {
     }
 }
 
-/// The messages of an MPUB, already checked: `count` times size(4) and bytes.
+/// The messages of an MPUB that are left, already checked: `count` times size(4) and bytes, or by HTTP as many lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bodies<'a> {
     pub count: u32,
     rest: &'a [u8],
+    lines: bool, // those that are empty are none
 }
 
 impl<'a> Bodies<'a> {
-    /// Of all that are left, with a size of 4 bytes before each.
+    /// Of all that are left, with what stands before and between them.
     pub fn bytes(&self) -> usize {
         self.rest.len()
     }
 
     /// Those behind the first `count`, which take so many `bytes`.
     pub(crate) fn behind(self, count: u32, bytes: usize) -> Self {
-        Self { count: self.count.saturating_sub(count), rest: self.rest.get(bytes..).unwrap_or_default() }
+        Self { count: self.count.saturating_sub(count), rest: self.rest.get(bytes..).unwrap_or_default(), ..self }
     }
 
-    /// `rest` is known to hold `count` messages, and nothing else.
+    /// `rest` is known to begin with `count` messages.
     pub(crate) fn checked(count: u32, rest: &'a [u8]) -> Self {
-        Self { count, rest }
+        Self { count, rest, lines: false }
+    }
+
+    /// The first `count` lines of `body`, if there are as many.
+    pub(crate) fn lines(count: u32, body: &'a [u8]) -> Self {
+        Self { count, rest: body, lines: true }
+    }
+
+    fn next_line(&mut self) -> Option<&'a [u8]> {
+        while !self.rest.is_empty() {
+            let mut behind = self.rest;
+            behind.skip_until(b'\n').ok()?; // the standard library's quick search; in memory it cannot fail
+            let line = &self.rest[..self.rest.len() - behind.len()];
+            self.rest = behind;
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            if !line.is_empty() {
+                return Some(line);
+            }
+        }
+        None
     }
 }
 
@@ -105,6 +127,10 @@ impl<'a> Iterator for Bodies<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
+        self.count = self.count.checked_sub(1)?;
+        if self.lines {
+            return self.next_line();
+        }
         let (size, rest) = self.rest.split_first_chunk::<4>()?;
         let (body, rest) = rest.split_at_checked(u32::from_be_bytes(*size) as usize)?;
         self.rest = rest;
@@ -114,9 +140,23 @@ impl<'a> Iterator for Bodies<'a> {
 
 /// How long the command is that `input` begins with, as far as that can be told: its line, and the body that its size announces.
 pub fn announced_len(input: &[u8]) -> Option<usize> {
+    announced(input).map(|(begin, len)| begin + len)
+}
+
+/// Where the body of the command begins that `input` begins with, and how long it will be.
+fn announced(input: &[u8]) -> Option<(usize, usize)> {
     let line = input[..input.len().min(MAX_LINE)].iter().position(|&c| c == b'\n')? + 1;
     let size = input.get(line..)?.first_chunk::<4>()?;
-    Some(line + 4 + u32::from_be_bytes(*size) as usize)
+    Some((line + 4, u32::from_be_bytes(*size) as usize))
+}
+
+/// Of the PUB or DPUB that `input` begins with: its topic, what has come of its body, and how long that will be.
+pub fn announced_publish(input: &[u8]) -> Option<(&str, &[u8], usize)> {
+    let (begin, len) = announced(input)?;
+    let line = input.strip_prefix(b"D").unwrap_or(input).strip_prefix(b"PUB ")?;
+    let topic = line.split(|&c| matches!(c, b' ' | b'\r' | b'\n')).next()?;
+    let body = &input[begin..];
+    Some((name(topic)?, &body[..body.len().min(len)], len))
 }
 
 type Parsed<'a> = Result<Option<(Command<'a>, usize)>, ParseError>;
@@ -393,7 +433,7 @@ fn check_bodies<'a>(body: &'a [u8], config: &Config) -> Result<Bodies<'a>, WireE
     if !at.is_empty() {
         return Err(WireError::new(error::E_BAD_BODY, format!("MPUB invalid body size {}", body.len())));
     }
-    Ok(Bodies { count: count as u32, rest })
+    Ok(Bodies::checked(count as u32, rest))
 }
 
 /// Append a response or error frame.

@@ -65,6 +65,7 @@ pub fn check(engine: &Engine, now: Nanos) {
         assert!(channel.ready.iter().all(|consumer| channel.consumers.contains(consumer)));
     }
     for (key, conn) in &engine.conns {
+        held.note(conn.sliced.iter().flat_map(|sliced| sliced.kept()));
         if let Some(sub) = &conn.subscription {
             assert_eq!(sub.in_flight, in_flight.get(&key).copied().unwrap_or(0));
             assert!(sub.deadlines.iter().is_sorted_by_key(|(deadline, _)| *deadline));

@@ -125,6 +125,11 @@ impl Http {
         self.owed.map(|(id, _)| id)
     }
 
+    /// How long the request under way is, where its head is whole and says so.
+    pub(crate) fn announced_len(&self) -> Option<usize> {
+        Some(self.wanted).filter(|wanted| *wanted > 0)
+    }
+
     /// Whether `input`, which has grown, may hold a whole request now. A head is parsed again only when it has a line more: byte by byte would cost its
     /// length squared.
     fn is_worth_a_look(&mut self, input: &[u8]) -> bool {

@@ -8,10 +8,10 @@ use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
 use crate::http::query::{Broken, arguments};
-use crate::http::request::Head;
 use crate::limits::Limit;
 use crate::publish::{Outcome, Publish, Verb};
-use crate::share::{COPIED_A_UNIT, LARGE_BODY};
+use crate::share::LARGE_BODY;
+use crate::slices::{Batch, Sliced};
 use crate::wire::{self, Bodies};
 
 /// What nsqd says of a publish that it does not take: status and code.
@@ -28,34 +28,16 @@ impl From<Broken> for Refusal {
 }
 
 impl Engine {
-    /// Whether a publish may run where its connection's share of the turn ends at `bound`, as on the other port.
-    pub(crate) fn has_room_to_publish(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], bound: u32) -> bool {
-        let alone = head.path != "/mpub";
-        if head.path == "/ping" || (alone && body.len() < LARGE_BODY) {
-            return true;
-        }
-        let Ok([topic, binary]) = arguments(head.query, ["topic", "binary"]) else { return true };
-        let Some(topic) = topic else { return true }; // it will be refused
-        let limited = self.has_limit(&topic);
-        if alone && (limited || !self.may_be_built(key, &topic, body)) {
-            return true;
-        }
-        if alone {
-            return self.build(key, &topic, body, bound);
-        }
-        let count = announced_count(body, is_binary(binary.as_deref()));
-        let units = count.saturating_add(body.len() / COPIED_A_UNIT).saturating_mul(self.copies_of(&topic) as usize);
-        let units = u32::try_from(units).unwrap_or(u32::MAX);
-        if limited { self.work.may_run_in_order(units, bound) } else { self.work.may_run(units, bound) }
-    }
-
-    /// Whether a large message is not refused anyway, as far as can be told before its turn. It is begun then.
-    fn may_be_built(&mut self, key: ConnKey, topic: &str, body: &[u8]) -> bool {
-        let fits = body.len() <= self.config.max_msg_size as usize;
-        fits && self.refusal.is_none() && wire::name(topic.as_bytes()).is_some() && self.begin_building(key, body.len())
-    }
-
-    pub(crate) fn http_pub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {
+    /// False: it is more than this turn has room for, and is to be taken again in the next one.
+    pub(crate) fn http_pub(
+        &mut self,
+        key: ConnKey,
+        query: &str,
+        body: &[u8],
+        stamp: Nanos,
+        bound: u32,
+        exchange: Exchange,
+    ) -> Result<bool, Refusal> {
         if body.len() > self.config.max_msg_size as usize {
             return Err(refusal(413, "MSG_TOO_BIG"));
         }
@@ -65,30 +47,44 @@ impl Engine {
         let [topic, defer] = arguments(query, ["topic", "defer"])?;
         let topic = topic_argument(topic.as_deref())?;
         let defer_ms = defer_ms(defer.as_deref(), self.config.max_req_timeout_ms)?;
-        if body.len() >= LARGE_BODY
-            && self.refusal.is_none()
-            && !self.has_limit(topic)
-            && let Some(why) = self.refusal_to_build(key, topic, body.len())
-        {
-            return Err((503, why.into()));
+        if body.len() >= LARGE_BODY && self.refusal.is_none() && !self.has_limit(topic) {
+            if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
+                return Err((503, why.into()));
+            }
+            if !self.build(key, body, self.copies_of(topic), bound) {
+                return Ok(false);
+            }
         }
         self.http_publish(key, Verb::Pub, topic, std::iter::once(body), defer_ms, stamp, exchange)
     }
 
-    pub(crate) fn http_mpub(&mut self, key: ConnKey, query: &str, body: &[u8], stamp: Nanos, exchange: Exchange) -> Result<(), Refusal> {
+    /// The same of many messages: a large one goes in by slices.
+    pub(crate) fn http_mpub(
+        &mut self,
+        key: ConnKey,
+        query: &str,
+        body: &[u8],
+        stamp: Nanos,
+        bound: u32,
+        exchange: Exchange,
+    ) -> Result<bool, Refusal> {
         let [topic, binary] = arguments(query, ["topic", "binary"])?;
         let topic = topic_argument(topic.as_deref())?;
-        if is_binary(binary.as_deref()) {
-            let bodies = binary_bodies(body, &self.config)?;
+        let begun = self.conns.get(key).and_then(|conn| conn.sliced.as_ref()).map(|progress| progress.count());
+        let bodies = match (is_binary(binary.as_deref()), begun) {
+            (true, Some(count)) => Bodies::checked(count, body.get(4..).unwrap_or_default()),
+            (false, Some(count)) => Bodies::lines(count, body),
+            (true, None) => binary_bodies(body, &self.config)?,
+            (false, None) => line_bodies(body, &self.config)?,
+        };
+        if begun.is_none() {
             self.check_count(key, bodies.count as usize)?;
-            return self.http_publish(key, Verb::Mpub, topic, bodies, 0, stamp, exchange);
         }
-        let lines = body.split(|&c| c == b'\n').filter(|line| !line.is_empty());
-        if lines.clone().any(|line| line.len() > self.config.max_msg_size as usize) {
-            return Err(refusal(413, "MSG_TOO_BIG"));
+        let batch = Batch { key, topic, stamp, bound, exchange: Some(exchange) };
+        match self.run_slice(batch, bodies).map_err(|why| (503, why.into()))? {
+            Sliced::Whole => self.http_publish(key, Verb::Mpub, topic, bodies, 0, stamp, exchange),
+            sliced => Ok(sliced == Sliced::Done),
         }
-        self.check_count(key, lines.clone().count())?;
-        self.http_publish(key, Verb::Mpub, topic, lines, 0, stamp, exchange)
     }
 
     fn check_count(&mut self, key: ConnKey, count: usize) -> Result<(), Refusal> {
@@ -110,13 +106,13 @@ impl Engine {
         defer_ms: u32,
         stamp: Nanos,
         exchange: Exchange,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         if let Some(reason) = &self.refusal {
             return Err((503, reason.clone().into()));
         }
         let index = self.collect_from(key, verb, topic, bodies, defer_ms, stamp).map_err(|why| (503, why.into()))?;
         self.turn.replies.push((key, Reply::Published(index, exchange)));
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -140,14 +136,6 @@ fn is_binary(argument: Option<&str>) -> bool {
     argument.is_some_and(|value| !matches!(value, "false" | "0"))
 }
 
-/// How many messages the body of an `/mpub` has at most.
-fn announced_count(body: &[u8], binary: bool) -> usize {
-    if !binary {
-        return 1 + body.iter().filter(|&&c| c == b'\n').count();
-    }
-    body.first_chunk::<4>().map_or(0, |count| u32::from_be_bytes(*count) as usize).min(body.len() / 5)
-}
-
 fn topic_argument(topic: Option<&str>) -> Result<&str, Refusal> {
     let topic = topic.ok_or(refusal(400, "MISSING_ARG_TOPIC"))?;
     wire::name(topic.as_bytes()).ok_or(refusal(400, "INVALID_TOPIC"))
@@ -158,6 +146,13 @@ fn defer_ms(text: Option<&str>, max_ms: u64) -> Result<u32, Refusal> {
     let Some(text) = text else { return Ok(0) };
     let ms = text.parse::<i64>().ok().and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms <= max_ms);
     ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(refusal(400, "INVALID_DEFER"))
+}
+
+/// A message a line, but for empty ones.
+fn line_bodies<'a>(body: &'a [u8], config: &Config) -> Result<Bodies<'a>, Refusal> {
+    let note = |(count, longest): (u32, usize), line: &[u8]| (count + 1, longest.max(line.len()));
+    let (count, longest) = Bodies::lines(u32::MAX, body).fold((0, 0), note);
+    if longest > config.max_msg_size as usize { Err(refusal(413, "MSG_TOO_BIG")) } else { Ok(Bodies::lines(count, body)) }
 }
 
 /// `count(4)`, then `count` times `size(4)` and bytes. What follows the last message is ignored, as nsqd does.

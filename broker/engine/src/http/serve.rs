@@ -201,29 +201,34 @@ impl Engine {
                 return true;
             }
         };
-        let refused = if head.path != "/ping" && !self.is_authorized(head) {
+        let is_begun = self.conns.get(key).is_some_and(|conn| conn.sliced.is_some());
+        let taken = if head.path != "/ping" && !self.is_authorized(head) {
             Err((401, "UNAUTHORIZED".into()))
         } else if head.method != allowed {
             self.answer_other_method(key, head.method, allowed, exchange, now);
             return true;
-        } else if !self.has_room_to_publish(key, head, body, bound) {
-            self.postpone(key);
-            return false;
         } else {
             match head.path {
-                "/pub" => self.http_pub(key, head.query, body, stamp, exchange),
-                "/mpub" => self.http_mpub(key, head.query, body, stamp, exchange),
+                "/pub" => self.http_pub(key, head.query, body, stamp, bound, exchange),
+                "/mpub" => self.http_mpub(key, head.query, body, stamp, bound, exchange),
                 _ => {
                     self.answer_ping(key, exchange, now);
-                    Ok(())
+                    Ok(true)
                 }
             }
         };
-        match refused {
-            Ok(()) if exchange.closes() => self.end_requests(key),
-            Ok(()) => {}
+        match taken {
+            Ok(false) => {
+                self.postpone(key);
+                return false;
+            }
+            Ok(true) if exchange.closes() => self.end_requests(key),
+            Ok(true) => {}
             Err((status, code)) => {
-                self.forget_built(key);
+                if let Some(conn) = self.conns.get_mut(key) {
+                    conn.forget_begun();
+                }
+                let exchange = if is_begun { Exchange::LAST } else { exchange }; // some of it is published, as where a slice is refused
                 self.answer(key, exchange, now, |out, date| answer::write_refusal(out, status, &code, &[], exchange, date));
             }
         }
@@ -356,8 +361,8 @@ impl Engine {
     pub(crate) fn end_requests(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.phase = Phase::Flushing;
-        (conn.input, conn.building) = (Vec::new(), None);
-        conn.input_charge = None;
+        conn.forget_begun();
+        (conn.input, conn.input_charge) = (Vec::new(), None);
         if conn.waiting.take().is_some() {
             self.resumed.push(key); // read to its end, or the close would reset it
         }

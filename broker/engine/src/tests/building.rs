@@ -25,12 +25,23 @@ fn shared(config: Config) -> (Pair, ConnKey) {
     (pair, calm)
 }
 
+/// A binary `/mpub`.
+fn http_mpub(topic: &str, bodies: &[&str]) -> Vec<u8> {
+    let body = &mpub(topic, bodies)["MPUB ".len() + topic.len() + 1 + 4..];
+    let head = format!("POST /mpub?topic={topic}&binary=true HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
 /// How many turns it takes until `key` has so many answers; others are served in each.
 fn turns_until_answered(pair: &mut Pair, key: ConnKey, calm: ConnKey, answers: usize) -> usize {
     let (mut turns, mut taken) = (0, 0);
     while taken < answers {
         assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
-        taken += pair.take(key).iter().inspect(|answer| assert_eq!(**answer, ok())).count();
+        taken += if pair.engine.conns[key].http.is_some() {
+            pair.take_text(key).matches("200 OK").count()
+        } else {
+            pair.take(key).iter().inspect(|answer| assert_eq!(**answer, ok())).count()
+        };
         turns += 1;
         assert!(turns < 1_000, "{taken} of {answers} answers");
     }
@@ -46,16 +57,19 @@ fn large_messages_are_built_in_portions_and_the_others_are_served_between_them()
         ("MPUB", mpub("h", &bodies), 1),
         ("DPUB", bodies.iter().flat_map(|body| dpub("h", 1, body)).collect(), 3),
         ("mixed", mpub("h", &[&["x"; 100][..], &bodies[..], &["y"; 1_000][..]].concat()), 1),
+        ("binary", http_mpub("h", &bodies), 1),
+        ("mixed binary", http_mpub("h", &[&["x"; 100][..], &bodies[..], &["y"; 1_000][..]].concat()), 1),
     ];
     for (name, command, answers) in commands {
         let (mut pair, calm) = shared(Config::default());
-        let (hostile, consumer) = (pair.connect(), pair.subscribe("h", "c", 2_500));
+        let hostile = if name.ends_with("binary") { pair.connect_http() } else { pair.connect() };
+        let consumer = pair.subscribe("h", "c", 2_500);
         pair.send(hostile, command);
         let turns = turns_until_answered(&mut pair, hostile, calm, answers);
         assert!(turns >= 3 * MEGABYTE / PORTION, "{name}: {turns} turns");
         pair.advance(10 * MS);
         let mut got = Vec::new();
-        while got.len() < if name == "mixed" { 1_103 } else { 3 } {
+        while got.len() < if name.starts_with("mixed") { 1_103 } else { 3 } {
             let messages = pair.messages(consumer);
             assert!(!messages.is_empty(), "{name}: {} came", got.len());
             for message in messages {
@@ -151,7 +165,7 @@ fn a_large_message_that_is_refused_on_the_way_is_given_up() {
 }
 
 #[test]
-fn a_bucket_that_comes_while_a_large_message_is_built_gets_it_in_one_piece() {
+fn a_bucket_that_comes_while_a_large_message_is_built_gets_it_as_it_was_sent() {
     let (mut pair, _) = shared(Config::default());
     let (hostile, consumer) = (pair.connect(), pair.subscribe("h", "c", 10));
     pair.send(hostile, mpub("h", &[&large(1), &large(2)]));
@@ -270,4 +284,25 @@ fn a_connection_that_ends_by_a_refusal_keeps_nothing_of_the_message_behind() {
     pair.turn();
     assert!(matches!(&pair.take(key)[..], [Frame::Error(text)] if text.contains("memory limit")));
     assert_eq!(pair.engine.buildings.used(), 0);
+}
+
+#[test]
+fn a_large_message_for_a_bucket_is_built_as_it_comes_in() {
+    for line in ["PUB h", "DPUB h 1"] {
+        let (mut pair, _) = shared(Config::default());
+        pair.limit("h", Limit { max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
+        let (key, consumer) = (pair.connect(), pair.subscribe("h", "c", 10));
+        let command = [line.as_bytes(), b"\n", &(MEGABYTE as u32).to_be_bytes(), large(1).as_bytes()].concat();
+        let parts: Vec<&[u8]> = command.chunks(command.len().div_ceil(10)).collect();
+        for part in &parts[..9] {
+            assert_eq!(pair.ask(key, part), []);
+        }
+        let building = pair.engine.conns[key].building.as_ref().expect("it is begun");
+        assert!(building.done() >= 9 * MEGABYTE / 10 - 100, "{line}: {} bytes", building.done());
+        assert_eq!(pair.engine.buildings.used(), MEGABYTE as u64);
+        assert_eq!(pair.ask(key, parts[9]), [ok()], "{line}");
+        assert_eq!(pair.engine.buildings.used(), 0);
+        pair.advance(2 * MS);
+        assert!(pair.bodies(consumer) == [large(1)], "{line}");
+    }
 }

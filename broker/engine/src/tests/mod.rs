@@ -24,6 +24,7 @@ mod pumping;
 mod random_operations;
 mod reference;
 mod shares;
+mod slices;
 mod topology;
 
 pub(crate) use crate::harness::{memory_store, pair};

@@ -174,9 +174,16 @@ fn a_batch_for_a_limited_topic_does_not_rest_behind_the_dear_commands_of_others(
     two_channels(&mut pair, "h");
     pair.send(dear, pub_("h", &"x".repeat(1_000_000)));
     (0..100).for_each(|_| pair.turn());
-    pair.send(limited, mpub("t", &["x"; 4_000]));
+    for channel in 0..8 {
+        let now = pair.now;
+        pair.engine.create_channel("t", &channel.to_string(), now);
+    }
+    pair.send(limited, mpub("t", &["x"; 500]));
     pair.turn();
     assert_eq!((pair.take(dear), pair.take(limited)), (vec![ok()], vec![ok()]));
+    pair.send(limited, mpub("t", &["x"; 4_000]));
+    (0..50).for_each(|_| pair.turn());
+    assert_eq!(pair.take(limited), [ok()], "no slice of it rests");
 }
 
 #[test]
@@ -313,10 +320,11 @@ fn a_crowd_that_introduces_itself_while_messages_are_on_their_way_moves_on_as_fa
 
 #[test]
 fn who_waited_and_could_not_run_goes_before_who_ran_and_has_more() {
-    let mut pair = Pair::new();
+    let (mut pair, _) = shared();
+    two_channels(&mut pair, "t");
     pair.limit("t", Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
     let [greedy, first, other] = [pair.connect(), pair.connect(), pair.connect()];
-    let large = mpub("t", &["x"; 600]);
+    let large = mpub("t", &["x"; 500]);
     pair.send(greedy, large.repeat(20));
     pair.turn();
     pair.send(first, &large); // what may be larger of those that come with the turn

@@ -170,21 +170,23 @@ fn large_mpub(form: &str, topic: &str, count: u32) -> Vec<u8> {
 }
 
 #[test]
-fn of_large_mpubs_of_many_connections_one_is_taken_in_a_turn_beside_those_that_have_waited() {
-    for form in ["text", "binary", "chunked"] {
+fn large_mpubs_of_many_connections_go_in_by_slices_and_the_others_go_on_between_them() {
+    for (form, count, most) in [("text", 1, 513), ("binary", 1, 513), ("chunked", 1, 513), ("text", 8, 1_500)] {
         let mut pair = Pair::new();
         let request = large_mpub(form, "h", 2_000);
-        let publishers: Vec<_> = (0..8).map(|_| pair.connect_http()).collect();
+        let publishers: Vec<_> = (0..count).map(|_| pair.connect_http()).collect();
         publishers.iter().for_each(|&key| pair.send(key, [&request[..], get("/ping").as_bytes()].concat()));
-        let (mut seen, mut answers) = (0, 0);
+        let (mut seen, mut answers, calm) = (0, 0, pair.connect());
         while answers < 2 * publishers.len() {
-            pair.turn();
-            let now = pair.topic()["message_count"].as_u64().expect("a count");
-            assert!(now - seen <= 4_000, "{form}: {now} after {seen}");
+            assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()], "{form}");
+            let topics = pair.snapshot()["topics"].as_array().cloned().expect("a list");
+            let now =
+                topics.iter().find(|view| view["topic_name"] == "h").map_or(0, |view| view["message_count"].as_u64().expect("a count"));
+            assert!(now - seen <= most, "{form}: {now} after {seen}");
             seen = now;
             answers += publishers.iter().map(|&key| taken(&mut pair, key).len()).sum::<usize>();
         }
-        assert_eq!(seen, 16_000, "{form}");
+        assert_eq!(seen, 2_000 * count, "{form}");
         assert_eq!(pair.engine.limits.unfinished.used(), 0);
     }
 }
@@ -220,4 +222,24 @@ fn what_is_behind_a_request_for_python_waits_for_its_answer_though_the_share_is_
     assert!(pair.engine.respond(id, &answer, now));
     pair.advance(0);
     assert_eq!(taken(&mut pair, key), [(200, "stats".to_owned()), published()]);
+}
+
+#[test]
+fn large_requests_have_room_for_all_of_them_and_the_room_of_all_is_bounded() {
+    const MOST: u64 = 16 << 20;
+    let mut pair = Pair::with(Config { max_unfinished_bytes: MOST, ..Config::default() });
+    let request = post("/mpub?topic=t", &"x".repeat(4_999).repeat(1_000));
+    let request = request.as_bytes();
+    let hostile: Vec<ConnKey> = (0..40).map(|_| pair.connect_http()).collect();
+    for key in &hostile {
+        for part in request[..200_000].chunks(50_000) {
+            pair.send(*key, part);
+        }
+        pair.turn();
+    }
+    let room: usize = hostile.iter().map(|key| pair.engine.conns[*key].input.capacity()).sum();
+    assert!(room as u64 <= MOST + 40 * 400_000, "{room} bytes");
+    assert!(pair.engine.conns[hostile[0]].input.capacity() >= request.len(), "the first has room for all of it");
+    hostile.iter().for_each(|key| pair.close(*key));
+    assert_eq!((pair.engine.limits.unfinished.used(), pair.engine.limits.promised.used()), (0, 0));
 }

@@ -1,0 +1,201 @@
+//! A publish, as it comes on a connection, becomes messages of the turn: its bodies are copied into frames. What becomes of them is decided later
+//! (`publish.rs`).
+
+use crate::bucket::Nanos;
+use crate::building::no_memory_for;
+use crate::connection::Published;
+use crate::engine::{ConnKey, Engine, Reply, TopicKey};
+use crate::error::WireError;
+use crate::event::Event;
+use crate::message::Message;
+use crate::publish::{Outcome, Publish, Source, Verb};
+use crate::share::message_units;
+
+/// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
+const MAX_STRANGERS: usize = 100_000;
+
+/// What became messages.
+#[derive(Debug, Default)]
+struct Framed {
+    bytes: u64, // of the bodies
+    units: u32,
+    paid: u32, // of these: they were built before
+}
+
+impl Engine {
+    #[allow(clippy::too_many_arguments)] // the one place where a command's parts and a turn's instants meet
+    pub(crate) fn publish_from<'a>(
+        &mut self,
+        key: ConnKey,
+        verb: Verb,
+        topic: &str,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+    ) -> Result<(), WireError> {
+        self.check_accepting(verb)?;
+        let collected = self.collect_from(key, verb, topic, bodies, defer_ms, stamp);
+        let index = collected.map_err(|why| verb.refused(&why))?;
+        self.turn.replies.push((key, Reply::Publish(index)));
+        Ok(())
+    }
+
+    /// Collect a publish of a connection; gives its index among those of the turn, or why it cannot be.
+    pub(crate) fn collect_from<'a>(
+        &mut self,
+        key: ConnKey,
+        verb: Verb,
+        topic: &str,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+    ) -> Result<usize, String> {
+        let (topic, source) = self.source(key, topic)?;
+        self.collect(verb, topic, source, bodies, defer_ms, stamp)
+    }
+
+    fn source(&mut self, key: ConnKey, topic: &str) -> Result<(TopicKey, Source), String> {
+        let index = self.published_index(key, topic)?;
+        let published = self.conns.get(key).and_then(|conn| conn.published.get(index)).ok_or("exiting")?;
+        Ok((published.topic, Source { declared: published.declared, trace_index: published.trace_index, conn: key }))
+    }
+
+    /// Make messages of a slice of an MPUB, to be kept until the last one; gives the bytes of their bodies.
+    pub(crate) fn frame_slice<'a>(
+        &mut self,
+        key: ConnKey,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        stamp: Nanos,
+        kept: &mut Vec<Option<Message>>,
+    ) -> Result<u64, String> {
+        let framed = self.frame(key, bodies, 0, stamp, kept)?;
+        self.work.note(framed.units - framed.paid);
+        Ok(framed.bytes)
+    }
+
+    /// Collect an MPUB whose slices were kept; gives its index as `collect_from` does.
+    pub(crate) fn publish_kept(
+        &mut self,
+        key: ConnKey,
+        topic: &str,
+        kept: &mut Vec<Option<Message>>,
+        bytes: u64,
+        stamp: Nanos,
+    ) -> Result<usize, String> {
+        let (topic, source) = self.source(key, topic)?;
+        let first = self.turn.messages.len();
+        self.turn.messages.append(kept);
+        Ok(self.push_publish(Verb::Mpub, topic, source, stamp, first, bytes))
+    }
+
+    /// The connection's cache entry for a topic, made or renewed where the topic or its publisher list is another by now.
+    fn published_index(&mut self, key: ConnKey, name: &str) -> Result<usize, String> {
+        let conn = self.conns.get(key).ok_or("exiting")?;
+        let cached = conn.published_index(name);
+        if let Some(index) = cached {
+            let entry = &conn.published[index];
+            if self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation) {
+                return Ok(index);
+            }
+        }
+        self.look_up_published(key, name, cached)
+    }
+
+    #[cold]
+    fn look_up_published(&mut self, key: ConnKey, name: &str, cached: Option<usize>) -> Result<usize, String> {
+        let client = self.conns.get(key).map_or("", |conn| &conn.remote).to_owned();
+        if let Some(why) = self.refusal_to_make(name, "", &client) {
+            return Err(why);
+        }
+        let topic_key = self.topic_of(name);
+        let (conn, topic) = self.conns.get_mut(key).zip(self.topics.get_mut(topic_key)).ok_or("exiting")?;
+        let client_id = conn.identity.client_id.clone();
+        let declared = match (&topic.publishers, &client_id) {
+            (None, _) => true,
+            (Some(assigned), Some(id)) => assigned.contains(id),
+            (Some(_), None) => false,
+        };
+        let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.publisher()));
+        let count = cached.map_or(0, |index| conn.published[index].count);
+        let entry = Published { topic: topic_key, name: name.into(), count, generation: topic.generation, declared, trace_index };
+        if !declared
+            && let Some(id) = client_id
+            && topic.strangers.len() < MAX_STRANGERS
+            && topic.strangers.insert(id.clone())
+        {
+            self.events.push(Event::Stranger { topic: name.into(), publisher_id: id.into() });
+        }
+        Ok(match cached {
+            Some(index) => {
+                conn.published[index] = entry;
+                index
+            }
+            None => conn.remember(entry),
+        })
+    }
+
+    /// Keep a publish until the end of the turn; gives its index, or why it cannot be kept.
+    fn collect<'a>(
+        &mut self,
+        verb: Verb,
+        topic: TopicKey,
+        source: Source,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+    ) -> Result<usize, String> {
+        let mut messages = std::mem::take(&mut self.turn.messages);
+        let first = messages.len();
+        let framed = self.frame(source.conn, bodies, defer_ms, stamp, &mut messages);
+        self.turn.messages = messages;
+        let Framed { bytes, units, paid } = framed?;
+        let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
+        let copied = units.saturating_mul(self.counted_copies(topic)).saturating_sub(paid);
+        self.work.note_collected(copied, ordered);
+        Ok(self.push_publish(verb, topic, source, stamp, first, bytes))
+    }
+
+    /// Make messages of `bodies` behind those that are `into`. The bodies are copied into their frames here, but for large ones that were built before
+    /// (`building.rs`). Refused is all of it or nothing.
+    fn frame<'a>(
+        &mut self,
+        conn: ConnKey,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        defer_ms: u32,
+        stamp: Nanos,
+        into: &mut Vec<Option<Message>>,
+    ) -> Result<Framed, String> {
+        let first = into.len();
+        let wall_ns = self.wall_time(stamp);
+        let mut framed = Framed::default();
+        for body in bodies {
+            if !self.builder.has_room(body.len()) {
+                self.builder.take(into, &self.meter, stamp, defer_ms);
+            }
+            let id = self.ids.next(wall_ns);
+            match self.built(conn, body) {
+                Some(built) => {
+                    self.builder.add_frame(id, built.finish(wall_ns, id, body));
+                    framed.paid += message_units(body.len());
+                }
+                None if self.builder.add(id, wall_ns, body) => {}
+                None => {
+                    into.truncate(first);
+                    return Err(no_memory_for(body.len()));
+                }
+            }
+            framed.bytes += body.len() as u64;
+            framed.units += message_units(body.len());
+        }
+        self.builder.take(into, &self.meter, stamp, defer_ms);
+        Ok(framed)
+    }
+
+    /// What was collected behind the first messages of the turn is one publish; gives its index.
+    fn push_publish(&mut self, verb: Verb, topic: TopicKey, source: Source, stamp: Nanos, first: usize, bytes: u64) -> usize {
+        self.work.note_topic(topic);
+        let count = (self.turn.messages.len() - first) as u32;
+        self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided });
+        self.turn.publishes.len() - 1
+    }
+}

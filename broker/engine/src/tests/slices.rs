@@ -1,0 +1,126 @@
+//! A large MPUB goes in by slices, by either port: it is answered once, and one that a bucket decides is decided as a whole.
+
+use super::pair::*;
+use crate::config::Config;
+use crate::engine::ConnKey;
+use crate::topic::Limit;
+
+fn by_http(body: &str) -> String {
+    format!("POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// An MPUB of so many messages "x", and a connection for it, by either port.
+fn both_ports(pair: &mut Pair, count: usize) -> [(ConnKey, Vec<u8>); 2] {
+    let lines = "\n\nx\n".repeat(count);
+    [(pair.connect(), mpub("t", &vec!["x"; count])), (pair.connect_http(), by_http(&lines).into_bytes())]
+}
+
+fn large_limit() -> Limit {
+    Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(1_000, 1, 1) }
+}
+
+fn received(pair: &Pair) -> u64 {
+    pair.engine.topics[pair.engine.topic_names["t"]].counters.received
+}
+
+#[test]
+fn a_large_mpub_to_a_bucket_is_decided_as_a_whole_of_one_arrival_and_the_others_go_on_meanwhile() {
+    let mut pair = Pair::new();
+    pair.limit("t", large_limit());
+    let calm = pair.connect();
+    for (key, command) in both_ports(&mut pair, 5_000) {
+        let before = received(&pair);
+        pair.stall(S);
+        let arrival = pair.now - MS;
+        pair.send_at(key, command, arrival);
+        let mut turns = 0;
+        while received(&pair) == before {
+            assert_eq!(pair.take_text(key), "");
+            assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+            turns += 1;
+            assert!(turns < 100);
+        }
+        assert!(turns >= 10, "{turns} turns");
+        assert_eq!(received(&pair), before + 5_000);
+        assert!(pair.take_text(key).contains("OK"));
+        let arrivals = pair.trace("t").arrival_ns;
+        assert!(arrivals.ends_with(&arrival.to_le_bytes().repeat(5_000)));
+        assert!(!pair.engine.is_waiting(key) && pair.engine.conns[key].sliced.is_none());
+    }
+}
+
+#[test]
+fn a_large_mpub_that_a_bucket_has_no_room_for_is_refused_whole_and_leaves_nothing() {
+    let mut pair = Pair::new();
+    pair.limit("t", Limit { max_backlog: 100, ..large_limit() });
+    for (key, command) in both_ports(&mut pair, 5_000) {
+        pair.send(key, command);
+        pair.advance(0);
+        let answer = pair.take_text(key);
+        assert!(answer.contains("E_RATE_LIMITED") || answer.starts_with("HTTP/1.1 429 "), "{answer}");
+        assert_eq!(pair.engine.meter.used(), 0);
+    }
+    assert_eq!(pair.engine.topics[pair.engine.topic_names["t"]].counters.rejected, 10_000);
+}
+
+#[test]
+fn a_client_that_goes_while_its_mpub_is_kept_for_a_bucket_leaves_nothing() {
+    let mut pair = Pair::new();
+    pair.limit("t", large_limit());
+    for (key, command) in both_ports(&mut pair, 5_000) {
+        pair.send(key, command);
+        pair.turn();
+        assert!(pair.engine.meter.used() > 0);
+        pair.close(key);
+        assert_eq!((pair.engine.meter.used(), received(&pair)), (0, 0));
+    }
+}
+
+#[test]
+fn a_large_mpub_by_http_that_is_refused_on_the_way_is_answered_once_and_nothing_behind_it_runs() {
+    let mut pair = Pair::new();
+    let key = pair.connect_http();
+    pair.send(key, by_http(&"x\n".repeat(5_000)) + "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n");
+    pair.turn();
+    let now = pair.now;
+    pair.engine.set_accepting(false, "it drains", now);
+    pair.advance(0);
+    let answer = pair.take_text(key);
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with(r#"{"message":"it drains"}"#), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
+    assert!((1..5_000).contains(&received(&pair)), "{}", received(&pair));
+}
+
+#[test]
+fn a_large_mpub_that_memory_ends_on_the_way_is_answered_once_and_its_connection_ends() {
+    for by_http in [false, true] {
+        let mut pair = Pair::new();
+        let [(nsq, large), (http, request)] = both_ports(&mut pair, 5_000);
+        let (key, command) = if by_http { (http, request) } else { (nsq, large) };
+        pair.send(key, command);
+        pair.engine.config.max_memory_bytes = 1; // its first two slices are decided together
+        pair.advance(0);
+        let answer = pair.take_text(key);
+        assert_eq!(answer.matches("memory limit of 1 bytes reached").count(), 1, "{answer}");
+        assert_eq!(answer.starts_with("HTTP/1.1 503 "), by_http, "{answer}");
+        assert!(!answer.contains("200 OK") && pair.ended.contains(&key));
+        pair.advance(S);
+        assert!(pair.closed.contains(&key));
+    }
+}
+
+#[test]
+fn a_text_of_empty_lines_however_long_is_no_message_and_is_answered() {
+    let mut pair = Pair::with(Config::default());
+    let key = pair.connect_http();
+    for body in ["\n".repeat(1_000_000), "x\n".repeat(600) + &"\n".repeat(500_000)] {
+        let request = by_http(&body);
+        for part in request.as_bytes().chunks(60_000) {
+            pair.send(key, part);
+            pair.turn();
+        }
+        pair.advance(0);
+        assert!(pair.take_text(key).starts_with("HTTP/1.1 200 OK"));
+    }
+    assert_eq!(received(&pair), 600);
+}
