@@ -2,9 +2,9 @@
 
 Apart from the syncs, whose reports of all topics cost more than a bin each, and which wait for answers. What nobody
 took within a second is not sent again: the next report says what is so now. The engine is asked all the while, for it
-looks for changes only while somebody asks. A distributor that did not answer within that second may have taken it all
-the same: that traffic is steady, which costs most to tell, is told again only if it then fails once more, or with its
-next turn.
+looks for changes only while somebody asks, and in topics that it is told to watch. A distributor that did not answer
+within that second may have taken it all the same: that traffic is steady, which costs most to tell, is told again only
+if it then fails once more, or with its next turn.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Histories:
     def follow(self, topics: Collection[str], seldom: Collection[str] = ()) -> None:
         """From now on these, and no others; ``seldom``: those of them that are told seldom while they are steady."""
         self._followed.follow(topics, seldom)
+        self._have_watched()
         if topics:
             self._some.set()
         elif self._some.is_set():
@@ -129,13 +130,17 @@ class Histories:
         due = []
         for question in self._followed.asking.questions(now_ns):
             due += self._followed.take(self._ask(question), now_ns, question)
+        self._have_watched()
         return due
+
+    def _have_watched(self) -> None:
+        if (watched := self._followed.asking.take_watched()) is not None:
+            self._engine.watch(watched)
 
     def _changes(self) -> list[TopicHistory]:
         moved, self._moved = self._moved, []
-        missing = self._followed.asking.of_sleepers([one.topic for one in moved])
-        if missing is not None:
-            self._followed.note(self._ask(missing), missing)
+        for question in self._followed.asking.of_sleepers([one.topic for one in moved]):
+            self._followed.note(self._ask(question), question)
         now_ns = round(trio.current_time() * 1e9)
         return [report for one in moved if (report := self._followed.move(one, now_ns)) is not None]
 

@@ -77,6 +77,9 @@ class Engine:
     def histories(self, topics: Sequence[str], since: int) -> bytes:
         """JSON of what came to these topics since bin number ``since`` (0: since as long as is kept, some 12 s), in
         bins that are over; a topic without a limit, or to which nothing was, is left out. See ``broker.bins``."""
+    def watch(self, topics: Sequence[str]) -> None:
+        """Look for changes of traffic (event ``moved``) in these topics from now on, and in no others unless their
+        ``histories`` are asked for, which makes it look for a second. Those that are not there are waited for."""
     def create_topic(self, topic: str) -> None: ...
     def refusal_to_make(self, topic: str, channel: str) -> str | None:
         """Why a client may not have this topic, or this channel of one ("": the topic itself), made for it: a limit,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 from broker.asking import Question
 from broker.bins import EngineBins, EngineHistories, Followed
@@ -27,6 +26,8 @@ class Engine:
         self.said: list[TopicHistory] = []
         self.asked: list[tuple[int, Question]] = []  # (ns, question)
         self.told: Counter[str] = Counter()  # bins, by topic
+        self.watched: list[str] = []
+        self.unwatched_ns = 0  # in which changes were not looked for in some topic, after the first question
         self._next_ns = 0
 
     @property
@@ -53,12 +54,16 @@ class Engine:
             if self.now_ns >= self._next_ns:
                 for question in self.followed.asking.questions(self.now_ns):
                     self.said += self.followed.take(self.answer(question), self.now_ns, question)
+                watched = self.followed.asking.take_watched()
+                self.watched = self.watched if watched is None else watched
                 self._next_ns = self.now_ns + self.followed.asking.period_ns
+            for topic in set(self.followed.names).difference(self.watched):
+                if self.now_ns > max(self.questions(topic), default=self.now_ns) + WATCHED_NS:
+                    self.unwatched_ns += BIN_NS
 
     def move(self, topic: str) -> TopicHistory:
-        missing = self.followed.asking.of_sleepers([topic])
-        if missing is not None:
-            self.followed.note(self.answer(missing), missing)
+        for question in self.followed.asking.of_sleepers([topic]):
+            self.followed.note(self.answer(question), question)
         moved = Moved(topic=topic, since_ns=self.now_ns - 20_000_000, span_ns=20_000_000, arrivals=9, waiting=0)
         self._next_ns = min(self._next_ns, self.now_ns + BIN_NS)
         told = self.followed.move(moved, self.now_ns)
@@ -81,12 +86,22 @@ def settled(**came: int) -> Engine:
     return engine
 
 
-def test_little_traffic_that_is_steady_is_asked_for_twice_a_second_and_changes_are_looked_for_all_the_time() -> None:
+def test_in_little_traffic_that_is_steady_changes_are_looked_for_all_the_time_and_it_is_hardly_asked_for() -> None:
     engine = settled(t=1)
     engine.run(600, t=1)
-    times = engine.questions("t")
-    assert len(times) == 120
-    assert max(later - sooner for sooner, later in pairwise(times)) < WATCHED_NS
+    assert len(engine.questions("t")) == 12
+    assert engine.watched == ["t"]
+    assert engine.unwatched_ns == 0
+
+
+def test_what_is_not_watched_any_more_is_asked_for() -> None:
+    engine = settled(t=1, u=1)
+    engine.move("t")
+    engine.run(50, t=1, u=1)
+    assert engine.watched == ["u"]
+    assert engine.unwatched_ns == 0
+    engine.followed.follow([])
+    assert engine.followed.asking.take_watched() == []
 
 
 def test_bins_of_little_traffic_that_is_steady_are_hardly_read() -> None:
@@ -117,7 +132,7 @@ def test_one_topic_in_motion_leaves_the_others_at_rest() -> None:
     engine.move("u")
     engine.asked.clear()
     engine.run(50, t=1, u=1)
-    assert len(engine.questions("t")) == 10
+    assert len(engine.questions("t")) == 1
     assert len(engine.questions("u")) == 50
 
 

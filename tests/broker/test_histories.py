@@ -21,6 +21,10 @@ class Engine:
     def __init__(self):
         self.rate = 500
         self.asked = []  # (time, topics, since)
+        self.watched = []
+
+    def watch(self, topics):
+        self.watched = topics
 
     def histories(self, topics, since):
         self.asked.append((trio.current_time(), list(topics), since))

@@ -6,7 +6,7 @@ use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::event::Event;
-use crate::history::{BIN_NS, Bins};
+use crate::history::Bins;
 use crate::message::Message;
 use crate::queue::Queue;
 use crate::share::CREATION_UNITS;
@@ -286,12 +286,9 @@ impl Engine {
     pub fn histories(&mut self, topics: &[String], since: i64, until: i64, now: Nanos) -> Vec<TopicBins> {
         let keys: Vec<TopicKey> = topics.iter().filter_map(|name| self.topic_key(name)).collect();
         let bins_of = |key| {
-            self.release_until(key, until * BIN_NS, now); // what its timer would do in a moment
-            let topic = self.topics.get_mut(key)?;
-            let limiter = topic.limiter.as_mut()?;
-            limiter.history.watch(now);
-            limiter.turn_history(until * BIN_NS);
-            self.events.extend(limiter.moved(&topic.name));
+            self.look_at_history(key, until, now);
+            let topic = self.topics.get(key)?;
+            let limiter = topic.limiter.as_ref()?;
             let bins = limiter.history.between(since, until)?;
             Some(TopicBins { topic: topic.name.to_string(), version: limiter.limit.version, bins })
         };

@@ -37,6 +37,7 @@ use crate::shared_disk::Disk;
 use crate::stream::Step;
 use crate::timer::{Armed, Timer, Timers};
 use crate::topic::Topic;
+use crate::watching::Watching;
 use crate::ways::Ways;
 use crate::wire;
 
@@ -72,6 +73,7 @@ pub struct Engine {
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
     pub(crate) disk: Option<Rc<Disk>>,
     pub(crate) disk_armed: Armed,
+    pub(crate) watching: Watching,
     pub(crate) relieve_at: u64,             // bytes of messages from which on queues go on on disk
     pub(crate) server: Option<Box<Server>>, // of the laboratory alone
     pub(crate) pumping: Vec<TopicKey>,      // have more to move to their channels
@@ -152,6 +154,7 @@ impl Engine {
             aware: HashMap::new(),
             disk: None,
             disk_armed: Armed::default(),
+            watching: Watching::default(),
             relieve_at: 0,
             pumping: Vec::new(),
             timers: Timers::default(),

@@ -27,7 +27,7 @@ pub enum Event {
         publisher_id: String,
     },
     /// The rate of arrivals is not what it was: `arrivals` came in the `span_ns` from `since_ns` on (monotonic clock), `waiting` wait for tokens now. Only while
-    /// somebody asks for histories.
+    /// somebody asks for histories, or the topic is watched.
     Moved {
         topic: String,
         since_ns: Nanos,

@@ -58,6 +58,7 @@ pub mod topic;
 pub mod topology;
 pub mod trace;
 pub mod upgrade;
+pub mod watching;
 pub mod ways;
 pub mod wire;
 

@@ -20,6 +20,8 @@ pub enum Timer {
     Disk,
     /// When the laboratory's server is done with the first of its line.
     Served,
+    /// When some of the topics that are watched are to be looked at.
+    Watching,
 }
 
 /// The instant that an owner is armed for.

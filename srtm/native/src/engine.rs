@@ -119,6 +119,10 @@ impl Engine {
         Ok(PyBytes::new(py, &json))
     }
 
+    fn watch(&self, py: Python<'_>, topics: Vec<String>) -> PyResult<()> {
+        self.call(py, move |engine, now| engine.watch(topics, now))
+    }
+
     fn create_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
         let topic = name("topic", topic)?;
         self.call(py, move |engine, _| engine.create_topic(&topic))

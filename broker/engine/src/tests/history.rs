@@ -81,6 +81,66 @@ fn a_change_of_the_rate_is_told_at_once_while_histories_are_asked_for() {
     assert!(*waiting > 60, "{waiting}");
 }
 
+/// Rates that the engine says a topic has moved to, as messages a slot.
+fn moved(pair: &mut Pair, name: &str) -> Vec<u64> {
+    let events = pair.engine.poll_events();
+    let told = events.into_iter().filter_map(|event| match event {
+        Event::Moved { topic, span_ns, arrivals, .. } if topic == name => Some(arrivals / (span_ns / SLOT_NS) as u64),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn in_watched_topics_changes_show_without_any_question_and_so_does_the_end_of_their_traffic() {
+    let mut pair = Pair::new();
+    for number in 0..600 {
+        pair.limit(&format!("other-{number}"), limit(10, 5, 1));
+    }
+    pair.limit("t", crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
+    let publisher = pair.connect();
+    let names = (0..600).map(|number| format!("other-{number}")).chain(["t".to_owned(), "nowhere".to_owned()]).collect();
+    pair.engine.watch(names, pair.now);
+    for _ in 0..200 {
+        pair.ask(publisher, mpub("t", &["x"; 4]));
+        pair.advance(SLOT_NS);
+    }
+    assert!(moved(&mut pair, "t").is_empty());
+    for _ in 0..3 {
+        pair.ask(publisher, mpub("t", &["x"; 60]));
+        pair.advance(SLOT_NS);
+    }
+    assert_eq!(moved(&mut pair, "t"), [60]);
+    for _ in 0..100 {
+        pair.ask(publisher, mpub("t", &["x"; 60]));
+        pair.advance(SLOT_NS);
+    }
+    assert!(moved(&mut pair, "t").is_empty());
+    for _ in 0..50 {
+        pair.advance(SLOT_NS);
+    }
+    assert_eq!(moved(&mut pair, "t"), [0], "one round takes less than half a second");
+}
+
+#[test]
+fn in_a_topic_that_is_watched_no_longer_nobody_looks_for_changes() {
+    let mut pair = Pair::new();
+    pair.limit("t", crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
+    let publisher = pair.connect();
+    pair.engine.watch(vec!["t".into()], pair.now);
+    for _ in 0..100 {
+        pair.ask(publisher, mpub("t", &["x"; 4]));
+        pair.advance(SLOT_NS);
+    }
+    pair.engine.watch(Vec::new(), pair.now);
+    pair.advance(2 * S);
+    for _ in 0..5 {
+        pair.ask(publisher, mpub("t", &["x"; 60]));
+        pair.advance(SLOT_NS);
+    }
+    assert!(moved(&mut pair, "t").is_empty());
+}
+
 #[test]
 fn under_a_share_of_nothing_all_that_came_waits() {
     let mut pair = Pair::new();
