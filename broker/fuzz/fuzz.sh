@@ -1,6 +1,7 @@
 #!/bin/bash
 # fuzz.sh run:  each target in turn, for FUZZ_SECONDS (60) or until it has had FUZZ_RUNS inputs; says how many, and what they reached
 # fuzz.sh keep: what was found joins the corpus; of that stays what covers everything, at most 60 files a target, and what people gave a name
+# (corpus/operations and corpus/queues hold more, a thousand each, all that a longer run had found: `keep` would take most of it away)
 # FUZZ_TARGETS names those of the targets that are meant (default: all, which are the folders of corpus/).
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -52,8 +52,9 @@ def test_an_attack_that_more_than_doubles_the_p99_beside_a_burning_process_falls
 def test_the_document_gets_a_line_for_each_attack():
     table = hostile.markdown([outcome((0.3, 0.5))[1], outcome((0.3, 0.9))[1]], 0.0)
     p99s = "0.200 (0.200 to 0.200) | 0.300 (0.300 to 0.300) | 0.500 (0.500 to 0.500)"
-    assert f"| nops | {p99s} | 1.67x (1.67 to 1.67) | yes | 5 |" in table
-    assert "| 3x (3 to 3) | **no** | 5 |" in table
+    assert f"| nops | {p99s} | 1.67x (1.67 to 1.67) | yes | 2.5x | 5 |" in table
+    assert "| 3x (3 to 3) | **no** | 4.5x | 5 |" in table
+    assert "| yes | 1.5x (under 2x) | 5 |" in hostile.markdown([outcome((0.2, 0.3))[1]], 0.0)
     assert table in with_block("<!-- hostile:begin -->\n<!-- hostile:end -->", "hostile", table)
 
 
