@@ -140,7 +140,7 @@ def test_what_is_clear_is_decided_within_seconds(quantile, right):
         assert decide(*batches(rng, 20), target_ns, SECOND // 4).verdict is right
 
 
-@pytest.mark.parametrize(("confidence", "blocks"), [(0.95, 340), (0.99, 500)])
+@pytest.mark.parametrize(("confidence", "blocks"), [(0.95, 350), (0.99, 510)])
 def test_without_a_late_message_the_blocks_it_takes_are_known(confidence, blocks):
     for bursts, verdict in ((blocks - 20, Verdict.UNDECIDED), (blocks + 25, Verdict.BELOW)):
         arrival_ns = np.repeat(np.arange(bursts) * 5 * MS, 50)
@@ -189,6 +189,23 @@ def test_two_halves_of_a_burst_are_no_more_evidence_than_one_where_the_one_tells
         test = SequentialTest(99)
         test.add(across_edges(np.random.default_rng(seed)))
         assert test.blocks <= 700
+
+
+@pytest.mark.parametrize(("bursts", "verdict"), [(550, Verdict.UNDECIDED), (750, Verdict.BELOW)])
+def test_longer_blocks_which_are_chosen_by_what_came_have_a_small_part_of_the_error(bursts, verdict):
+    # Each tells of the next, none is late: blocks of one would take 350 of them, those of two have a twentieth of 5 %.
+    latency_ns = np.repeat(np.random.default_rng(8).integers(MS // 4, MS // 2, bursts), 2)
+    test = SequentialTest(99)
+    test.add(
+        Intervals(
+            at=np.arange(2 * bursts) * 3,
+            count=np.full(2 * bursts, 25),
+            late=np.zeros(2 * bursts, dtype=np.int64),
+            latency_ns=25 * latency_ns,
+        )
+    )
+    assert (test.bursts, test.blocks) == (2 * bursts, bursts)
+    assert test.verdict is verdict
 
 
 def test_an_interval_that_two_reports_share_is_one_observation():
