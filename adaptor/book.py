@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member
 from adaptor.policy import Policy
-from srtm.adaptation import Adaptation, Mode
+from srtm.adaptation import ADAPTED, Adaptation, Mode
 from srtm.control import HistoryAnswer, ProposedShare, RateChange, ShareProposal, TopicHistories, TopicHistory
 from srtm.errors import BadInput
 from srtm.splitting import from_micro
 
-ADAPTED: dict[str, Mode] = {"proportional": "proportional", "fitted": "fitted", "central": "central"}
 BIN_NS = round(BIN_S * 1e9)
 _KEPT = 100  # bins of a broker, for a policy that begins later
 _SILENCE_S = 2.0  # brokers report about once a second
@@ -77,7 +76,7 @@ class Book:
         for name in answer.gone:
             self._forget(name)
         for told in answer.topics:
-            mode = ADAPTED.get(told.mode)
+            mode = next((one for one in ADAPTED if one == told.mode), None)
             if mode is None or len(told.shares) < 2:
                 self._forget(told.topic)
                 continue
@@ -219,14 +218,10 @@ class Book:
 
 
 def bins_of(history: TopicHistory) -> list[Bin] | None:
-    """None: it makes no sense (other bins than ours, columns of different lengths, less than nothing)."""
+    """None: it makes no sense here (other bins than ours, columns of different lengths). That counts can be what they
+    say ``distributor.histories`` has seen to."""
     columns = (history.arrivals, history.waiting, history.unfinished)
     if history.bin_ns != BIN_NS or len({len(column) for column in columns}) != 1:
-        return None
-    if any(not 0 <= value < float("inf") for column in columns for value in column):  # false for NaN too
-        return None
-    change = history.change
-    if change is not None and (change.span_ns <= 0 or min(change.arrivals, change.waiting) < 0):
         return None
     return list(map(Bin._make, zip(*columns, strict=True)))
 

@@ -5,9 +5,12 @@ places by now, and of several for the same one each replaces the one before.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import trio
 
 from adaptor.book import Book
@@ -19,6 +22,7 @@ from srtm.log import Log
 _WAIT_S = 2.0  # of a long poll; silence of a broker is noticed that often at least
 _ROUND_S = 0.05  # at most twenty rounds a second, however many topics move
 _HASTE_S = 0.01  # instead of it, while a change waits for its answer
+_PIECE = 100  # topics that are looked at before what they call for goes out
 
 
 class Distributor(Protocol):
@@ -47,6 +51,7 @@ class Adaptor:
         self._distributor = distributor
         self._log = log
         self._since = 0
+        self._untaken: deque[HistoryAnswer] = deque()  # pieces of the last answer
         self._trouble = ""
         self._refused: dict[str, int] = {}  # {topic: in how many rounds that proposed anything, up to the last one}
 
@@ -64,14 +69,18 @@ class Adaptor:
             else:
                 self._note_trouble("")
                 backoff.reset()
-                await trio.sleep_until(started_s + (_HASTE_S if self.book.is_settling else _ROUND_S))
+                haste_s = 0.0 if self._untaken else _HASTE_S if self.book.is_settling else _ROUND_S
+                await trio.sleep_until(started_s + haste_s)
 
     async def _round(self) -> None:
-        wait_s = min(_WAIT_S, max(0.0, self.book.due_s - trio.current_time()))
-        answer = await self._distributor.history(self._since, wait_s)
-        self._since = answer.version
+        """One answer, or the next piece of one that was long: a change waits for no backlog."""
+        if not self._untaken:
+            wait_s = min(_WAIT_S, max(0.0, self.book.due_s - trio.current_time()))
+            answer = await self._distributor.history(self._since, wait_s)
+            self._since = answer.version
+            self._untaken.extend(_pieces(answer))
         self.counters.rounds += 1
-        proposals = self.book.take(answer, trio.current_time())
+        proposals = self.book.take(self._untaken.popleft(), trio.current_time())
         if not proposals:
             return
         self.counters.proposed += len(proposals)
@@ -93,3 +102,11 @@ class Adaptor:
         if self._trouble and not trouble:
             self._log.info("histories again")
         self._trouble = trouble
+
+
+def _pieces(answer: HistoryAnswer) -> Iterator[HistoryAnswer]:
+    """``answer`` with some of its topics each, those that tell a change first."""
+    topics = sorted(answer.topics, key=lambda one: all(report.history.change is None for report in one.reports))
+    yield msgspec.structs.replace(answer, topics=topics[:_PIECE])
+    for first in range(_PIECE, len(topics), _PIECE):
+        yield HistoryAnswer(version=answer.version, topics=topics[first : first + _PIECE])

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from distributor.leases import MICRO, Amount, Leases
 from distributor.state import Broker, Placement, Topic
+from srtm.adaptation import ADAPTED
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
 from srtm.topic import TopicSpec
 
-ADAPTED = ("proportional", "fitted", "central")  # modes under which somebody outside the brokers proposes shares
 _CHANGES_KEPT = 20  # a topic
 
 

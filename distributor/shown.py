@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from distributor.adapting import ADAPTED
 from distributor.leases import Amount
 from distributor.registry import Registry
 from distributor.state import Topic
+from srtm.adaptation import ADAPTED
 
 
 class _Terms(NamedTuple):

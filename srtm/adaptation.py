@@ -14,6 +14,7 @@ Partners = Literal["random", "ring"]
 Indicator = Literal["fill", "slack"]
 
 MODES: tuple[str, ...] = get_args(Mode)
+ADAPTED: tuple[Mode, ...] = ("proportional", "fitted", "central")  # somebody outside the brokers proposes shares
 SHORTEST_S, LONGEST_S = 0.1, 600.0  # of a window: one bin, and what brokers keep is less than that
 LARGEST_FLOOR = 0.5
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import trio
 from trio.testing import MockClock
 
 from adaptor.service import Adaptor
-from srtm.control import HistoryAnswer, ProposalResult, ProposalResults, RateChange, ShareProposal
+from srtm.control import HistoryAnswer, ProposalResult, ProposalResults, RateChange, ShareProposal, TopicHistories
 from srtm.errors import NotLeader, SrtmError, Unavailable
 from srtm.log import Log
 from tests.adaptor.test_book import counts, history, told
@@ -21,6 +22,7 @@ class Scripted:
         self._answers = list(answers)
         self.asked: list[int] = []
         self.proposals: list[ShareProposal] = []
+        self.rounds: list[list[str]] = []  # their topics, by request
         self.idle = trio.Event()
 
     async def history(self, since: int, wait_s: float) -> HistoryAnswer:
@@ -36,6 +38,7 @@ class Scripted:
 
     async def propose_shares(self, proposals: list[ShareProposal]) -> ProposalResults:
         self.proposals += proposals
+        self.rounds.append([one.topic for one in proposals])
         return ProposalResults(results=[ProposalResult(topic=one.topic, taken=False) for one in proposals])
 
 
@@ -69,6 +72,27 @@ async def test_proposals_that_are_refused_are_made_again_and_that_is_told_once(a
     adaptor = await run(distributor, lines.append)
     assert adaptor.counters.refused == len(distributor.proposals) > 3
     assert sum("refused" in line for line in lines) == 1
+
+
+def named(name: str, one: TopicHistories) -> TopicHistories:
+    return msgspec.structs.replace(one, topic=name)
+
+
+async def test_of_a_long_answer_what_tells_a_change_is_answered_first_and_the_rest_after_it(
+    autojump_clock: MockClock,
+) -> None:
+    (plain,) = moved(1).topics
+    changes = [RateChange(since_ns=5_000_000_000, span_ns=20_000_000, arrivals=one, waiting=0) for one in (20, 180)]
+    after = told(*((name, history(50, [], change=one)) for name, one in zip(("b1", "b2"), changes, strict=True)))
+    reports = after.topics[0].reports
+    changed = msgspec.structs.replace(plain, topic="changed", reports=reports)
+    names = [f"t{number}" for number in range(250)]
+    distributor = Scripted(HistoryAnswer(version=5, topics=[*(named(name, plain) for name in names), changed]))
+    await run(distributor)
+    assert distributor.asked == [0, 5]
+    assert distributor.rounds[0] == ["changed", *sorted(names[:99])]
+    assert [len(one) for one in distributor.rounds] == [100, 100, 51]
+    assert {name for one in distributor.rounds for name in one} == {"changed", *names}
 
 
 async def test_a_distributor_that_is_away_or_stands_by_is_asked_again(autojump_clock: MockClock) -> None:
