@@ -46,24 +46,29 @@ class Fleet:
 
     def arrivals(self, placement: Ints, brokers: int, seconds: float, rng: np.random.Generator) -> list[Ints]:
         """What arrives at each broker within ``seconds``, in order. ``placement``: broker of each publisher, negative
-        for none."""
-        if self.group_size == 1:
-            return [self._alone(np.flatnonzero(placement == broker), seconds, rng) for broker in range(brokers)]
-        return self._together(placement, brokers, seconds, rng)
+        for none. What all together send does not depend on it."""
+        if self.group_size > 1:
+            return self._together(placement, brokers, seconds, rng)
+        if self.process == "periodic":
+            return [self._ticking(np.flatnonzero(placement == broker), seconds) for broker in range(brokers)]
+        return self._alone(placement, brokers, seconds, rng)
 
     @property
     def _phases(self) -> npt.NDArray[np.float64]:
         """By group, as parts of a period."""
         return np.random.default_rng([self.phase_seed, 0xF]).random(-(-self.count // self.group_size))
 
-    def _alone(self, members: Ints, seconds: float, rng: np.random.Generator) -> Ints:
-        """Of publishers that know nothing of each other."""
-        if self.process == "periodic":
-            times = self._ticks(np.sort(self._phases[members]), seconds)
-        else:
-            fired = rng.poisson(len(members) * self.firings * seconds)
-            times = np.sort(rng.integers(0, round(seconds * SECOND_NS), fired))
-        return np.repeat(times, self.batch)
+    def _alone(self, placement: Ints, brokers: int, seconds: float, rng: np.random.Generator) -> list[Ints]:
+        """Of Poisson publishers that know nothing of each other."""
+        fired = rng.poisson(self.count * self.firings * seconds)
+        times = np.sort(rng.integers(0, round(seconds * SECOND_NS), fired))
+        at = placement[rng.integers(0, self.count, fired)]
+        order = np.argsort(at, kind="stable")
+        ends = np.searchsorted(at[order], np.arange(brokers + 1))
+        return [np.repeat(times[order[ends[one] : ends[one + 1]]], self.batch) for one in range(brokers)]
+
+    def _ticking(self, members: Ints, seconds: float) -> Ints:
+        return np.repeat(self._ticks(np.sort(self._phases[members]), seconds), self.batch)
 
     def _ticks(self, phases: npt.NDArray[np.float64], seconds: float) -> Ints:
         """Of periodic publishers with ascending ``phases`` (parts of a period): in order, for all have one period."""

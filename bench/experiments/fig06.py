@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Sequence
 
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, parts_of
-from bench.experiments.layouts import BROKERS, MACHINE, Result, envelope, ms, residual, run
+from bench.experiments.layouts import BROKERS, MACHINE, Envelope, Result, ms, residual, run
+from bench.experiments.points import bucket_of, buckets
 from bench.traffic import Fleet
 from bench.verdict import Check, within
 from srtm.poisson_bucket import mean_delay_s
@@ -26,15 +27,14 @@ def figure(effort: Effort) -> Figure:
         rows=rows,
         panels=[_panel(part, [row for row in rows if row["part"] == part]) for part in fleets],
         checks=checks(rows),
-        conditions="; ".join(f"{part}: {envelope(fleet).text}" for part, fleet in fleets.items()) + f"; {MACHINE}",
+        conditions="; ".join(f"{part}: {buckets([row for row in rows if row['part'] == part])}" for part in fleets)
+        + f"; {MACHINE}",
     )
 
 
 def _row(part: str, fleet: Fleet, k: int, effort: Effort) -> Row:
     effort.step(f"Fig. {part}, {k} of {BROKERS} brokers")
     found = [run(fleet, "lb", k, effort.seconds, seed) for seed in effort.seeds()]
-    bucket = envelope(fleet)
-    theory_s = mean_delay_s(fleet.load / k, bucket.rate_micro / MICRO / k, bucket.burst_micro // MICRO // k)
     return {
         "part": part,
         "publishers": fleet.count,
@@ -42,10 +42,14 @@ def _row(part: str, fleet: Fleet, k: int, effort: Effort) -> Row:
         **{f"{name}_ms": _mean(found, f"{name}_ns") for name in ("p50", "p95", "p99", "access_p99", "processing_p99")},
         "p99_deviation_ms": statistics.pstdev(ms(one.pooled.p99_ns) for one in found),
         "access_mean_ms": statistics.fmean(ms(one.pooled.access_mean_ns) for one in found),
-        "theory_mean_ms": 1_000 * theory_s,
+        "theory_mean_ms": statistics.fmean(_theory_ms(fleet, k, one.bucket) for one in found),
         "residual": residual(fleet, "lb", found[0].loads),
-        "bucket": bucket.text,
+        **bucket_of(found),
     }
+
+
+def _theory_ms(fleet: Fleet, k: int, bucket: Envelope) -> float:
+    return 1_000 * mean_delay_s(fleet.load / k, bucket.rate_micro / MICRO / k, bucket.burst_micro // MICRO // k)
 
 
 def _mean(found: Sequence[Result], name: str) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.experiments.figure import Effort, Experiment, Figure, Row, parts_of
-from bench.experiments.layouts import BROKERS, MACHINE, Kind, Result, attempts, buckets, by_rate, fewest, mcap, run
-from bench.experiments.points import COLUMNS, keeps, of, panel, point
+from bench.experiments.layouts import BROKERS, MACHINE, Kind, Result, attempts, by_rate, fewest, mcap, run
+from bench.experiments.points import COLUMNS, buckets, keeps, of, panel, point
 from bench.traffic import Fleet
 from bench.verdict import Check
 
@@ -30,7 +30,7 @@ def figure(effort: Effort) -> Figure:
             for part, (process, batch) in parts.items()
         ],
         checks=checks(rows),
-        conditions=f"{buckets([fleet for _, fleet in fleets])}; {MACHINE}",
+        conditions=f"{buckets(rows)}; {MACHINE}",
     )
 
 

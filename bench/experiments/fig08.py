@@ -22,7 +22,6 @@ from bench.experiments.layouts import (
     SLO_NS,
     Kind,
     Result,
-    buckets,
     by_rate,
     first_kept,
     mcap,
@@ -30,7 +29,7 @@ from bench.experiments.layouts import (
     placed,
     run,
 )
-from bench.experiments.points import COLUMNS, LABELS, of, panel, point
+from bench.experiments.points import COLUMNS, LABELS, buckets, of, panel, point
 from bench.simulator import Tail
 from bench.traffic import Fleet
 from bench.verdict import Check
@@ -55,7 +54,7 @@ def figure(effort: Effort) -> Figure:
         rows=rows,
         panels=[panel_of(part, rows) for part in parts],
         checks=checks(rows),
-        conditions=f"{loads} msg/s are there; {buckets([fleet for _, fleet in fleets])}; {MACHINE}",
+        conditions=f"{loads} msg/s are there; {buckets(rows)}; {MACHINE}",
     )
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.experiments.figure import Effort, Experiment, Figure, Row, parts_of
-from bench.experiments.layouts import MACHINE, attempts, buckets, fewest
-from bench.experiments.points import COLUMNS, keeps, of, panel, point
+from bench.experiments.layouts import MACHINE, attempts, fewest
+from bench.experiments.points import COLUMNS, buckets, keeps, of, panel, point
 from bench.traffic import Fleet
 from bench.verdict import Check
 
@@ -23,7 +23,7 @@ def figure(effort: Effort) -> Figure:
         rows=rows,
         panels=[panel(part, process, rows, "x", "publishers in a group") for part, process in parts.items()],
         checks=checks(rows),
-        conditions=f"{buckets([fleet for *_, fleet in fleets])}; {MACHINE}",
+        conditions=f"{buckets(rows)}; {MACHINE}",
     )
 
 

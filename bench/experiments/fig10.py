@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from bench.experiments.fig09 import GROUP_SIZES, PROCESSES, fleet_of
 from bench.experiments.figure import Effort, Experiment, Figure, Row, parts_of
-from bench.experiments.layouts import MACHINE, attempts, buckets, fewest, run
-from bench.experiments.points import AS_MANY, COLUMNS, of, panel, point
+from bench.experiments.layouts import MACHINE, attempts, fewest, run
+from bench.experiments.points import AS_MANY, COLUMNS, buckets, of, panel, point
 from bench.traffic import Fleet
 from bench.verdict import Check
 
@@ -22,7 +22,7 @@ def figure(effort: Effort) -> Figure:
         rows=rows,
         panels=[panel(part, PROCESSES[like], rows, "x", "publishers in a group") for part, like in PARTS.items()],
         checks=checks(rows),
-        conditions=f"{buckets([fleet for *_, fleet in fleets])}; {MACHINE}",
+        conditions=f"{buckets(rows)}; {MACHINE}",
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from bench.experiments.fig09 import fleet_of, rows_of
 from bench.experiments.figure import Effort, Experiment, Figure, Row, parts_of
-from bench.experiments.layouts import MACHINE, buckets
-from bench.experiments.points import COLUMNS, LABELS, of, panel
+from bench.experiments.layouts import MACHINE
+from bench.experiments.points import COLUMNS, LABELS, buckets, of, panel
 from bench.verdict import Check
 
 PROCESSES = {"11a": "poisson", "11b": "periodic"}
@@ -30,7 +30,7 @@ def figure(effort: Effort) -> Figure:
             for part, process in PROCESSES.items()
         ],
         checks=checks(rows),
-        conditions=f"{buckets([fleet for *_, fleet in fleets])}; {MACHINE}",
+        conditions=f"{buckets(rows)}; {MACHINE}",
     )
 
 

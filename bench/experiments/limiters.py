@@ -64,7 +64,7 @@ def cases(effort: Effort) -> list[Case]:
     ends_ns = round(effort.seconds * SECOND_NS)
     rng = np.random.default_rng([effort.seed, 0x11])
     placement = rng.permutation(np.arange(FLEET.count, dtype=np.int64) % BROKERS)
-    bucket = paper_envelope(FLEET, effort.seed)
+    bucket = paper_envelope(FLEET, effort.seconds, effort.seed)
     grouped = Case(
         name="groups, batches of 10",
         arrivals=FLEET.arrivals(placement, BROKERS, effort.seconds, rng),

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from bench.experiments.figure import Panel, Row, lines
-from bench.experiments.layouts import SLO_NS, Result, envelope, ms, residual
+from bench.experiments.layouts import SLO_NS, Envelope, Result, ms, residual, text_of
 from bench.traffic import Fleet
 
 AS_MANY = "maxmin, as many"  # max-min on as many brokers as SRTM takes
@@ -39,8 +39,25 @@ def point(fleet: Fleet, strategy: str, found: Sequence[Result], before: Sequence
         "kept": sum(one <= ms(SLO_NS) for one in p99),
         "runs": len(p99),
         "residual": statistics.fmean(residual(fleet, strategy, one.loads, before) for one in found),
-        "bucket": envelope(fleet).text,
+        **bucket_of(found),
     }
+
+
+def bucket_of(found: Sequence[Result]) -> Row:
+    """Each run has its own."""
+    bursts = [one.bucket.burst_micro for one in found]
+    return {
+        "bucket": text_of([one.bucket for one in found]),
+        "rate_micro": found[0].bucket.rate_micro,
+        "least_burst_micro": min(bursts),
+        "largest_burst_micro": max(bursts),
+    }
+
+
+def buckets(rows: Sequence[Row]) -> str:
+    """Of all ``rows``, as a caption says it."""
+    ends = ("least_burst_micro", "largest_burst_micro")
+    return text_of([Envelope(rate_micro=row["rate_micro"], burst_micro=row[end]) for row in rows for end in ends])
 
 
 def of(rows: Sequence[Row], part: str, strategy: str) -> list[Row]:

@@ -104,7 +104,7 @@ def run(options: ScaleOptions, show: Callable[[str], None]) -> Scaled:
     with _stage("placement", found, show):
         placement = placed(fleet, "srtm", options.brokers, options.seed)
     with _stage("size of the bucket", found, show):
-        bucket = envelope(fleet)
+        bucket = envelope(fleet, options.seconds, options.seed)
         shares = split(fleet, placement, options.brokers, bucket)
     with _stage("arrivals", found, show):
         rng = np.random.default_rng(options.seed)

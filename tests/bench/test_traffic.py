@@ -44,6 +44,13 @@ def test_members_of_a_group_fire_together_wherever_they_are() -> None:
     assert len(left)
 
 
+@pytest.mark.parametrize("fleet", FLEETS, ids=str)
+def test_what_all_send_together_does_not_depend_on_where_they_are(fleet: Fleet) -> None:
+    parts = fleet.arrivals(np.arange(fleet.count) % 3, 3, 20.0, np.random.default_rng(1))
+    assert np.array_equal(np.sort(np.concatenate(parts)), on_one(fleet))
+    assert min(len(part) for part in parts) > fleet.load * 20 / 6
+
+
 def test_the_firings_of_a_noisy_group_are_spread_evenly() -> None:
     fleet = Fleet(count=5, rate=1, group_size=5, noise_ns=8_000_000, process="periodic")
     first = on_one(fleet, seconds=1.0)

@@ -9,11 +9,12 @@ import pytest
 
 from bench.experiments import fig07, fig08, fig09, fig10, fig11
 from bench.experiments.figure import Row
-from bench.experiments.layouts import Result, first_kept, run
+from bench.experiments.layouts import Envelope, Result, first_kept, run
 from bench.experiments.points import AS_MANY, point
 from bench.simulator import Delays, Tail
 from bench.traffic import Fleet
 from bench.verdict import Check
+from srtm.splitting import MICRO
 
 SMALL = Fleet(count=200, batch=10, group_size=10)
 
@@ -141,7 +142,10 @@ def test_a_point_is_of_the_worst_broker_and_says_what_all_could_still_take() -> 
 def test_the_first_layout_that_keeps_the_slo_ends_the_search() -> None:
     def result(p99_ns: int) -> Result:
         delays = Delays(access_ns=np.array([p99_ns]), processing_ns=np.array([0]))
-        return Result(k=1, loads=[1.0], parts=[delays], pooled=Tail.of([delays]), worst=Tail.of([delays]))
+        bucket = Envelope(rate_micro=MICRO, burst_micro=MICRO)
+        return Result(
+            k=1, bucket=bucket, loads=[1.0], parts=[delays], pooled=Tail.of([delays]), worst=Tail.of([delays])
+        )
 
     asked = []
 

@@ -7,6 +7,7 @@ import pytest
 
 from bench.experiments.layouts import (
     PAPER,
+    Envelope,
     Kind,
     Result,
     by_rate,
@@ -20,9 +21,8 @@ from bench.experiments.layouts import (
     run,
     split,
 )
-from bench.simulator import Delays, Machine, Tail
+from bench.simulator import Delays, Machine, Tail, simulate
 from bench.traffic import Fleet
-from srtm.replay import access_delays
 from srtm.splitting import MICRO
 
 GROUPED = Fleet(count=120, batch=10, group_size=12)
@@ -72,17 +72,16 @@ def test_the_bucket_is_that_of_section_6() -> None:
     assert 23 * MICRO <= bucket.burst_micro <= 27 * MICRO  # 25 by Eq. (1)
 
 
-def test_the_bucket_delays_nothing_at_p99_in_any_minute_and_one_token_less_does() -> None:
-    fleet = Fleet(count=100, batch=10)
-    bucket = envelope(fleet)
-    rng = np.random.default_rng([1, 0xB])
-    arrival_ns = fleet.arrivals(np.zeros(100, dtype=np.int64), 1, 600.0, rng)[0]
+@pytest.mark.parametrize("fleet", [Fleet(count=100, batch=10), Fleet(count=120, batch=10, group_size=30)])
+def test_one_bucket_delays_nothing_at_p99_of_the_traffic_it_was_sized_for_and_one_token_less_does(fleet: Fleet) -> None:
+    bucket = envelope(fleet, 20.0, seed=3)
 
-    def worst_minute(burst_micro: int) -> int:
-        delays = access_delays(arrival_ns, bucket.rate_micro, burst_micro)
-        return max(int(np.percentile(part, 99, method="inverted_cdf")) for part in np.array_split(delays, 10))
+    def access_p99_ns(burst_micro: int) -> int:
+        everybody = np.zeros(fleet.count, dtype=np.int64)
+        shares = [(bucket.rate_micro, burst_micro)]
+        return Tail.of(simulate(fleet, everybody, shares, PAPER, seconds=20.0, seed=3)).access_p99_ns
 
-    assert worst_minute(bucket.burst_micro) == 0 < worst_minute(bucket.burst_micro - MICRO)
+    assert access_p99_ns(bucket.burst_micro) == 0 < access_p99_ns(bucket.burst_micro - MICRO)
 
 
 def test_periodic_publishers_are_measured_with_the_phases_that_they_were_profiled_with() -> None:
@@ -93,7 +92,8 @@ def test_periodic_publishers_are_measured_with_the_phases_that_they_were_profile
 
 def result(k: int, p99_ns: int) -> Result:
     delays = Delays(access_ns=np.array([p99_ns]), processing_ns=np.array([0]))
-    return Result(k=k, loads=[10.0], parts=[delays], pooled=Tail.of([delays]), worst=Tail.of([delays]))
+    bucket = Envelope(rate_micro=11 * MICRO, burst_micro=10 * MICRO)
+    return Result(k=k, bucket=bucket, loads=[10.0], parts=[delays], pooled=Tail.of([delays]), worst=Tail.of([delays]))
 
 
 def test_a_broker_that_got_nobody_is_not_used() -> None:
