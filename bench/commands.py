@@ -19,8 +19,9 @@ from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.experiments.gdrl_real import GdrlRealOptions, gdrl_real, reached_really
 from bench.experiments.overhead import overhead
 from bench.experiments.overhead_turn import OverheadOptions
-from bench.experiments.placement import WORKLOADS, PlacementOptions, placement
+from bench.experiments.placement import PlacementOptions, placement
 from bench.experiments.placement import chosen as workloads
+from bench.experiments.placement_run import WORKLOADS
 from bench.experiments.table1 import Table1Options, table1
 from bench.experiments.table1_rows import PAPER_S
 from bench.experiments.table1_virtual import table1_virtual
@@ -214,6 +215,9 @@ def bench_placement(
     names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(WORKLOADS)}]...")] = None,
     seconds: Annotated[float, typer.Option(min=1.0, help="Measured part of each run.")] = PlacementOptions.seconds,
     quick: Annotated[bool, typer.Option("--quick", help="2 s runs of 200 publishers: a smoke test.")] = False,
+    publishers: Annotated[
+        int | None, typer.Option(min=100, max=20_000, help="Of 10 msg/s each [default: the most that can be sent for].")
+    ] = None,
     seed: SeedOption = PlacementOptions.seed,
     png: Annotated[Path | None, typer.Option(help="Where the pictures go (also ...-latencies.png).")] = None,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
@@ -221,13 +225,13 @@ def bench_placement(
 ) -> int:
     """lb, conc, maxmin and srtm for the four workloads of the paper, on six real brokers: all, or those named.
 
-    Ten minutes. Status 0 if all runs count, nothing was lost, and SRTM's DRL penalty is nowhere above that of lb.
+    A quarter of an hour. Status 0 if all runs count, nothing was lost, and SRTM's DRL penalty is nowhere above lb's.
     """
     options = PlacementOptions(
         workloads=workloads(names or ()),
         seconds=2.0 if quick else seconds,
         seed=seed,
-        publishers=200 if quick else PlacementOptions.publishers,
+        publishers=200 if quick else publishers,
         json_file=json_file,
         png=png,
         document=PLACEMENT if document else None,

@@ -9,7 +9,7 @@ whole nanoseconds, all is exact (``srtm.replay``).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -30,11 +30,19 @@ def smallest_burst(publishers: Publishers, rate: float, percentile: float = 99.0
 
     Never below the largest batch, which could not pass in one go.
     """
-    counts = np.zeros(1, dtype=np.int64)
-    for needed in _needed_bursts(publishers, round(rate * MICRO), seed):
-        counts = _added(counts, np.bincount(needed))
+    return max(publishers.largest_batch, enough_burst(arrivals(publishers, seed), rate, percentile))
+
+
+def enough_burst(arrivals_ns: Iterable[Ints], rate: float, percentile: float, count_from_ns: int = 0) -> int:
+    """The smallest b in messages under which ``percentile`` per cent of these arrivals find a token; instants in order,
+    in slices. Those before ``count_from_ns`` take tokens, but are not counted."""
+    rate_micro = round(rate * MICRO)
+    server, counts = Server(rate_micro, 0), np.zeros(1, dtype=np.int64)
+    for arrival_ns in arrivals_ns:
+        needed = tokens_needed(*server.found(arrival_ns), rate_micro)
+        counts = _added(counts, np.bincount(needed[arrival_ns >= count_from_ns]))
     enough = math.ceil(int(counts.sum()) * Fraction(percentile).limit_denominator(1000) / 100)
-    return max(publishers.largest_batch, int(np.searchsorted(np.cumsum(counts), enough)))
+    return int(np.searchsorted(np.cumsum(counts), enough))
 
 
 def _added(left: Ints, right: Ints) -> Ints:
@@ -42,13 +50,6 @@ def _added(left: Ints, right: Ints) -> Ints:
     total[: len(left)] += left
     total[: len(right)] += right
     return total
-
-
-def _needed_bursts(publishers: Publishers, rate_micro: int, seed: int) -> Iterator[Ints]:
-    """For each simulated message the smallest whole b under which it is not delayed."""
-    server = Server(rate_micro, 0)
-    for arrival_ns in arrivals(publishers, seed):
-        yield tokens_needed(*server.found(arrival_ns), rate_micro)
 
 
 def tokens_needed(whole_ns: Ints, rest: Ints, rate_micro: int) -> Ints:

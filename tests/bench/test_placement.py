@@ -11,16 +11,8 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from bench.experiments import placement as module
-from bench.experiments.placement import (
-    RESERVED,
-    SIDES,
-    WORKLOADS,
-    PlacementRun,
-    Workload,
-    chosen,
-    run_of,
-    shortcomings,
-)
+from bench.experiments.placement import RESERVED, Scale, chosen
+from bench.experiments.placement_run import SIDES, WORKLOADS, PlacementRun, Workload, run_of, shortcomings
 from bench.experiments.placement_view import Setting, block, draw
 from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
 from bench.run import TargetResult
@@ -34,8 +26,8 @@ from tests.support.run_results import EMPTY, result
 RUN = PlacementRun(
     workload="poisson-1", side="lb", brokers=6, assigned=[1000.0, 9000.0], burst=121.0, sent=10, received=10, lost=0,
     duplicates=0, p50_ms=0.5, p99_ms=4.0, p999_ms=6.0, worst_p99_ms=6.0, access_p99_ms=5.5, processing_p99_ms=0.25,
-    predicted_access_p99_ms=None, penalty_sum_ms=2000.0, penalty_mean_ms=0.125, penalty_p99_ms=5.0,
-    one_bucket_p99_ms=0.0, lateness_p99_ms=0.1, histogram=EMPTY,
+    predicted_access_p99_ms=None, replayed_access_p99_ms=5.25, penalty_sum_ms=2000.0, penalty_mean_ms=0.125,
+    penalty_p99_ms=5.0, one_bucket_p99_ms=0.0, lateness_p99_ms=0.1, histogram=EMPTY,
 )  # fmt: skip
 
 
@@ -56,7 +48,7 @@ def test_all_workloads_are_taken_or_those_named_and_others_refused():
 @pytest.mark.parametrize("side", SIDES)
 def test_every_placement_of_every_workload_is_a_topic_that_can_be_placed_beside_the_reservations(workload, side):
     offered = [BrokerCapacity(name=f"b{at}", mcap=module.MCAP, allocated=rate) for at, rate in enumerate(RESERVED)]
-    document = module._document(workload, side, 100 * workload.batch, module.PUBLISHERS)
+    document = module._document(workload, side, 100 * workload.batch, Scale(module.PUBLISHERS))
     spec = parse_topic_json(document)
     _, placed, _ = placing.place_anew(spec, offered)
     assert placed.state == "placed"
@@ -73,7 +65,7 @@ def test_a_run_is_told_by_its_worst_broker_and_its_penalty_against_one_bucket():
     measured = {"x": trace(0, 0, wait_ms=2.0, took_ms=0.5), "y": trace(100, took_ms=1.0)}
     target = dict.fromkeys(TargetResult.__struct_fields__, 0) | {"target": "h:1", "histogram": EMPTY}
     targets = [TargetResult(**{**target, "p99_ms": p99_ms}) for p99_ms in (3.0, 7.0)]
-    run = run_of(Workload("poisson", 1), SIDES[0], view, result(targets=targets), measured, 4.0)
+    run = run_of(Workload("poisson", 1), SIDES[0], view, result(targets=targets), measured, 4.0, 3.0)
     assert (run.brokers, run.assigned, run.worst_p99_ms, run.kept) == (2, [450.0, 450.0], 7.0, False)
     assert (run.access_p99_ms, run.processing_p99_ms, run.predicted_access_p99_ms) == (2.0, 1.0, 4.0)
     assert (run.penalty_sum_ms, run.penalty_mean_ms) == (2.0, pytest.approx(2 / 3))  # the second one waits 1 / 500 s
@@ -90,11 +82,12 @@ def test_it_fails_where_a_run_does_not_count_or_loses_or_srtm_costs_more_than_lb
 
 def test_what_is_written_names_every_run_and_what_does_not_count(tmp_path: Path):
     runs = [RUN, replace(RUN, side="srtm", worst_p99_ms=1.0), replace(RUN, side="conc", reasons=["late"])]
-    text = block(runs, Setting(1000, 20.0, 10_000.0, RESERVED), 0.0)
-    assert "| poisson-1 | 121 | lb | 6 | 1,000, 9,000 | 6 | 5.5 | - | 0.25 | 2 | 0.125 | broken |" in text
+    text = block(runs, Setting(1000, 20.0, 10_000.0, RESERVED, 30.0, "with 2,000 runs do not count"), 0.0)
+    assert "| poisson-1 | 121 | lb | 6 | 1,000, 9,000 | 6 | 5.5 | 5.25 | - | 0 | 0.25 | 2 | 0.125 | broken |" in text
     assert "| kept |" in text
     assert "| does not count |" in text
     assert "poisson-1, conc: late" in text
+    assert "1,000 publishers of 10 msg/s in groups of 5 that fire together (with 2,000 runs do not count);" in text
     assert "reserved 7,500, 7,500, 7,000, 7,000, 6,500, 500;" in text
     with_messages = [replace(run, histogram=_one_message()) for run in runs]
     draw(tmp_path / "p.png", with_messages)
