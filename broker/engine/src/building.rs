@@ -12,6 +12,9 @@ use crate::wire::{self, MESSAGE_HEADER};
 /// Bytes of new memory that count as a unit of work.
 const BUILT_A_UNIT: usize = 128;
 
+/// What is begun of messages that have not all come in takes at most one in so many bytes of the memory limit.
+const UNFINISHED_PART: u64 = 4;
+
 /// The frame of a message as far as it is there: room for a header that is not known yet, and the first part of the body.
 #[derive(Debug)]
 pub(crate) struct Building {
@@ -78,8 +81,10 @@ impl Engine {
         let Some(len) = announced.filter(|(topic, _, len)| *len >= LARGE_BODY && self.has_limit(topic)).map(|(_, _, len)| len) else {
             return;
         };
-        if !self.begin_building(key, len) {
-            return; // it is told when it is whole
+        // A client may take its time with the rest: what all have begun so leaves room for those that are whole. Without, it is built when it is.
+        let leaves_room = self.buildings.used() + len as u64 <= self.config.max_memory_bytes / UNFINISHED_PART;
+        if !(self.is_building(key) || leaves_room && self.begin_building(key, len)) {
+            return;
         }
         if let Some(Connection { building: Some(building), input, .. }) = self.conns.get_mut(key)
             && let Some((_, body, _)) = wire::announced_publish(input)

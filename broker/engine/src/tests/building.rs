@@ -306,3 +306,18 @@ fn a_large_message_for_a_bucket_is_built_as_it_comes_in() {
         assert!(pair.bodies(consumer) == [large(1)], "{line}");
     }
 }
+
+#[test]
+fn what_is_begun_for_a_bucket_of_messages_that_stay_unfinished_leaves_room_for_others() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 8 << 20, ..Config::default() });
+    pair.limit("h", Limit { max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
+    let half = &pub_("h", &large(1))[..MEGABYTE / 5];
+    let hostile: Vec<ConnKey> = (0..10).map(|_| pair.connect()).collect();
+    for key in &hostile {
+        assert_eq!(pair.ask(*key, half), []);
+    }
+    assert_eq!(pair.engine.buildings.used(), 2 * MEGABYTE as u64);
+    assert_eq!(pair.publish("other", &large(2)), ok());
+    hostile.iter().for_each(|key| pair.close(*key));
+    assert_eq!(pair.engine.buildings.used(), 0);
+}
