@@ -77,8 +77,7 @@ ResumeOption = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Keep (and, with --document, show) what is finished there, from a commit with the same sources; not with "
-        "--real.",
+        help="Keep (and, with --document, show) what is finished there, of the same sources; not with --real.",
     ),
 ]
 

@@ -1,8 +1,13 @@
-"""Which files of this checkout a module is made of, and whether they are what they were at a commit."""
+"""Which files of this checkout a result depends on, and a short name of what they hold: equal where these are equal,
+whatever else was changed between.
+
+So that long measurements can be made in pieces, while the project goes on elsewhere.
+"""
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +17,8 @@ from bench.document import ROOT
 OURS = ("adaptor", "bench", "broker", "distributor", "srtm")
 # What every simulated message goes through: the extension, what it is linked with, and the parameters.
 ALWAYS = ("bench/data", "bench/simulator_engine", "broker/engine", "srtm/native", "Cargo.lock", "requirements.lock")
+_DIGITS = 12
+_SUFFIXES = (".py", ".rs", ".toml", ".lock", ".json", ".csv")
 
 
 def sources_of(modules: Iterable[str], root: Path = ROOT) -> list[str]:
@@ -26,16 +33,22 @@ def sources_of(modules: Iterable[str], root: Path = ROOT) -> list[str]:
     return [*sorted(str(path.relative_to(root)) for path in found), *ALWAYS]
 
 
-def unchanged_since(commit: str | None, paths: Sequence[str], root: Path = ROOT) -> bool:
-    """Whether ``paths`` are what they were at ``commit``, as ``bench.results.commit`` tells it. Of sources that were
-    changed besides, or are of no commit, nobody knows what they were: no."""
-    if commit is None or commit.endswith("-dirty"):
-        return False
-    command = ["git", "-C", str(root), "diff", "--quiet", commit, "--", *paths]
+def fingerprint(paths: Sequence[str], but: Sequence[str] = (), root: Path = ROOT) -> str | None:
+    """Of the sources under ``paths`` (folders, files) as they are now, committed or not, without those under ``but``.
+    None: not in a checkout."""
+    patterns = [*paths, *(f":(exclude){path}" for path in but)]
+    listing = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
     try:
-        return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
-    except OSError:
-        return False
+        listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    found = hashlib.sha256()
+    for name in sorted(set(listed.split("\0"))):
+        file = root / name
+        if file.suffix in _SUFFIXES and file.is_file():
+            found.update(f"{name}\0{file.stat().st_size}\0".encode())
+            found.update(file.read_bytes())
+    return found.hexdigest()[:_DIGITS]
 
 
 def _file_of(module: str, root: Path) -> Path | None:

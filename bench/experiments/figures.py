@@ -18,7 +18,7 @@ from bench.experiments.figure import Effort, Experiment
 from bench.experiments.keeping import Finished
 from bench.experiments.publishing import Shown, make_directory, publish
 from bench.provenance import provenance
-from bench.sources import sources_of, unchanged_since
+from bench.sources import fingerprint, sources_of
 from bench.verdict import Verdict
 from srtm.errors import BadInput
 
@@ -72,7 +72,9 @@ def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdic
             raise BadInput("document", name, f"must be of whole figures: name {one.experiment.name}")
     make_directory(options.directory)
     started = time.time()
-    made = [_one(name, one, options, show) for name, one in selected.items()]
+    # Before hours in which they may change.
+    sources = {name: _sources(one.experiment) for name, one in selected.items()}
+    made = [_one(name, one, options, sources[name], show) for name, one in selected.items()]
     took = lasted(made, options.effort)
     show(took)
     if options.document and list(options.names) == list(EXPERIMENTS) and (block := _block_of(options.effort)):
@@ -105,20 +107,28 @@ def _block_of(effort: Effort) -> str | None:
     return next((name for name, one in blocks.items() if (one.seconds, one.repetitions) == kind), None)
 
 
-def _one(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Made:
+def _sources(experiment: Experiment) -> str | None:
+    return fingerprint(sources_of([experiment.run.__module__, publish.__module__]))
+
+
+def _one(
+    name: str, selected: Selected, options: FiguresOptions, sources: str | None, show: Callable[[str], None]
+) -> Made:
     experiment = selected.experiment
     finished = Finished(directory=options.directory, name=name)
-    if options.resume and (kept := _kept(finished, experiment, options.effort)) is not None:
+    if options.resume and (kept := _kept(finished, options.effort, sources)) is not None:
         show(f"{kept.verdict.line} (kept)")
         if options.document:
             finished.show_in_document(experiment.name)
         return kept
-    made = _made(name, selected, options, show)
+    made = _made(name, selected, options, sources, show)
     show(made.verdict.line)
     return made
 
 
-def _made(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Made:
+def _made(
+    name: str, selected: Selected, options: FiguresOptions, sources: str | None, show: Callable[[str], None]
+) -> Made:
     experiment, started = selected.experiment, time.time()
     clock_s, processor_s = time.monotonic(), time.process_time()
     effort = replace(options.effort, parts=selected.parts, step=lambda text: show(f"{name}: {text}"))
@@ -126,6 +136,7 @@ def _made(name: str, selected: Selected, options: FiguresOptions, show: Callable
     took_s, processor_s = time.monotonic() - clock_s, time.process_time() - processor_s
     settings = {
         **_settings(effort),
+        "sources": sources,
         "conditions": figure.conditions,
         "took_s": round(took_s, 3),
         "processor_s": round(processor_s, 3),
@@ -140,15 +151,14 @@ def _settings(effort: Effort) -> dict[str, object]:
     return {"seconds": effort.seconds, "repetitions": effort.repetitions, "simulated": True}
 
 
-def _kept(finished: Finished, experiment: Experiment, effort: Effort) -> Made | None:
+def _kept(finished: Finished, effort: Effort, sources: str | None) -> Made | None:
     """What an earlier run of the same sources and settings found; None: it has to be run."""
     results = finished.results()
     if results is None or results.seed != effort.seed:
         return None
     if any(results.settings.get(key) != value for key, value in _settings(effort).items()):
         return None
-    modules = [experiment.run.__module__, publish.__module__]
-    if not unchanged_since(results.commit, sources_of(modules)) or not isinstance(results.result, list):
+    if sources is None or results.settings.get("sources") != sources or not isinstance(results.result, list):
         return None
     settings = results.settings
     verdict = msgspec.convert({**results.result[0], "claim": "", "settings": settings}, Verdict)

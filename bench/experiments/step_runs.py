@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from bench.experiments.step_run import MODES, STEPS, StepRun
-from bench.fingerprint import fingerprint
+from bench.sources import fingerprint
 from srtm.errors import BadInput
 
 _MEASURED = (

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.sources import ALWAYS, sources_of, unchanged_since
+from bench.sources import ALWAYS, fingerprint, sources_of
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """``bench.one`` imports ``bench.helper``; ``bench.other`` does not."""
+    """``bench.one`` imports ``bench.helper``; ``bench.other`` does not. Besides, parts that are measured or not."""
     (tmp_path / "bench").mkdir()
     for name, text in {
         "__init__": "",
@@ -20,10 +20,17 @@ def checkout(tmp_path: Path) -> Path:
         "other": "",
     }.items():
         (tmp_path / "bench" / f"{name}.py").write_text(text)
+    for name in ("broker/a.py", "broker/page.html", "broker/fuzz/b.rs", "docs/c.py"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("1\n")
     _git(tmp_path, "init", "-q")
     _git(tmp_path, "add", "-A")
-    _git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
     return tmp_path
+
+
+def _measured(checkout: Path) -> str | None:
+    return fingerprint(["broker"], but=["broker/fuzz"], root=checkout)
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -36,17 +43,46 @@ def test_a_module_is_made_of_all_of_ours_that_it_imports_directly_or_not(checkou
 
 
 def test_a_change_of_another_module_changes_nothing_and_one_of_its_own_does(checkout: Path) -> None:
-    head, paths = _git(checkout, "rev-parse", "HEAD").strip(), sources_of(["bench.one"], checkout)
+    paths = sources_of(["bench.one"], checkout)
+    before = fingerprint(paths, root=checkout)
     (checkout / "bench" / "other.py").write_text("x = 1\n")
-    assert unchanged_since(head, paths, checkout)
+    assert fingerprint(paths, root=checkout) == before
     (checkout / "bench" / "inner.py").write_text("x = 1\n")
-    assert not unchanged_since(head, paths, checkout)
+    assert fingerprint(paths, root=checkout) != before
 
 
-def test_what_came_of_changed_or_unknown_sources_is_never_taken_for_the_same(checkout: Path) -> None:
-    head = _git(checkout, "rev-parse", "HEAD").strip()
-    for commit in (f"{head}-dirty", None, "0" * 40):
-        assert not unchanged_since(commit, [], checkout)
+@pytest.mark.parametrize("name", ["broker/page.html", "broker/fuzz/b.rs", "docs/c.py"])
+def test_what_is_not_measured_may_change(checkout: Path, name: str) -> None:
+    before = _measured(checkout)
+    (checkout / name).write_text("2\n")
+    assert _measured(checkout) == before
+
+
+def test_a_source_that_changes_comes_or_goes_makes_another_name_committed_or_not(checkout: Path) -> None:
+    seen = {_measured(checkout)}
+    (checkout / "broker" / "a.py").write_text("2\n")
+    seen.add(_measured(checkout))
+    (checkout / "broker" / "new.rs").write_text("")
+    seen.add(_measured(checkout))
+    (checkout / "broker" / "a.py").unlink()
+    seen.add(_measured(checkout))
+    assert len(seen) == 4
+    _git(checkout, "add", "-A")
+    assert _measured(checkout) in seen
+
+
+@pytest.mark.parametrize("name", ["calibrated.json", "highways.csv", "highways.toml"])
+def test_data_that_a_result_depends_on_are_sources_too(checkout: Path, name: str) -> None:
+    data = checkout / "bench" / "data" / name
+    data.parent.mkdir()
+    data.write_text("1\n")
+    before = fingerprint(sources_of(["bench.one"], checkout), root=checkout)
+    data.write_text("2\n")
+    assert fingerprint(sources_of(["bench.one"], checkout), root=checkout) != before
+
+
+def test_outside_a_checkout_there_is_no_name(tmp_path: Path) -> None:
+    assert fingerprint(["broker"], root=tmp_path) is None
 
 
 def test_every_path_that_always_counts_is_there() -> None:

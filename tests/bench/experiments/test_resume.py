@@ -36,7 +36,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     small = Experiment(name="small", title="Small", claim="It is.", columns={"p99, ms": "p99_ms"}, run=figure)
     monkeypatch.setattr(figures, "EXPERIMENTS", {"small": small})
-    monkeypatch.setattr(figures, "unchanged_since", lambda *_: True)
+    monkeypatch.setattr(figures, "fingerprint", lambda _: "0123")
     return found
 
 
@@ -95,7 +95,12 @@ def test_what_was_made_of_other_sources_is_not_kept(
     options = replace(OPTIONS, directory=tmp_path, resume=True)
     figures.figures(options, print)
     asked: list[object] = []
-    monkeypatch.setattr(figures, "unchanged_since", lambda commit, paths: asked.append(paths))
+
+    def of_others(paths: object) -> str:
+        asked.append(paths)
+        return "4567"
+
+    monkeypatch.setattr(figures, "fingerprint", of_others)
     figures.figures(options, print)
     assert len(runs) == 2
     assert "bench/panels.py" in asked[0]  # type: ignore[operator]
