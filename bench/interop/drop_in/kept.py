@@ -140,6 +140,7 @@ KEPT: tuple[Kept, ...] = (
         ("HTTP: config", "PUT nsqlookupd_tcp_addresses b'null'*", "*", "*"),
         ("HTTP: config", "then nsqlookupd_tcp_addresses b'null'*", "*", "*"),
     ),
+    _kept("A Unix socket's path has a slash", *_starts(("--tcp-address=nonsense:port:more",), "status 1")),
     _kept(
         "The size of an MPUB is checked before its permission",
         ("AUTH: before anything", "MPUB of nothing", "error E_AUTH_FIRST *", "error E_BAD_BODY *"),

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import trio
 
-from bench.systems import PEERS, ROOT, free_addresses, peer
+from bench.checkout import ROOT
+from bench.systems import PEERS, free_addresses, peer
 from srtm.errors import Unavailable
 
 COMMANDS = {"nsqd": [str(PEERS / "nsqd")], "srtm": [sys.executable, "-m", "srtm", "nsqd"]}
@@ -65,7 +66,7 @@ class Node:
         ]
         with self.log.open("ab") as log:
             command = [*COMMANDS[self.system], *where, *self._flags]
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
 
     async def stop(self, *signals: int) -> str:
         """How these signals, one after the other, end it."""
@@ -115,7 +116,8 @@ def ended(system: str, arguments: Sequence[str], folder: Path) -> tuple[int, str
     where = [f"--tcp-address={tcp_address}", f"--http-address={http_address}", f"--data-path={folder}"]
     folder.mkdir(parents=True, exist_ok=True)
     command = [*COMMANDS[system], *where, "--https-address=127.0.0.1:0", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=folder) as process:
         try:
             return _end_of(process, http_address)
         finally:

@@ -39,7 +39,12 @@ KEYS = (
     "snappy",
 )  # fmt: skip
 _SERVER = (f"--tls-cert={CERTIFICATES / 'server.pem'}", f"--tls-key={CERTIFICATES / 'server.key'}")
-_TLS = (f"--tls-root-ca-file={CERTIFICATES / 'authority.pem'}", "--tls-required=tcp-https", "--tls-min-version=tls1.1")
+_TLS = (
+    *_SERVER,
+    f"--tls-root-ca-file={CERTIFICATES / 'authority.pem'}",
+    "--tls-required=tcp-https",
+    "--tls-min-version=tls1.1",
+)
 _STARTS = (
     "--frobnicate", "--frobnicate=1", "-", "---verbose", "--=x", "--verbose=maybe", "--verbose false", "stray",
     "stray --frob", "-- --frob", "--msg-timeout", "--msg-timeout=", "--msg-timeout=5", "--msg-timeout=0",
@@ -83,13 +88,7 @@ async def given(play: Play) -> None:
     await play.http("info", "GET", "/info")
 
 
-@SESSIONS.add(
-    "flags: TLS",
-    *_SERVER,
-    f"--tls-root-ca-file={CERTIFICATES / 'authority.pem'}",
-    "--tls-required=tcp-https",
-    "--tls-min-version=tls1.1",
-)
+@SESSIONS.add("flags: TLS", *_TLS)
 async def given_tls(play: Play) -> None:
     await shown(play)
 
