@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bench.trace import percentile_ms
+
 Ints = npt.NDArray[np.int64]
 
 SECOND_NS = 10**9
@@ -42,24 +44,24 @@ class Aftermath:
         """From the change until the p99 access delay of the trailing second is back at or under its largest value
         before, on all brokers together. Infinite: never."""
         arrival, delay = self._merged()
-        before = self._before_p99_ns(arrival, delay)
+        before = self._before_p99_ms(arrival, delay)
         for end in range(self.at_ns + TRAILING_NS, self.ends_ns + 1, _EVERY_NS):
-            if _p99(arrival, delay, end) <= before:
+            if _p99_ms(arrival, delay, end) <= before:
                 return (end - self.at_ns) / SECOND_NS
         return float("inf")
 
     def before_p99_ms(self) -> float:
         """The largest p99 access delay of a trailing second before, on all brokers together."""
-        return self._before_p99_ns(*self._merged()) / 1e6
+        return self._before_p99_ms(*self._merged())
 
-    def _before_p99_ns(self, arrival: Ints, delay: Ints) -> float:
+    def _before_p99_ms(self, arrival: Ints, delay: Ints) -> float:
         first = self._calm_ns - self.before_ns + TRAILING_NS
-        return max(_p99(arrival, delay, end) for end in range(first, self._calm_ns + 1, _EVERY_NS))
+        return max(_p99_ms(arrival, delay, end) for end in range(first, self._calm_ns + 1, _EVERY_NS))
 
     def worst_p99_ms(self, from_ns: int) -> float:
         """The worst broker's p99 access delay of what came after ``from_ns``."""
         return max(
-            _percentile((due - arrival)[(arrival >= from_ns) & (arrival < self.ends_ns)]) / 1e6
+            percentile_ms((due - arrival)[(arrival >= from_ns) & (arrival < self.ends_ns)], 99)
             for arrival, due in zip(self.arrival_ns, self.due_ns, strict=True)
         )
 
@@ -84,11 +86,7 @@ class Aftermath:
         return arrival[order], (np.concatenate(self.due_ns) - arrival)[order]
 
 
-def _p99(arrival_ns: Ints, delay_ns: Ints, end_ns: int) -> float:
+def _p99_ms(arrival_ns: Ints, delay_ns: Ints, end_ns: int) -> float:
     """Of the messages that came in the second before ``end_ns``."""
     first, last = np.searchsorted(arrival_ns, [end_ns - TRAILING_NS, end_ns])
-    return _percentile(delay_ns[first:last])
-
-
-def _percentile(delay_ns: Ints) -> float:
-    return float(np.percentile(delay_ns, 99, method="inverted_cdf")) if len(delay_ns) else 0.0
+    return percentile_ms(delay_ns[first:last], 99)

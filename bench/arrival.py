@@ -27,10 +27,11 @@ from rich.table import Table
 from bench import own_network
 from bench.arrival_sender import READY, Order, Sent
 from bench.broker_api import bucket_state, put_bucket
+from bench.checkout import ROOT
 from bench.document import markdown_table, write_block
 from bench.provenance import provenance
 from bench.results import Results, write_results
-from bench.systems import ROOT, System, bare_broker
+from bench.systems import System, bare_broker
 from bench.trace import Column, Trace, fetch_trace, percentile_ms
 from bench.verdict import Check, Verdict, at_most
 from srtm.errors import PeerError

@@ -21,12 +21,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import trio
 
 from bench.climb import Climb
 from bench.host import PROC, Host
 from bench.run import RunResult, deliveries, run_plan
+from bench.trace import percentile_ms
 from bench.workload import Plan, Subscriber, modelled
 from distributor.verdict import SequentialTest, Verdict, by_interval
 from srtm.address import parse_address
@@ -85,7 +85,7 @@ def judged(result: RunResult, rate: float, slo: Slo) -> Step:
     target_ns = round(slo.latency_ms * 1e6)
     test = SequentialTest(slo.percentile)
     test.add(by_interval(instants_ns - instants_ns.min(initial=0), latencies_ns, target_ns, target_ns))
-    latency_ms = _percentile_ms(latencies_ns, slo.percentile)
+    latency_ms = percentile_ms(latencies_ns, slo.percentile)
     by_sample = " (by the sample)" if test.verdict is Verdict.UNDECIDED else ""
     verdict, why = "kept", f"p{slo.percentile:g} {latency_ms:.3g} ms{by_sample}"
     if not result.valid:
@@ -104,12 +104,6 @@ def judged(result: RunResult, rate: float, slo: Slo) -> Step:
         steal_s=result.steal_s,
         throttled_s=result.throttled_s,
     )
-
-
-def _percentile_ms(latencies_ns: np.ndarray, percentile: float) -> float:
-    if not len(latencies_ns):
-        return 0.0
-    return float(np.percentile(latencies_ns, percentile, method="inverted_cdf")) / 1e6
 
 
 def promises(topics: Sequence[Json]) -> dict[str, Slo]:

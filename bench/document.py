@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bench.checkout import ROOT
 from srtm.errors import BadInput
 
-ROOT = Path(__file__).resolve().parent.parent
 PERFORMANCE = ROOT / "docs" / "performance.md"
 ADAPTATION = ROOT / "docs" / "adaptation.md"
 PLACEMENT = ROOT / "docs" / "placement.md"

@@ -25,6 +25,7 @@ from rich.console import Console
 
 from bench.attacker import BURN, UNDER_WAY
 from bench.attacks import ATTACKS
+from bench.checkout import ROOT
 from bench.comparison import Figure, Measured, NoneOf, Ratio, Round, Rounds, Row, Sample, Turn, judge
 from bench.document import markdown_table, write_block
 from bench.nsqd import measured, show
@@ -32,7 +33,7 @@ from bench.provenance import provenance
 from bench.results import Results, write_results
 from bench.rows import steady
 from bench.run import RunResult, run_plan
-from bench.systems import ROOT, System, bare_broker, cpu_s, free_addresses
+from bench.systems import System, bare_broker, cpu_s, free_addresses
 from bench.verdict import Verdict
 from bench.workload import Plan
 from srtm.errors import BadInput, SrtmError, Unavailable

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from bench.comparison import Measured, MeasuredFigure
 from bench.document import markdown_table
 from bench.plot import COLOURS, INK, figure
+from bench.results import replace_file
 from srtm.errors import BadInput
 
 FOLDER = "measured"  # beside the document
@@ -26,7 +27,7 @@ def keep(document: Path, outcome: Measured) -> None:
     folder = document.parent / FOLDER
     folder.mkdir(exist_ok=True)
     text = msgspec.json.format(msgspec.json.encode(outcome), indent=2)
-    (folder / f"nsqd-{outcome.name}.json").write_bytes(text + b"\n")
+    replace_file(folder / f"nsqd-{outcome.name}.json", text + b"\n")
 
 
 def kept(document: Path, names: Iterable[str]) -> list[Measured]:

@@ -12,6 +12,7 @@ from bench.document import markdown_table
 from bench.experiments.figure import Panel, Series
 from bench.panels import draw
 from bench.peer_points import FIGURES, Outcome, Point
+from bench.results import replace_file
 
 FILE = Path("measured") / "peers.json"  # both beside the document
 PICTURE = Path("img") / "peers.png"
@@ -22,7 +23,7 @@ PANELS = {"p50_ms": "p50, ms", "p99_ms": "p99, ms", "p999_ms": "p99.9, ms", "cpu
 def keep(document: Path, outcome: Outcome) -> None:
     path = document.parent / FILE
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(outcome), indent=2) + b"\n")
+    replace_file(path, msgspec.json.format(msgspec.json.encode(outcome), indent=2) + b"\n")
 
 
 def markdown(outcome: Outcome) -> str:

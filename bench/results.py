@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from hdrh.histogram import HdrHistogram
 
+from bench.checkout import ROOT
 from bench.host import Host
 from bench.verdict import Verdict
 from srtm import __version__
@@ -27,7 +28,6 @@ from srtm.errors import BadInput
 SCHEMA = 1
 _RANK_DIGITS = 6  # beyond them is the noise of floating point: 99.9 % of 1,000 is 999
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3  # the load generator's and the engine's
-ROOT = Path(__file__).resolve().parent.parent
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):

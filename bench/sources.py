@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench.document import ROOT
+from bench.checkout import ROOT
 
 OURS = ("adaptor", "bench", "broker", "distributor", "srtm")
 # What every simulated message goes through: the extension, what it is linked with, and the parameters.

@@ -20,10 +20,10 @@ from typing import BinaryIO
 
 import trio
 
+from bench.checkout import ROOT
 from srtm.errors import Unavailable
 from srtm.nursery import background_nursery
 
-ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / ".peers"
 FLOOR = ROOT / "target" / "release" / "srtm-floor"
 CPUCLOCK_SCHED = 2

@@ -21,6 +21,7 @@ from bench.reporting import Reporting
 from bench.results import Results, write_results
 from bench.sensors import read_detectors
 from bench.stepped import Stepped
+from bench.trace import percentile_ms
 from bench.verdict import Check, Verdict
 from srtm.adaptation import Adaptation
 from srtm.bucket import TOKEN, conforms_due
@@ -206,7 +207,7 @@ def _measured(
         messages=len(delay_ns),
         delayed=int((delay_ns > 0).sum()),
         delay_sum_s=float(delay_ns.sum(dtype=np.float64)) / SECOND_NS,
-        delay_p99_ms=float(np.percentile(delay_ns, 99, method="inverted_cdf")) / 1e6 if len(delay_ns) else 0.0,
+        delay_p99_ms=percentile_ms(delay_ns, 99),
         left_waiting=left,
         unused_missed=missed,
         control=control,

@@ -29,6 +29,7 @@ from bench.redis_bucket import Cost, measured
 from bench.reporting import Reporting
 from bench.sensors import read_detectors
 from bench.shift import Shift, arrivals_of
+from bench.trace import percentile_ms
 from bench.traffic import Fleet
 from bench.verdict import Check, none_of
 from srtm.adaptation import Adaptation
@@ -184,7 +185,7 @@ def row(case: Case, name: str, found: Limited) -> Row:
         "messages": all_messages,
         "dropped_part": found.dropped / all_messages,
         "mean_ms": float(delay_ns.mean()) / 1e6,
-        "p99_ms": float(np.percentile(delay_ns, 99, method="inverted_cdf")) / 1e6,
+        "p99_ms": percentile_ms(delay_ns, 99),
         "stuck": found.stuck,
         "over": 0.0 if violation is None else violation.released - violation.allowed,
         "wire_per_s": found.wire * SECOND_NS / case.ends_ns,

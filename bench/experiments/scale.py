@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.document import EVALUATION, MEASURED, markdown_table, write_block
-from bench.experiments.layouts import MACHINE, PAPER, envelope, loads_of, ms, placed, residual, split
+from bench.experiments.layouts import MACHINE, PAPER, envelope, loads_of, placed, residual, split
 from bench.provenance import provenance
 from bench.results import Results, write_results
 from bench.simulator import WARM_UP, Share, serve
+from bench.trace import percentile_ms
 from bench.traffic import SECOND_NS, Fleet
 from bench.verdict import Check, Verdict
 
@@ -132,7 +133,7 @@ def _one(
     if first == len(arrival_ns):
         return
     for kind, values in (("p99_ms", delays.total_ns), ("access_p99_ms", delays.access_ns)):
-        getattr(found, kind).append(ms(int(np.percentile(values[first:], 99, method="inverted_cdf"))))
+        getattr(found, kind).append(percentile_ms(values[first:], 99))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from bench.experiments.step_run import MODES, STEPS, StepRun
+from bench.results import replace_file
 from bench.sources import fingerprint
 from srtm.errors import BadInput
 
@@ -34,9 +35,7 @@ def file_of(directory: Path, step: str, mode: str, number: int) -> Path:
 
 def keep(path: Path, run: StepRun) -> None:
     """Whole or not at all."""
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(run)))
-    fresh.replace(path)
+    replace_file(path, msgspec.json.format(msgspec.json.encode(run)))
 
 
 def kept(path: Path) -> StepRun | None:

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
+from bench.checkout import ROOT
 from bench.interop.outcome import Outcome, passes, table
 from bench.interop.suites import SUITES, CannotFetch, Suite, ready
+from bench.systems import PEERS
 
-_ROOT = Path(__file__).parent.parent.parent
-_PEERS = _ROOT / ".peers"
 _OURS = Path(__file__).parent / "bin"
 _PORTS = (4150, 4151, 4152, 4160, 4161, 4171)
 _LONGEST_S = 300.0
@@ -60,7 +60,7 @@ def run(suite: Suite, directory: Path, first_on_path: Sequence[Path], prefix: Se
     environment = {
         **os.environ,
         "PATH": path,
-        "PYTHONPATH": os.pathsep.join([*packages, str(_ROOT)]),
+        "PYTHONPATH": os.pathsep.join([*packages, str(ROOT)]),
         "SRTM_INTEROP_DIRECTORY": str(directory),
     }
     command = [*prefix, sys.executable, "-m", suite.module]
@@ -77,7 +77,7 @@ def run(suite: Suite, directory: Path, first_on_path: Sequence[Path], prefix: Se
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m bench.interop", description="Foreign clients against our broker.")
     parser.add_argument("suite", nargs="*", help=f"of: {', '.join(suite.name for suite in SUITES)} (default: all)")
-    parser.add_argument("--directory", type=Path, default=_ROOT / ".interop", help="where suites are kept")
+    parser.add_argument("--directory", type=Path, default=ROOT / ".interop", help="where suites are kept")
     given = parser.parse_args(arguments)
     chosen = [suite for suite in SUITES if not given.suite or suite.name in given.suite]
     unknown = set(given.suite) - {suite.name for suite in SUITES}
@@ -100,8 +100,8 @@ def _compare(chosen: Sequence[Suite], root: Path, prefix: Sequence[str]) -> int:
     results = {}
     for suite in chosen:
         directory = ready(suite, root)
-        theirs = run(suite, directory, [_PEERS], prefix)
-        ours = run(suite, directory, [_OURS, _PEERS], prefix)
+        theirs = run(suite, directory, [PEERS], prefix)
+        ours = run(suite, directory, [_OURS, PEERS], prefix)
         results[suite.name] = (ours, theirs)
     print(table(results))
     return 0 if all(passes(*both) for both in results.values()) else 1

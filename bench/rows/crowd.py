@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import trio
 
 from bench.comparison import Bound, Figure, NoneOf, Row, Sample, Turn
@@ -20,6 +19,7 @@ from bench.rows import steady
 from bench.rows.turns import in_turn, started
 from bench.run import RunProgress, RunResult, deliveries, run_plan
 from bench.systems import System
+from bench.trace import percentile_ms
 from bench.workload import Plan
 from srtm.nursery import background_nursery
 
@@ -65,7 +65,7 @@ def sample_of(system: str, quiet: RunResult, crowded: RunResult, crowd: FloodRes
     meanwhile_ns = latency_ns[(due_ns >= crowd.started_ns) & (due_ns <= crowd.ended_ns)]
     if not len(meanwhile_ns):
         return Sample(system, {}, ["no message was due while the crowd came"])
-    p99_ms = float(np.percentile(meanwhile_ns, 99, method="inverted_cdf")) / 1e6
+    p99_ms = percentile_ms(meanwhile_ns, 99)
     values = {
         "accept_s": crowd.elapsed_s,
         "quiet_p99_ms": quiet.p99_ms,

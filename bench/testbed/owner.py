@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.checkout import ROOT
 from bench.relay import READY, Quality
 from bench.testbed import network
 from bench.testbed.frames import Cable, Order
@@ -25,7 +26,6 @@ from bench.testbed.shares import make_groups
 from srtm.errors import Unavailable
 from srtm.lifeline import PARENT_VARIABLE
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 _ENDS_WITHIN_S = 10.0
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import trio
 
+from bench.checkout import ROOT
 from bench.testbed.layout import Host
-from bench.testbed.owner import ROOT, LiveTestbed, environment
+from bench.testbed.owner import LiveTestbed, environment
 from srtm.errors import Unavailable
 
 _ENDS_WITHIN_S = 10.0

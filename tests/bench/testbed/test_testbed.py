@@ -11,11 +11,12 @@ import pytest
 from pyroute2 import netns
 
 from bench import own_network
+from bench.checkout import ROOT
 from bench.testbed.layout import Layout, Link, hosts
 from bench.testbed.means import Means, means
 from bench.testbed.names import NAMESPACES
 from bench.testbed.network import add_namespace
-from bench.testbed.owner import ROOT, LiveTestbed, environment, live_testbed
+from bench.testbed.owner import LiveTestbed, environment, live_testbed
 from bench.testbed.paths import between, measuring
 from bench.testbed.remains import listed, remove_dead
 from bench.testbed.shares import groups_below
@@ -27,6 +28,7 @@ OWNER = """
 import sys
 from bench.testbed.layout import Link, hosts
 from bench.testbed.means import means
+from bench.checkout import ROOT
 from bench.testbed.owner import live_testbed
 with live_testbed(hosts(link=Link(delay_ms=1.0), each=["broker:quota=0.5"]), means(), 1, print) as there:
     print(there.owner.pid, there.owner.started, flush=True)
