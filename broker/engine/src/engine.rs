@@ -81,7 +81,7 @@ pub struct Engine {
     pub(crate) overdue: Vec<Overdue>, // go on in the next turn
     pub(crate) events: Vec<Event>,
     pub meter: Meter,            // messages
-    pub(crate) inputs: Meter,    // layers, requests that Python has, and its answers until they are taken
+    pub(crate) inputs: Meter,    // layers
     pub(crate) buildings: Meter, // large messages that are being built
     pub(crate) limits: Limits,
     pub(crate) work: Work,
@@ -457,9 +457,9 @@ impl Engine {
         self.memory_used() > self.config.max_memory_bytes
     }
 
-    /// Bytes of messages, wherever they wait or are built, and of unfinished commands.
+    /// Bytes of messages, wherever they wait or are built, of unfinished commands, of layers, and of requests that Python answers.
     pub fn memory_used(&self) -> u64 {
-        self.meter.used() + self.inputs.used() + self.buildings.used() + self.limits.unfinished.used()
+        self.meter.used() + self.inputs.used() + self.buildings.used() + self.limits.unfinished.used() + self.http.held.used()
     }
 
     /// Connections that may have something to write, each once. The buffer is the caller's, to be used again.

@@ -213,9 +213,9 @@ impl World {
         self.pair.advance(10 * S);
         let engine = &self.pair.engine;
         assert_eq!(
-            (engine.meter.used(), engine.inputs.used(), engine.buildings.used()),
-            (0, 0, 0),
-            "bytes of messages, inputs and buildings"
+            (engine.meter.used(), engine.inputs.used(), engine.buildings.used(), engine.http.held.used()),
+            (0, 0, 0, 0),
+            "bytes of messages, layers, buildings and requests"
         );
         assert!(self.pair.engine.conns.is_empty() && self.pair.engine.channels.is_empty());
         self.with_disk(|store| assert_eq!(store.names(), [""; 0]));

@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod chunked;
 pub mod date;
+pub(crate) mod handing;
 pub(crate) mod publish;
 pub mod query;
 pub mod request;
@@ -20,7 +21,7 @@ use crate::http::answer::Exchange;
 use crate::http::chunked::Chunked;
 use crate::http::date::Date;
 use crate::http::request::MAX_HEAD;
-use crate::message::Charge;
+use crate::message::{Charge, Meter};
 
 /// How long a request may take to come in, from its first byte to its last.
 const REQUEST_NS: Nanos = 30_000_000_000;
@@ -45,6 +46,7 @@ pub enum Stage {
 pub(crate) struct Service {
     pub connections: usize,
     pub asked: HashMap<u64, ConnKey>, // {request: who waits for its answer}
+    pub held: Meter,                  // requests that Python has, and its answers until they are taken
     handed: Vec<Handed>,
     next_id: u64,
     health: String,
@@ -58,6 +60,7 @@ impl Default for Service {
         Self {
             connections: 0,
             asked: HashMap::new(),
+            held: Meter::default(),
             handed: Vec::new(),
             next_id: 0,
             health: "OK".into(),
@@ -91,7 +94,7 @@ pub struct Http {
     idle_since: Nanos,
     owed: Option<(u64, Exchange)>, // by Python
     stalled: bool,                 // parked until its answers are taken
-    body_charge: Option<Charge>,   // for the body of the request that Python has
+    handed_charge: Option<Charge>, // for the request that Python has
     answer_charge: Option<Charge>, // for an answer of Python's, until it is taken
 }
 
@@ -100,6 +103,7 @@ pub struct Http {
 struct Chunks {
     head: Vec<u8>,
     body: Chunked,
+    limit: usize, // bytes of the body
     _charge: Charge,
 }
 
@@ -115,7 +119,7 @@ impl Http {
             idle_since: now,
             owed: None,
             stalled: false,
-            body_charge: None,
+            handed_charge: None,
             answer_charge: None,
         }
     }

@@ -10,8 +10,9 @@ use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
+use crate::http::handing::MAX_HANDED;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
-use crate::http::{Chunks, Handed, Http, MAX_UNTAKEN, Stage};
+use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::identify::Identity;
 use crate::share::REQUEST_UNITS;
 use crate::stream::{HANDSHAKE_NS, Layers};
@@ -136,8 +137,10 @@ impl Engine {
 
     fn begin_chunks(&mut self, key: ConnKey, head: &Head<'_, '_>, bytes: &[u8]) -> Option<usize> {
         let charge = self.limits.unfinished.charge(bytes.len() as u64);
+        // A message that is too long is refused when it is whole, and the connection goes on, as at nsqd.
+        let limit = self.body_limit(if head.path == "/pub" { "/mpub" } else { head.path });
         let http = self.conns.get_mut(key)?.http.as_mut()?;
-        http.chunks = Some(Chunks { head: bytes.to_vec(), body: Chunked::default(), _charge: charge });
+        http.chunks = Some(Chunks { head: bytes.to_vec(), body: Chunked::default(), limit, _charge: charge });
         if head.expects_continue {
             self.turn.replies.push((key, Reply::Http(CONTINUE.to_vec())));
         }
@@ -145,10 +148,9 @@ impl Engine {
     }
 
     fn run_chunks(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, bound: u32, now: Nanos) -> Option<usize> {
-        let limit = self.config.max_body_size as usize;
         let http = self.conns.get_mut(key)?.http.as_mut()?;
         let mut chunks = http.chunks.take()?;
-        let decoded = if chunks.body.is_over() { Ok(LAST) } else { chunks.body.decode(bytes, limit) };
+        let decoded = if chunks.body.is_over() { Ok(LAST) } else { chunks.body.decode(bytes, chunks.limit) };
         if decoded.is_ok() && !chunks.body.is_over() {
             let len = self.keep_chunks(key, chunks);
             if let Some(why) = self.keeps_too_much(key, len) {
@@ -197,7 +199,7 @@ impl Engine {
             "/pub" | "/mpub" => "POST",
             "/ping" => "GET",
             _ => {
-                self.hand_over(key, head, body, exchange);
+                self.hand_over(key, head, body, exchange, now);
                 return true;
             }
         };
@@ -270,53 +272,6 @@ impl Engine {
         given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
     }
 
-    /// Python answers this one; until then the connection waits.
-    fn hand_over(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], exchange: Exchange) {
-        let charge = self.inputs.charge(body.len() as u64);
-        let id = self.http.next_id;
-        self.http.next_id += 1;
-        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
-        http.owed = Some((id, exchange));
-        http.body_charge = Some(charge);
-        let over_tls = http.over_tls;
-        self.http.asked.insert(id, key);
-        let separator = if head.query.is_empty() { "" } else { "?" };
-        self.http.handed.push(Handed {
-            id,
-            method: head.method.into(),
-            target: format!("{}{separator}{}", head.path, head.query),
-            headers: head.headers.iter().map(|header| (header.name.to_ascii_lowercase(), latin_1(header.value))).collect(),
-            body: body.to_vec(),
-            over_tls,
-        });
-        self.park(key);
-    }
-
-    /// Python's answer to a request that it was handed. False: nobody waits for it any more.
-    pub fn respond(&mut self, id: u64, answer: &Answer<'_>, now: Nanos) -> bool {
-        let Some(key) = self.http.asked.remove(&id) else { return false };
-        let charge = self.inputs.charge(answer.body.len() as u64);
-        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return false };
-        let Some((_, mut exchange)) = http.owed.take() else { return false };
-        http.idle_since = now;
-        (http.body_charge, http.answer_charge) = (None, Some(charge));
-        if self.http.stage == Stage::Closing {
-            exchange.afterwards = Afterwards::Closed;
-        }
-        self.answer(key, exchange, now, |out, date| answer.write(out, exchange, date));
-        self.resume(key, now);
-        true
-    }
-
-    /// Requests for Python.
-    pub fn poll_handed(&mut self) -> Vec<Handed> {
-        std::mem::take(&mut self.http.handed)
-    }
-
-    pub fn has_handed(&self) -> bool {
-        !self.http.handed.is_empty()
-    }
-
     /// What `GET /ping` says: "OK", or why not.
     pub fn set_health(&mut self, health: &str) {
         self.http.health = health.into();
@@ -347,7 +302,7 @@ impl Engine {
         self.http.stage
     }
 
-    fn answer(&mut self, key: ConnKey, exchange: Exchange, now: Nanos, write: impl FnOnce(&mut Vec<u8>, &Date)) {
+    pub(crate) fn answer(&mut self, key: ConnKey, exchange: Exchange, now: Nanos, write: impl FnOnce(&mut Vec<u8>, &Date)) {
         self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
         let mut out = Vec::new();
         write(&mut out, &self.http.date);
@@ -376,7 +331,11 @@ impl Engine {
     }
 
     fn body_limit(&self, path: &str) -> usize {
-        (if path == "/pub" { self.config.max_msg_size } else { self.config.max_body_size }) as usize
+        match path {
+            "/pub" => self.config.max_msg_size as usize,
+            "/mpub" => self.config.max_body_size as usize,
+            _ => MAX_HANDED,
+        }
     }
 
     /// The body is over its route's limit: it is not read.
@@ -419,9 +378,4 @@ impl Engine {
             self.resume(key, now);
         }
     }
-}
-
-/// Header values are bytes; every byte is a character of Latin-1.
-fn latin_1(value: &[u8]) -> String {
-    value.iter().copied().map(char::from).collect()
 }

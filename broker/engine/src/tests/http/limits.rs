@@ -22,7 +22,7 @@ fn a_request_must_come_within_30_s_of_its_first_byte_however_slowly() {
         assert_eq!(taken(&mut pair, key)[0].0, 408);
         pair.advance(S);
         assert!(pair.closed.contains(&key));
-        assert_eq!(pair.engine.inputs.used(), 0);
+        assert_eq!(pair.engine.http.held.used(), 0);
     }
 }
 
@@ -92,7 +92,7 @@ fn who_takes_no_answers_is_not_read_on_and_cut_off_in_the_end() {
     pair.turn();
     pair.advance(30 * S);
     assert!(pair.closed.contains(&key));
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.http.held.used(), 0);
     assert_eq!(pair.snapshot()["limits_met"]["slow_reader"], 1);
 }
 
@@ -111,8 +111,42 @@ fn unfinished_requests_are_bounded_by_the_memory_limit() {
         let answers = taken(&mut pair, key);
         assert_eq!((answers.len(), answers[0].0), (1, 503), "{answers:?}");
         assert!(answers[0].1.contains("may leave 1048576 bytes unfinished (max_memory_bytes)"), "{answers:?}");
-        assert_eq!(pair.engine.inputs.used(), 0);
+        assert_eq!(pair.engine.http.held.used(), 0);
     }
+}
+
+#[test]
+fn a_request_for_python_has_a_body_of_64_kib_at_most_however_it_is_framed() {
+    let mut pair = Pair::new();
+    let chunked =
+        |len: usize| format!("PUT /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{len:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(len));
+    for request in [post("/topic/create?topic=t", &"x".repeat(65_537)), chunked(65_537)] {
+        assert_eq!(one(&mut pair, request), refused(413, "BODY_TOO_BIG"));
+    }
+    assert!(pair.engine.poll_handed().is_empty());
+    for request in [post("/topic/create?topic=t", &"x".repeat(65_536)), chunked(65_536)] {
+        let key = pair.connect_http();
+        assert_eq!(ask(&mut pair, key, request), []);
+        assert_eq!(handed(&mut pair).body.len(), 65_536);
+    }
+}
+
+#[test]
+fn requests_for_python_are_refused_beyond_an_eighth_of_the_memory_and_keep_nobody_from_compression() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 16 << 20, ..Config::default() });
+    let keys: Vec<ConnKey> = (0..100).map(|_| pair.connect_http()).collect();
+    let answers: Vec<_> = keys.iter().flat_map(|&key| ask(&mut pair, key, post("/x", &"x".repeat(60_000)))).collect();
+    let rule = "requests and their answers take the 2097152 bytes that they may (1/8 of max_memory_bytes)";
+    assert_eq!(answers, vec![refused(503, rule); 65], "one more than fills it comes in");
+    let key = pair.connect();
+    pair.send(key, identify(r#"{"feature_negotiation":true,"snappy":true}"#));
+    pair.turn();
+    assert!(!pair.take_text(key).contains("E_IDENTIFY_FAILED") && !pair.ended.contains(&key));
+    for request in pair.engine.poll_handed() {
+        assert!(respond(&mut pair, request.id, "done"));
+    }
+    assert_eq!(ask(&mut pair, keys[99], post("/x", "small")), [], "there is room again");
+    assert_eq!(pair.engine.poll_handed().len(), 1);
 }
 
 #[test]
@@ -151,7 +185,7 @@ proptest::proptest! {
         proptest::prop_assert!(answers.iter().all(|(_, head, _)| head.starts_with("HTTP/1.1 ")));
         pair.close(key);
         pair.turn();
-        proptest::prop_assert_eq!(pair.engine.inputs.used(), 0);
+        proptest::prop_assert_eq!(pair.engine.http.held.used(), 0);
         proptest::prop_assert_eq!(pair.snapshot()["http_connections"].clone(), 0);
     }
 }

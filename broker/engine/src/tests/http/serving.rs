@@ -149,7 +149,7 @@ fn a_chunked_body_has_the_limits_of_others() {
     assert_eq!(ask(&mut pair, key, format!("{}b\r\n", head.replace("/pub", "/mpub"))), [refused(413, "BODY_TOO_BIG")]);
     assert!(pair.ended.contains(&key));
     assert_eq!(one(&mut pair, format!("{head}zz\r\n")).0, 400);
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.http.held.used(), 0);
 }
 
 #[test]
