@@ -114,8 +114,22 @@ class BrokerView(CapacityView):
     reports: list[TopicReport]
 
 
+class MeasuredPart(msgspec.Struct):
+    """What was measured on one broker, at the percentile of the promise."""
+
+    broker: str
+    messages: int
+    total_ms: float
+    access_ms: float
+    processing_ms: float
+    lab_service_time_ns: int
+
+
 class FittingView(msgspec.Struct):
     topic: str
+    state: Literal["queued", "waiting", "running", "fits", "does not fit", "failed", "off"]
+    measured: list[MeasuredPart]
+    service_us: dict[str, float]
 
 
 class Health(msgspec.Struct):

@@ -82,7 +82,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
         topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
         if fittings is not None:
             await fittings.submitted(topic, None, options)
-        return json_answer(await _explained(topic, registry, syncing), 201)
+        return json_answer(await _explained(topic, registry, syncing, fittings), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=shape)
     async def create_or_change_topic(
@@ -95,7 +95,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
         topic = await registry.submit(await _spec(request, config, name), fitting=fitted)
         if fittings is not None:
             await fittings.submitted(topic, before, options)
-        return json_answer(await _explained(topic, registry, syncing))
+        return json_answer(await _explained(topic, registry, syncing, fittings))
 
     @app.get("/v1/topics")
     async def list_topics() -> Response:
@@ -132,10 +132,11 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
         return json_answer(await explaining.planned(await _spec(request, config), registry, syncing))
 
 
-async def _explained(topic: Topic, registry: Registry, syncing: Syncing) -> dict[str, Any]:
-    """What a submission is answered: the topic as it is now, and why."""
+async def _explained(topic: Topic, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> dict[str, Any]:
+    """What a submission is answered: the topic as it is now, why, and what its fitting has measured."""
     explanation = await explaining.submitted(topic, registry, syncing)
-    return {**views.topic_view(topic, registry, syncing), "explanation": explanation}
+    view = {**views.topic_view(topic, registry, syncing), "explanation": explanation}
+    return view if fittings is None else {**view, "fitting": fittings.view(topic)}
 
 
 async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:

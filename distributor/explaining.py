@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from statistics import fmean
 
 import trio
 
 from distributor.explanation import Json, Outcome, explain
+from distributor.fittings import measured_service_us
 from distributor.forecast import Service
 from distributor.registry import Registry
 from distributor.state import Topic
@@ -23,7 +25,7 @@ async def planned(spec: TopicSpec, registry: Registry, syncing: Syncing) -> Json
         placement=placement,
         reasons=reasons,
         offered=registry.offered(spec),
-        services=services(syncing),
+        services=services(spec.name, registry, syncing),
     )
     return await trio.to_thread.run_sync(partial(explain, outcome))
 
@@ -36,12 +38,20 @@ async def submitted(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
         placement=topic.placement,
         reasons=topic.reasons,
         offered=registry.offered(topic.spec),
-        services=services(syncing),
+        services=services(topic.name, registry, syncing),
         shares=topic.leases.target if topic.leases.target.keys() >= set(topic.placement.brokers) else None,
     )
     return await trio.to_thread.run_sync(partial(explain, outcome))
 
 
-def services(syncing: Syncing) -> dict[str, Service]:
-    """{broker: what a message takes of it}, where that is known."""
-    return {name: Service(took, "laboratory") for name, took in syncing.lab_service_ns.items() if took}
+def services(topic: str, registry: Registry, syncing: Syncing) -> dict[str, Service]:
+    """{broker: what a message takes of it}, where that is known: of the laboratory; else as it was recorded when
+    ``topic`` was fitted; else in any other topic's fitting, the mean of what these found."""
+    others: dict[str, list[float]] = {}
+    for record in registry.fittings.values():
+        for name, us in measured_service_us(record).items():
+            others.setdefault(name, []).append(us)
+    own = measured_service_us(registry.fittings.get(topic))
+    measured = {name: fmean(found) for name, found in others.items()} | own
+    found = {name: Service(round(us * 1e3), "measured") for name, us in measured.items()}
+    return found | {name: Service(ns, "laboratory") for name, ns in syncing.lab_service_ns.items() if ns}

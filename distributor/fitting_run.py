@@ -30,6 +30,7 @@ from distributor.fitting_events import (
     Place,
     Placed,
     Progress,
+    Recorded,
     Report,
     RoundRecord,
     Scaler,
@@ -85,8 +86,9 @@ class Surroundings:
 
 
 class FittingRun:
-    """``run`` it once. ``rounds`` and ``latency`` may be read meanwhile; ``withheld``: brokers that it could not have
-    because another fitting has them."""
+    """``run`` it once. ``rounds``, ``latency`` and ``service_us`` ({broker: what a message took of it in the mean, as
+    recorded last}) may be read meanwhile; ``withheld``: brokers that it could not have because another fitting has
+    them."""
 
     def __init__(
         self, name: str, options: FittingOptions, around: Surroundings, serial: str, note_full: NoteFull, *, ramp: bool
@@ -95,6 +97,7 @@ class FittingRun:
         ``ramp``: let publishers in step by step from none."""
         self.latency: dict[str, Latency] = {}
         self.withheld: set[str] = set()
+        self.service_us: dict[str, float] = {}
         self._name = name
         self._options = options
         self._around = around
@@ -147,6 +150,8 @@ class FittingRun:
             raise event
         if isinstance(event, Progress):
             self.latency[event.broker] = event.latency
+        if isinstance(event, Recorded) and len(event.trace):
+            self.service_us[event.broker] = float(event.trace.service_ns.mean()) / 1e3
         if isinstance(event, Placed):
             self._placed_s = trio.current_time()
         assert self._fitting is not None

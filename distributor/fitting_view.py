@@ -7,6 +7,7 @@ stands), "running", "fits", "does not fit" (``missing`` says what it would take)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from distributor.fitting_events import Missing, Report, RoundRecord
@@ -19,6 +20,18 @@ WAITING, QUEUED, RUNNING, FAILED, OFF = "waiting", "queued", "running", "failed"
 ENDED = ("fits", "does not fit", FAILED, OFF)
 
 
+@dataclass(frozen=True)
+class Services:
+    """What messages take of brokers. ``mean_us``: {broker: microseconds a message in the mean, as recorded last while
+    this topic was fitted}; ``lab_ns``: {broker: the laboratory's service time}, 0 or missing elsewhere."""
+
+    mean_us: Mapping[str, float] = field(default_factory=dict)
+    lab_ns: Mapping[str, int] = field(default_factory=dict)
+
+
+UNKNOWN = Services()
+
+
 def begun(
     state: str,
     options: FittingOptions,
@@ -26,6 +39,7 @@ def begun(
     *,
     rounds: Sequence[RoundRecord] = (),
     measured: Mapping[str, Latency] | None = None,
+    services: Services = UNKNOWN,
     reason: str = "",
 ) -> Json:
     """One that has not ended, or that failed."""
@@ -38,7 +52,8 @@ def begun(
         "certain": None,
         "brokers": len(measured) if measured else None,
         "rounds": [_round(one) for one in rounds],
-        "measured": [_latency(name, one) for name, one in (measured or {}).items()],
+        "measured": _measured(measured or {}, services),
+        "service_us": dict(services.mean_us),
         "missing": None,
         "others_worst_ms": None,
         "explanation": [],
@@ -46,9 +61,10 @@ def begun(
     }
 
 
-def ended(report: Report, options: FittingOptions, started_at: str, target_ns: int) -> Json:
+def ended(report: Report, options: FittingOptions, started_at: str, target_ns: int, services: Services) -> Json:
+    state = _state(report)
     return {
-        **begun(_state(report), options, started_at, rounds=report.rounds, measured=report.latency),
+        **begun(state, options, started_at, rounds=report.rounds, measured=report.latency, services=services),
         "took_s": report.took_ns / 1e9,
         "certain": report.certain,
         "brokers": len(report.layout.brokers),
@@ -58,8 +74,8 @@ def ended(report: Report, options: FittingOptions, started_at: str, target_ns: i
     }
 
 
-def off() -> Json:
-    return begun(OFF, FittingOptions(method="off"), "")
+def off(services: Services = UNKNOWN) -> Json:
+    return begun(OFF, FittingOptions(method="off"), "", services=services)
 
 
 def explanation(report: Report, target_ns: int) -> list[str]:
@@ -124,6 +140,12 @@ def _round(one: RoundRecord) -> Json:
             {**_latency(name, one.latency[name]), "verdict": verdict.value} for name, verdict in one.verdicts.items()
         ],
     }
+
+
+def _measured(latency: Mapping[str, Latency], services: Services) -> list[Json]:
+    return [
+        {**_latency(name, one), "lab_service_time_ns": services.lab_ns.get(name, 0)} for name, one in latency.items()
+    ]
 
 
 def _latency(broker: str, one: Latency) -> Json:

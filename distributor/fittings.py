@@ -30,6 +30,12 @@ from srtm.topic import TopicSpec
 _WAITS_S = 1.0
 
 
+class _Recorded(msgspec.Struct):
+    """What of an outcome is read again."""
+
+    service_us: dict[str, float] = {}
+
+
 @dataclass(frozen=True)
 class _Wish:
     """``ramp``: it is new, beside other topics: its publishers are let in step by step."""
@@ -70,10 +76,17 @@ class Fittings:
         chosen = self._chosen(spec.name, options)
         if _is_to_be_fitted(spec, chosen):
             return _record(
-                spec.name, chosen, fitting_view.begun(fitting_view.QUEUED, chosen, self._now()), running=True
+                spec.name,
+                chosen,
+                fitting_view.begun(fitting_view.QUEUED, chosen, self._now(), services=self._services(spec.name)),
+                running=True,
             )
         remembered = options or self._last_options(spec.name)
-        return _record(spec.name, remembered, fitting_view.off(), running=False) if remembered is not None else None
+        return (
+            _record(spec.name, remembered, fitting_view.off(self._services(spec.name)), running=False)
+            if remembered is not None
+            else None
+        )
 
     def _chosen(self, name: str, options: FittingOptions | None) -> FittingOptions:
         """As asked for, or as the topic was fitted last; nothing by itself where the distributor fits nothing."""
@@ -136,10 +149,12 @@ class Fittings:
                 runner.started_at,
                 rounds=rounds,
                 measured=measured,
+                services=self._services(topic.name, run),
                 reason=runner.reason,
             )
         elif topic.name in self._wishes:
-            shown = fitting_view.begun(fitting_view.QUEUED, self._wishes[topic.name].options, self._now())
+            options, services = self._wishes[topic.name].options, self._services(topic.name)
+            shown = fitting_view.begun(fitting_view.QUEUED, options, self._now(), services=services)
         else:
             return stored_view(self._registry.fittings.get(topic.name), topic)
         return {"topic": topic.name, **shown}
@@ -260,7 +275,8 @@ class Fittings:
 
     async def _end(self, name: str, runner: _Runner, report: Report) -> None:
         target_ns = round(self._registry.topics[name].spec.slo.latency_ms * 1e6)
-        shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns)
+        services = self._services(name, runner.run)
+        shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns, services)
         record = _record(name, runner.wish.options, shown, running=False)
         decision = "\n".join(["fitting: " + shown["explanation"][0], *shown["explanation"][1:]])
         found = runner.run.marks_of(report.full) if runner.run is not None else NO_MARKS
@@ -280,9 +296,16 @@ class Fittings:
         await self._note(name, runner, running=False, found=found)
 
     async def _note(self, name: str, runner: _Runner, *, running: bool, found: FullMarks = NO_MARKS) -> None:
-        shown = fitting_view.begun(runner.state, runner.wish.options, runner.started_at, reason=runner.reason)
+        services, options = self._services(name, runner.run), runner.wish.options
+        shown = fitting_view.begun(runner.state, options, runner.started_at, services=services, reason=runner.reason)
         record = _record(name, runner.wish.options, shown, running=running)
         await insist(lambda: self._registry.note_fitting(record, found=found), self._around.log)
+
+    def _services(self, name: str, run: FittingRun | None = None) -> fitting_view.Services:
+        """As ``run`` has recorded them; of other brokers, as they were when ``name`` was fitted before."""
+        known = measured_service_us(self._registry.fittings.get(name))
+        recorded = run.service_us if run is not None else {}
+        return fitting_view.Services({**known, **recorded}, self._around.syncing.lab_service_ns)
 
     def _is_there(self, name: str) -> bool:
         topic = self._registry.topics.get(name)
@@ -304,6 +327,11 @@ def stored_view(record: FittingRecord | None, topic: Topic) -> Json:
     """What is known of a fitting that does not run here."""
     shown: Json = fitting_view.off() if record is None else msgspec.json.decode(record.outcome)
     return {"topic": topic.name, **shown}
+
+
+def measured_service_us(record: FittingRecord | None) -> dict[str, float]:
+    """{broker: what a message took of it in the mean}, as that fitting, or an earlier one of the topic, recorded it."""
+    return {} if record is None else msgspec.json.decode(record.outcome, type=_Recorded).service_us
 
 
 def _is_to_be_fitted(spec: TopicSpec, options: FittingOptions) -> bool:

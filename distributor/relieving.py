@@ -13,7 +13,7 @@ from operator import attrgetter
 import trio
 
 from distributor import explaining, placing
-from distributor.forecast import Simulation
+from distributor.forecast import Service, Simulation
 from distributor.registry import Registry
 from distributor.relief_values import BrokerView, Note, Part, Shift, TopicView, View
 from distributor.state import Placement, Topic
@@ -97,17 +97,18 @@ class Relieving:
                 return f"{broker} has no room for {after.assigned[broker]:,.6g} msg/s of the topic"
         new = set(shift.to.values()) - set(topic.placement.brokers)
         if new:
-            wait_ms = await trio.to_thread.run_sync(partial(self._access_ms, topic, after))
+            services = explaining.services(topic.name, self._registry, self._syncing)
+            wait_ms = await trio.to_thread.run_sync(partial(self._access_ms, topic, after, services))
             late = {broker: wait_ms[broker] for broker in new if wait_ms[broker] > topic.spec.slo.latency_ms}
             for broker, delay_ms in late.items():
                 return f"on {broker}, which is new to the topic, messages would wait {delay_ms:.3g} ms for tokens"
         return None
 
-    def _access_ms(self, topic: Topic, after: Placement) -> Mapping[str, float]:
+    def _access_ms(self, topic: Topic, after: Placement, services: Mapping[str, Service]) -> Mapping[str, float]:
         envelope, spec = topic.leases.envelope, topic.spec
         target = placing.shares(spec, envelope, after, topic.extra)
         simulation = Simulation(spec.publishers, spec.slo.percentile, envelope, spec.seed)
-        forecast = simulation.forecast(after, target, explaining.services(self._syncing))
+        forecast = simulation.forecast(after, target, services)
         return {name: one.access_ms for name, one in forecast.brokers.items()}
 
     # What is seen

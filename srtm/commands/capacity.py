@@ -127,7 +127,7 @@ def _show(view: Json, console: Console) -> None:
         soft_wrap=True,
     )
     columns = ["promise", "process", "measured", "source", "limited by", "disturbed", "machine", "batch", "publishers"]
-    columns += ["beside msg/s", "mcap msg/s"]
+    columns += ["beside msg/s", "laboratory us", "mcap msg/s"]
     rows = [_row(one) for one in view["capacities"]]
     if rows:
         console.print(table("", columns, rows, left=7))
@@ -146,5 +146,6 @@ def _row(one: Json) -> list[object]:
         one["batch"],
         one["publishers"],
         one["beside"],
+        one["lab_service_time_ns"] / 1e3 or None,
         one["mcap"],
     ]

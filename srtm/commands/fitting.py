@@ -56,14 +56,18 @@ def show_fitting(found: Json, console: Console) -> None:
     for line in found["explanation"]:
         console.print(f"  {line}", soft_wrap=True)
     if found["measured"]:
-        columns = ["broker", "messages", "total ms", "access ms", "processing ms"]
-        rows = [[one["broker"], one["messages"], *(one[f"{part}_ms"] for part in _PARTS)] for one in found["measured"]]
+        columns = ["broker", "messages", "total ms", "access ms", "processing ms", "took us a message", "laboratory us"]
+        rows = [_row(one, found["service_us"]) for one in found["measured"]]
         console.print(table("", columns, rows, left=1))
     if found["others_worst_ms"]:
         console.print(f"  worst second of the topics that were there: {found['others_worst_ms']:.3g} ms")
 
 
-_PARTS = ("total", "access", "processing")
+def _row(one: Json, service_us: Json) -> list[object]:
+    """``service_us``: {broker: what a message took of it, as recorded}."""
+    laboratory = one["lab_service_time_ns"] / 1e3 or None
+    delays = [one[f"{part}_ms"] for part in ("total", "access", "processing")]
+    return [one["broker"], one["messages"], *delays, service_us.get(one["broker"]), laboratory]
 
 
 def _progress(found: Json) -> str:

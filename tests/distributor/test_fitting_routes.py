@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
+import msgspec
 import pytest
 import trio
 import trio.testing
 
+from distributor import fitting_view
 from distributor.api import make_app
 from distributor.leading import leading
+from distributor.state import FittingRecord
 from distributor.syncing import Syncing
 from tests.support.distributor_in_process import Distributor, spec
 
@@ -64,3 +67,18 @@ async def test_a_standby_shows_what_is_stored_and_takes_no_report(distributor):
         assert (await client.get("/v1/topics/cars/fitting")).json()["state"] == "off"
         answer = await client.post("/v1/brokers/a/measurements/cars:1.1:1", json=REPORT)
         assert (answer.status_code, answer.json()["title"]) == (503, "standby")
+
+
+async def test_the_same_submission_again_is_answered_with_what_was_measured(distributor):
+    async with leader(distributor) as client:
+        await client.put("/v1/topics/cars?fitting=off", json=spec().to_json())
+        part = {"broker": "a", "messages": 9, "total_ms": 3.0, "access_ms": 1.0, "processing_ms": 2.0}
+        measured = [{**part, "lab_service_time_ns": 0}]
+        outcome = {**fitting_view.off(), "state": "fits", "measured": measured, "service_us": {"a": 17.5}}
+        await distributor.registry.note_fitting(
+            FittingRecord(
+                topic="cars", running=False, method="off", rounds_s=60.0, outcome=msgspec.json.encode(outcome).decode()
+            )
+        )
+        again = (await client.put("/v1/topics/cars", json=spec().to_json())).json()
+    assert (again["fitting"]["measured"], again["fitting"]["service_us"]) == (measured, {"a": 17.5})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
+from distributor import explaining
 from distributor.fitting_events import Scaler
 from distributor.fitting_setup import FittingOptions
+from distributor.forecast import Service
 from tests.support.live_fittings import OFF, SEQUENTIAL, live
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -123,3 +125,36 @@ async def test_the_papers_fitting_runs_by_its_rounds(distributor, autojump_clock
     assert (view["state"], view["method"], view["rounds_s"]) == ("fits", "paper", 10)
     assert view["took_s"] >= 30
     assert all(one["took_s"] >= 10 for one in view["rounds"])
+
+
+async def test_what_messages_took_of_a_broker_is_kept_and_plans_are_made_with_it(distributor, autojump_clock):
+    async with live(distributor) as here:
+        for name in "abc":
+            await here.start_broker(name)
+        await here.submit(count=80)
+        assert explaining.services("cars", distributor.registry, here.syncing) == {}
+        view = await here.ended()
+        (first,) = view["rounds"][0]["measured"]
+        assert view["service_us"] == {first["broker"]: pytest.approx(20.0)}  # of that which was recorded
+        known = {first["broker"]: Service(20_000, "measured")}
+        assert explaining.services("cars", distributor.registry, here.syncing) == known
+        assert explaining.services("lorries", distributor.registry, here.syncing) == known  # another topic's
+        await here.submit(count=10)  # that fits at once, nothing is recorded
+        await here.ended()
+        assert explaining.services("cars", distributor.registry, here.syncing) == known
+        await here.submit(options=OFF, count=10)
+        assert here.view()["service_us"] == {first["broker"]: pytest.approx(20.0)}
+
+
+async def test_a_laboratorys_service_time_is_shown_with_what_was_measured_and_goes_before_it(
+    distributor, autojump_clock
+):
+    async with live(distributor) as here:
+        broker = await here.start_broker("a")
+        broker.lab_service_time_ns = 21_000
+        await here.submit(count=80)
+        view = await here.ended()
+        assert [one["lab_service_time_ns"] for one in view["measured"]] == [21_000]
+        assert view["service_us"].keys() == {"a"}
+        found = explaining.services("cars", distributor.registry, here.syncing)
+        assert found == {"a": Service(21_000, "laboratory")}

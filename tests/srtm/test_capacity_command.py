@@ -23,7 +23,7 @@ CAPACITY = {
     "machine": {"cores": 2, "kernel": "6.1", "cpu": "Some CPU"},
     "beside": 20.0,
     "limited_by": "broker",
-    "lab_service_time_ns": 0,
+    "lab_service_time_ns": 33000,
     "disturbed": ["throttled by a CPU quota: 0.4 s of 10 s"],
 }
 VIEW = {"name": "b1", "mcap": 500.0, "mcap_stated": 600.0, "allocated": 90.0, "rcap": 410.0, "capacities": [CAPACITY]}
@@ -52,6 +52,8 @@ def test_a_broker_is_shown_with_what_was_measured_how_and_what_is_left(asked, ca
         "throttled by a CPU quota: 0.4 s of 10 s",
         "2 cores, Some CPU, 6.1",
         "2026-11-21T21:52",
+        "laboratory us",
+        " 33 ",
     ):
         assert part in shown
 

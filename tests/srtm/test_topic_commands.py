@@ -81,7 +81,7 @@ def test_publishers_are_added_and_removed_in_one_change_and_then_listed(
 def test_a_topic_is_shown_with_how_it_was_fitted(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topic", "show", "roads"]) == 0
     shown = capsys.readouterr().out
-    for part in ("fitting (sequential): fits, 1 round, 2.5 s", "fits on 1 broker", "0.75", "0.875 ms"):
+    for part in ("fitting (sequential): fits, 1 round, 2.5 s", "fits on 1 broker", "0.75", "17.5", "36", "0.875 ms"):
         assert part in shown
     distributor.answers["GET", "/v1/topics/roads/fitting"] = (200, {**FITTING, "state": "off"})
     assert main(["topic", "show", "roads"]) == 0

@@ -93,8 +93,16 @@ FITTING = {
     "brokers": 1,
     "rounds": [{"brokers": 1, "took_s": 2.0, "measured": []}],
     "measured": [
-        {"broker": "broker-1", "messages": 900, "total_ms": 0.75, "access_ms": 0.25, "processing_ms": 0.5},
+        {
+            "broker": "broker-1",
+            "messages": 900,
+            "total_ms": 0.75,
+            "access_ms": 0.25,
+            "processing_ms": 0.5,
+            "lab_service_time_ns": 36000,
+        },
     ],
+    "service_us": {"broker-1": 17.5},
     "missing": None,
     "others_worst_ms": 0.875,
     "explanation": ["fits on 1 broker"],
