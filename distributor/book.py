@@ -12,6 +12,7 @@ stored with what it numbers.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ from distributor.liveness import Liveness
 from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
-from distributor.store import Replace, Store
+from distributor.store import Store
 from distributor.transitions import Heard, lifted
 from srtm.capacity import Capacity
 from srtm.errors import NotFound
@@ -247,7 +248,6 @@ class Book:
         forgotten: str = "",
         draining: Mapping[str, bool] | None = None,
         capacities: Mapping[str, tuple[Capacity, ...]] | None = None,
-        besides: Sequence[Replace] = (),
         found: FullMarks = NO_MARKS,
         fitting: FittingRecord | None = None,
     ) -> None:
@@ -260,10 +260,12 @@ class Book:
         marks = lifted(self.marks, self.topics, topics).joined(found)
         known = {**self.topics, **self._unstored}
         stored = records.changes(known, topics, brokers, version, log, forgotten, changes, figures)
-        fitted = [] if fitting is None else [records.fitting_change(fitting.topic, fitting)]
-        await self._store.apply([*stored, *records.mark_changes(self.marks, marks), *fitted, *besides])
+        fitted = [] if fitting is None else [records.fitting_change(fitting)]
+        await self._store.apply(itertools.chain(stored, records.mark_changes(self.marks, marks), fitted))
         for topic in topics:
             self._unstored.pop(topic.name, None)
+            if topic.removed:
+                self.fittings.pop(topic.name, None)
         self.marks = marks
         if fitting is not None:
             self.fittings[fitting.topic] = fitting

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import trio
 
-from distributor import adapting, placing, records
+from distributor import adapting, placing
 from distributor.marks import NO_MARKS, FullMarks
-from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, FittingRecord, Placement, Topic
+from distributor.topic_records import NO_PUBLISHERS
 from distributor.transitions import (
     Heard,
     News,
@@ -121,9 +121,7 @@ class Registry(Upkeep):
                 removed=True,
                 purged=purge,
             )
-            gone = [records.fitting_change(name, None)]
-            await self._commit([new], decision="removed with its messages" if purge else "removed", besides=gone)
-            self.fittings.pop(name, None)
+            await self._commit([new], decision="removed with its messages" if purge else "removed")
 
     async def drain(self, name: str, *, force: bool) -> None:
         """Take a broker out of service: its publishers go to the others now, its tokens once it has no use for them.

@@ -12,7 +12,7 @@ deposed, and does not know it yet, changes nothing. (With SQLite there is but on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
@@ -109,6 +109,14 @@ publishers = Table(  # in chunks of columns: a million rows of one publisher eac
     Column("topic", String, primary_key=True),
     Column("chunk", BigInteger, primary_key=True),
     Column("columns", LargeBinary, nullable=False),  # msgpack
+)
+
+places = Table(  # of publishers, in the same chunks: they change without these
+    "places",
+    metadata,
+    Column("topic", String, primary_key=True),
+    Column("chunk", BigInteger, primary_key=True),
+    Column("at", LargeBinary, nullable=False),  # msgpack: for each its broker, as an index into `topics.brokers`
 )
 
 shares = Table(
@@ -226,13 +234,13 @@ class Store:
         """``work`` in a worker thread, on one state of the store."""
         return await self._run(work, "REPEATABLE READ")
 
-    async def apply(self, changes: Sequence[Replace]) -> None:
-        """All of ``changes`` in one transaction. When cancelled it still ends, one way or the other. Raises NotLeader
-        if another one leads."""
+    async def apply(self, changes: Iterable[Replace]) -> None:
+        """All of ``changes``, which are made in the worker thread, in one transaction. When cancelled it still ends,
+        one way or the other. Raises NotLeader if another one leads."""
         if self.doubtful.is_set():
             raise Unavailable(f"store {self.database.shown}: the connection was lost; what is there is read again")
         try:
-            await self._run(partial(_apply, changes=changes, term=self._term))
+            await self._in_thread(partial(self._made_and_applied, changes, self._term))
         except NotLeader:
             if self._term is not None:
                 self.doubtful.set()
@@ -246,7 +254,9 @@ class Store:
         return await self._run(_leader_url)
 
     async def _run(self, work: Callable[[Connection], _T], isolation: str | None = None) -> _T:
-        run = partial(self._in_transaction, work, isolation if self.database.is_shared else None)
+        return await self._in_thread(partial(self._in_transaction, work, isolation))
+
+    async def _in_thread(self, run: Callable[[], _T]) -> _T:
         try:
             return await trio.to_thread.run_sync(run, limiter=self._one_at_a_time)
         except SQLAlchemyError as error:
@@ -254,9 +264,13 @@ class Store:
                 self.doubtful.set()
             raise self.database.trouble(error) from error
 
-    def _in_transaction(self, work: Callable[[Connection], _T], isolation: str | None) -> _T:
+    def _made_and_applied(self, changes: Iterable[Replace], term: int | None) -> None:
+        made = list(changes)  # before the transaction: the server ends a session that idles in one
+        self._in_transaction(partial(_apply, changes=made, term=term))
+
+    def _in_transaction(self, work: Callable[[Connection], _T], isolation: str | None = None) -> _T:
         with self._engine.connect() as connection:
-            if isolation is not None:
+            if isolation is not None and self.database.is_shared:
                 connection = connection.execution_options(isolation_level=isolation)
             with connection.begin():
                 return work(connection)
@@ -303,6 +317,21 @@ def rows(connection: Connection, table: Table, *, topics: Collection[str] | None
     if topics is not None and len(topics) <= _MOST_NAMED:
         query = query.where(table.c.topic.in_(topics))
     return [dict(row) for row in connection.execute(query).mappings() if topics is None or row["topic"] in topics]
+
+
+def decisions_after(connection: Connection, last: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Those beyond the number that is the ``last`` one of each topic, in the order of the primary key; where a log does
+    not reach that number it is another one, and all of it comes."""
+    if not last:
+        return rows(connection, decisions)
+    newest = select(decisions.c.topic, func.max(decisions.c.number)).group_by(decisions.c.topic)
+    found: list[dict[str, Any]] = []
+    for topic, number in connection.execute(newest).all():
+        if (known := last.get(topic, 0)) != number:
+            beyond = and_(decisions.c.topic == topic, decisions.c.number > (known if known < number else 0))
+            query = select(decisions).where(beyond).order_by(decisions.c.number)
+            found += [dict(row) for row in connection.execute(query).mappings()]
+    return found
 
 
 def edition(connection: Connection) -> Edition:

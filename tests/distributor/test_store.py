@@ -1,8 +1,11 @@
 """The store: all or nothing, one process, nothing lost."""
 
 import sqlite3
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 
+import msgspec
 import psycopg
 import pytest
 import trio
@@ -109,13 +112,22 @@ async def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in
                 channels TEXT NOT NULL, reasons TEXT NOT NULL, envelope_rate BIGINT NOT NULL,
                 envelope_burst BIGINT NOT NULL, granted BOOLEAN NOT NULL);
             INSERT INTO topics VALUES ('t', 0, 0, 1, 1, '{}', '[]', '[]', '[]', 1, 2, 1);
+            CREATE TABLE publishers (topic VARCHAR, chunk BIGINT, columns BLOB NOT NULL, PRIMARY KEY (topic, chunk));
         """)
+        columns = [["p", "q"], [1.0, 2.0], ["", ""], ["poisson", "poisson"], [1, 1]]
+        with_places = msgspec.msgpack.encode([*columns, [3, -1]])
+        old.execute("INSERT INTO publishers VALUES ('t', 0, ?)", [with_places])
+        old.commit()
     for _ in range(2):
         opened = await Store.open(f"sqlite:///{path}")
         (share,) = await opened.rows(store.shares)
         assert (share["bound_burst"], share["lease_ms"], share["longest_ms"]) == (7, None, None)
         (topic,) = await opened.rows(store.topics)
         assert (topic["envelope_burst"], topic["pool"], topic["recalling"]) == (2, 0, False)
+        (chunk,) = await opened.rows(store.publishers)
+        assert msgspec.msgpack.decode(chunk["columns"]) == columns
+        (place,) = await opened.rows(store.places)
+        assert (place["topic"], place["chunk"], msgspec.msgpack.decode(place["at"])) == ("t", 0, [3, -1])
         await opened.aclose()
 
 
@@ -125,6 +137,26 @@ async def test_a_store_of_another_schema_is_refused(store_url):
     await first.aclose()
     with pytest.raises(Unavailable, match="schema 999"):
         await Store.open(store_url)
+
+
+async def test_changes_are_made_beside_the_loop_and_a_defect_in_making_them_changes_nothing(tmp_path):
+    opened = await Store.open(f"sqlite:///{tmp_path / 's.sqlite3'}")
+    loop, made_in = threading.get_ident(), []
+
+    def changes(defect: bool) -> Iterator[Replace]:
+        made_in.append(threading.get_ident())
+        yield setting("a", 1)
+        if defect:
+            raise ZeroDivisionError
+        yield setting("b", 2)
+
+    with pytest.raises(ZeroDivisionError):
+        await opened.apply(changes(defect=True))
+    assert await values(opened) == {}
+    await opened.apply(changes(defect=False))
+    assert await values(opened) == {"a": 1, "b": 2}
+    assert loop not in made_in
+    await opened.aclose()
 
 
 @pytest.mark.postgres
