@@ -28,15 +28,17 @@ from bench import own_network
 from bench.arrival_sender import READY, Order, Sent
 from bench.broker_api import bucket_state, put_bucket
 from bench.checkout import ROOT
-from bench.document import markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
+from bench.handing_over import hand_over
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.systems import System, bare_broker
 from bench.trace import Column, Trace, fetch_trace, percentile_ms
 from bench.verdict import Check, Verdict, at_most
 from srtm.errors import PeerError
 from srtm.nursery import background_nursery
 
+BLOCK = "arrival"
 CLAIM = (
     "A reader that is late by 0, 1, 10 and 100 ms while messages lie unread on each connection: the packet clock's"
     " error does not grow with it, the kernel's stays within the bound that the broker tells."
@@ -79,6 +81,7 @@ class Errors:
 
 async def arrival(options: ArrivalOptions, console: Console) -> Verdict:
     """The calling process must be in a network namespace of its own (``own_network.enter``). Raises Unavailable."""
+    refuse_without_block(options.document, BLOCK)
     started = time.time()
     with TemporaryDirectory(prefix="srtm-arrival-") as folder:
         async with _sender() as sender:
@@ -88,20 +91,17 @@ async def arrival(options: ArrivalOptions, console: Console) -> Verdict:
                     found += await _measure(Path(folder), clock, sender, options.rounds)
     verdict = judge(found)
     show(console, found, verdict)
-    if options.document is not None:
-        write_block(options.document, "arrival", markdown(found, verdict, started))
-    if options.json_file is not None:
-        settings = {"rounds": options.rounds, "connections": CONNECTIONS, "messages": MESSAGES}
-        results = Results.of(
-            "bench arrival",
-            verdict.runs,
-            seed=0,
-            started=started,
-            settings=settings,
-            reasons=verdict.reasons,
-            result={"reached": verdict.reached, "line": verdict.line, "checks": verdict.checks},
-        )
-        write_results(options.json_file, results)
+    results = Results.of(
+        "bench arrival",
+        verdict.runs,
+        seed=0,
+        started=started,
+        settings={"rounds": options.rounds, "connections": CONNECTIONS, "messages": MESSAGES},
+        reasons=verdict.reasons,
+        result={"reached": verdict.reached, "line": verdict.line, "checks": verdict.checks},
+    )
+    text = markdown(found, verdict, started)
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return verdict
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import trio
 
-from bench.document import write_block
+from bench.document import refuse_without_block, write_block
 from bench.provenance import provenance
 from srtm import wire
 
@@ -280,6 +280,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--document", type=Path, help="write the result into this file, where its block `crash` is")
     given, started = parser.parse_args(), time.time()
+    refuse_without_block(given.document, "crash")
     with tempfile.TemporaryDirectory(prefix="srtm-crash-") as directory:
         book = trio.run(run, Path(directory), given.kills, given.seed)
     for fault in book.faults[:20]:

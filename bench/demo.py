@@ -26,10 +26,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from bench.assigned import plan_of
 from bench.demo_side import Side, shortcomings, side_of, without_warmup
 from bench.demo_view import draw, plain, show
-from bench.document import README, write_block
+from bench.document import README, refuse_without_block
+from bench.handing_over import hand_over
 from bench.plot import Promise
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.run import RunProgress, RunResult, run_plan
 from bench.sensors import TOPIC_TOML
 from bench.trace import fetch_trace
@@ -41,6 +42,7 @@ from srtm.supervisor import Cluster, cluster
 from srtm.topic import Strategy
 from srtm.topic_file import read_topic_file
 
+BLOCK = "demo"
 BROKERS = 3
 MCAP = 1_300.0  # msg/s a broker: 2,070 msg/s need two, and two have room for r = 2,277
 PLACEMENTS: tuple[Strategy, ...] = ("lb", "srtm")
@@ -60,6 +62,7 @@ class DemoOptions:
 
 async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
     """Both placements, shown. Returns ``shortcomings``. Raises Unavailable, PeerError, BadInput."""
+    refuse_without_block(options.document, BLOCK)
     started, sides = time.time(), []
     document = {**read_topic_file(TOPIC_TOML), "mode": "static"}  # placements are compared, nothing else
     promise = Promise(document["slo"]["percentile"] / 100, document["slo"]["latency_ms"])
@@ -74,10 +77,9 @@ async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
     await trio.to_thread.run_sync(draw, options.png, sides, promise)
     show(console, sides, promise)
     console.print(f"picture: {options.png}")
-    if options.document is not None:
-        write_block(options.document, "demo", f"{plain(sides, promise)}\n\n{provenance(started)}")
-    if options.json_file is not None:
-        write_results(options.json_file, _results(options, document, sides, promise, missing, started))
+    text = f"{plain(sides, promise)}\n\n{provenance(started)}"
+    results = _results(options, document, sides, promise, missing, started)
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return missing
 
 

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.demo import BROKERS, MCAP, PLACEMENTS, DemoOptions
-from bench.document import markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
+from bench.handing_over import hand_over
 from bench.plot import Promise
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.sensors import TOPIC_TOML
 from bench.trace import Column, Trace, percentile_ms
 from distributor.allocation import BrokerCapacity
@@ -110,6 +111,7 @@ def worst_p99_ms(placement: Strategy, seed: int, seconds: float) -> float:
 
 def demo_runs(options: DemoRunsOptions, show: Callable[[str], None]) -> DemoRuns:
     """All runs, the table shown at the end. Raises BadInput for a document without the block."""
+    refuse_without_block(options.document, BLOCK)
     started = time.time()
     delays = {
         placement: np.array([worst_p99_ms(placement, seed, options.seconds) for seed in range(options.runs)])
@@ -121,10 +123,8 @@ def demo_runs(options: DemoRunsOptions, show: Callable[[str], None]) -> DemoRuns
     )
     text = f"{CLAIM.format(runs=options.runs, seconds=options.seconds)}\n\n{_markdown(found, options.runs)}"
     show(text)
-    if options.document is not None:
-        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
-    if options.json_file is not None:
-        write_results(options.json_file, _results(found, options, started))
+    results, text = _results(found, options, started), f"{text}\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return found
 
 

@@ -32,11 +32,22 @@ def with_block(document: str, name: str, text: str) -> str:
 
 def write_block(path: Path, name: str, text: str) -> None:
     """Raises BadInput where the document is not there (an installed package has none) or has no such block."""
+    path.write_text(with_block(_read(path), name, text))
+
+
+def refuse_without_block(path: Path | None, *names: str) -> None:
+    """What ``write_block`` would raise, before hours have gone into measuring. None: no document was asked for."""
+    if path is not None:
+        document = _read(path)
+        for name in names:
+            with_block(document, name, "")
+
+
+def _read(path: Path) -> str:
     try:
-        document = path.read_text()
+        return path.read_text()
     except FileNotFoundError:
         raise BadInput("document", str(path), "must be there: run from a checkout") from None
-    path.write_text(with_block(document, name, text))
 
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> str:

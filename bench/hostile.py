@@ -27,10 +27,11 @@ from bench.attacker import BURN, UNDER_WAY
 from bench.attacks import ATTACKS
 from bench.checkout import ROOT
 from bench.comparison import Figure, Measured, NoneOf, Ratio, Round, Rounds, Row, Sample, Turn, judge
-from bench.document import markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
+from bench.handing_over import hand_over
 from bench.nsqd import measured, show
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.rows import steady
 from bench.run import RunResult, run_plan
 from bench.systems import System, bare_broker, cpu_s, free_addresses
@@ -39,6 +40,7 @@ from bench.workload import Plan
 from srtm.errors import BadInput, SrtmError, Unavailable
 from srtm.nursery import background_nursery
 
+BLOCK = "hostile"
 QUIET, ATTACKED, BURNING = "quiet", "attacked", "burning"
 SYSTEMS = (QUIET, ATTACKED, BURNING)
 PUBLISHERS = 100  # at 10 msg/s
@@ -191,6 +193,7 @@ async def _listen(process: trio.Process, doing: Doing) -> None:
 
 async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     """All chosen attacks, one after the other, shown as they end."""
+    refuse_without_block(options.document, BLOCK)
     names, started = chosen(options.names), time.time()
     verdicts: list[Verdict] = []
     outcomes: list[Measured] = []
@@ -199,10 +202,10 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
         verdicts.append(verdict)
         outcomes.append(outcome)
         show(console, outcome)
-    if options.document is not None:
-        write_block(options.document, "hostile", markdown(outcomes, started))
-    if options.json_file is not None:
-        _write_json(options, verdicts, started, options.json_file)
+    settings = {"pairs": options.pairs, "seconds": options.seconds}
+    results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
+    text = markdown(outcomes, started)
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return verdicts
 
 
@@ -251,9 +254,3 @@ def _line(outcome: Measured) -> list[str]:
     beside_quiet = p99.systems[ATTACKED].median / p99.systems[QUIET].median
     quiet = f"{beside_quiet:.2g}x" + (" (under 2x)" if beside_quiet < MOST else "")
     return [outcome.name, *p99_ms, check.measured, kept, quiet, f"{work.systems[ATTACKED].median:,.0f}"]
-
-
-def _write_json(options: HostileOptions, verdicts: Sequence[Verdict], started: float, json_file: str) -> None:
-    settings = {"pairs": options.pairs, "seconds": options.seconds}
-    results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
-    write_results(json_file, results)

@@ -29,7 +29,7 @@ from bench.comparison import (
     judge,
     why_excluded,
 )
-from bench.document import write_block
+from bench.document import refuse_without_block, write_block
 from bench.intervals import coverage
 from bench.nsqd_document import keep, kept, markdown, picture
 from bench.provenance import provenance
@@ -39,6 +39,7 @@ from bench.systems import floor_program, peer
 from bench.verdict import Verdict
 from srtm.errors import BadInput
 
+BLOCK = "nsqd"
 ROWS: dict[str, Row] = {
     row.name: row
     for row in (
@@ -81,6 +82,7 @@ async def compare(options: NsqdOptions, console: Console) -> list[Verdict]:
     rows = chosen(options.names)
     for row in rows:
         _refuse_missing(row)
+    refuse_without_block(options.document, BLOCK)
     started, verdicts = time.time(), []
     for row in rows:
         verdict, outcome = await _measure(row, options, console)
@@ -89,7 +91,7 @@ async def compare(options: NsqdOptions, console: Console) -> list[Verdict]:
         if options.document is not None:
             keep(options.document, outcome)
             outcomes = kept(options.document, ROWS)
-            write_block(options.document, "nsqd", markdown(outcomes))
+            write_block(options.document, BLOCK, markdown(outcomes))
             picture(options.document, outcomes)
     if options.json_file is not None:
         _write_json(options, verdicts, started, options.json_file)

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench.comparison import OURS, Sample, Turn
 from bench.cpu import CpuMeter
-from bench.document import EVALUATION, write_block
+from bench.document import EVALUATION, refuse_without_block, write_block
 from bench.peer_document import keep, markdown, picture, table
 from bench.peer_points import FIGURES, About, Outcome, Point, order, point
 from bench.peer_servers import ALL, Peer, missing, version
@@ -68,6 +68,7 @@ def loads(text: str) -> tuple[int, ...]:
 async def compare_peers(options: PeersOptions, console: Console) -> Outcome:
     """Everything that was asked for and is here, shown as it comes. Raises Unavailable where a program that is here
     does not run."""
+    refuse_without_block(EVALUATION if options.document else None, "peers")
     asked = [ALL[name] for name in (OURS, *options.peers)]
     absent = [said for peer in asked if (said := missing(peer)) is not None]
     for said in absent:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from bench.document import markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block, write_block
 from bench.measures import idle, overload, ping, sigstop, split
 from bench.provenance import provenance
 from bench.results import Results, write_results
@@ -54,6 +54,8 @@ async def reach(options: ReachOptions, console: Console) -> list[Verdict]:
     """All chosen measurements, one after the other, shown as they end."""
     started, verdicts = time.time(), []
     names = chosen(options.names)
+    if not options.quick:
+        refuse_without_block(options.document, *map(_block, names))
     with TemporaryDirectory(prefix="srtm-reach-") as folder:
         for name in names:
             with console.status(f"measuring {name}"):
@@ -62,10 +64,14 @@ async def reach(options: ReachOptions, console: Console) -> list[Verdict]:
             verdicts.append(verdict)
             show(console, verdict)
             if options.document is not None and not options.quick:
-                write_block(options.document, f"reach {name}", markdown(verdict, started))
+                write_block(options.document, _block(name), markdown(verdict, started))
     if options.json_file is not None:
         _write_json(options, verdicts, started, options.json_file)
     return verdicts
+
+
+def _block(name: str) -> str:
+    return f"reach {name}"
 
 
 def show(console: Console, verdict: Verdict) -> None:

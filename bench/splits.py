@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.document import markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
+from bench.handing_over import hand_over
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from srtm.fitted_split import Shares, Traffic, fitted_bucket
 from srtm.refined_split import refined_bucket, worst_delay_ns
 from srtm.splitting import MICRO, split_bucket
@@ -73,18 +74,16 @@ COLUMNS: dict[str, Figure] = {
 
 def splits(options: SplitsOptions, show: Callable[[str], None]) -> list[SplitsRun]:
     """All of them, the table shown at the end."""
+    refuse_without_block(options.document, BLOCK)
     started = time.time()
     runs = list(_runs(options))
-    table = markdown(runs)
-    show(f"{claim(options)}\n\n{table}")
-    if options.document is not None:
-        write_block(options.document, BLOCK, f"{claim(options)}\n\n{table}\n\n{provenance(started)}")
-    if options.json_file is not None:
-        settings = {"seconds": options.seconds, "runs": options.runs, "load": LOAD, "rate": RATE, "bursts": BURSTS}
-        results = Results.of(
-            "bench splits", [run.row() for run in runs], seed=options.seed, started=started, settings=settings
-        )
-        write_results(options.json_file, results)
+    text = f"{claim(options)}\n\n{markdown(runs)}"
+    show(text)
+    settings = {"seconds": options.seconds, "runs": options.runs, "load": LOAD, "rate": RATE, "bursts": BURSTS}
+    rows = [run.row() for run in runs]
+    results = Results.of("bench splits", rows, seed=options.seed, started=started, settings=settings)
+    text = f"{text}\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return runs
 
 

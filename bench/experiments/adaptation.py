@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.document import MEASURED, write_block
+from bench.document import refuse_without_block
 from bench.experiments.step_run import (
     COUNTED_S,
     MODES,
@@ -35,8 +35,9 @@ from bench.experiments.step_runs import (
 )
 from bench.experiments.step_table import claim, markdown, missed, seconds, verdict
 from bench.experiments.step_traffic import placed, send_step, step_plans, topic_document, two_brokers
+from bench.handing_over import hand_over
 from bench.provenance import provenance
-from bench.results import Results, source_commit, write_results
+from bench.results import Results, source_commit
 from bench.trace import fetch_trace
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput
@@ -82,6 +83,7 @@ def chosen(kind: str, names: Sequence[str], known: Sequence[str]) -> tuple[str, 
 async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) -> list[StepRun]:
     """The runs that are missing, one after the other, on one cluster; then all that are kept. Raises Unavailable,
     BadInput (a run that is kept was made with other settings, or is none)."""
+    refuse_without_block(options.document, BLOCK)
     started, made = time.time(), options.made
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.resume:
@@ -103,11 +105,8 @@ def _write(options: AdaptationOptions, runs: Sequence[StepRun], text: str, start
     results = Results.of(
         "bench adaptation", rows, seed=options.seed, started=started, settings=settings, result={"missed": reasons}
     )
-    if options.document is not None:
-        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
-        write_results(str(MEASURED / f"{BLOCK}.json"), results)
-    if options.json_file is not None:
-        write_results(options.json_file, results)
+    text = f"{text}\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
 
 
 def _is_kept(options: AdaptationOptions, made: Made, step: str, mode: str, number: int) -> bool:

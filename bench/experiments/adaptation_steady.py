@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from bench.aftermath import SECOND_NS, Aftermath
-from bench.document import MEASURED, markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
 from bench.experiments.step_run import PROMISE_MS
 from bench.experiments.step_traffic import LOAD, placed, publishers_of, topic_document, two_brokers
+from bench.handing_over import hand_over
 from bench.provenance import provenance
-from bench.results import Results, merged, percentile_ms, source_commit, write_results
+from bench.results import Results, merged, percentile_ms, source_commit
 from bench.run import run_plan
 from bench.trace import Trace, fetch_trace
 from bench.validity import why_invalid
@@ -68,6 +69,7 @@ class SteadyRun:
 
 async def adaptation_steady(options: SteadyOptions, show: Callable[[str], None]) -> Verdict:
     """Raises Unavailable, PeerError, BadInput."""
+    refuse_without_block(options.document, BLOCK)
     started, commit = time.time(), source_commit()
     a_run_s = SETTLING_S + options.seconds + _AROUND_S
     minutes = 2 * options.pairs * a_run_s / 60
@@ -88,11 +90,8 @@ async def adaptation_steady(options: SteadyOptions, show: Callable[[str], None])
     results = Results.of_verdicts(
         "bench adaptation-steady", [verdict], seed=options.seed, started=started, settings=settings
     )
-    if options.document is not None:
-        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
-        write_results(str(MEASURED / f"{BLOCK}.json"), results)
-    if options.json_file is not None:
-        write_results(options.json_file, results)
+    text = f"{text}\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
     return verdict
 
 

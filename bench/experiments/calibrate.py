@@ -17,14 +17,15 @@ from typing import Any
 import trio
 
 from bench.calibration import CLOSE, Compared, Fitted, compared, fit, keep, text
-from bench.document import EVALUATION, IMAGES, MEASURED, markdown_table, write_block
+from bench.document import EVALUATION, IMAGES, markdown_table, refuse_without_block
 from bench.experiments.figure import Panel, Series
 from bench.experiments.layouts import HEADROOM, LAB_US, Envelope, ms, placed, split
+from bench.handing_over import hand_over
 from bench.live import record
 from bench.panels import draw
 from bench.provenance import provenance
 from bench.recorded import Layout, Recorded
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.traffic import Fleet
 from bench.verdict import Verdict
 from srtm.errors import BadInput
@@ -165,6 +166,8 @@ class Basis:
 
 async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> Verdict:
     """All runs, the parameters, the table. Raises Unavailable, PeerError, BadInput."""
+    document = EVALUATION if options.document else None
+    refuse_without_block(document, BLOCK)
     started = time.time()
     basis = Basis([(case, await _counted(case, options, options.seed, show)) for case in FITTED_ON])
     fitted = basis.fit(options.seed)
@@ -179,15 +182,13 @@ async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> V
     block = section(fitted, basis, judged, options)
     show(f"{block}\n\n{verdict.line}")
     results = results_of(options, fitted, basis, verdict, started)
-    if options.json_file is not None:
-        write_results(options.json_file, results)
     if options.png is not None:
         await trio.to_thread.run_sync(draw, options.png, panels(judged), _CAPTION)
     if options.document:
         keep(fitted)
-        write_results(str(MEASURED / f"{BLOCK}.json"), results)
         await trio.to_thread.run_sync(draw, IMAGES / f"{BLOCK}.png", panels(judged), _CAPTION)
-        write_block(EVALUATION, BLOCK, f"{block}\n\n{verdict.line}.\n\n{provenance(started)}")
+    told = f"{block}\n\n{verdict.line}.\n\n{provenance(started)}"
+    hand_over(told, results, block=BLOCK, document=document, json_file=options.json_file, data=True)
     return verdict
 
 

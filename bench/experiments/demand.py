@@ -14,11 +14,12 @@ from adaptor.observed import Envelope, Shares
 from adaptor.policy import Policy
 from bench import day
 from bench.aftermath import SECOND_NS, Ints
-from bench.document import MEASURED, markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
 from bench.exchanging import Exchanging
+from bench.handing_over import hand_over
 from bench.provenance import provenance
 from bench.reporting import Reporting
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.sensors import read_detectors
 from bench.stepped import Stepped
 from bench.trace import percentile_ms
@@ -71,6 +72,7 @@ class DemandRun:
 
 def demand(options: DemandOptions, show: Callable[[str], None]) -> Verdict:
     """All modes on the same day, then the one bucket that they stand for."""
+    refuse_without_block(options.document, BLOCK)
     started = time.time()
     rates = day.demand(read_detectors(), BROKERS, options.hours, PEAK, options.seed)
     runs = list(runs_of(options, rates))
@@ -79,11 +81,8 @@ def demand(options: DemandOptions, show: Callable[[str], None]) -> Verdict:
     show(text)
     settings = {"hours": options.hours, "seconds": options.seconds, "brokers": BROKERS, "rate": RATE, "burst": BURST}
     results = Results.of_verdicts("bench demand", [verdict], seed=options.seed, started=started, settings=settings)
-    if options.document is not None:
-        write_results(str(MEASURED / "demand.json"), results)
-        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
-    if options.json_file is not None:
-        write_results(options.json_file, results)
+    text = f"{text}\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
     return verdict
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.document import EVALUATION, write_block
+from bench.document import EVALUATION, refuse_without_block, write_block
 from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig09, fig10, fig11, limiters, modes, prop1
 from bench.experiments.figure import Effort, Experiment
 from bench.experiments.keeping import Finished
@@ -70,6 +70,7 @@ def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdic
     for name, one in selected.items():
         if options.document and one.parts:
             raise BadInput("document", name, f"must be of whole figures: name {one.experiment.name}")
+    refuse_without_block(EVALUATION if options.document else None, *selected)
     make_directory(options.directory)
     started = time.time()
     # Before hours in which they may change.

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.document import markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
 from bench.gdrl_rounds import as_printed, random_rounds, ring, ring_rounds, ring_with_momentum, start
+from bench.handing_over import hand_over
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 
 SIZES = (4, 6, 16, 64, 256, 1024)
 KINDS = ("random", "random, slack", "ring", "ring, momentum", "as printed")
@@ -52,18 +53,16 @@ class GdrlRun:
 
 def gdrl(options: GdrlOptions, show: Callable[[str], None]) -> list[GdrlRun]:
     """All runs; the table is shown at the end."""
+    refuse_without_block(options.document, BLOCK)
     started = time.time()
     runs = list(_runs(options))
     text = f"{claim(options)}\n\n{markdown(runs)}"
     show(text)
-    if options.document is not None:
-        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
-    if options.json_file is not None:
-        settings = {"sizes": options.sizes, "runs": options.runs, "ring_runs": _RING_RUNS}
-        results = Results.of(
-            "bench gdrl", [run.row() for run in runs], seed=options.seed, started=started, settings=settings
-        )
-        write_results(options.json_file, results)
+    settings = {"sizes": options.sizes, "runs": options.runs, "ring_runs": _RING_RUNS}
+    rows = [run.row() for run in runs]
+    results = Results.of("bench gdrl", rows, seed=options.seed, started=started, settings=settings)
+    text = f"{text}\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return runs
 
 

@@ -20,11 +20,12 @@ import trio
 
 from adaptor.gdrl import Supply, spread
 from bench.broker_api import request
-from bench.document import markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
 from bench.experiments.gdrl import REACH
 from bench.gdrl_rounds import CLOSE, start
+from bench.handing_over import hand_over
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from srtm.cluster import BrokerPlace
 from srtm.distributor_client import DistributorClient
 from srtm.errors import Unavailable
@@ -62,6 +63,7 @@ class RealRun:
 
 async def gdrl_real(options: GdrlRealOptions, show: Callable[[str], None]) -> list[RealRun]:
     """Raises Unavailable, PeerError where a broker does not answer as it should."""
+    refuse_without_block(options.document, BLOCK)
     started = time.time()
     with tempfile.TemporaryDirectory() as data:
         async with (
@@ -71,14 +73,10 @@ async def gdrl_real(options: GdrlRealOptions, show: Callable[[str], None]) -> li
             runs = [await _run(running, client, number, options.seed) for number in range(options.runs)]
     text = f"{claim(runs)}\n\n{markdown(runs)}"
     show(text)
-    if options.document is not None:
-        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
-    if options.json_file is not None:
-        rows, settings = [run.row() for run in runs], {"brokers": BROKERS, "rate": RATE, "burst": BURST}
-        write_results(
-            options.json_file,
-            Results.of("bench gdrl --real", rows, seed=options.seed, started=started, settings=settings),
-        )
+    rows, settings = [run.row() for run in runs], {"brokers": BROKERS, "rate": RATE, "burst": BURST}
+    results = Results.of("bench gdrl --real", rows, seed=options.seed, started=started, settings=settings)
+    text = f"{text}\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return runs
 
 

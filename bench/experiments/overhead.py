@@ -16,14 +16,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from bench.document import MEASURED, markdown_table, write_block
+from bench.document import markdown_table, refuse_without_block
 from bench.experiments.overhead_counts import KINDS
 from bench.experiments.overhead_cpu import PARTS
 from bench.experiments.overhead_stage import Stage, small_cluster
 from bench.experiments.overhead_traffic import BROKERS, LOAD, STEADY_LOADS
 from bench.experiments.overhead_turn import SCENARIOS, SHIFTING, STEADY, OverheadOptions, Turn
+from bench.handing_over import hand_over
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.verdict import Check, Verdict
 
 BLOCK = "overhead"
@@ -37,6 +38,7 @@ COLUMNS = (*PARTS, "control", "total")
 
 async def overhead(options: OverheadOptions, show: Callable[[str], None]) -> Verdict:
     """All turns on one cluster. Raises Unavailable."""
+    refuse_without_block(options.document, BLOCK)
     started = time.time()
     cores = len(os.sched_getaffinity(0))
     turns = []
@@ -53,11 +55,8 @@ async def overhead(options: OverheadOptions, show: Callable[[str], None]) -> Ver
     show(f"\n{text}")
     settings = {key: value for key, value in asdict(options).items() if key not in ("json_file", "document")}
     results = Results.of_verdicts("bench overhead", [verdict], seed=options.seed, started=started, settings=settings)
-    if options.document is not None:
-        write_results(str(MEASURED / "overhead.json"), results)
-        write_block(options.document, BLOCK, f"{text}\n\n{provenance(started)}")
-    if options.json_file is not None:
-        write_results(options.json_file, results)
+    text = f"{text}\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
     return verdict
 
 

@@ -25,7 +25,7 @@ import trio
 
 from bench.assigned import plan_of
 from bench.demo_side import without_warmup
-from bench.document import write_block
+from bench.document import refuse_without_block
 from bench.experiments.placement_run import (
     PERCENTILE,
     PROMISE_MS,
@@ -40,7 +40,8 @@ from bench.experiments.placement_run import (
 from bench.experiments.placement_traffic import Traffic
 from bench.experiments.placement_traffic import draw as draw_traffic
 from bench.experiments.placement_view import BLOCK, Setting, block, draw
-from bench.results import Results, write_results
+from bench.handing_over import hand_over
+from bench.results import Results
 from bench.run import run_plan
 from bench.trace import fetch_trace
 from bench.workload import Plan
@@ -108,6 +109,7 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 async def placement(options: PlacementOptions, say: Callable[[str], None]) -> list[str]:
     """All runs; the table and the pictures at the end. Returns ``shortcomings``. Raises Unavailable, PeerError."""
+    refuse_without_block(options.document, BLOCK)
     started = time.time()
     runs: list[PlacementRun] = []
     scale = Scale(options.publishers) if options.publishers else await largest(options, say)
@@ -121,11 +123,9 @@ async def placement(options: PlacementOptions, say: Callable[[str], None]) -> li
     if pictures is not None:
         await trio.to_thread.run_sync(draw, pictures, runs)
         say(f"pictures: {pictures}")
-    if options.document is not None:
-        write_block(options.document, BLOCK, text)
     missing = shortcomings(runs)
-    if options.json_file is not None:
-        write_results(options.json_file, _results(options, scale, runs, missing, started))
+    results = _results(options, scale, runs, missing, started)
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
     return missing
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bench.document import EVALUATION, MEASURED, markdown_table, write_block
+from bench.document import EVALUATION, markdown_table, refuse_without_block
 from bench.experiments.layouts import MACHINE, PAPER, envelope, loads_of, placed, residual, split
+from bench.handing_over import hand_over
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.simulator import WARM_UP, Share, serve
 from bench.trace import percentile_ms
 from bench.traffic import SECOND_NS, Fleet
@@ -76,6 +77,8 @@ class Scaled:
 
 def scale(options: ScaleOptions, show: Callable[[str], None]) -> Verdict:
     """Raises BadInput for a file that cannot be written."""
+    document = EVALUATION if options.document else None
+    refuse_without_block(document, BLOCK)
     started = time.time()
     found = run(options, show)
     speed = found.simulated_per_s
@@ -91,11 +94,8 @@ def scale(options: ScaleOptions, show: Callable[[str], None]) -> Verdict:
     block = section(options, found)
     show(f"{block}\n\n{verdict.line}")
     results = Results.of_verdicts(f"bench {BLOCK}", [verdict], seed=options.seed, started=started, settings=settings)
-    if options.json_file is not None:
-        write_results(options.json_file, results)
-    if options.document:
-        write_results(str(MEASURED / f"{BLOCK}.json"), results)
-        write_block(EVALUATION, BLOCK, f"{block}\n\n{verdict.line}.\n\n{provenance(started)}")
+    text = f"{block}\n\n{verdict.line}.\n\n{provenance(started)}"
+    hand_over(text, results, block=BLOCK, document=document, json_file=options.json_file, data=True)
     return verdict
 
 

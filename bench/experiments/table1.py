@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 
 import trio
 
-from bench.document import EVALUATION, with_block
+from bench.document import EVALUATION, refuse_without_block
 from bench.experiments.table1_rows import (
     BATCH,
     ENVELOPE,
@@ -42,7 +42,7 @@ from bench.experiments.table1_rows import (
     keep,
     kept,
 )
-from bench.experiments.table1_view import Shown, claim_of, hand_over, line
+from bench.experiments.table1_view import Shown, claim_of, line, show_and_write
 from bench.results import source_commit
 from bench.rows.turns import TRIES
 from bench.run import RunResult, run_plan
@@ -90,8 +90,7 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> bool:
     """All that is asked for, one after the other; the table is shown at the end. Whether every row is reached. Raises
     BadInput (a row that is kept was made with other settings, or is none), Unavailable."""
     options.check()
-    if options.document:
-        with_block(EVALUATION.read_text(), BLOCK, "")  # that it has one is known before an hour has gone into rows
+    refuse_without_block(EVALUATION if options.document else None, BLOCK)
     started, sources, settings = time.time(), source_commit(), settings_of(options)
     options.directory.mkdir(parents=True, exist_ok=True)
     found = {
@@ -109,7 +108,7 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> bool:
     rows = [found[asked] for asked in options.asked]
     claim = claim_of(settings, "end to end")
     shown = Shown(name=BLOCK, claim=claim, rows=rows, settings=settings, seed=options.seed, started=started)
-    return hand_over(shown, show, options.json_file, document=options.document)
+    return show_and_write(shown, show, options.json_file, document=options.document)
 
 
 def settings_of(options: Table1Options) -> dict[str, float | bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.document import EVALUATION, IMAGES, MEASURED, markdown_table, write_block
+from bench.document import EVALUATION, IMAGES, markdown_table
 from bench.experiments.figure import Panel, Series
 from bench.experiments.table1_rows import (
     BATCH,
@@ -23,9 +23,10 @@ from bench.experiments.table1_rows import (
     line_of,
     verdicts,
 )
+from bench.handing_over import hand_over
 from bench.panels import draw
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results
 from bench.verdict import Verdict
 
 CLAIM = (
@@ -161,14 +162,13 @@ class Shown:
         )
 
 
-def hand_over(shown: Shown, show: Callable[[str], None], json_file: str | None, *, document: bool) -> bool:
+def show_and_write(shown: Shown, show: Callable[[str], None], json_file: str | None, *, document: bool) -> bool:
     """Shows what was found and writes what is asked for. Whether every row is reached."""
     show(f"\n{shown.claim}\n\n{shown.text}")
     if document:
-        picture = f"![Time to fit, by group size](img/{shown.name}.png)"
         draw(IMAGES / f"{shown.name}.png", panels(shown.rows), shown.claim)
-        write_results(str(MEASURED / f"{shown.name}.json"), shown.results)
-        write_block(EVALUATION, shown.name, "\n\n".join([shown.claim, picture, shown.text, provenance(shown.started)]))
-    if json_file is not None:
-        write_results(json_file, shown.results)
+    picture = f"![Time to fit, by group size](img/{shown.name}.png)"
+    text = "\n\n".join([shown.claim, picture, shown.text, provenance(shown.started)])
+    evaluation = EVALUATION if document else None
+    hand_over(text, shown.results, block=shown.name, document=evaluation, json_file=json_file, data=True)
     return all(verdict.reached for verdict in verdicts(shown.rows))

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.document import EVALUATION, with_block
+from bench.document import EVALUATION, refuse_without_block
 from bench.experiments.table1 import Table1Options, settings_of
 from bench.experiments.table1_rows import (
     BATCH,
@@ -29,7 +29,7 @@ from bench.experiments.table1_rows import (
     Row,
     burst_of,
 )
-from bench.experiments.table1_view import Shown, claim_of, hand_over, line
+from bench.experiments.table1_view import Shown, claim_of, line, show_and_write
 from bench.virtual_fleet import Fleet, firings, grouped_demand
 from distributor.allocation import Demand
 from distributor.fitting import Fitting
@@ -55,7 +55,7 @@ def table1_virtual(options: Table1Options, show: Callable[[str], None]) -> bool:
     settings = {**settings_of(options), "virtual": True}
     claim = claim_of(settings, "in virtual time")
     shown = Shown(name=BLOCK, claim=claim, rows=rows, settings=settings, seed=options.seed, started=started)
-    return hand_over(shown, show, options.json_file, document=options.document)
+    return show_and_write(shown, show, options.json_file, document=options.document)
 
 
 def _check(options: Table1Options) -> None:
@@ -67,8 +67,7 @@ def _check(options: Table1Options) -> None:
         raise BadInput("realtime", "true", "must be false with --virtual: no machine takes part")
     if options.resume:
         raise BadInput("resume", "true", "must be false with --virtual, which takes no minute")
-    if options.document:
-        with_block(EVALUATION.read_text(), BLOCK, "")
+    refuse_without_block(EVALUATION if options.document else None, BLOCK)
 
 
 def fit_virtually(group: int, method: str, options: Table1Options) -> Row:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig10, figures, layouts, limiters, modes, prop1
+from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig10, figures, limiters, modes, prop1
 from bench.experiments.figure import About, Effort, Experiment, Figure, Panel, Series
 from bench.experiments.figures import EXPERIMENTS, FiguresOptions, chosen, known
 from bench.experiments.points import AS_MANY
@@ -121,16 +120,6 @@ def test_the_check_of_the_laws_sees_a_violation() -> None:
     assert np.all(np.diff(one.sum_ns) >= 0)
 
 
-@pytest.fixture
-def short_sizing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Buckets sized on five seconds instead of ten minutes."""
-    monkeypatch.setattr(layouts, "_SIZING_S", 5.0)
-    layouts.envelope.cache_clear()
-    yield
-    layouts.envelope.cache_clear()
-
-
-@pytest.mark.usefixtures("short_sizing")
 @pytest.mark.parametrize(("module", "part"), [(fig06, "6a"), (fig06, "6b"), (fig07, "7c"), (fig08, "8a")])
 def test_a_part_of_a_figure_is_run_alone(module: ModuleType, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, few in (("PUBLISHERS", (1_000, 8_000, 10_000)), ("BROKERS", 2)):
@@ -151,7 +140,6 @@ def test_the_names_of_parts_select_them_and_the_document_has_whole_figures_only(
         figures.figures(options, print)
 
 
-@pytest.mark.usefixtures("short_sizing")
 def test_max_min_on_as_many_brokers_as_srtm_is_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fig10, "GROUP_SIZES", (1, 30))
     figure = fig10.figure(replace(EFFORT, seconds=5.0))

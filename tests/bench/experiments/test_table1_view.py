@@ -8,7 +8,7 @@ import pytest
 from bench.experiments import table1_view
 from bench.experiments.table1 import Table1Options, settings_of
 from bench.experiments.table1_rows import PAPER_S, burst_of
-from bench.experiments.table1_view import REALTIME, Shown, claim_of, hand_over, line, markdown, panels
+from bench.experiments.table1_view import REALTIME, Shown, claim_of, line, markdown, panels, show_and_write
 from tests.bench.experiments.test_table1_rows import MADE, PAPERS
 
 OPTIONS = Table1Options(rounds_s=5.0)
@@ -76,20 +76,20 @@ def test_the_picture_has_our_times_beside_the_papers_and_none_of_a_fitting_that_
 def test_document_picture_and_data_are_written_together(tmp_path, monkeypatch):
     document = tmp_path / "evaluation.md"
     document.write_text("<!-- table1:begin -->\n<!-- table1:end -->\n")
-    for name, place in (("EVALUATION", document), ("IMAGES", tmp_path), ("MEASURED", tmp_path)):
+    for name, place in (("EVALUATION", document), ("IMAGES", tmp_path)):
         monkeypatch.setattr(table1_view, name, place)
     own = tmp_path / "own.json"
-    assert not hand_over(shown(MADE, replace(SPOILT, group=10)), lambda _: None, str(own), document=True)
+    assert not show_and_write(shown(MADE, replace(SPOILT, group=10)), lambda _: None, str(own), document=True)
     text = document.read_text()
     assert "**table1: 1 of 2 rows not reached: groups of 10: no verdict: the generator was late.**" in text
     assert "](img/table1.png)" in text
     assert (tmp_path / "table1.png").stat().st_size
-    assert own.read_bytes() == (tmp_path / "table1.json").read_bytes()
+    assert own.read_bytes() == (tmp_path / "measured" / "table1.json").read_bytes()
     result = msgspec.json.decode(own.read_bytes())
     assert (result["valid"], result["reasons"]) == (False, ["groups of 10: the generator was late"])
     assert [one["name"] for one in result["runs"]] == ["groups of 5", "groups of 10"]
 
 
 def test_all_rows_reached_is_told(capsys):
-    assert hand_over(shown(MADE), print, None, document=False)
+    assert show_and_write(shown(MADE), print, None, document=False)
     assert "**table1: reached.**" in capsys.readouterr().out

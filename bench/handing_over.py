@@ -1,0 +1,25 @@
+"""How a command hands over what it found: a document's block, the data beside it, the JSON that was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.document import write_block
+from bench.results import Results, write_results
+
+DATA = "measured"  # folder beside the document
+
+
+def hand_over(
+    text: str, results: Results, *, block: str, document: Path | None, json_file: str | None, data: bool = False
+) -> None:
+    """``text`` as the block of the document, if one was asked for; with ``data`` also ``results`` beside it, in
+    ``measured/BLOCK.json``. Then ``results`` as the JSON that was asked for. Raises BadInput."""
+    if document is not None:
+        write_block(document, block, text)
+        if data:
+            folder = document.parent / DATA
+            folder.mkdir(exist_ok=True)
+            write_results(str(folder / f"{block}.json"), results)
+    if json_file is not None:
+        write_results(json_file, results)
