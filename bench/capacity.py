@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 
 import trio
 
 from bench.climb import Climb
-from bench.host import PROC, Host
+from bench.host import Host
 from bench.run import RunResult, deliveries, run_plan
 from bench.trace import percentile_ms
 from bench.workload import Plan, Subscriber, modelled
@@ -232,16 +231,17 @@ async def _capacity(
     kept: float, limited_by: LimitedBy, options: CapacityOptions, before: Json, others: _Others, steps: Sequence[Step]
 ) -> Capacity:
     beside = await others.rate()
-    machine, taken = machine_of(before["tcp_address"]), others.taken()
+    taken = others.taken()
     if taken is None:
-        taken = disturbed(steps, options.seconds + WARMUP_S, Host.here().cores) if machine else ()
+        here = is_here(before["tcp_address"])
+        taken = disturbed(steps, options.seconds + WARMUP_S, Host.here().cores) if here else ()
     return Capacity(
         mcap=round(kept + beside, 3),
         slo=options.slo,
         traffic=options.traffic,
         measured=datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds"),
         source="bench",
-        machine=machine,
+        machine=machine_of(before),
         beside=round(beside, 3),
         limited_by=limited_by,
         lab_service_time_ns=before["lab_service_time_ns"],
@@ -294,26 +294,19 @@ async def _remove(http_address: str, topic: str) -> None:
                 return
 
 
-def machine_of(tcp_address: str) -> Machine | None:
-    """This one, if the broker is reached by loopback; else it is not known here."""
+def machine_of(broker: Json) -> Machine | None:
+    """As the broker says itself. ``broker``: its view."""
+    told = broker["machine"]
+    return None if told is None else Machine(cores=told["cores"], kernel=told["kernel"], cpu=told["cpu"])
+
+
+def is_here(tcp_address: str) -> bool:
+    """Whether the broker is on this machine: it is reached by loopback."""
     host = parse_address("tcp_address", tcp_address)[0]
     try:
-        if not ip_address(host).is_loopback:
-            return None
+        return ip_address(host).is_loopback
     except ValueError:
-        if host != "localhost":
-            return None
-    here = Host.here()
-    return Machine(cores=here.cores, kernel=here.kernel, cpu=cpu_model())
-
-
-def cpu_model(proc: Path = PROC) -> str:
-    """As the kernel names it; the architecture where it has no name."""
-    for line in (proc / "cpuinfo").read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    return Host.here().machine
+        return host == "localhost"
 
 
 def disturbed(steps: Sequence[Step], seconds: float, cores: int) -> tuple[str, ...]:

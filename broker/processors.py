@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from pathlib import Path, PurePosixPath
 
@@ -15,13 +17,15 @@ from broker.throttling import (
     quota,
     ticks,
 )
-from srtm.control import Throttling
+from srtm.control import BrokerMachine, Throttling
+
+PROC = Path("/proc")
 
 
 class Processors:
     """``proc`` and ``groups``: where the kernel shows itself. A file that is not there is one that says nothing."""
 
-    def __init__(self, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> None:
+    def __init__(self, proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> None:
         self._proc = proc
         self._groups = groups
         self._window = ThrottlingWindow()
@@ -48,6 +52,22 @@ class Processors:
         else:
             cores = cores_of_v1(_text(folder / "cpu.cfs_quota_us"), _text(folder / "cpu.cfs_period_us"))
         return quota(_text(folder / "cpu.stat"), cores)
+
+
+def machine_here(proc: Path = PROC) -> BrokerMachine:
+    """What this process runs on."""
+    return BrokerMachine(
+        cores=len(os.sched_getaffinity(0)), kernel=platform.release(), cpu=cpu_model(_text(proc / "cpuinfo"))
+    )
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """As the kernel names it in ``/proc/cpuinfo``; the architecture where it has no name."""
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine()
 
 
 def _text(file: Path) -> str:

@@ -35,7 +35,7 @@ from broker.lease_holder import LeaseHolder
 from broker.left import topics_left
 from broker.lookup import Identity, Lookups, Registration, registrations
 from broker.membership import Membership
-from broker.processors import Processors
+from broker.processors import Processors, machine_here
 from broker.requests import Requests
 from broker.starting import engine_settings, make_engine, start_engine, stop_engine
 from broker.statsd import Lines, key_prefix, push
@@ -207,6 +207,7 @@ class Broker:
             http_address=format_address(self._broadcast_address, self._ports.http),
             mcap=self._config.mcap,
             lab_service_time_ns=self._settings.lab_service_time_ns,
+            machine=machine_here(),
         )
         throttling = self._processors.throttling
         return Membership(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from srtm.control import DrainProgress, ProposedShare, Throttling, TopicReport
+from srtm.control import BrokerMachine, DrainProgress, ProposedShare, Throttling, TopicReport
 
 
 class Slo(msgspec.Struct):
@@ -110,6 +110,7 @@ class BrokerView(CapacityView):
     draining: bool
     drain: DrainProgress | None
     throttling: Throttling | None
+    machine: BrokerMachine | None
     last_sync_s_ago: float | None
     reports: list[TopicReport]
 

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 from distributor.measured import LONGEST_SERVICE_NS
 from distributor.state import Broker
-from srtm.control import SyncRequest, check_broker_name
+from srtm.control import BrokerMachine, SyncRequest, check_broker_name
 from srtm.errors import BadInput
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _LONGEST_TEXT = 300  # characters; host names have at most 253
+_MOST_CORES = 2**31
 
 
 def presented(name: str, request: SyncRequest) -> Broker:
@@ -34,6 +35,8 @@ def presented(name: str, request: SyncRequest) -> Broker:
     if not 0 <= request.lab_service_time_ns <= LONGEST_SERVICE_NS:
         rule = f"must be from 0 to {LONGEST_SERVICE_NS} ns"
         raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
+    if request.machine is not None:
+        _check_machine(request.machine)
     _check_versions(request.have_version, request.applied)
     for field in ("number", "reports_since"):
         _check_not_negative(field, getattr(request, field))
@@ -46,6 +49,14 @@ def presented(name: str, request: SyncRequest) -> Broker:
         mcap=request.mcap,
         accepting=request.accepting,
     )
+
+
+def _check_machine(machine: BrokerMachine) -> None:
+    """It is stored with capacities, so it must be what ``srtm.capacity`` takes."""
+    if not 1 <= machine.cores <= _MOST_CORES:
+        raise BadInput("machine.cores", machine.cores, f"must be from 1 to {_MOST_CORES}")
+    _check_text("machine.kernel", machine.kernel)
+    _check_text("machine.cpu", machine.cpu)
 
 
 def _check_text(field: str, text: str) -> None:

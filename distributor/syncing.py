@@ -26,6 +26,7 @@ from distributor.state import Topic
 from distributor.transitions import News
 from distributor.whereabouts import Whereabouts, is_news, is_worth
 from srtm.control import (
+    BrokerMachine,
     DrainProgress,
     MeasurementRequest,
     Move,
@@ -54,8 +55,8 @@ class _Seen:
 class Syncing:
     """``reports``: {broker: {topic: its latest report}}; ``drains``: {broker: how far it has got, if it drains};
     ``lab_service_ns``: {broker: its service time in the laboratory, 0 elsewhere}; ``throttling``: {broker: what others
-    take of its processors}; ``histories``: what came to topics; ``relief``: who moves off overloaded brokers
-    (``relieving`` asks it)."""
+    take of its processors}; ``machines``: {broker: what it runs on}; ``histories``: what came to topics; ``relief``:
+    who moves off overloaded brokers (``relieving`` asks it)."""
 
     def __init__(
         self, registry: Registry, measurements: Callable[[str], list[MeasurementRequest]] = lambda _broker: []
@@ -67,6 +68,7 @@ class Syncing:
         self.lab_service_ns: dict[str, int] = {}
         self.penalties: dict[str, Gauged] = {}  # {topic: its DRL penalty, lately}
         self.throttling: dict[str, Throttling | None] = {}
+        self.machines: dict[str, BrokerMachine | None] = {}
         self.news = trio.Event()  # set, and replaced, whenever a broker was heard
         self._measured: dict[str, list[MeasurementRequest]] = {}  # {broker: what it was told last to measure}
         self.histories = Histories(registry)
@@ -102,6 +104,7 @@ class Syncing:
         self.drains[name] = request.drain
         self.lab_service_ns[name] = request.lab_service_time_ns
         self.throttling[name] = request.throttling
+        self.machines[name] = request.machine
         self._note_strangers(name, request.strangers)
         if self._reported.get(name) is not before:  # by another request of this broker, meanwhile
             before = self._reported.get(name)
@@ -132,6 +135,7 @@ class Syncing:
         self.drains.pop(name, None)
         self.lab_service_ns.pop(name, None)
         self.throttling.pop(name, None)
+        self.machines.pop(name, None)
         self.ignored_reports.pop(name, None)
         self._strangers.pop(name, None)
         self._latest.pop(name, None)

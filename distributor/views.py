@@ -190,6 +190,7 @@ def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:
         "draining": name in registry.draining,
         "drain": msgspec.to_builtins(syncing.drains.get(name)),
         "throttling": msgspec.to_builtins(syncing.throttling.get(name)),
+        "machine": msgspec.to_builtins(syncing.machines.get(name)),  # null: not heard here, or it does not say
         "last_sync_s_ago": registry.liveness.last_s_ago(name),
         "reports": msgspec.to_builtins(list(syncing.reports.get(name, {}).values())),
     }

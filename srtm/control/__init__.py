@@ -28,12 +28,22 @@ from srtm.control.clients import Assignment, Lookup, Problem, Producer
 from srtm.control.gdrl import GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
 from srtm.control.measuring import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest, Promise
 from srtm.control.message import Control, check_broker_name
-from srtm.control.reports import DrainProgress, LatencyMs, MessagesLeft, Stranger, Throttling, TopicLatency, TopicReport
+from srtm.control.reports import (
+    BrokerMachine,
+    DrainProgress,
+    LatencyMs,
+    MessagesLeft,
+    Stranger,
+    Throttling,
+    TopicLatency,
+    TopicReport,
+)
 from srtm.control.sync import DeadNotice, DesiredTopic, Exchange, Move, Share, SyncAnswer, SyncRequest
 
 __all__ = [
     "Assignment",
     "BrokerHistory",
+    "BrokerMachine",
     "BrokerTraits",
     "Control",
     "DeadNotice",

@@ -79,6 +79,15 @@ class DrainProgress(Control, frozen=True):
     obstacles: list[str] = []  # what somebody has to do something about
 
 
+class BrokerMachine(Control, frozen=True):
+    """Made by ``broker.processors`` once, read by the distributor: what a broker runs on. Capacities are stored with
+    it."""
+
+    cores: int  # that its process may run on
+    kernel: str
+    cpu: str  # model, as the kernel names it; the architecture where it has no name
+
+
 class Throttling(Control, frozen=True):
     """Made by ``broker.throttling``, read by the distributor: what others take of the processors that a broker thinks
     it has. Shares are of the last seconds, 0 to 1; they make a measured capacity worthless."""

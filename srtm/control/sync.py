@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from srtm.control.measuring import MeasurementRequest
 from srtm.control.message import Control
-from srtm.control.reports import DrainProgress, Stranger, Throttling, TopicReport
+from srtm.control.reports import BrokerMachine, DrainProgress, Stranger, Throttling, TopicReport
 
 
 class SyncRequest(Control, frozen=True):
@@ -40,6 +40,7 @@ class SyncRequest(Control, frozen=True):
     strangers: list[Stranger] = []  # new since the last sync that was answered
     lab_service_time_ns: int = 0  # of a broker in the laboratory: what every message takes
     throttling: Throttling | None = None  # None: the system does not tell
+    machine: BrokerMachine | None = None  # None: it does not say
     wait_s: float = 0.0
 
 

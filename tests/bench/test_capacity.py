@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from bench import capacity as module
-from bench.capacity import CapacityOptions, Found, Step, cpu_model, disturbed, judged, machine_of, measure_capacity
+from bench.capacity import CapacityOptions, Found, Step, disturbed, is_here, judged, machine_of, measure_capacity
 from bench.run import RunResult
 from bench.workload import Plan
-from srtm.capacity import Class
+from srtm.capacity import Class, Machine
 from srtm.errors import Conflict
 from srtm.topic import Slo
 from tests.support.run_results import result
@@ -31,7 +31,14 @@ class Client:
 
     def __init__(self, reports: Callable[[int], list[dict]] = lambda _: [], **state: object) -> None:
         self._reports = reports
-        self._state = {"alive": True, "accepting": True, "draining": False, "lab_service_time_ns": 0, **state}
+        self._state = {
+            "alive": True,
+            "accepting": True,
+            "draining": False,
+            "lab_service_time_ns": 0,
+            "machine": None,
+            **state,
+        }
         self._state.setdefault("throttling", None)
         self.looks = 0
 
@@ -190,9 +197,14 @@ def test_quotas_and_steal_are_told():
     assert disturbed([robbed, calm], 5.0, 2) == ("throttled by a CPU quota: 0.4 s of 10 s", "steal 5.0%")
 
 
-def test_the_machine_is_known_where_the_broker_is_on_it(tmp_path):
-    assert machine_of("127.0.0.1:4150") is not None
-    assert machine_of("10.1.2.3:4150") is None
-    assert machine_of("elsewhere.example:4150") is None
-    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n")
-    assert cpu_model(tmp_path) == "Some CPU @ 2 GHz"
+async def test_the_machine_is_the_one_that_the_broker_tells_of_wherever_it_is(autojump_clock):
+    told = {"cores": 64, "kernel": "7.1", "cpu": "Some CPU @ 2 GHz"}
+    found = await climb(Client(tcp_address="10.1.2.3:4150", machine=told), 3_000)
+    assert found.capacity is not None
+    assert found.capacity.machine == Machine(cores=64, kernel="7.1", cpu="Some CPU @ 2 GHz")
+    assert machine_of({"machine": None}) is None
+
+
+def test_what_others_took_here_is_told_of_brokers_that_are_reached_by_loopback():
+    assert [is_here(f"{host}:4150") for host in ("127.0.0.1", "[::1]", "localhost")] == [True] * 3
+    assert [is_here(f"{host}:4150") for host in ("10.1.2.3", "elsewhere.example")] == [False] * 2

@@ -1,10 +1,12 @@
 """Quotas and steal: the texts of the kernel, and what becomes of them."""
 
+import os
+import platform
 from pathlib import PurePosixPath
 
 import pytest
 
-from broker.processors import Processors
+from broker.processors import Processors, cpu_model, machine_here
 from broker.throttling import (
     Quota,
     Reading,
@@ -107,3 +109,11 @@ def test_what_the_kernel_shows_is_read_once_a_second_at_most(tmp_path):
 
 def test_where_the_kernel_shows_nothing_there_is_no_throttling(tmp_path):
     assert Processors(tmp_path, tmp_path).throttling() == Throttling()
+
+
+def test_the_machine_is_told_by_its_cores_its_kernel_and_the_model_that_the_kernel_names(tmp_path):
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n")
+    found = machine_here(tmp_path)
+    assert (found.cores, found.cpu) == (len(os.sched_getaffinity(0)), "Some CPU @ 2 GHz")
+    assert found.kernel == platform.release()
+    assert cpu_model("processor: 0\n") == platform.machine()

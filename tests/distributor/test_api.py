@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from distributor.api import make_app
-from srtm.control import DeadNotice, TopicReport
+from srtm.control import BrokerMachine, DeadNotice, TopicReport
 from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
 from srtm.tokens import Tokens
@@ -108,6 +108,15 @@ async def test_a_broker_in_the_laboratory_is_predicted_by_its_service_time(distr
     broker.lab_service_time_ns = -1
     with pytest.raises(BadInput, match="lab_service_time_ns: -1"):
         await broker.sync()
+
+
+async def test_a_broker_is_shown_with_the_machine_that_it_tells_of(distributor, client):
+    (broker,) = await distributor.brokers("a")
+    assert (await client.get("/v1/brokers/a")).json()["machine"] is None
+    broker.machine = BrokerMachine(cores=64, kernel="7.1", cpu="Some CPU")
+    await broker.sync()
+    told = (await client.get("/v1/brokers/a")).json()["machine"]
+    assert told == {"cores": 64, "kernel": "7.1", "cpu": "Some CPU"}
 
 
 async def test_an_automatic_burst_is_computed(distributor, client):

@@ -77,11 +77,15 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 TYPE = "must be of its type"
+MACHINE = {"cores": 2, "kernel": "6.1", "cpu": "Some CPU"}
 REFUSED: list[tuple[tuple[str, str], dict[str, Any], str, str]] = [  # what is changed; the field refused, the rule
     (SYNC, {"mcap": "9"}, "mcap", TYPE),
     (SYNC, {"mcap": -1}, "mcap", "must be a number of msg/s"),
     (SYNC, {"lab_service_time_ns": -1}, "lab_service_time_ns", "must be from 0 to"),
     (SYNC, {"lab_service_time_ns": BIG}, "lab_service_time_ns", "must be from 0 to"),
+    (SYNC, {"machine": {**MACHINE, "cores": 0}}, "machine.cores", "must be from 1 to"),
+    (SYNC, {"machine": {**MACHINE, "cpu": "x" * 301}}, "machine.cpu", "must be at most 300 characters long"),
+    (SYNC, {"machine": {**MACHINE, "kernel": "\0"}}, "machine.kernel", "must not have a NUL"),
     (SYNC, {"have_version": -1}, "have_version", "must be 0 or more"),
     (SYNC, {"have_version": BIG}, "have_version", "must be at most"),
     (SYNC, {"applied": {"cars": -1}}, "applied.cars", "must be 0 or more"),

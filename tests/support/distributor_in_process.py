@@ -12,7 +12,7 @@ from distributor.config import DistributorConfig
 from distributor.registry import Registry
 from distributor.store import Store
 from distributor.syncing import Syncing
-from srtm.control import DesiredTopic, Share, Stranger, SyncAnswer, SyncRequest, TopicReport
+from srtm.control import BrokerMachine, DesiredTopic, Share, Stranger, SyncAnswer, SyncRequest, TopicReport
 from srtm.topic import TopicSpec, parse_topic_json
 
 
@@ -37,6 +37,7 @@ class FakeBroker:
     syncing: Syncing
     mcap: float = 600.0
     lab_service_time_ns: int = 0
+    machine: BrokerMachine | None = None
     incarnation: str = "1"
     host: str = "127.0.0.1"
     version: int = 0
@@ -61,6 +62,7 @@ class FakeBroker:
             http_address="127.0.0.1:4151",
             mcap=self.mcap,
             lab_service_time_ns=self.lab_service_time_ns,
+            machine=self.machine,
             accepting=self.accepting,
             have_version=self.version,
             applied={name: topic.share.version for name, topic in self.topics.items()},
