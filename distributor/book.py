@@ -28,6 +28,7 @@ from distributor.config import DistributorConfig
 from distributor.differences import Differences
 from distributor.leases import Amount, Leases
 from distributor.liveness import Liveness
+from distributor.loads import BrokerLoad, loads_of
 from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
@@ -68,6 +69,7 @@ class Book:
         self._advanced: tuple[Mapping[str, Topic], set[str]] = ({}, set())  # topics and live brokers, at the last look
         self._unstored: dict[str, Topic] = {}  # {topic of which more was acknowledged: as it is stored}
         self._heard: dict[str, Heard] = {}  # {broker: its latest news}
+        self._loads: tuple[int, Mapping[str, BrokerLoad]] = (0, {})  # as of so many changes of topics
         self._attention = trio.Event()  # something for ``run`` to look at
         self._tried_on: dict[str, list[BrokerCapacity]] = {}  # {topic: brokers on which the rest of it found no room}
         self._grace_ends: dict[str, float] = {}  # {dead broker: trio time after which its publishers go elsewhere}
@@ -145,6 +147,15 @@ class Book:
         """Set when what ``broker`` is told changes, or a move for it may have become due."""
         return self._changed.setdefault(broker, trio.Event())
 
+    @property
+    def loads(self) -> Mapping[str, BrokerLoad]:
+        """{broker: what it has of all topics}, of those that have publishers."""
+        changes, loads = self._loads
+        if changes != self.topic_changes.count:
+            loads = loads_of(self.topics.values())
+            self._loads = self.topic_changes.count, loads
+        return loads
+
     def offered(
         self,
         spec: TopicSpec,
@@ -156,8 +167,9 @@ class Book:
         """The brokers, and what is left of them for the topic that ``spec`` asks for. ``topics``: instead of those that
         there are; ``beyond_marks``: whatever fittings found the brokers to keep of such traffic."""
         book = self.topics if topics is None else topics
+        loads = self.loads if topics is None else loads_of(topics.values())
         brokers = [broker for name, broker in self.brokers.items() if name != without]
-        found = placing.capacities(brokers, self.takes_more(), book.values(), spec, self.capacities)
+        found = placing.capacities(brokers, self.takes_more(), loads, spec, self.capacities)
         if beyond_marks:
             return found
         here = book.get(spec.name)

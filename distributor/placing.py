@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +14,14 @@ import numpy as np
 
 from distributor.allocation import BrokerCapacity, Demand, Plan, place_more, plan
 from distributor.leases import MICRO, Amount
+from distributor.loads import NO_LOAD, BrokerLoad
 from distributor.state import Broker, Placement, Topic
-from srtm.capacity import Capacity, Class, class_of, effective_mcap
+from srtm.capacity import Capacity, class_of, effective_mcap
 from srtm.errors import BadInput
 from srtm.fitted_split import Traffic, fitted_bucket
 from srtm.sizing import smallest_burst
 from srtm.splitting import split_bucket
-from srtm.topic import Slo, TopicSpec
+from srtm.topic import TopicSpec
 
 # Of the topic's rate, for a broker that has undeclared publishers only: the floor of design section 6.
 STARVED_WEIGHT = 0.02
@@ -32,30 +34,24 @@ Astray = Mapping[str, Mapping[str, float]]  # as in ``state.Topic``
 def capacities(
     brokers: Iterable[Broker],
     usable: Collection[str],
-    topics: Iterable[Topic],
+    loads: Mapping[str, BrokerLoad],
     spec: TopicSpec,
     measured: Mapping[str, Sequence[Capacity]],
 ) -> list[BrokerCapacity]:
     """All brokers as allocation sees them when it places the topic of ``spec``; those that are not ``usable`` now have
     no room for anything new. Of a broker's ``measured`` capacities that counts which suits the hardest of the promises
     and classes that it would have."""
-    others = [topic for topic in topics if topic.name != spec.name and not topic.removed]
     asked = (spec.slo, class_of(spec.publishers))
     found = []
     for broker in brokers:
         if broker.name not in usable:
             found.append(BrokerCapacity(name=broker.name, mcap=1.0, allocated=1.0))
             continue
-        mcap = effective_mcap(broker.mcap, measured.get(broker.name, ()), [asked, *promised(others, broker.name)])
-        allocated = sum(topic.placement.assigned.get(broker.name, 0.0) for topic in others)
-        found.append(BrokerCapacity(name=broker.name, mcap=mcap, allocated=allocated))
+        load = loads.get(broker.name, NO_LOAD)
+        promised = itertools.chain([asked], load.promised(besides=spec.name))
+        mcap = effective_mcap(broker.mcap, measured.get(broker.name, ()), promised)
+        found.append(BrokerCapacity(name=broker.name, mcap=mcap, allocated=load.allocated_besides(spec.name)))
     return found
-
-
-def promised(topics: Iterable[Topic], broker: str) -> list[tuple[Slo, Class]]:
-    """What the topics that have publishers on ``broker`` were promised, and how they send."""
-    here = [topic.spec for topic in topics if topic.placement.assigned.get(broker, 0.0) > 0]
-    return [(spec.slo, class_of(spec.publishers)) for spec in here]
 
 
 def demand(spec: TopicSpec, burst: float) -> Demand:
@@ -75,6 +71,19 @@ def burst_of(spec: TopicSpec) -> float:
     if spec.burst != "auto":
         return spec.burst
     return float(smallest_burst(spec.publishers, spec.rate, spec.slo.percentile))
+
+
+def sized(spec: TopicSpec, old: Topic | None) -> TopicSpec:
+    """With a number for its burst. ``old``: as the topic is placed now: what "auto" came to is known, where nothing has
+    changed that it depends on."""
+    if old is not None and not old.removed and _same_envelope(old.spec, spec):
+        return replace(spec, burst=old.burst)
+    return replace(spec, burst=burst_of(spec))
+
+
+def _same_envelope(old: TopicSpec, new: TopicSpec) -> bool:
+    before, now = (old.burst, old.rate, old.slo.percentile), (new.burst, new.rate, new.slo.percentile)
+    return before == now and old.publishers == new.publishers
 
 
 def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> tuple[float, Placement, tuple[str, ...]]:

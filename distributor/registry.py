@@ -56,11 +56,12 @@ class Registry(Upkeep):
                 raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
             if old.spec == spec:
                 return old
-            burst = await trio.to_thread.run_sync(placing.burst_of, spec)
+            sized = await trio.to_thread.run_sync(placing.sized, spec, old)
+            burst = placing.burst_of(sized)
             if same_demand(old, spec, burst):
                 placed = burst, old.placement, old.reasons
             else:
-                placed = await self.dry_run(spec)
+                placed = await self._planned(sized)
             return await self._replace_topic(spec, *placed, "changed", record=fitting(spec))
 
     async def dry_run(self, spec: TopicSpec) -> tuple[float, Placement, tuple[str, ...]]:
@@ -69,6 +70,10 @@ class Registry(Upkeep):
         Publishers that the topic has already move as little as its principles allow, unless those are others now.
         """
         await self.wait_settled()
+        return await self._planned(await trio.to_thread.run_sync(placing.sized, spec, self.topics.get(spec.name)))
+
+    async def _planned(self, spec: TopicSpec) -> tuple[float, Placement, tuple[str, ...]]:
+        """``spec``: with a number for its burst."""
         old, offered = self.topics.get(spec.name), self.offered(spec)
         if old is None or old.removed or not same_principles(old.spec, spec):
             return await trio.to_thread.run_sync(placing.place_anew, spec, offered)
@@ -149,14 +154,8 @@ class Registry(Upkeep):
             topic = self.topics[name]
             if topic.removed or broker in topic.placement.brokers or broker not in topic.leases.target:
                 return
-            envelope = topic.leases.envelope
-            extra = [one for one in topic.extra if one != broker]
-            target = placing.shares(topic.spec, envelope, topic.placement, extra, placing.besides(topic.astray))
-            leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
             what = f"{broker} is drained of this topic: its share goes to the others"
-            await self._commit(
-                [replace(topic, leases=leases)], decision="\n".join([what, *placing.share_lines(target)])
-            )
+            await self._reshare(topic, what, extra=[one for one in topic.extra if one != broker])
 
     async def note_capacity(self, name: str, figure: Capacity) -> None:
         """What ``name`` carries of one promise and class, instead of what was known of that. Raises NotFound."""
@@ -330,12 +329,8 @@ class Registry(Upkeep):
             topic = self.topics[name]
             if topic.removed or broker in topic.leases.target or not placing.room_for_extra(topic, broker):
                 return
-            envelope, more = topic.leases.envelope, placing.besides(topic.astray)
-            target = placing.shares(topic.spec, envelope, topic.placement, [*topic.extra, broker], more)
-            leases = topic.leases.retargeted(envelope, target)
-            new = replace(topic, leases=leases.advanced(self.live(), self.version + 1))
             why = f"{broker}: messages of publishers that the topic does not name wait there; it gets a small share"
-            await self._commit([new], decision=why)
+            await self._reshare(topic, why, extra=[*topic.extra, broker])
 
     async def account(self, name: str, broker: str, homes: Mapping[str, float]) -> None:
         """So many msg/s come to ``broker`` from publishers of topic ``name`` that belong elsewhere: shares follow.
@@ -347,16 +342,22 @@ class Registry(Upkeep):
                 astray.pop(broker, None)
             if topic.removed or astray == topic.astray or (homes and not placing.room_for_extra(topic, broker)):
                 return
-            envelope, extra = topic.leases.envelope, [one for one in topic.extra if one not in astray]
-            target = placing.shares(topic.spec, envelope, topic.placement, extra, placing.besides(astray))
-            target = adapting.kept(topic, target)
-            leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
             what = f"{broker}: {sum(homes.values()):,.6g} msg/s of publishers that belong elsewhere count there"
             what = what if homes else f"{broker}: those who moved away have gone"
-            text = "\n".join([what, *placing.share_lines(target)])
-            await self._commit([replace(topic, leases=leases, astray=astray)], decision=text)
+            counted = replace(topic, astray=astray)
+            await self._reshare(counted, what, extra=[one for one in topic.extra if one not in astray], keep=True)
 
     # How it is done
+
+    async def _reshare(self, topic: Topic, what: str, *, extra: Sequence[str], keep: bool = False) -> None:
+        """Its declared split anew, over its publishers, those astray, and ``extra``. ``keep``: shares that were adapted
+        stay, if the same brokers have one. Under ``_writing``."""
+        envelope = topic.leases.envelope
+        target = placing.shares(topic.spec, envelope, topic.placement, extra, placing.besides(topic.astray))
+        target = adapting.kept(topic, target) if keep else target
+        leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
+        text = "\n".join([what, *placing.share_lines(target)])
+        await self._commit([replace(topic, leases=leases)], decision=text)
 
     async def _lacking_without(self, name: str) -> dict[str, float]:
         """{topic: msg/s for which there would be no room if ``name`` were not there}. Under ``_placing``; nothing is

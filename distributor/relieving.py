@@ -14,6 +14,7 @@ import trio
 
 from distributor import explaining, placing
 from distributor.forecast import Service, Simulation
+from distributor.loads import NO_LOAD
 from distributor.registry import Registry
 from distributor.relief_values import BrokerView, Note, Part, Shift, TopicView, View
 from distributor.state import Placement, Topic
@@ -137,12 +138,12 @@ class Relieving:
             for topic in registry.managed()
         }
         self._rates.forget_all_but({(name, topic) for name, by_topic in reports.items() for topic in by_topic})
-        takes_more, allocated = registry.takes_more(), self._allocated()
+        takes_more, loads = registry.takes_more(), registry.loads
         brokers = {
             name: BrokerView(
                 load=sum(rates.get(name, {}).values()),
                 capacity=self._capacity(name),
-                room=_room(registry.brokers[name].mcap, allocated.get(name, 0.0)),
+                room=_room(registry.brokers[name].mcap, loads.get(name, NO_LOAD).allocated),
                 takes_more=name in takes_more,
             )
             for name in live
@@ -161,14 +162,6 @@ class Relieving:
     def _capacity(self, broker: str) -> float:
         service_ns = self._syncing.lab_service_ns.get(broker, 0)
         return 1e9 / service_ns if service_ns else math.inf
-
-    def _allocated(self) -> dict[str, float]:
-        """{broker: msg/s of all topics}"""
-        sums: dict[str, float] = {}
-        for topic in self._registry.managed():
-            for name, rate in topic.placement.assigned.items():
-                sums[name] = sums.get(name, 0.0) + rate
-        return sums
 
 
 class Rates:

@@ -14,7 +14,7 @@ from distributor.adapting import ShareChange
 from distributor.explanation import Json, reason
 from distributor.gauged import penalty_view
 from distributor.leases import MICRO
-from distributor.placing import promised
+from distributor.loads import NO_LOAD
 from distributor.registry import Registry
 from distributor.state import Decision, Topic
 from distributor.syncing import Syncing
@@ -169,9 +169,10 @@ def _utc(wall_ns: int) -> str:
 def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:
     """Raises NotFound."""
     broker = registry.broker(name)
-    allocated = sum(topic.placement.assigned.get(name, 0.0) for topic in registry.managed())
+    load = registry.loads.get(name, NO_LOAD)
+    allocated = load.allocated
     figures = registry.capacities.get(name, ())
-    mcap = effective_mcap(broker.mcap, figures, promised(registry.managed(), name))
+    mcap = effective_mcap(broker.mcap, figures, load.promised())
     return {
         "name": name,
         "incarnation": broker.incarnation,

@@ -86,9 +86,8 @@ def parse_slo(text: str) -> Slo:
 
 def class_of(publishers: Publishers) -> Class:
     """The hardest that a topic's publishers come near: Poisson if any of them is, the largest batch."""
-    periodic = len(publishers) > 0 and bool(publishers.periodic.all())
     return Class(
-        process="periodic" if periodic else "poisson",
+        process="periodic" if publishers.all_periodic else "poisson",
         batch=publishers.largest_batch,
         publishers=max(1, len(publishers)),
     )
@@ -105,8 +104,11 @@ def capacity_for(measured: Iterable[Capacity], slo: Slo, traffic: Class) -> Capa
 
 
 def effective_mcap(stated: float, measured: Sequence[Capacity], asked: Iterable[tuple[Slo, Class]]) -> float:
-    """Msg/s; 0: nothing is known. Of the topics that a broker has, or shall get (``asked``), the hardest decides;
-    without any, the smallest figure. ``stated`` by the broker's operator (0: not): never more than that."""
+    """Msg/s; 0: nothing is known. Of the topics that a broker has, or shall get (``asked``, looked at only where there
+    are figures), the hardest decides; without any, the smallest figure. ``stated`` by the broker's operator (0: not):
+    never more than that."""
+    if not measured:
+        return stated
     found = [capacity_for(measured, slo, traffic) for slo, traffic in asked] or list(measured)
     figures = [one.mcap for one in found if one is not None] + ([stated] if stated else [])
     return min(figures, default=0.0)

@@ -91,7 +91,11 @@ class Publishers:
         """Sum of the rates, msg/s: the paper's *rate* of the topic."""
         return float(np.sum(self.rates))
 
-    @property
+    @cached_property
+    def all_periodic(self) -> bool:
+        return len(self) > 0 and bool(self.periodic.all())
+
+    @cached_property
     def largest_batch(self) -> int:
         return int(self.batches.max(initial=1))
 

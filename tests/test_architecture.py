@@ -61,6 +61,7 @@ PURE = (
     "distributor/model.py",
     "distributor/keeping.py",
     "distributor/moves.py",
+    "distributor/loads.py",
     "distributor/marks.py",
     "distributor/fitting.py",
     "distributor/fitting_events.py",

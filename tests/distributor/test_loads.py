@@ -1,0 +1,89 @@
+"""What brokers have, and what of it is looked at again."""
+
+from __future__ import annotations
+
+import pytest
+
+from distributor import book, placing
+from distributor.loads import NO_LOAD, loads_of
+from srtm.capacity import Class
+from srtm.topic import Slo, parse_change
+from tests.support.distributor_in_process import Distributor, spec
+
+pytestmark = pytest.mark.usefixtures("no_threads")
+
+AUTO = {"burst": "auto", "publishers": [{"count": 20, "rate": 10, "id_prefix": "p"}], "rate": 400}
+
+
+async def two_topics(distributor: Distributor) -> None:
+    await distributor.brokers("a", mcap=1000.0)
+    await distributor.submit(spec("cars", count=20))
+    await distributor.submit(spec("vans", count=10, slo={"percentile": 95, "latency_ms": 50}))
+
+
+async def test_of_a_topic_that_is_placed_anew_nothing_counts_that_it_has_already(distributor):
+    await two_topics(distributor)
+    load = distributor.registry.loads["a"]
+    assert load.allocated == 300.0
+    assert (load.allocated_besides("cars"), load.allocated_besides("unknown")) == (100.0, 300.0)
+    assert list(load.promised(besides="cars")) == [(Slo(percentile=95, latency_ms=50), Class(publishers=10))]
+    assert len(list(load.promised())) == 2
+    assert (NO_LOAD.allocated, list(NO_LOAD.promised())) == (0.0, [])
+
+
+async def test_loads_follow_every_change_of_a_topic_and_are_made_once_for_it(distributor, monkeypatch):
+    await two_topics(distributor)
+    made = []
+    monkeypatch.setattr(book, "loads_of", lambda topics: made.append(1) or loads_of(topics))
+    await distributor.registry.change_publishers("cars", lambda old: parse_change(old, {"remove": ["p0"]}))
+    made.clear()
+    assert [distributor.registry.loads["a"].allocated for _ in range(3)] == [290.0] * 3
+    assert len(made) <= 1
+    await distributor.registry.remove("cars", purge=False)
+    assert distributor.registry.loads["a"].allocated == 100.0
+    await distributor.registry.remove("vans", purge=False)
+    assert distributor.registry.loads == {}
+
+
+class Sizing:
+    """Counts how often an automatic burst is worked out."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        monkeypatch.setattr(placing, "smallest_burst", self._smallest)
+
+    def _smallest(self, *_what: object) -> int:
+        self.times += 1
+        return 7
+
+
+@pytest.mark.parametrize(
+    ("change", "times"),
+    [
+        ({"lease": "15s"}, 0),
+        ({"slo": {"percentile": 99, "latency_ms": 9}}, 0),
+        ({"seed": 2}, 0),
+        ({"slo": {"percentile": 95, "latency_ms": 5}}, 1),
+        ({"rate": 401}, 1),
+        ({"publishers": [{"count": 21, "rate": 10, "id_prefix": "p"}]}, 1),
+    ],
+)
+async def test_an_automatic_burst_is_worked_out_once_and_only_where_it_may_be_another(
+    distributor, monkeypatch, change, times
+):
+    await distributor.brokers("a", mcap=1000.0)
+    sizing = Sizing(monkeypatch)
+    topic = await distributor.registry.submit(spec(**AUTO))
+    assert (sizing.times, topic.burst) == (1, 7.0)
+    sizing.times = 0
+    topic = await distributor.registry.submit(spec(**{**AUTO, **change}))
+    assert (sizing.times, topic.burst, topic.spec.burst) == (times, 7.0, "auto")
+
+
+async def test_a_removed_topic_tells_nothing_of_the_burst_of_its_next_life(distributor, monkeypatch):
+    await distributor.brokers("a", mcap=1000.0)
+    sizing = Sizing(monkeypatch)
+    await distributor.submit(spec(**AUTO))
+    await distributor.registry.remove("cars", purge=False)
+    topic = await distributor.registry.submit(spec(**AUTO))
+    assert (sizing.times, topic.burst) == (2, 7.0)
