@@ -13,7 +13,20 @@ from pathlib import Path
 import msgspec
 
 from bench.document import EVALUATION, refuse_without_block, write_block
-from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig09, fig10, fig11, limiters, modes, prop1
+from bench.experiments import (
+    convergence,
+    eq01,
+    fig06,
+    fig07,
+    fig08,
+    fig09,
+    fig10,
+    fig11,
+    laboratory,
+    limiters,
+    modes,
+    prop1,
+)
 from bench.experiments.figure import Effort, Experiment
 from bench.experiments.keeping import Finished
 from bench.experiments.publishing import Shown, make_directory, publish
@@ -24,7 +37,7 @@ from srtm.errors import BadInput
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, convergence, modes, limiters)
+    for module in (laboratory, fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, convergence, modes, limiters)
 }
 QUICK = Effort(seconds=15.0, repetitions=2)
 

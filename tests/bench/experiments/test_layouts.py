@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.calibration import calibrated
 from bench.experiments.layouts import (
+    LAB_US,
     PAPER,
     Envelope,
     Kind,
@@ -173,3 +175,10 @@ def test_brokers_are_counted_by_the_room_that_they_have() -> None:
 def test_the_papers_brokers_are_as_its_text_has_them() -> None:
     assert PAPER.capacity(batch=1, publishers=6_000) < 60_000  # Fig. 6b, k = 1
     assert PAPER.capacity(batch=10, publishers=8_000) > 80_000  # Fig. 8, what broker 6 has already
+
+
+def test_the_brokers_of_the_figures_are_the_calibrated_ones_without_the_stops_of_their_machine() -> None:
+    whole = calibrated().laboratory(LAB_US)
+    assert PAPER.path_ns == tuple(sorted(whole.path_ns)[: len(PAPER.path_ns)])
+    assert len(PAPER.path_ns) == 0.99 * len(whole.path_ns)
+    assert replace(PAPER, path_ns=whole.path_ns) == whole
