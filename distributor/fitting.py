@@ -223,7 +223,12 @@ class Fitting:
         if traces is None:
             return []
         within = all(watch.is_within for watch in self._watches.values())
-        if not replayed(self._task, self._layout, traces) or (not within and self._evidence.chances(self._layout)):
+        blind = any(watch.sees_too_little for watch in self._watches.values())
+        if (
+            blind
+            or not replayed(self._task, self._layout, traces)
+            or (not within and self._evidence.chances(self._layout))
+        ):
             self._spent_ns += now_ns - self._step_ns - self._settle_ns
             return self._place(now_ns, {name: watch.resumed() for name, watch in self._watches.items()})
         self._note_round(now_ns)
@@ -359,5 +364,6 @@ class Fitting:
             took_ns=now_ns - self._started_ns,
             replayed=replayed,
             heard=heard,
+            unsent={name: watch.unsent_part for name, watch in self._watches.items() if watch.sees_too_little},
         )
         return Done(report=report)

@@ -74,6 +74,8 @@ class Progress:
     latency: Latency = field(default_factory=Latency)  # of the new topic since the measurement began
     others_kept: bool = True  # the topics that were there kept their SLO in the last second
     others_worst_ns: int = 0  # their largest percentile in the last second
+    lost: int = 0  # messages since the measurement began whose latency nobody knows any more: too many came
+    unsent: int = 0  # and those that no subscriber took in time
     final: bool = False
 
 
@@ -182,6 +184,8 @@ class Report:
     # sample, does not speak against it.
     replayed: bool = False
     heard: bool = True  # false: no message came, so nothing was measured
+    # {broker: part of the messages that no subscriber took in time}, of those where it is more than may be late
+    unsent: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,6 +85,10 @@ def explanation(report: Report, target_ns: int) -> list[str]:
         late = [name for name, verdict in one.verdicts.items() if _is_late(verdict, one.latency[name], target_ns)]
         lines += [_why_lost(number, len(one.layout.brokers), name, one.latency[name], target_ns) for name in late]
     lines += [f"{name} is full: it keeps {rate:,.6g} msg/s of this traffic" for name, rate in report.full.items()]
+    lines += [
+        f"{name}: {100 * part:.3g} % of the messages were not measured: no subscriber took them in time"
+        for name, part in report.unsent.items()
+    ]
     if report.missing is not None:
         lines.append(f"missing: {missing_text(report.missing)}")
     return lines

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from distributor.fitting_events import Layout, Progress, Task
-from distributor.verdict import SequentialTest, Verdict, by_interval
+from distributor.verdict import Intervals, SequentialTest, Verdict, by_interval
 from distributor.whatif import Latency, Trace, delays
 
 # Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
@@ -26,17 +28,47 @@ class Watch:
     final: bool = False
     broken_since_ns: int | None = None  # the promise to another topic
     trace: Trace | None = None
+    lost: int = 0  # messages, all of them late: so many came that their latency was dropped
+    unsent: int = 0
+    unsent_before: int = 0  # in earlier rounds of the same layout
+    _told_lost: int = 0  # of those, what ``test`` has
 
     def hear(self, event: Progress) -> None:
-        self.test.add(event.intervals)
+        self.lost, self.unsent = max(self.lost, event.lost), max(self.unsent, event.unsent)
+        self.test.add(self._with_lost(event.intervals))
         self.latency = event.latency
         self.final |= event.final
         self.heard = True
 
+    def _with_lost(self, intervals: Intervals) -> Intervals:
+        """When it arrived nobody knows: it is late all over what came meanwhile, and changes no mean latency."""
+        lost = self.lost - self._told_lost
+        if not lost or not len(intervals):
+            return intervals
+        self._told_lost = self.lost
+        more = np.diff(np.arange(len(intervals) + 1) * lost // len(intervals))
+        return replace(
+            intervals,
+            count=intervals.count + more,
+            late=intervals.late + more,
+            latency_ns=intervals.latency_ns + intervals.latency_ns // intervals.count * more,
+        )
+
     def judge(self) -> None:
+        """What was not measured may all be late: where it is more than may be, nothing is surely within."""
         self.judged = True
-        if self.verdict is Verdict.UNDECIDED:
-            self.verdict = self.test.verdict
+        found = self.test.verdict if self.verdict is Verdict.UNDECIDED else self.verdict
+        self.verdict = Verdict.UNDECIDED if found is Verdict.BELOW and self.sees_too_little else found
+
+    @property
+    def unsent_part(self) -> float:
+        """Of the messages, those that no subscriber took in time: not measured."""
+        unsent = self.unsent_before + self.unsent
+        return unsent / max(1, unsent + self.test.count)
+
+    @property
+    def sees_too_little(self) -> bool:
+        return self.unsent_part > self.allowed
 
     @property
     def is_above(self) -> bool:
@@ -62,12 +94,14 @@ class Watch:
     @property
     def is_within(self) -> bool:
         """By the sample."""
-        return self.test.late_fraction <= self.allowed
+        untold = self.lost - self._told_lost
+        late = self.test.late_fraction * self.test.count + untold
+        return late <= self.allowed * (self.test.count + untold)
 
     def resumed(self) -> Watch:
         """In the next round of the same layout."""
         self.test.begin_series()
-        return Watch(self.test, self.allowed, self.verdict)
+        return Watch(self.test, self.allowed, self.verdict, unsent_before=self.unsent_before + self.unsent)
 
 
 def watch_of(task: Task, chances: int = 0) -> Watch:

@@ -55,7 +55,7 @@ def progress(broker: str, round_: int, report: MeasurementReport) -> Progress:
     if (late > count).any():
         wrong = int(np.argmax(late > count))
         raise BadInput(f"late[{wrong}]", int(late[wrong]), f"must be at most count[{wrong}], {count[wrong]}")
-    for field in ("measured", "access_ns", "processing_ns", "total_ns", "others_worst_ns"):
+    for field in ("measured", "lost", "unsent", "access_ns", "processing_ns", "total_ns", "others_worst_ns"):
         _column(field, [getattr(report, field)])
     return Progress(
         broker=broker,
@@ -69,6 +69,8 @@ def progress(broker: str, round_: int, report: MeasurementReport) -> Progress:
         ),
         others_kept=report.others_kept,
         others_worst_ns=report.others_worst_ns,
+        lost=report.lost,
+        unsent=report.unsent,
         final=report.final,
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bench.virtual_fleet import Firings, Fleet, firings, grouped_demand, held, stalls
+from distributor import fitting_view
 from distributor.allocation import BrokerCapacity, Demand
 from distributor.fitting import AT_MOST_NS, BREACH_NS, Fitting
 from distributor.fitting_events import (
@@ -198,7 +199,7 @@ def small_task_on_one():
     return Task(demand=demand, percentile=99, target_ns=MS)
 
 
-def progress(action, *, late=0, blocks=20, late_at=(), others_kept=True, final=False, worst_ns=0):
+def progress(action, *, late=0, blocks=20, late_at=(), others_kept=True, final=False, worst_ns=0, unsent=0):
     count = np.ones(blocks, dtype=np.int64)
     is_late = count * late
     is_late[list(late_at)] = 1
@@ -209,6 +210,7 @@ def progress(action, *, late=0, blocks=20, late_at=(), others_kept=True, final=F
         latency=Latency(count=blocks, processing_ns=2 * MS * late, total_ns=2 * MS * late),
         others_kept=others_kept,
         others_worst_ns=worst_ns,
+        unsent=unsent,
         final=final,
     )
 
@@ -379,6 +381,16 @@ def test_it_decides_nothing_before_the_shortest_time():
 def test_when_time_is_up_what_was_seen_is_taken_but_not_called_certain():
     report = of_kind(Done, at_full().tell(0, blocks=50, final=True))[0].report
     assert (report.fits, report.certain) == (True, False)
+
+
+def test_what_no_subscriber_took_keeps_it_from_being_certain_and_is_said():
+    climb = at_full()
+    assert climb.tell(0, blocks=700, unsent=100) == [Stop(broker="b0", round=1, trace_wanted=True)]
+    climb = at_full()
+    report = of_kind(Done, climb.tell(0, blocks=700, unsent=100, final=True))[0].report
+    assert (report.fits, report.certain, report.unsent) == (True, False, {"b0": 100 / 800})
+    said = "b0: 12.5 % of the messages were not measured: no subscriber took them in time"
+    assert said in fitting_view.explanation(report, MS)
 
 
 def test_the_time_that_a_layout_has_been_in_force_counts_for_its_buckets():

@@ -31,6 +31,14 @@ def sent(**fields):
     return MeasuredTrace(**{**columns, **fields})
 
 
+def test_what_was_dropped_or_taken_by_nobody_is_told_as_it_is():
+    made = progress("b", 1, report(lost=7, unsent=9))
+    assert (made.lost, made.unsent) == (7, 9)
+    for field in ("lost", "unsent"):
+        with pytest.raises(BadInput, match=field):
+            progress("b", 1, report(**{field: -1}))
+
+
 def test_a_request_names_what_to_measure_and_whom_to_watch():
     demand = Demand(rates=np.ones(1), groups=np.full(1, ALONE), rate=2.0, burst=1.0)
     action = Measure(broker="b0", round=3, after_ns=5, at_least_ns=6, at_most_ns=7)

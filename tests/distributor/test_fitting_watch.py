@@ -1,0 +1,78 @@
+"""One broker in a round: what was dropped, and what nobody took, says something too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from distributor.allocation import Demand
+from distributor.fitting_events import Progress, Task
+from distributor.fitting_watch import Watch, watch_of
+from distributor.spreading import ALONE
+from distributor.verdict import Intervals, Verdict
+
+MS = 1_000_000  # ns
+DEMAND = Demand(rates=np.ones(1), groups=np.full(1, ALONE), rate=2.0, burst=1.0)
+TASK = Task(demand=DEMAND, percentile=99, target_ns=MS)
+
+
+def in_time(intervals: int, first: int = 0) -> Intervals:
+    """Each of two messages that took half of the target; no two intervals follow each other."""
+    at = np.arange(first, first + intervals, dtype=np.int64) * 3
+    two = np.full(intervals, 2, dtype=np.int64)
+    return Intervals(at=at, count=two, late=np.zeros_like(two), latency_ns=two * MS // 2)
+
+
+def heard(*events: Progress) -> Watch:
+    watch = watch_of(TASK)
+    for event in events:
+        watch.hear(event)
+    watch.judge()
+    return watch
+
+
+def said(intervals: Intervals, *, lost: int = 0, unsent: int = 0, final: bool = False) -> Progress:
+    return Progress(broker="b", round=1, intervals=intervals, lost=lost, unsent=unsent, final=final)
+
+
+def test_without_a_gap_what_was_in_time_is_clearly_below():
+    watch = heard(said(in_time(1000)))
+    assert (watch.verdict, watch.is_within, watch.sees_too_little) == (Verdict.BELOW, True, False)
+
+
+def test_what_the_trace_dropped_was_late():
+    watch = heard(said(in_time(1000), lost=60, final=True))
+    assert watch.test.late_fraction == 60 / 2060
+    assert (watch.verdict, watch.is_within, watch.is_above) == (Verdict.ABOVE, False, True)
+
+
+def test_what_was_dropped_counts_once_however_often_it_is_told():
+    watch = heard(said(in_time(500), lost=10), said(in_time(500, first=500), lost=10), said(in_time(0), lost=10))
+    assert watch.test.late_fraction == 10 / 2010
+
+
+@pytest.mark.parametrize("unsent", [0, 1000])
+def test_where_everything_was_dropped_nothing_is_within(unsent):
+    watch = heard(said(in_time(0), lost=5, unsent=unsent, final=True))
+    assert (watch.test.count, watch.is_within, watch.is_above) == (0, False, True)
+
+
+def test_what_nobody_took_leaves_open_what_the_rest_would_be_clear_about():
+    few, many = heard(said(in_time(1000), unsent=20)), heard(said(in_time(1000), unsent=21, final=True))
+    assert (few.verdict, few.sees_too_little) == (Verdict.BELOW, False)
+    assert (many.verdict, many.is_above) == (Verdict.UNDECIDED, False)
+    assert many.sees_too_little
+    assert many.unsent_part == pytest.approx(21 / 2021)
+
+
+def test_what_was_clear_is_not_any_more_once_messages_are_left_lying():
+    watch = heard(said(in_time(1000)))
+    watch.hear(said(in_time(1, first=1000), unsent=500))
+    watch.judge()
+    assert watch.verdict is Verdict.UNDECIDED
+
+
+def test_what_nobody_took_counts_in_the_next_round_of_the_layout_too():
+    again = heard(said(in_time(500), unsent=30)).resumed()
+    again.hear(said(in_time(500), unsent=3))
+    assert again.unsent_part == pytest.approx(33 / 2033)
