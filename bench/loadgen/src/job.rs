@@ -84,7 +84,7 @@ impl<T: Send + Sync + 'static> Job<T> {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that holds one of these locks can leave its value half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

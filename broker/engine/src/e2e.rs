@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::bucket::Nanos;
+use crate::latency::histogram;
 
 /// The window moves in steps of this part of it.
 const SLOTS: i64 = 6;
@@ -26,17 +27,12 @@ pub struct E2eView {
     values_ns: Vec<u64>,
 }
 
-fn histogram() -> Histogram<u32> {
-    // safe: one to five digits are allowed
-    Histogram::new(2).expect("valid number of digits")
-}
-
 impl E2e {
     pub fn record(&mut self, latency_ns: Nanos, window_ns: Nanos, now: Nanos) {
         let number = now / slot_ns(window_ns);
         if self.slots.back().is_none_or(|(last, _)| *last != number) {
             self.slots.retain(|(slot, _)| *slot > number - SLOTS);
-            self.slots.push_back((number, histogram()));
+            self.slots.push_back((number, histogram(2)));
         }
         if let Some((_, slot)) = self.slots.back_mut() {
             // safe: an auto-resizing histogram takes every value
@@ -59,7 +55,7 @@ fn slot_ns(window_ns: Nanos) -> Nanos {
 
 /// Several channels seen as one; `shares` above 0 and at most 1.
 pub fn view<'a>(parts: impl Iterator<Item = &'a E2e>, shares: &[f64], window_ns: Nanos, now: Nanos) -> E2eView {
-    let mut sum = histogram();
+    let mut sum: Histogram<u32> = histogram(2);
     for part in parts {
         part.add_to(&mut sum, window_ns, now);
     }

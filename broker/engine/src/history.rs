@@ -220,12 +220,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_change_shows_within_two_slots_with_what_came_in_the_second() {
+    /// 20 messages in each of 49 slots; changes are looked for until some slots later.
+    fn steady_and_watched() -> History {
         let mut history = History::new(0);
         history.watch(0);
         fed(&mut history, 0, &[20; 49]);
         history.watch(49 * SLOT_NS);
+        history
+    }
+
+    #[test]
+    fn a_change_shows_within_two_slots_with_what_came_in_the_second() {
+        let mut history = steady_and_watched();
         fed(&mut history, 49, &[20, 90, 180]);
         assert_eq!(history.take_moved(), None, "the last slot is not over");
         history.turn(52 * SLOT_NS, idle);
@@ -235,20 +241,14 @@ mod tests {
 
     #[test]
     fn what_comes_late_and_all_at_once_is_no_change() {
-        let mut history = History::new(0);
-        history.watch(0);
-        fed(&mut history, 0, &[20; 49]);
-        history.watch(49 * SLOT_NS);
+        let mut history = steady_and_watched();
         fed(&mut history, 49, &[20, 0, 40, 20, 20, 20, 20]);
         assert_eq!(history.take_moved(), None);
     }
 
     #[test]
     fn an_end_of_all_traffic_shows_when_bins_are_asked_for() {
-        let mut history = History::new(0);
-        history.watch(0);
-        fed(&mut history, 0, &[20; 49]);
-        history.watch(49 * SLOT_NS);
+        let mut history = steady_and_watched();
         fed(&mut history, 49, &[20]);
         history.turn(55 * SLOT_NS, idle);
         assert_eq!(history.take_moved().map(|moved| moved.arrivals), Some(0));

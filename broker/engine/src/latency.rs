@@ -43,7 +43,7 @@ pub struct Latency {
 }
 
 pub(crate) fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
-    // safe: one to five digits are allowed, and both callers give a constant
+    // safe: one to five digits are allowed, and all callers give a constant
     Histogram::new(digits).expect("valid number of digits")
 }
 

@@ -235,6 +235,7 @@ impl Engine {
         self.arm_release(key);
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         let Some(limiter) = topic.limiter.as_mut() else { return Outcome::Failed("exiting".into()) };
+        limiter.note_unfinished(stamp, now);
         if last_due.is_none() && !limiter.starved_told {
             limiter.starved_told = true;
             self.events.push(Event::Starved { topic: topic.name.to_string(), waiting: limiter.backlog.len() });

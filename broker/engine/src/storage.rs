@@ -123,12 +123,19 @@ impl Engine {
     /// What waited for tokens when an earlier incarnation ended waits for those of its topic's bucket again.
     pub(crate) fn restore_waiting(&mut self, key: TopicKey, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key) else { return };
-        for message in std::mem::take(&mut topic.restored) {
+        let restored = std::mem::take(&mut topic.restored);
+        if restored.is_empty() {
+            return;
+        }
+        for message in restored {
             let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) else { return };
             let publisher = limiter.trace.publisher("(restored)");
             if let (Some(message), _) = limiter.decide(message, publisher, now, now) {
                 self.release(key, message, now);
             }
+        }
+        if let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) {
+            limiter.note_unfinished(now, now);
         }
     }
 

@@ -158,7 +158,7 @@ impl Limiter {
         message.times.trace = self.trace.push(Entry { publisher, wait_us: 0, arrival, due: arrival, released: 0, sent: 0, version });
         let bytes = message.body_len() as u64;
         let trace = message.times.trace;
-        let decided = match self.backlog.arrive(1, arrival, message) {
+        match self.backlog.arrive(1, arrival, message) {
             Take::Now(mut message) => {
                 let due = self.backlog.bucket().at(); // its arrival, or the instant of an earlier release
                 message.times.due = due;
@@ -170,11 +170,14 @@ impl Limiter {
                 self.trace.released(trace, due.unwrap_or(0), 0, version);
                 (None, due)
             }
-        };
-        let unfinished = self.backlog.unfinished(arrival);
+        }
+    }
+
+    /// All messages of one publish, stamped `at`, are decided: each made the unfinished work larger, so that it is the largest now.
+    pub fn note_unfinished(&mut self, at: Nanos, now: Nanos) {
+        let unfinished = self.backlog.unfinished(self.backlog.effective(at));
         self.largest.note(unfinished, now);
         self.history.reached(unfinished);
-        decided
     }
 
     /// `count` messages have come, effectively at `at`, whatever becomes of them. What was due by then must have been released before.

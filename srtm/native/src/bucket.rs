@@ -1,17 +1,19 @@
 //! The engine's bucket for differential tests: the same `Backlog` that a topic uses, with nothing but costs in it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
 use srtm_engine::backlog::{Backlog, Take};
 use srtm_engine::bucket;
+
+use crate::lock;
 
 #[pyclass(frozen, module = "srtm._native")]
 pub struct Bucket(Mutex<Backlog<()>>);
 
 impl Bucket {
     fn backlog(&self) -> MutexGuard<'_, Backlog<()>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,10 +1,12 @@
 //! The engine's detector of changes, for tests and simulations.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use srtm_engine::change;
 use srtm_engine::history::SLOT_NS as ENGINE_SLOT_NS;
+
+use crate::lock;
 
 #[pyclass(frozen, module = "srtm._native")]
 #[derive(Default)]
@@ -22,10 +24,10 @@ impl ChangeDetector {
 
     #[getter]
     fn is_settled(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_settled()
+        lock(&self.0).is_settled()
     }
 
     fn note(&self, count: u64) -> Option<(u64, u32)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).note(count).map(|moved| (moved.arrivals, moved.slots))
+        lock(&self.0).note(count).map(|moved| (moved.arrivals, moved.slots))
     }
 }

@@ -11,6 +11,13 @@ mod loadgen;
 mod measurement;
 mod station;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Whatever a panic left: nothing that holds a lock of this crate can leave its value half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! `srtm._native.Measurement`: delays of a topic's messages, as Python holds them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
 use srtm_engine::bucket::Nanos;
@@ -8,6 +8,7 @@ use srtm_engine::measure;
 
 use crate::engine::Engine;
 use crate::errors::{bad_value, not_running};
+use crate::lock;
 
 /// Numbers of intervals, messages in them, those that were late, sums of latencies.
 type Columns = (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>);
@@ -23,9 +24,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Plain counts: a panic in another thread cannot have left them half changed.
     fn measured(&self) -> MutexGuard<'_, measure::Measurement> {
-        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.measured)
     }
 }
 

@@ -1,12 +1,14 @@
 //! A simulated broker for Python: a column of arrivals in, columns of delays out, the GIL released between.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use srtm_simulator::{NEVER, Service};
+
+use crate::lock;
 
 #[pyclass(frozen, module = "srtm._native")]
 pub struct Station(Mutex<srtm_simulator::Station>);
@@ -29,7 +31,7 @@ impl Station {
     fn run<'py>(&self, py: Python<'py>, arrival_ns: PyBuffer<i64>) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let arrivals = arrival_ns.to_vec(py)?;
         let (access, processing) = py.detach(|| {
-            let mut station = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut station = lock(&self.0);
             let mut access = Vec::with_capacity(arrivals.len() * size_of::<i64>());
             let mut processing = Vec::with_capacity(arrivals.len() * size_of::<i64>());
             for at in arrivals {

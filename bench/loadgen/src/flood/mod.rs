@@ -14,14 +14,14 @@ mod publish;
 mod read;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::flood::field::Field;
 use crate::flood::plan::Task;
-use crate::job::Job;
+use crate::job::{Job, locked};
 use crate::link::Link;
 use crate::run::{RunError, make_room_for, resolve};
 pub use plan::FloodPlan;
@@ -66,7 +66,7 @@ impl Flood {
             let mut field = Field::new(&plan, addresses[0], &stop)?;
             let (report, links) =
                 run(&mut field, &plan.task).map_err(|source| RunError::Connect { target: plan.target.clone(), source })?;
-            *held.lock().unwrap_or_else(PoisonError::into_inner) = links;
+            *locked(&held) = links;
             Ok(report)
         };
         self.job.start("loadgen-flood", work, |_| ())
@@ -80,7 +80,7 @@ impl Flood {
     /// End early, which is a failure; and close the connections that stay.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        locked(&self.held).clear();
     }
 
     /// The result as JSON.

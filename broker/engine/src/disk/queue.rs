@@ -10,7 +10,7 @@ use crate::disk::ledger::Receipt;
 use crate::disk::meta::{self, Entry, Meta};
 use crate::disk::record::{self, HEAD, Record};
 use crate::disk::segment::{self, HEADER, Header, Kind, Segment};
-use crate::disk::store::{Job, explain};
+use crate::disk::store::{Job, TEMPORARY, explain};
 use crate::disk::volume::{Found, Volume};
 
 /// What one write carries.
@@ -395,15 +395,16 @@ impl DiskQueue {
         self.segments.is_empty() && self.unwanted.is_empty() && self.damaged.is_empty()
     }
 
-    /// Remove all files: nobody wants what is in them. The job does it once more for the meta file, which one that is under way may write yet, and for what
-    /// that one was to remove.
+    /// Remove all files: nobody wants what is in them. Segments are put out of everybody's way at once, and removed by the job: that may take long. It also removes
+    /// the meta file once more, which a job that is under way may write yet, and what that one was to remove.
     pub fn destroy(self, volume: &mut Volume) -> (Job, io::Result<()>) {
         let meta = meta::file_name(&self.name);
         let mut result = volume.store.remove(&meta);
         for segment in &self.segments {
-            result = volume.store.remove(&segment.file).and(result);
+            result = volume.store.discard(&segment.file).and(result);
         }
         let mut remove = self.unwanted;
+        remove.extend(self.segments.iter().map(|segment| format!("{}{TEMPORARY}", segment.file)));
         remove.push(meta);
         (Job { set_aside: self.damaged, remove, ..Job::default() }, result)
     }

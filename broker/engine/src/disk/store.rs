@@ -6,6 +6,9 @@ use std::io;
 /// What is added to the name of a file that is set aside.
 pub const BAD: &str = ".bad";
 
+/// What is added to the name of a file that nobody needs: not written to its end, or discarded. Whatever is called so is removed at the start.
+pub const TEMPORARY: &str = ".tmp";
+
 pub trait Store: Debug {
     /// Names and lengths of all files.
     fn list(&mut self) -> io::Result<Vec<(String, u64)>>;
@@ -23,6 +26,9 @@ pub trait Store: Debug {
 
     /// Rename to `FILE.bad` (`BAD`), for people to look at. Not an error if it is not there.
     fn set_aside(&mut self, file: &str) -> io::Result<()>;
+
+    /// Rename to `FILE.tmp` (`TEMPORARY`), for a job to remove: that takes long where much is in it. Not an error if it is not there.
+    fn discard(&mut self, file: &str) -> io::Result<()>;
 
     /// Not an error if it is not there.
     fn remove(&mut self, file: &str) -> io::Result<()>;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
-use crate::disk::store::{Job, Outcome, Store};
+use crate::disk::store::{BAD, Job, Outcome, Store, TEMPORARY};
 
 #[derive(Debug, Default, Clone)]
 pub struct MemoryStore(Rc<RefCell<Disk>>);
@@ -102,10 +102,10 @@ impl Disk {
         Ok(())
     }
 
-    fn move_aside(&mut self, file: &str) -> io::Result<()> {
+    fn rename(&mut self, file: &str, ending: &str) -> io::Result<()> {
         self.change()?;
         if let Some(content) = self.files.remove(file) {
-            self.files.insert(format!("{file}.bad"), content);
+            self.files.insert(format!("{file}{ending}"), content);
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Disk {
     fn run_rest(&mut self, job: &Job) -> io::Result<()> {
         let mut result = Ok(());
         for file in &job.set_aside {
-            result = result.and(self.part(|disk| disk.move_aside(file)));
+            result = result.and(self.part(|disk| disk.rename(file, BAD)));
         }
         for file in &job.remove {
             let refused = self.unremovable;
@@ -215,7 +215,11 @@ impl Store for MemoryStore {
     }
 
     fn set_aside(&mut self, file: &str) -> io::Result<()> {
-        self.with(|disk| disk.move_aside(file))
+        self.with(|disk| disk.rename(file, BAD))
+    }
+
+    fn discard(&mut self, file: &str) -> io::Result<()> {
+        self.with(|disk| disk.rename(file, TEMPORARY))
     }
 
     fn remove(&mut self, file: &str) -> io::Result<()> {

@@ -8,13 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use crate::disk::store::{BAD, Job, Outcome, Store, explain, lacks_descriptors};
+use crate::disk::store::{BAD, Job, Outcome, Store, TEMPORARY, explain, lacks_descriptors};
 use crate::io::progress::Progress;
 
 /// Files kept open: a broker has more queues than it may have descriptors. Far fewer than those that no connection gets (`io::socket`).
 const MAX_OPEN: usize = 32;
-
-const TEMPORARY: &str = ".tmp";
 
 /// What is written at once: a slow disk shows that it goes on.
 const PIECE: usize = 1 << 20;
@@ -133,7 +131,12 @@ impl Store for Files {
 
     fn set_aside(&mut self, file: &str) -> io::Result<()> {
         self.open.remove(file);
-        set_aside(&self.directory, file)
+        rename(&self.directory, file, BAD)
+    }
+
+    fn discard(&mut self, file: &str) -> io::Result<()> {
+        self.open.remove(file);
+        rename(&self.directory, file, TEMPORARY)
     }
 
     fn remove(&mut self, file: &str) -> io::Result<()> {
@@ -205,7 +208,7 @@ impl Place {
     fn clear_away(&self, job: &Job) -> io::Result<()> {
         let mut result = Ok(());
         for file in &job.set_aside {
-            result = result.and(set_aside(&self.directory, file).map_err(|error| explain("rename", file, &error)));
+            result = result.and(rename(&self.directory, file, BAD).map_err(|error| explain("rename", file, &error)));
             self.progress.note();
         }
         for file in &job.remove {
@@ -232,8 +235,8 @@ fn remove(directory: &Path, file: &str) -> io::Result<()> {
     present(fs::remove_file(directory.join(file)))
 }
 
-fn set_aside(directory: &Path, file: &str) -> io::Result<()> {
-    present(fs::rename(directory.join(file), directory.join(format!("{file}{BAD}"))))
+fn rename(directory: &Path, file: &str, ending: &str) -> io::Result<()> {
+    present(fs::rename(directory.join(file), directory.join(format!("{file}{ending}"))))
 }
 
 fn write_anew(path: &Path, content: &[u8]) -> io::Result<()> {

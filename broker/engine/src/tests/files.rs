@@ -168,3 +168,19 @@ fn what_is_long_is_written_whole_and_shows_that_it_goes_on() {
     assert_eq!(store.read("a", 4, &mut read).expect("read"), long.len());
     assert!(read[..long.len()] == long);
 }
+
+#[test]
+fn what_is_discarded_is_there_under_another_name_until_a_job_or_the_next_start_removes_it() {
+    let directory = Directory::new("discarded");
+    let mut store = directory.store();
+    for file in ["a", "b"] {
+        store.create(file, b"head").expect("new");
+        store.discard(file).expect("renamed");
+    }
+    store.discard("gone").expect("nothing to do");
+    assert_eq!(listed(&mut store), [("a.tmp".to_owned(), 4), ("b.tmp".to_owned(), 4)]);
+    store.begin(Job { remove: vec!["a.tmp".into()], ..Job::default() });
+    assert!(store.wait()[0].result.is_ok());
+    assert_eq!(listed(&mut store), [("b.tmp".to_owned(), 4)]);
+    assert_eq!(listed(&mut directory.store()), []);
+}

@@ -46,6 +46,23 @@ fn what_waits_at_the_edge_of_a_bin_is_exact_although_nothing_happens_there() {
 }
 
 #[test]
+fn the_largest_work_is_that_behind_the_last_message_of_a_publish_whatever_waits_then() {
+    for count in [1, 2, 200] {
+        let mut pair = Pair::new();
+        pair.limit("t", limit(1, 5, 1));
+        pair.advance(5 * S);
+        let publisher = pair.connect();
+        let first = at_an_edge(&mut pair);
+        pair.ask(publisher, mpub("t", &vec!["x"; count]));
+        pair.advance(BIN_NS);
+        let columns = columns(&mut pair);
+        let from = (first - columns["first"].as_i64().expect("a number")) as usize;
+        assert_eq!(columns["unfinished"][from], count as f64);
+        assert_eq!(pair.snapshot()["topics"][0]["bucket"]["largest_backlog"], count as f64);
+    }
+}
+
+#[test]
 fn refused_messages_are_arrivals_too() {
     let mut pair = Pair::new();
     pair.limit("t", crate::topic::Limit { reject: true, full: true, ..limit(1, 2, 1) });

@@ -273,3 +273,19 @@ fn a_stop_while_a_job_is_under_way_still_writes_down_where_reading_begins() {
     world.release("t");
     assert_eq!(world.drain(), ["c"]);
 }
+
+#[test]
+fn what_is_deleted_is_out_of_the_way_at_once_though_the_disk_takes_its_time_to_remove_it() {
+    let mut world = World::new(0);
+    world.channel("c");
+    world.publish(&["a", "b"]);
+    world.pair.advance(3 * S);
+    world.store.with(|disk| disk.slow = true);
+    assert!(world.pair.engine.delete_topic("t"));
+    let names = world.names();
+    assert!(!names.is_empty() && names.iter().all(|name| name.ends_with(".seg.tmp")), "{names:?}");
+    world.kill();
+    assert_eq!(world.pair.snapshot()["topics"], serde_json::json!([]), "nothing is found");
+    world.channel("c");
+    assert_eq!(world.drain(), [""; 0]);
+}
