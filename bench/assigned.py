@@ -1,11 +1,36 @@
-"""The traffic of a topic's publishers, each sending to the broker that the distributor assigned it to. Pure."""
+"""A topic as the distributor placed it: when its shares are in force, and the traffic of its publishers, each sending
+to the broker that it was assigned to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import trio
+
 from bench.workload import Plan, Publishers, Subscriber
-from srtm.distributor_client import Json
+from srtm.distributor_client import DistributorClient, Json
+from srtm.errors import Unavailable
+
+_LOOK_S = 0.05  # the distributor tells a change of shares to brokers only
+
+
+def in_force(view: Json, brokers: int = 1) -> bool:
+    """Wholly placed, on so many brokers at least, and what was granted last is what each says it applies."""
+    places = view["brokers"]
+    applied = [one["applied_version"] == one["share_version"] > 0 for one in places]
+    return view["state"] == "placed" and len(places) >= brokers and all(applied)
+
+
+async def settled(client: DistributorClient, topic: str, *, within_s: float, brokers: int = 1) -> Json:
+    """The topic's view once its shares are in force. Raises Unavailable."""
+    view = await client.topic(topic)
+    with trio.move_on_after(within_s):
+        while not in_force(view, brokers):
+            await trio.sleep(_LOOK_S)
+            view = await client.topic(topic)
+        return view
+    told = f"{view['state']}, {len(view['brokers'])} brokers, {view['reason']}"
+    raise Unavailable(f"the shares of {topic} were not in force within {within_s:g} s: {told}")
 
 
 def plan_of(

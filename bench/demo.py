@@ -24,20 +24,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from bench.assigned import plan_of
-from bench.demo_side import Side, shortcomings, side_of, without_warmup
+from bench.demo_side import Side, shortcomings, side_of
 from bench.demo_view import draw, plain, show
 from bench.document import README, refuse_without_block
 from bench.handing_over import hand_over
+from bench.placed_run import addresses, placed_run
 from bench.plot import Promise
 from bench.provenance import provenance
 from bench.results import Results
 from bench.run import RunProgress, RunResult, run_plan
 from bench.sensors import TOPIC_TOML
-from bench.trace import fetch_trace
 from srtm.commands.output import JsonOption, refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
-from srtm.errors import Unavailable
 from srtm.supervisor import Cluster, cluster
 from srtm.topic import Strategy
 from srtm.topic_file import read_topic_file
@@ -48,7 +47,6 @@ MCAP = 1_300.0  # msg/s a broker: 2,070 msg/s need two, and two have room for r 
 PLACEMENTS: tuple[Strategy, ...] = ("lb", "srtm")
 WARMUP_S = 2.0  # the second topic's bucket starts empty (nothing mints tokens) and fills at r - load: 207 tokens/s
 PLACED_WITHIN_S = 10.0
-POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -98,40 +96,25 @@ class _PlacementRun:
         return str(self.document["name"])
 
     async def measure(self) -> Side:
-        async with DistributorClient(self.cluster.distributor, timeout_s=60.0) as client:
-            view = await self._place(client)
-            assignments = await client.publishers(self.topic)
-            started_ns = time.monotonic_ns()
-            result = await self._send(assignments)
-            used = {place["broker"] for place in view["brokers"]}
-            traces = {
-                place.name: await fetch_trace(place.http_address, self.topic)
-                for place in self.cluster.brokers
-                if place.name in used
-            }
-            await client.remove_topic(self.topic, purge=True)
-        measured = without_warmup(traces, started_ns, WARMUP_S)
-        return side_of(self.document["placement"], view, assignments, result, measured, list(self._addresses()))
+        """Raises Unavailable, PeerError."""
+        placing = self.progress.add_task(f"{self.document['placement']}: placing {self.topic}", total=None)
 
-    async def _place(self, client: DistributorClient) -> Json:
-        """Submit; return the topic's view once every broker has its share in force. Raises Unavailable."""
-        step = self.progress.add_task(f"{self.document['placement']}: placing {self.topic}", total=None)
-        view = await client.create_or_change_topic(self.topic, self.document)
-        with trio.move_on_after(PLACED_WITHIN_S):
-            while not _in_force(view):
-                await trio.sleep(POLL_S)
-                view = await client.topic(self.topic)
-            self.progress.remove_task(step)
-            return view
-        raise Unavailable(
-            f"{self.topic} was not placed within {PLACED_WITHIN_S:g} s: {view['state']}, {view['reason']}"
-        )
+        async def send(assignments: Json) -> RunResult:
+            self.progress.remove_task(placing)
+            return await self._send(assignments)
+
+        async with DistributorClient(self.cluster.distributor, timeout_s=60.0) as client:
+            run = await placed_run(
+                self.cluster, client, self.document, send, warmup_s=WARMUP_S, within_s=PLACED_WITHIN_S
+            )
+        brokers = list(addresses(self.cluster))
+        return side_of(self.document["placement"], run.view, run.assignments, run.result, run.measured, brokers)
 
     async def _send(self, assignments: Json) -> RunResult:
         plan = plan_of(
             self.topic,
             assignments,
-            self._addresses(),
+            addresses(self.cluster),
             seconds=self.options.seconds,
             warmup_s=WARMUP_S,
             seed=self.options.seed,
@@ -153,15 +136,6 @@ class _PlacementRun:
         )
         self.progress.update(step, description=done, completed=plan.warmup_s + plan.duration_s)
         return result
-
-    def _addresses(self) -> dict[str, str]:
-        return {place.name: place.tcp_address for place in self.cluster.brokers}
-
-
-def _in_force(view: Json) -> bool:
-    """Placed, and what was granted last is what every broker says it applies."""
-    places = view["brokers"]
-    return view["state"] == "placed" and all(one["applied_version"] == one["share_version"] for one in places)
 
 
 def _progress(console: Console) -> Progress:

@@ -19,6 +19,7 @@ import msgspec
 import trio
 
 from adaptor.gdrl import Supply, spread
+from bench.assigned import settled
 from bench.broker_api import request
 from bench.document import markdown_table, refuse_without_block
 from bench.experiments.gdrl import REACH
@@ -28,7 +29,6 @@ from bench.provenance import provenance
 from bench.results import Results
 from srtm.cluster import BrokerPlace
 from srtm.distributor_client import DistributorClient
-from srtm.errors import Unavailable
 from srtm.splitting import to_micro
 from srtm.supervisor import Cluster, cluster
 
@@ -113,7 +113,7 @@ async def _run(running: Cluster, client: DistributorClient, number: int, seed: i
     topic, places = f"frozen-{number}", running.brokers
     demand = [round(one.demand) for one in start(BROKERS, random.Random(f"{seed} {BROKERS} {number}"))]
     await client.create_or_change_topic(topic, _document(topic))
-    await _until_dealt(client, topic)
+    await settled(client, topic, brokers=BROKERS, within_s=_PATIENCE_S)
     for place, count in zip(places, demand, strict=True):
         await request(place.http_address, "POST", f"/mpub?topic={topic}", b"\n".join([b"x"] * count))
     dealt = await _supplies(places, topic)
@@ -140,16 +140,6 @@ def _document(topic: str) -> dict[str, object]:
         "slo": {"percentile": 99, "latency_ms": 1_000},
         "publishers": [{"count": _PUBLISHERS, "rate": RATE / 1.1 / _PUBLISHERS, "id_prefix": f"{topic}-"}],
     }
-
-
-async def _until_dealt(client: DistributorClient, topic: str) -> None:
-    with trio.move_on_after(_PATIENCE_S):
-        while True:
-            places = (await client.topic(topic))["brokers"]
-            if len(places) == BROKERS and all(one["applied_version"] == one["share_version"] > 0 for one in places):
-                return
-            await trio.sleep(_LOOK_S)
-    raise Unavailable(f"the brokers do not all have a share of {topic} within {_PATIENCE_S:g} s")
 
 
 async def _supplies(places: Sequence[BrokerPlace], topic: str) -> list[Supply]:

@@ -6,10 +6,12 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import trio
 
+from bench.assigned import settled
 from bench.experiments.overhead_counts import Counts, counts_of
 from bench.experiments.overhead_cpu import PARTS, spent_ms
 from bench.experiments.overhead_traffic import (
@@ -24,7 +26,6 @@ from bench.experiments.overhead_traffic import (
 )
 from bench.experiments.overhead_turn import SHIFTING, STEADY, OverheadOptions, Turn
 from srtm.distributor_client import DistributorClient
-from srtm.errors import Unavailable
 from srtm.http_client import HttpClient
 from srtm.supervisor import Cluster, cluster
 
@@ -61,7 +62,7 @@ class Stage:
             await self._client.create_or_change_topic(name, topic_document(name, self._loads.get(name, LOAD)))
 
         await _for_each(self._names, make)
-        await _until_in_force(self._client)
+        await _for_each(self._names, partial(settled, self._client, brokers=BROKERS, within_s=_READY_S))
 
     async def set_mode(self, mode: str) -> None:
         if mode != self._mode:
@@ -169,19 +170,6 @@ async def _for_each(names: Sequence[str], do: Callable[[str], Awaitable[object]]
     async with trio.open_nursery() as nursery:
         for _ in range(_AT_ONCE):
             nursery.start_soon(work)
-
-
-async def _until_in_force(client: DistributorClient) -> None:
-    """Raises Unavailable."""
-    with trio.move_on_after(_READY_S):
-        while True:
-            views = await client.topics()
-            if all(
-                place["applied_version"] == place["share_version"] for view in views for place in view["brokers"]
-            ) and all(len(view["brokers"]) == BROKERS for view in views):
-                return
-            await trio.sleep(1.0)
-    raise Unavailable(f"not all shares were in force within {_READY_S:g} s")
 
 
 @asynccontextmanager

@@ -24,7 +24,6 @@ from tempfile import TemporaryDirectory
 import trio
 
 from bench.assigned import plan_of
-from bench.demo_side import without_warmup
 from bench.document import refuse_without_block
 from bench.experiments.placement_run import (
     PERCENTILE,
@@ -41,9 +40,9 @@ from bench.experiments.placement_traffic import Traffic
 from bench.experiments.placement_traffic import draw as draw_traffic
 from bench.experiments.placement_view import BLOCK, Setting, block, draw
 from bench.handing_over import hand_over
+from bench.placed_run import addresses, placed_run
 from bench.results import Results
-from bench.run import run_plan
-from bench.trace import fetch_trace
+from bench.run import RunResult, run_plan
 from bench.workload import Plan
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput, Unavailable
@@ -61,7 +60,6 @@ TRIAL_S = 5.0  # of traffic, at each scale
 WARMUP_S = 2.0
 TRIES = 2  # of a run that does not count: the generator was late
 SETTLED_WITHIN_S = 20.0
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -226,10 +224,6 @@ class _Stage:
     client: DistributorClient
     scale: Scale
 
-    @property
-    def addresses(self) -> dict[str, str]:
-        return {place.name: place.tcp_address for place in self.cluster.brokers}
-
 
 @dataclass(frozen=True)
 class _Run:
@@ -253,51 +247,30 @@ class _Run:
         return run
 
     async def _measured(self, number: int) -> PlacementRun:
-        client = self.stage.client
         document = _document(self.workload, self.side, self.burst, self.stage.scale)
-        name = document["name"] = f"{document['name']}-{number}"
-        view = await client.create_or_change_topic(name, document)
-        predicted = view["explanation"]["predicted"]["access_ms"]
-        view = await self._settled(name, view)
-        assignments = await client.publishers(name)
-        started_ns = time.monotonic_ns()
-        result = await run_plan(self.traffic.as_sent(self._plan(name, assignments)))
-        used = {place["broker"]: (place["rate"], place["burst"]) for place in view["brokers"]}
-        traces = {
-            place.name: await fetch_trace(place.http_address, name)
-            for place in self.stage.cluster.brokers
-            if place.name in used
-        }
-        await client.remove_topic(name, purge=True)
-        measured = without_warmup(traces, started_ns, WARMUP_S)
-        replayed = self.traffic.replayed_access_ms(assignments, used, PERCENTILE)
-        return run_of(self.workload, self.side, view, result, measured, predicted, replayed)
+        document["name"] = f"{document['name']}-{number}"
+
+        async def send(assignments: Json) -> RunResult:
+            return await run_plan(self.traffic.as_sent(self._plan(document["name"], assignments)))
+
+        cluster, client = self.stage.cluster, self.stage.client
+        run = await placed_run(cluster, client, document, send, warmup_s=WARMUP_S, within_s=SETTLED_WITHIN_S)
+        predicted = run.submitted["explanation"]["predicted"]["access_ms"]
+        shares = {place["broker"]: (place["rate"], place["burst"]) for place in run.view["brokers"]}
+        replayed = self.traffic.replayed_access_ms(run.assignments, shares, PERCENTILE)
+        return run_of(self.workload, self.side, run.view, run.result, run.measured, predicted, replayed)
 
     def _plan(self, name: str, assignments: Json) -> Plan:
         return plan_of(
             name,
             assignments,
-            self.stage.addresses,
+            addresses(self.stage.cluster),
             seconds=self.options.seconds,
             warmup_s=WARMUP_S,
             seed=self.options.seed,
             slo_ms=PROMISE_MS,
             percentile=PERCENTILE,
         )
-
-    async def _settled(self, name: str, view: Json) -> Json:
-        """Once every broker has its share in force. Raises Unavailable."""
-        with trio.move_on_after(SETTLED_WITHIN_S):
-            while not _in_force(view):
-                await trio.sleep(_POLL_S)
-                view = await self.stage.client.topic(name)
-            return view
-        raise Unavailable(f"{name} was not in force within {SETTLED_WITHIN_S:g} s: {view['state']}, {view['reason']}")
-
-
-def _in_force(view: Json) -> bool:
-    places = view["brokers"]
-    return view["state"] == "placed" and all(one["applied_version"] == one["share_version"] for one in places)
 
 
 def _line(run: PlacementRun) -> str:

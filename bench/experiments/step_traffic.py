@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import trio
 
+from bench.assigned import settled
 from bench.experiments.step_run import PROMISE_MS, Sent, Step
 from bench.run import RunProgress
 from bench.workload import Plan, Publishers, Subscriber
@@ -64,18 +65,11 @@ def topic_document(topic: str, part: float, batch: int, mode: str) -> Json:
 async def placed(client: DistributorClient, topic: str) -> list[str]:
     """The brokers' addresses, the one of the first publisher first, once all shares are in force. Raises
     Unavailable."""
-    with trio.move_on_after(_READY_WITHIN_S):
-        while True:
-            view = await client.topic(topic)
-            if len(view["brokers"]) == 2 and all(
-                place["applied_version"] == place["share_version"] for place in view["brokers"]
-            ):
-                found = await client.publishers(topic)
-                brokers = dict(zip(found["ids"], found["brokers"], strict=True))
-                address = {place["broker"]: str(place["address"]) for place in view["brokers"]}
-                return [address[brokers[who]] for who in ("first", "second")]
-            await trio.sleep(0.05)
-    raise Unavailable(f"topic {topic} was not on both brokers within {_READY_WITHIN_S:g} s")
+    view = await settled(client, topic, brokers=2, within_s=_READY_WITHIN_S)
+    found = await client.publishers(topic)
+    brokers = dict(zip(found["ids"], found["brokers"], strict=True))
+    address = {place["broker"]: str(place["address"]) for place in view["brokers"]}
+    return [address[brokers[who]] for who in ("first", "second")]
 
 
 @dataclass(frozen=True)

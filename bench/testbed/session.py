@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import trio
 
+from bench.assigned import settled
 from bench.broker_api import create_channel, pause_channel
 from bench.relay import READY
 from bench.run import RunResult
@@ -97,7 +98,7 @@ async def run_session(there: LiveTestbed, traffic: Traffic, folder: Path, tell: 
         view = await client.create_or_change_topic(TOPIC, traffic.document(), fitting="off")
         tell(_placed(view))
         brokers = _used(there, view)
-        await _settled(client)
+        await settled(client, TOPIC, within_s=_START_WITHIN_S)
         for broker in brokers:
             await create_channel(_http(broker), TOPIC, CHANNEL)
             await create_channel(_http(broker), TOPIC, UNREAD)
@@ -231,17 +232,6 @@ async def _alive(client: DistributorClient) -> set[str]:
         return {broker["name"] for broker in await client.brokers() if broker["alive"]}
     except SrtmError:  # not yet
         return set()
-
-
-async def _settled(client: DistributorClient) -> None:
-    """Until every broker has put its share in force. Raises Unavailable."""
-    with trio.move_on_after(_START_WITHIN_S):
-        while True:
-            parts = (await client.topic(TOPIC))["brokers"]
-            if parts and all(part["applied_version"] == part["share_version"] for part in parts):
-                return
-            await trio.sleep(_LOOK_S)
-    raise Unavailable(f"the shares of {TOPIC} were not in force within {_START_WITHIN_S:g} s")
 
 
 @asynccontextmanager
