@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from bench.choosing import chosen
 from bench.document import ADAPTATION
-from bench.experiments.adaptation import AdaptationOptions, adaptation, chosen
+from bench.experiments.adaptation import AdaptationOptions, adaptation
 from bench.experiments.adaptation_steady import MOST_WATCHED_S, SteadyOptions, adaptation_steady
 from bench.experiments.step_run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
 from bench.experiments.step_table import missed
@@ -56,8 +57,8 @@ def bench_adaptation(
     Says first how long it will take. Status 0 if fitted and proportional are as fast as they must be, and static never.
     """
     options = AdaptationOptions(
-        steps=chosen("step", steps or (), tuple(STEPS)),
-        modes=chosen("mode", modes or (), MODES),
+        steps=tuple(chosen("step", steps or (), STEPS)),
+        modes=tuple(chosen("mode", modes or (), MODES)),
         runs=runs,
         before_s=before_s,
         after_s=after_s,

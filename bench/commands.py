@@ -12,6 +12,7 @@ from rich.console import Console
 from bench import adaptation_commands, figure_commands, own_network, peer_commands
 from bench.arrival import ArrivalOptions, arrival
 from bench.attacks import ATTACKS
+from bench.choosing import chosen
 from bench.demo_runs import DemoRunsOptions, demo_runs
 from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
 from bench.experiments.demand import DemandOptions, demand
@@ -20,16 +21,14 @@ from bench.experiments.gdrl_real import GdrlRealOptions, gdrl_real, reached_real
 from bench.experiments.overhead import overhead
 from bench.experiments.overhead_turn import OverheadOptions
 from bench.experiments.placement import PlacementOptions, placement
-from bench.experiments.placement import chosen as workloads
 from bench.experiments.placement_run import WORKLOADS
 from bench.experiments.table1 import Table1Options, table1
 from bench.experiments.table1_rows import PAPER_S
 from bench.experiments.table1_virtual import table1_virtual
 from bench.hostile import HostileOptions, hostile
-from bench.hostile import chosen as attacks
 from bench.nsqd import ROWS, NsqdOptions, compare
-from bench.nsqd import chosen as rows
-from bench.reach import MEASURES, ReachOptions, chosen, reach
+from bench.options import SeedOption, console, saying
+from bench.reach import MEASURES, ReachOptions, reach
 from bench.results import source_commit
 from bench.scenario import read_scenario
 from bench.scenario_run import prepare, run_scenario, show, write
@@ -57,7 +56,6 @@ def begin() -> None:
     source_commit()
 
 
-SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]
 
 
@@ -74,10 +72,10 @@ def bench_run(
     valid.
     """
     scenario = read_scenario(file, seed=seed, seconds=seconds)
-    console = Console(highlight=False, width=people_width())
+    wide = Console(highlight=False, width=people_width())
     prepare(out)
-    outcome = run_trio(partial(run_scenario, scenario, console))
-    show(outcome, write(outcome, out), console)
+    outcome = run_trio(partial(run_scenario, scenario, wide))
+    show(outcome, write(outcome, out), wide)
     return outcome.exit_status
 
 
@@ -96,9 +94,8 @@ def bench_nsqd(
 
     The same load in turns: all rows of the table, or those named. Status 0 if everything asked of them is reached.
     """
-    chosen_rows = [row.name for row in rows(names or ())]
-    options = NsqdOptions(chosen_rows, pairs, seconds, seed, json_file, PERFORMANCE if document else None)
-    verdicts = run_trio(partial(compare, options, _console(json_file)))
+    options = NsqdOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
+    verdicts = run_trio(partial(compare, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
@@ -118,9 +115,14 @@ def bench_reach(
     Status 0 if all of them are reached.
     """
     options = ReachOptions(
-        chosen(names or ()), quick, seed, split_seconds, json_file, PERFORMANCE if document else None
+        names or (),
+        quick,
+        seed,
+        split_seconds,
+        json_file,
+        PERFORMANCE if document else None,
     )
-    verdicts = run_trio(partial(reach, options, _console(json_file)))
+    verdicts = run_trio(partial(reach, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
@@ -137,14 +139,23 @@ def bench_splits(
     Status 0 if the fitted split is nowhere worse than the proportional one.
     """
     options = SplitsOptions(seconds, runs, seed, json_file, PLACEMENT if document else None)
-    found = splits(options, partial(_console(json_file).print, soft_wrap=True))
+    found = splits(options, saying(json_file))
     return 0 if no_worse(found) else 1
 
 
 @app.command("gdrl")
 def bench_gdrl(
-    runs: Annotated[int, typer.Option(min=1, help="With random partners; on a ring three at most.")] = GdrlOptions.runs,
-    largest: Annotated[int, typer.Option(min=4, help="Number of brokers, up to 1,024.")] = 1024,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With random partners; on a ring three at most.",
+            show_default=f"{GdrlOptions.runs}; with --real {GdrlRealOptions.runs}, the most there",
+        ),
+    ] = None,
+    largest: Annotated[
+        int | None, typer.Option(min=4, help="Number of brokers, up to 1,024; not with --real.", show_default="1024")
+    ] = None,
     real: Annotated[bool, typer.Option("--real", help="Six broker processes, random partners, instead.")] = False,
     seed: SeedOption = GdrlOptions.seed,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
@@ -154,15 +165,20 @@ def bench_gdrl(
 
     Status 0 if random partners reach what they must and the printed formula diverges.
     """
+    where, show = ADAPTATION if document else None, saying(json_file)
     if real:
-        real_options = GdrlRealOptions(
-            min(runs, GdrlRealOptions.runs), seed, json_file, ADAPTATION if document else None
-        )
-        rounds = run_trio(partial(gdrl_real, real_options, partial(_console(json_file).print, soft_wrap=True)))
-        return 0 if reached_really(rounds) else 1
-    sizes = tuple(size for size in GdrlOptions.sizes if size <= largest)
-    options = GdrlOptions(sizes, runs, seed, json_file, ADAPTATION if document else None)
-    return 0 if reached(gdrl(options, partial(_console(json_file).print, soft_wrap=True))) else 1
+        options = GdrlRealOptions(_real_runs(runs, largest), seed, json_file, where)
+        return 0 if reached_really(run_trio(partial(gdrl_real, options, show))) else 1
+    sizes = tuple(size for size in GdrlOptions.sizes if largest is None or size <= largest)
+    return 0 if reached(gdrl(GdrlOptions(sizes, runs or GdrlOptions.runs, seed, json_file, where), show)) else 1
+
+
+def _real_runs(runs: int | None, largest: int | None) -> int:
+    if largest is not None:
+        raise BadInput("largest", largest, "must not be given with --real, which has six brokers")
+    if runs is not None and runs > GdrlRealOptions.runs:
+        raise BadInput("runs", runs, f"must be at most {GdrlRealOptions.runs} with --real")
+    return runs or GdrlRealOptions.runs
 
 
 @app.command("demand")
@@ -180,7 +196,7 @@ def bench_demand(
     Status 0 if fitted delays least, and nothing ever lets more go than the envelope.
     """
     options = DemandOptions(hours, seconds, seed, json_file, ADAPTATION if document else None)
-    return 0 if demand(options, partial(_console(json_file).print, soft_wrap=True)).reached else 1
+    return 0 if demand(options, saying(json_file)).reached else 1
 
 
 @app.command("overhead")
@@ -206,7 +222,7 @@ def bench_overhead(
         json_file=json_file,
         document=ADAPTATION if document else None,
     )
-    found = run_trio(partial(overhead, options, partial(_console(json_file).print, soft_wrap=True)))
+    found = run_trio(partial(overhead, options, saying(json_file)))
     return 0 if found.reached else 1
 
 
@@ -228,7 +244,7 @@ def bench_placement(
     A quarter of an hour. Status 0 if all runs count, nothing was lost, and SRTM's DRL penalty is nowhere above lb's.
     """
     options = PlacementOptions(
-        workloads=workloads(names or ()),
+        workloads=chosen("workload", names or (), WORKLOADS),
         seconds=2.0 if quick else seconds,
         seed=seed,
         publishers=200 if quick else publishers,
@@ -237,9 +253,9 @@ def bench_placement(
         document=PLACEMENT if document else None,
     )
     refuse_unwritable("png", None if png is None else str(png))
-    missing = run_trio(partial(placement, options, partial(_console(json_file).print, soft_wrap=True)))
+    missing = run_trio(partial(placement, options, saying(json_file)))
     for reason in missing:
-        _console(json_file).print(f"failed: {reason}", soft_wrap=True)
+        saying(json_file)(f"failed: {reason}")
     return 1 if missing else 0
 
 
@@ -294,7 +310,7 @@ def bench_table1(
         json_file=json_file,
         document=document,
     )
-    show = partial(_console(json_file).print, soft_wrap=True)
+    show = saying(json_file)
     if virtual:
         table1_virtual(options, show)
         return 0
@@ -321,7 +337,7 @@ def bench_demo_runs(
     Status 0 if srtm waits less than lb in nine of ten.
     """
     options = DemoRunsOptions(runs, seconds, json_file, README if document else None)
-    found = demo_runs(options, partial(_console(json_file).print, soft_wrap=True))
+    found = demo_runs(options, saying(json_file))
     return 0 if found.less >= 0.9 * runs else 1
 
 
@@ -338,7 +354,7 @@ def bench_arrival(
     own_network.check_privileges()
     own_network.enter()
     options = ArrivalOptions(rounds, json_file, PERFORMANCE if document else None)
-    return 0 if run_trio(partial(arrival, options, _console(json_file))).reached else 1
+    return 0 if run_trio(partial(arrival, options, console(json_file))).reached else 1
 
 
 @app.command("hostile")
@@ -356,11 +372,6 @@ def bench_hostile(
 
     Status 0 if no attack doubles the p99 that it has beside a process that burns as much processor.
     """
-    options = HostileOptions(attacks(names or ()), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
-    verdicts = run_trio(partial(hostile, options, _console(json_file)))
+    options = HostileOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
+    verdicts = run_trio(partial(hostile, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
-
-
-def _console(json_file: str | None) -> Console:
-    """For people; out of the way where standard output carries the JSON."""
-    return Console(highlight=False, stderr=json_file == "-")

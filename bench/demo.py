@@ -28,6 +28,7 @@ from bench.demo_side import Side, shortcomings, side_of
 from bench.demo_view import draw, plain, show
 from bench.document import README, refuse_without_block
 from bench.handing_over import hand_over
+from bench.options import SeedOption, console
 from bench.placed_run import addresses, placed_run
 from bench.plot import Promise
 from bench.provenance import provenance
@@ -58,13 +59,13 @@ class DemoOptions:
     document: Path | None = None  # to write the tables into
 
 
-async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
+async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
     """Both placements, shown. Returns ``shortcomings``. Raises Unavailable, PeerError, BadInput."""
     refuse_without_block(options.document, BLOCK)
     started, sides = time.time(), []
     document = {**read_topic_file(TOPIC_TOML), "mode": "static"}  # placements are compared, nothing else
     promise = Promise(document["slo"]["percentile"] / 100, document["slo"]["latency_ms"])
-    with TemporaryDirectory(prefix="srtm-demo-") as data, _progress(console) as progress:
+    with TemporaryDirectory(prefix="srtm-demo-") as data, _progress(people) as progress:
         step = progress.add_task(f"starting {BROKERS} brokers", total=None)
         async with cluster(brokers=BROKERS, mcap=MCAP, data=Path(data)) as running:
             progress.remove_task(step)
@@ -73,8 +74,8 @@ async def demonstrate(options: DemoOptions, console: Console) -> list[str]:
                 sides.append(await run.measure())
     missing = shortcomings(*sides)
     await trio.to_thread.run_sync(draw, options.png, sides, promise)
-    show(console, sides, promise)
-    console.print(f"picture: {options.png}")
+    show(people, sides, promise)
+    people.print(f"picture: {options.png}")
     text = f"{plain(sides, promise)}\n\n{provenance(started)}"
     results = _results(options, document, sides, promise, missing, started)
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
@@ -138,9 +139,9 @@ class _PlacementRun:
         return result
 
 
-def _progress(console: Console) -> Progress:
+def _progress(people: Console) -> Progress:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=people)
 
 
 def _results(
@@ -171,9 +172,7 @@ def demo(
     seconds: Annotated[
         float, typer.Option(min=1.0, help="Of measured traffic for each placement.")
     ] = DemoOptions.seconds,
-    seed: Annotated[
-        int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")
-    ] = DemoOptions.seed,
+    seed: SeedOption = DemoOptions.seed,
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
     document: Annotated[bool, typer.Option("--document", help="Write the tables into README.md.")] = False,
     json_file: JsonOption = None,
@@ -189,8 +188,8 @@ def run_demo(options: DemoOptions) -> int:
     """
     refuse_unwritable("png", str(options.png))
     refuse_unwritable("json", options.json_file)
-    console = Console(highlight=False, stderr=options.json_file == "-")
-    missing = run_trio(partial(demonstrate, options, console))
+    people = console(options.json_file)
+    missing = run_trio(partial(demonstrate, options, people))
     for reason in missing:
-        console.print(f"[bold red]failed:[/] {reason}")
+        people.print(f"[bold red]failed:[/] {reason}")
     return 1 if missing else 0

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from bench.choosing import chosen
 from bench.experiments.calibrate import CalibrateOptions, calibrate
 from bench.experiments.figure import Effort
 from bench.experiments.figures import EXPERIMENTS, QUICK, FiguresOptions, figures, known
-from bench.experiments.figures import chosen as experiments
 from bench.experiments.real import QUICK_S as REAL_QUICK_S
 from bench.experiments.real import RealOptions, real
 from bench.experiments.real_figures import REAL
-from bench.experiments.real_figures import chosen as real_names
 from bench.experiments.scale import ScaleOptions, scale
+from bench.options import SeedOption, saying
 from bench.status import exit_status, summary
 from bench.verdict import Verdict
 from srtm.commands.output import JsonOption, refuse_unwritable
@@ -28,7 +27,6 @@ from srtm.errors import BadInput
 
 app = typer.Typer()
 
-SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write into docs/evaluation.md too.")]
 
 
@@ -47,8 +45,7 @@ def bench_calibrate(
     """
     refuse_unwritable("png", None if png is None else str(png))
     options = CalibrateOptions(seconds=seconds, seed=seed, json_file=json_file, png=png, document=document)
-    console = Console(highlight=False, stderr=json_file == "-")
-    return exit_status([run_trio(partial(calibrate, options, partial(console.print, soft_wrap=True)))])
+    return exit_status([run_trio(partial(calibrate, options, saying(json_file)))])
 
 
 _REAL_SECONDS = ", ".join(f"{figure.seconds:g} ({name})" for name, figure in REAL.items())
@@ -107,9 +104,13 @@ def bench_figures(
         return _show_real(names or (), quick, seconds, repetitions, seed, directory, document)
     effort = _effort(quick, seconds, repetitions, seed)
     options = FiguresOptions(
-        names=experiments(names or ()), effort=effort, directory=directory, resume=resume, document=document
+        names=chosen("figure", names or (), known(), usual=EXPERIMENTS),
+        effort=effort,
+        directory=directory,
+        resume=resume,
+        document=document,
     )
-    return _end(figures(options, _say))
+    return _end(figures(options, saying()))
 
 
 def _effort(quick: bool, seconds: float | None, repetitions: int | None, seed: int) -> Effort:
@@ -128,22 +129,18 @@ def _show_real(
     document: bool,
 ) -> int:
     options = RealOptions(
-        names=real_names(names),
+        names=chosen("real", names, REAL, why="two cores do not carry the others"),
         seconds=seconds or (REAL_QUICK_S if quick else None),
         runs=runs or (1 if quick else None),
         seed=seed,
         directory=directory,
         document=document,
     )
-    return _end(run_trio(partial(real, options, _say)))
-
-
-def _say(text: str) -> None:
-    Console(highlight=False).print(text, soft_wrap=True)
+    return _end(run_trio(partial(real, options, saying())))
 
 
 def _end(verdicts: Sequence[Verdict]) -> int:
-    _say(summary(verdicts))
+    saying()(summary(verdicts))
     return exit_status(verdicts)
 
 
@@ -191,8 +188,7 @@ def bench_scale(
         json_file=json_file,
         document=document,
     )
-    console = Console(highlight=False, stderr=json_file == "-")
-    return exit_status([scale(options, partial(console.print, soft_wrap=True))])
+    return exit_status([scale(options, saying(json_file))])
 
 
 # ``srtm bench gdrl`` is the longer table of docs/adaptation.md; its picture is ``srtm bench figures gdrl``.

@@ -26,6 +26,7 @@ from rich.console import Console
 from bench.attacker import BURN, UNDER_WAY
 from bench.attacks import ATTACKS
 from bench.checkout import ROOT
+from bench.choosing import chosen
 from bench.comparison import Figure, Measured, NoneOf, Ratio, Round, Rounds, Row, Sample, Turn, judge
 from bench.document import markdown_table, refuse_without_block
 from bench.handing_over import hand_over
@@ -37,7 +38,7 @@ from bench.run import RunResult, run_plan
 from bench.systems import System, bare_broker, cpu_s, free_addresses
 from bench.verdict import Verdict
 from bench.workload import Plan
-from srtm.errors import BadInput, SrtmError, Unavailable
+from srtm.errors import SrtmError, Unavailable
 from srtm.nursery import background_nursery
 
 BLOCK = "hostile"
@@ -89,14 +90,6 @@ class Doing:
         goal = self.total + more
         while self.total < goal:
             await self._changed.wait()
-
-
-def chosen(names: Sequence[str]) -> list[str]:
-    """Raises BadInput for a name that is none."""
-    for name in names:
-        if name not in ATTACKS:
-            raise BadInput("attack", name, f"must be one of {', '.join(ATTACKS)}")
-    return list(dict.fromkeys(names or ATTACKS))
 
 
 def row_of(attack: str) -> Row:
@@ -194,7 +187,7 @@ async def _listen(process: trio.Process, doing: Doing) -> None:
 async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     """All chosen attacks, one after the other, shown as they end."""
     refuse_without_block(options.document, BLOCK)
-    names, started = chosen(options.names), time.time()
+    names, started = chosen("attack", options.names, ATTACKS), time.time()
     verdicts: list[Verdict] = []
     outcomes: list[Measured] = []
     for name in names:

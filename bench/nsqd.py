@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
+from bench.choosing import chosen
 from bench.comparison import (
     Measured,
     MeasuredCheck,
@@ -37,7 +38,6 @@ from bench.results import Results, write_results
 from bench.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady
 from bench.systems import floor_program, peer
 from bench.verdict import Verdict
-from srtm.errors import BadInput
 
 BLOCK = "nsqd"
 ROWS: dict[str, Row] = {
@@ -68,18 +68,10 @@ class NsqdOptions:
     document: Path | None = None  # to write the table into
 
 
-def chosen(names: Sequence[str]) -> list[Row]:
-    """Raises BadInput for a name that is none."""
-    for name in names:
-        if name not in ROWS:
-            raise BadInput("row", name, f"must be one of {', '.join(ROWS)}")
-    return [ROWS[name] for name in dict.fromkeys(names or ROWS)]
-
-
 async def compare(options: NsqdOptions, console: Console) -> list[Verdict]:
     """All chosen rows, one after the other, shown as they end. Raises Unavailable where nsqd or the floor is not
     built."""
-    rows = chosen(options.names)
+    rows = [ROWS[name] for name in chosen("row", options.names, ROWS)]
     for row in rows:
         _refuse_missing(row)
     refuse_without_block(options.document, BLOCK)

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from bench.comparison import OURS
+from bench.options import SeedOption, console
 from bench.peer_runs import PeersOptions, chosen, compare_peers, loads
 from srtm.commands.output import JsonOption
 from srtm.commands.running import run_trio
@@ -24,9 +24,7 @@ def bench_peers(
     rates: Annotated[str, typer.Option(metavar="N,N", help="Loads, msg/s.")] = ",".join(map(str, PeersOptions.rates)),
     seconds: Annotated[float, typer.Option(min=2.0, help="Measured part of a run.")] = PeersOptions.seconds,
     pairs: Annotated[int, typer.Option(min=1, help="Runs of each system at each load, in turns.")] = PeersOptions.pairs,
-    seed: Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")] = (
-        PeersOptions.seed
-    ),
+    seed: SeedOption = PeersOptions.seed,
     document: Annotated[bool, typer.Option("--document", help="Write the tables into docs/evaluation.md.")] = False,
     json_file: JsonOption = None,
 ) -> int:
@@ -36,5 +34,5 @@ def bench_peers(
     lost nothing.
     """
     options = PeersOptions(chosen(names), loads(rates), seconds, pairs, seed, json_file, document)
-    outcome = run_trio(partial(compare_peers, options, Console(highlight=False, stderr=json_file == "-")))
+    outcome = run_trio(partial(compare_peers, options, console(json_file)))
     return 0 if outcome.whole(OURS) else 1

@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
+from bench.choosing import chosen
 from bench.document import markdown_table, refuse_without_block, write_block
 from bench.measures import idle, overload, ping, sigstop, split
 from bench.provenance import provenance
 from bench.results import Results, write_results
 from bench.verdict import Verdict
-from srtm.errors import BadInput
 
 Measure = Callable[[Path, int, bool], Awaitable[Verdict]]
 MEASURES: dict[str, Measure] = {
@@ -42,18 +42,10 @@ class ReachOptions:
     document: Path | None = None  # to write figures into
 
 
-def chosen(names: Sequence[str]) -> list[str]:
-    """Raises BadInput for a name that is none."""
-    for name in names:
-        if name not in MEASURES:
-            raise BadInput("measurement", name, f"must be one of {', '.join(MEASURES)}")
-    return list(dict.fromkeys(names or MEASURES))
-
-
 async def reach(options: ReachOptions, console: Console) -> list[Verdict]:
     """All chosen measurements, one after the other, shown as they end."""
     started, verdicts = time.time(), []
-    names = chosen(options.names)
+    names = chosen("measurement", options.names, MEASURES)
     if not options.quick:
         refuse_without_block(options.document, *map(_block, names))
     with TemporaryDirectory(prefix="srtm-reach-") as folder:

@@ -40,7 +40,6 @@ from bench.provenance import provenance
 from bench.results import Results, source_commit
 from bench.trace import fetch_trace
 from srtm.distributor_client import DistributorClient
-from srtm.errors import BadInput
 from srtm.supervisor import Cluster
 
 BLOCK = "adaptation"
@@ -70,14 +69,6 @@ class AdaptationOptions:
     def made(self) -> Made:
         watched_s = {mode: self.watched_s(mode) for mode in MODES}
         return Made(before_s=self.before_s, watched_s=watched_s, seed=self.seed, sources=measured_sources())
-
-
-def chosen(kind: str, names: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Those named, in their order; all of ``known`` where none is. Raises BadInput."""
-    for name in names:
-        if name not in known:
-            raise BadInput(kind, name, f"must be one of {', '.join(known)}")
-    return tuple(names) or tuple(known)
 
 
 async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) -> list[StepRun]:

@@ -69,14 +69,6 @@ def known() -> dict[str, Selected]:
     return found
 
 
-def chosen(names: Sequence[str]) -> list[str]:
-    """All whole figures, or those and the parts that are named. Raises BadInput."""
-    for name in names:
-        if name not in known():
-            raise BadInput("figure", name, f"must be one of {', '.join(known())}")
-    return list(dict.fromkeys(names)) or list(EXPERIMENTS)
-
-
 def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdict]:
     """Raises BadInput for a directory that cannot be written, and where the document is to show a part of a figure."""
     selected = {name: known()[name] for name in options.names}

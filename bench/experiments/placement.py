@@ -45,7 +45,7 @@ from bench.results import Results
 from bench.run import RunResult, run_plan
 from bench.workload import Plan
 from srtm.distributor_client import DistributorClient, Json
-from srtm.errors import BadInput, Unavailable
+from srtm.errors import Unavailable
 from srtm.supervisor import Cluster, cluster
 from srtm.topic import parse_topic_json
 
@@ -95,14 +95,6 @@ class Scale:
     @property
     def service_us(self) -> float:
         return SERVICE_US / self.times
-
-
-def chosen(names: Sequence[str]) -> list[str]:
-    """Workloads by name; all of them where none is named. Raises BadInput."""
-    for name in names:
-        if name not in WORKLOADS:
-            raise BadInput("workload", name, f"must be one of {', '.join(WORKLOADS)}")
-    return list(dict.fromkeys(names)) or list(WORKLOADS)
 
 
 async def placement(options: PlacementOptions, say: Callable[[str], None]) -> list[str]:

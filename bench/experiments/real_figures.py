@@ -21,7 +21,6 @@ from bench.measures.split import STOP_MS
 from bench.simulator import Machine
 from bench.traffic import Fleet
 from bench.verdict import Check
-from srtm.errors import BadInput
 from srtm.splitting import MICRO
 
 SLOWER = 4
@@ -198,14 +197,6 @@ REAL: dict[str, RealFigure] = {
         slo_ns=SLO_NS,
     ),
 }
-
-
-def chosen(names: Sequence[str]) -> list[str]:
-    """All, or those named. Raises BadInput."""
-    for name in names:
-        if name not in REAL:
-            raise BadInput("real", name, f"must be one of {', '.join(REAL)}: two cores do not carry the others")
-    return list(dict.fromkeys(names)) or list(REAL)
 
 
 def conditions_of(figure: RealFigure) -> str:

@@ -18,7 +18,6 @@ from bench.document import with_block
 from bench.hostile import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
 from bench.nsqd import measured
 from bench.systems import answers_ping, bare_broker, free_addresses
-from srtm.errors import BadInput
 
 
 def sample(system: str, p99_ms: float) -> Sample:
@@ -56,12 +55,6 @@ def test_the_document_gets_a_line_for_each_attack():
     assert "| 3x (3 to 3) | **no** | 4.5x | 5 |" in table
     assert "| yes | 1.5x (under 2x) | 5 |" in hostile.markdown([outcome((0.2, 0.3))[1]], 0.0)
     assert table in with_block("<!-- hostile:begin -->\n<!-- hostile:end -->", "hostile", table)
-
-
-def test_a_name_that_is_no_attack_is_refused():
-    with pytest.raises(BadInput) as caught:
-        hostile.chosen(["nops", "niceness"])
-    assert (caught.value.field, caught.value.value) == ("attack", "niceness")
 
 
 @pytest.mark.parametrize(("share", "sent"), [(0.0, 0), (1_000.0, 5 * CHUNK)])

@@ -17,7 +17,7 @@ from bench.comparison import Sample, Turn, counts, judge
 from bench.cpu import CpuMeter
 from bench.document import PERFORMANCE, with_block
 from bench.flood import FloodResult
-from bench.nsqd import ROWS, chosen, measured
+from bench.nsqd import ROWS, measured
 from bench.nsqd_document import PICTURE, keep, kept, markdown, picture
 from bench.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady, turns
 from bench.run import RunProgress
@@ -195,13 +195,6 @@ def test_a_run_too_short_to_see_two_looks_has_no_processor_time() -> None:
     meter.look(progress("measuring", 10))
     with pytest.raises(InternalError, match="too short"):
         meter.us_per_message()
-
-
-def test_a_row_that_is_not_known_is_refused_with_those_that_are() -> None:
-    with pytest.raises(BadInput, match="must be one of load, steady, saturated"):
-        chosen(["speed"])
-    assert [row.name for row in chosen(["steady", "load", "steady"])] == ["steady", "load"]
-    assert len(chosen([])) == len(ROWS)
 
 
 @pytest.mark.parametrize("words", [["--pairs", "0"], ["--seconds", "1"], ["--pairs", "x"]])

@@ -11,7 +11,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from bench.experiments import placement as module
-from bench.experiments.placement import RESERVED, Scale, chosen
+from bench.experiments.placement import RESERVED, Scale
 from bench.experiments.placement_run import SIDES, WORKLOADS, PlacementRun, Workload, run_of, shortcomings
 from bench.experiments.placement_view import Setting, block, draw
 from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
@@ -19,7 +19,6 @@ from bench.run import TargetResult
 from bench.trace import Trace
 from distributor import placing
 from distributor.allocation import BrokerCapacity
-from srtm.errors import BadInput
 from srtm.topic import parse_topic_json
 from tests.support.run_results import EMPTY, result
 
@@ -35,13 +34,6 @@ def trace(*arrivals_ms: float, wait_ms: float = 0.0, took_ms: float = 0.0) -> Tr
     arrival = np.array([round(at * 1e6) for at in arrivals_ms])
     due = arrival + round(wait_ms * 1e6)
     return Trace(["a"], np.zeros_like(arrival), arrival, due, due, due + round(took_ms * 1e6))
-
-
-def test_all_workloads_are_taken_or_those_named_and_others_refused():
-    assert chosen([]) == ["poisson-1", "poisson-10", "periodic-1", "periodic-10"]
-    assert chosen(["periodic-1", "periodic-1"]) == ["periodic-1"]
-    with pytest.raises(BadInput, match="workload: 'bursty'"):
-        chosen(["bursty"])
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values())

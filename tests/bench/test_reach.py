@@ -13,7 +13,7 @@ import typer
 from bench.commands import app
 from bench.document import PERFORMANCE, markdown_table, with_block, write_block
 from bench.measures import idle, overload, ping, sigstop, split
-from bench.reach import MEASURES, chosen, markdown
+from bench.reach import MEASURES, markdown
 from bench.trace import Column, Trace
 from bench.verdict import Verdict, at_most, none_of, within
 from srtm.errors import BadInput, Unavailable
@@ -156,13 +156,6 @@ def test_bounds_are_kept_at_their_edge() -> None:
 def test_a_verdict_that_fell_short_says_by_what() -> None:
     verdict = Verdict("x", "claim", [at_most("p99", 2.0, 1.0, "ms"), none_of("lost", 0)])
     assert verdict.line == "x: fell short: p99 2 ms, must be at most 1 ms"
-
-
-def test_a_measurement_that_is_not_known_is_refused_with_those_that_are() -> None:
-    with pytest.raises(BadInput, match="must be one of overload, sigstop, split, idle, ping"):
-        chosen(["speed"])
-    assert chosen([]) == list(MEASURES)
-    assert chosen(["ping", "ping"]) == ["ping"]
 
 
 DOCUMENT = "before\n<!-- a:begin -->\nold\n<!-- a:end -->\nbetween\n<!-- b:begin -->\n<!-- b:end -->\nafter\n"

@@ -11,7 +11,7 @@ import pytest
 
 from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig10, figures, limiters, modes, prop1
 from bench.experiments.figure import About, Effort, Experiment, Figure, Panel, Series
-from bench.experiments.figures import EXPERIMENTS, FiguresOptions, chosen, known
+from bench.experiments.figures import FiguresOptions, known
 from bench.experiments.points import AS_MANY
 from bench.experiments.publishing import Shown, as_csv
 from bench.verdict import Check
@@ -58,13 +58,6 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path, runs: list[s
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="directory"):
         figures.figures(FiguresOptions(names=["small"], effort=EFFORT, directory=tmp_path / "file" / "in"), print)
-
-
-def test_an_unknown_figure_is_refused_and_none_means_all() -> None:
-    assert chosen([]) == list(EXPERIMENTS)
-    assert chosen(["fig09", "fig09"]) == ["fig09"]
-    with pytest.raises(BadInput, match="fig99"):
-        chosen(["fig99"])
 
 
 @pytest.mark.parametrize(

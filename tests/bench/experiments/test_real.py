@@ -11,12 +11,11 @@ from bench.calibration import Fitted
 from bench.experiments import real as real_figures
 from bench.experiments.layouts import LAB_US, envelope
 from bench.experiments.real import RealOptions, layout_of, real, row_of
-from bench.experiments.real_figures import REAL, chosen, conditions_of
+from bench.experiments.real_figures import REAL, conditions_of
 from bench.live import plan_of
 from bench.recorded import Layout, Recorded, recorded
 from bench.simulator import Machine, serve
 from bench.trace import Trace
-from srtm.errors import BadInput
 
 KNOWN = Fitted(machine=Machine(message_ns=0, firing_ns=10_000), awake_ns=0.0, lab_path_ns=(100_000,))
 
@@ -165,9 +164,3 @@ def test_a_caption_says_which_of_the_papers_points_were_left_out_and_why() -> No
     assert conditions_of(REAL["fig09b"]).startswith("5, 15 and 30 of the paper's 7 group sizes, each a run for itself")
     assert conditions_of(REAL["fig11"]).startswith("0, 4 and 16 ms of the paper's 6 spreads, ")
     assert conditions_of(REAL["fig06a"]).startswith("1,000 publishers"), "it has all of them"
-
-
-def test_a_figure_that_two_cores_do_not_carry_is_refused_by_name() -> None:
-    assert chosen([]) == ["fig06a", "eq01", "fig09b", "fig11"]
-    with pytest.raises(BadInput, match=r"real.*fig07a.*must be one of fig06a"):
-        chosen(["fig07a"])

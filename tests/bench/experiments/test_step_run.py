@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from bench.aftermath import SECOND_NS, Ints
-from bench.experiments.adaptation import chosen
 from bench.experiments.step_run import MODES, STEPS, Judgement, Sent, Step, judged, why_not
 from bench.experiments.step_traffic import step_plans, topic_document
 from bench.trace import Trace
-from srtm.errors import BadInput
 from srtm.topic import parse_topic_json
 
 
@@ -88,9 +86,3 @@ def test_what_is_a_settled_p99_goes_with_mode_and_batch() -> None:
 def test_under_central_nothing_has_to_be_settled_but_the_generators_on_time() -> None:
     assert why_not("central", 1, 3_000.0, 0.1) == []
     assert why_not("central", 1, 3_000.0, 1.1) == ["the generators' p99 lateness 1.1 ms, over 1 ms"]
-
-
-def test_an_unknown_step_is_refused_with_those_that_there_are() -> None:
-    assert chosen("step", [], ("a", "b")) == ("a", "b")
-    with pytest.raises(BadInput, match=r"step: 'x': must be one of a, b"):
-        chosen("step", ["x"], ("a", "b"))
