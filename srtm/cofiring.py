@@ -126,6 +126,22 @@ def find_groups(arrivals: Arrivals, declared: Mapping[str, str], window_ns: int 
     )
 
 
+def unseen(declared: Mapping[str, str], window_ns: int = WINDOW_NS) -> Found:
+    """Of a topic of which nothing was recorded: what it declares ({publisher: group, "" for none}) is not judged."""
+    sizes = Counter(group for group in declared.values() if group)
+    return Found(
+        seconds=0.0,
+        firings=0,
+        publishers=0,
+        window_ns=window_ns,
+        declared=[
+            DeclaredGroup(name=group, members=members, seen=0, together=0.0, chance=0.0, verdict="unknown")
+            for group, members in sizes.items()
+        ],
+        observed=[],
+    )
+
+
 def regrouped(found: Found, declared: Mapping[str, str]) -> dict[str, str]:
     """{publisher: group} for those whose group is not what was observed: members of an observed group get one name,
     those of a declared group that does not fire together none. Who is not in ``declared`` is left out."""

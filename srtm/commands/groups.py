@@ -49,7 +49,7 @@ def groups(
 async def _groups(
     name: str, files: list[Path], window_ns: int, apply: bool, urls: list[str] | None, token: str | None
 ) -> tuple[Found, dict[str, str], list[str]]:
-    from srtm.cofiring import find_groups, regrouped
+    from srtm.cofiring import find_groups, regrouped, unseen
     from srtm.recorded import merged, read_arrivals
 
     async with DistributorClient(urls, token=token) as client:
@@ -59,6 +59,9 @@ async def _groups(
         traces = [read_arrivals(file) for file in files]
         if not traces:
             traces = await recorded(client, await client.topic(name), token, notes, _arrivals, len)
+            if not sum(map(len, traces)):
+                notes.append("nothing was recorded: only what is declared is shown")
+                return unseen(declared, window_ns), {}, notes
         found = find_groups(merged(traces), declared, window_ns)
         changes = regrouped(found, declared)
         if apply and changes:

@@ -150,3 +150,16 @@ def test_a_recording_of_ones_own_is_judged_instead(
 def test_what_cannot_be_judged_is_bad_input(cluster: Cluster, arguments: list[str]) -> None:
     assert main(["topic", "groups", *arguments]) == 2
     assert cluster.changes == []
+
+
+@pytest.mark.parametrize("recorded", [None, trace()])
+def test_without_traffic_what_is_declared_is_shown_and_that_nothing_was_recorded(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], recorded: bytes | None
+) -> None:
+    cluster.traces = {} if recorded is None else dict.fromkeys(cluster.traces, recorded)
+    assert main(["topic", "groups", "roads", "--apply"]) == 0
+    shown = capsys.readouterr().out
+    assert "declared groups: 1 (1 unknown)" in shown
+    assert "pair" in shown
+    assert "nothing was recorded" in shown
+    assert cluster.changes == []

@@ -1,8 +1,8 @@
-"""A program: submits topics to the store at URL, each in a process that kills itself (SIGKILL) one step further on the
-way from before the transaction to after the answer, until one comes through. Prints what a fresh process then finds, as
-one JSON document a step.
+"""A program: carries an operation on a topic out over the store at URL, each time in a process that kills itself
+(SIGKILL) one step further on the way from before the transaction to after the answer, until one comes through. Each
+time it is another topic. Prints what a fresh process then finds, as one JSON document a step.
 
-    python -m tests.support.killed_submission URL
+    python -m tests.support.killed_submission URL create|change|patch|delete
 
 It forks from a process that has no threads: a new interpreter for every step would take a minute.
 """
@@ -15,21 +15,34 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 
 import trio
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, Table, event
 
 from distributor import store, views
+from distributor.claims import Claims
 from distributor.config import DistributorConfig
+from distributor.fitting_events import Scaler
+from distributor.fitting_run import Surroundings
+from distributor.fitting_setup import FittingOptions
+from distributor.fittings import Fittings
 from distributor.leases import Amount
+from distributor.measuring import Measuring
 from distributor.registry import Registry
+from distributor.scaler import NoScaler
+from distributor.state import Topic
 from distributor.store import Store
 from distributor.syncing import Syncing
+from srtm.log import Log
 from srtm.splitting import to_micro
+from srtm.topic import TopicSpec, parse_change
 from tests.support.distributor_in_process import FakeBroker, spec
 
-TABLES = (store.topics, store.shares, store.publishers, store.decisions)
+TABLES = (store.topics, store.shares, store.publishers, store.decisions, store.fittings)
+BEFORE, AFTER = 0, 1  # days by the wall clock
+CHANGE = {"add": [{"id": "new", "rate": 3.0}], "remove": ["p0", "p1"]}
 
 
 class Steps:
@@ -70,57 +83,138 @@ def _begin(statement: str) -> str:
     return " ".join(statement.split()[:3])
 
 
-async def opened_cluster(url: str) -> tuple[Store, Registry, Syncing]:
+@dataclass(frozen=True)
+class Cluster:
+    store: Store
+    registry: Registry
+    syncing: Syncing
+    fittings: Fittings
+
+
+async def opened_cluster(url: str, day: int) -> Cluster:
+    """``day`` by the wall clock: what is to be fitted is stored with it."""
     opened = await Store.open(url)
     await opened.lead("http://leader")
     registry = await Registry.load(opened, DistributorConfig(store=url))
-    syncing = Syncing(registry)
+    measuring = Measuring(registry.stir)
+    syncing = Syncing(registry, measuring.requests)
+    around = Surroundings(
+        registry=registry,
+        syncing=syncing,
+        measuring=measuring,
+        claims=Claims(),
+        scaler=Scaler.NONE,
+        scaling=NoScaler(),
+        log=Log("test", lambda _line: None),
+    )
     for name in ("a", "b"):
         await FakeBroker(name, syncing, mcap=60_000.0).settle()
-    return opened, registry, syncing
+    return Cluster(opened, registry, syncing, Fittings(around, FittingOptions(), wall_s=lambda: 86_400.0 * day))
 
 
-def topic(step: int):
+def first(step: int) -> TopicSpec:
     return spec(f"cars{step}", count=20, rate=1.0)
 
 
-async def submit(url: str, step: int, channel: int) -> None:
-    opened, registry, syncing = await opened_cluster(url)
+def wanted(operation: str, step: int) -> TopicSpec | None:
+    """None: not to be there."""
+    match operation:
+        case "create":
+            return first(step)
+        case "change":
+            return spec(f"cars{step}", count=30, rate=2.0)
+        case "patch":
+            return parse_change(first(step), CHANGE)
+    return None
+
+
+async def carry_out(cluster: Cluster, operation: str, step: int) -> Topic | None:
+    """As the API does."""
+    registry, fittings, name = cluster.registry, cluster.fittings, f"cars{step}"
+    before, fitted, topic = registry.topics.get(name), fittings.intended(None), wanted(operation, step)
+    if topic is None:
+        await registry.remove(name, purge=False)
+        return None
+    if operation == "patch":
+        made = await registry.change_publishers(name, lambda there: parse_change(there, CHANGE), fitted)
+    else:
+        made = await registry.submit(topic, fitting=fitted)
+    await fittings.submitted(made, before, None)
+    return made
+
+
+async def prepare(url: str, step: int, channel: int) -> None:
+    cluster = await opened_cluster(url, BEFORE)
+    await carry_out(cluster, "create", step)
+    await cluster.store.aclose()
+    os.write(channel, b"prepared")
+    os._exit(0)
+
+
+async def attempt(url: str, operation: str, step: int, channel: int) -> None:
+    cluster = await opened_cluster(url, AFTER)
     steps = Steps(step, channel)
-    steps.watch(opened)
-    stored = await registry.submit(topic(step))
+    steps.watch(cluster.store)
+    made = await carry_out(cluster, operation, step)
     steps.reach("before the answer")
-    views.topic_view(stored, registry, syncing)
+    if made is not None:
+        views.topic_view(made, cluster.registry, cluster.syncing)
     os.write(channel, b"came through")
     os._exit(0)
 
 
-async def examine(url: str, step: int, channel: int) -> None:
-    opened, registry, _ = await opened_cluster(url)
-    wanted, name = topic(step), f"cars{step}"
-    rows = [
-        len([row for row in await opened.rows(table) if row.get("topic", row.get("name")) == name]) for table in TABLES
-    ]
-    found = registry.topics.get(name)
-    state = "half"
-    if found is None and not any(rows):
-        state = "absent"
-    elif found is not None and _is_whole(found, wanted) and all(rows):
-        state = "applied"
-    first = await registry.submit(wanted)
-    version = registry.version
-    second = await registry.submit(wanted)
-    others = all(_is_whole(registry.topic(f"cars{earlier}"), topic(earlier)) for earlier in range(1, step))
-    again = second is first and registry.version == version and _is_whole(first, wanted)
-    os.write(channel, json.dumps({"found": state, "again": again, "others": others}).encode())
-    await opened.aclose()
+async def examine(url: str, operation: str, step: int, channel: int) -> None:
+    cluster = await opened_cluster(url, AFTER)
+    state = await _state(cluster, operation, step)
+    again = await _again(cluster, operation, step, applied=state == "applied")
+    others = [await _state(cluster, operation, earlier) for earlier in range(1, step)]
+    found = {"found": state, "again": again, "others": set(others) <= {"applied"}}
+    os.write(channel, json.dumps(found).encode())
+    await cluster.store.aclose()
     os._exit(0)
 
 
-def _is_whole(found, wanted) -> bool:
-    envelope = Amount(to_micro(wanted.rate, "rate"), to_micro(wanted.burst, "burst"))
+async def _state(cluster: Cluster, operation: str, step: int) -> str:
+    """Of the topic of that step: "as before", "applied", or neither of them whole: "half"."""
+    old = None if operation == "create" else first(step)
+    if await _is_whole(cluster, step, wanted(operation, step), AFTER):
+        return "applied"
+    return "as before" if await _is_whole(cluster, step, old, BEFORE) else "half"
+
+
+async def _is_whole(cluster: Cluster, step: int, spec: TopicSpec | None, day: int) -> bool:
+    """Just so in memory and in all tables, and to be fitted as was stored on that day. None: not there (its shares may
+    still be on their way back)."""
+    name = f"cars{step}"
+    found, record = cluster.registry.topics.get(name), cluster.registry.fittings.get(name)
+    rows = {table.name: await _rows(cluster.store, table, name) for table in TABLES}
+    if spec is None:
+        gone = found is None or found.removed
+        return gone and record is None and not rows["publishers"] and not rows["fittings"]
+    if found is None or found.removed or record is None or not all(rows.values()):
+        return False
+    envelope = Amount(to_micro(spec.rate, "rate"), to_micro(spec.burst, "burst"))
     target = sum(found.leases.target.values(), start=Amount(0, 0))
-    return found.spec == wanted and found.placement.state == "placed" and found.leases.envelope == target == envelope
+    dealt = found.placement.state == "placed" and found.leases.envelope == target == envelope
+    fitted = record.running and json.loads(record.outcome)["started_at"] == f"1970-01-{day + 1:02}T00:00:00Z"
+    return found.spec == spec and dealt and fitted
+
+
+async def _rows(opened: Store, table: Table, name: str) -> int:
+    return len([row for row in await opened.rows(table) if row.get("topic", row.get("name")) == name])
+
+
+async def _again(cluster: Cluster, operation: str, step: int, *, applied: bool) -> bool:
+    """Whether it may be asked for once more, and is then as wanted, once; what is no state but a step (a patch, a
+    removal) only where it was not applied."""
+    if not applied or operation in ("create", "change"):
+        await carry_out(cluster, operation, step)
+        version = cluster.registry.version
+        if operation in ("create", "change"):
+            await carry_out(cluster, operation, step)
+            if cluster.registry.version != version:
+                return False
+    return await _is_whole(cluster, step, wanted(operation, step), AFTER)
 
 
 def in_a_process(work: Callable[[int], Coroutine[object, object, None]]) -> str:
@@ -136,14 +230,16 @@ def in_a_process(work: Callable[[int], Coroutine[object, object, None]]) -> str:
     return said
 
 
-def main(url: str) -> None:
+def main(url: str, operation: str) -> None:
     for step in itertools.count(1):
-        where = in_a_process(partial(submit, url, step))
-        found = json.loads(in_a_process(partial(examine, url, step)))
+        if operation != "create":
+            in_a_process(partial(prepare, url, step))
+        where = in_a_process(partial(attempt, url, operation, step))
+        found = json.loads(in_a_process(partial(examine, url, operation, step)))
         print(json.dumps({"where": where, **found}), flush=True)
         if where == "came through":
             return
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
