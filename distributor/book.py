@@ -125,6 +125,10 @@ class Book:
     def live(self) -> set[str]:
         return {name for name in self.brokers if self.is_alive(name)}
 
+    def absent(self) -> set[str]:
+        """Brokers that are proven dead, and have not come back."""
+        return {name for name, broker in self.brokers.items() if broker.dead}
+
     def takes_more(self) -> set[str]:
         """Brokers that may be given publishers."""
         return {name for name in self.live() - self.draining if self.brokers[name].accepting}
@@ -225,14 +229,15 @@ class Book:
             prompt = placement.brokers if fitting else ()
             astray = placing.on_their_way(old, placement, envelope, {dead, leaving, *prompt}) if old else {}
             extra = placing.extra_kept(old, placement, envelope, without=dead, astray=astray) if old else ()
-            target = placing.shares(spec, envelope, placement, extra, placing.besides(astray))
+            absent = self.absent()
+            target = placing.shares(spec, envelope, placement, extra, placing.besides(astray), absent)
             if old and adapting.is_same_place(old, spec, envelope, placement):
                 target = adapting.kept(old, target)
             oversized = placing.oversized_batches(spec, placement, target)
             if oversized and asked_for and spec.on_excess == "reject":
                 raise oversized[0]
             if old and leaving:  # for a while
-                target = placing.leaving_share(old, placement, leaving, envelope) or target
+                target = placing.leaving_share(old, placement, leaving, envelope, absent) or target
             reasons = (*reasons, *(f"warning: {one}" for one in oversized))
             same_spec = old is not None and not old.removed and old.spec is spec
             new = Topic(

@@ -126,9 +126,11 @@ def shares(
     placement: Placement,
     extra: Collection[str],
     besides: Mapping[str, float] | None = None,
+    absent: Collection[str] = (),
 ) -> dict[str, Amount]:
     """The target: the envelope split by ``spec.split`` over what is assigned, with a floor for every broker in
-    ``extra``. ``besides``: {broker: msg/s more (or less) than what is assigned to it}."""
+    ``extra``. ``besides``: {broker: msg/s more (or less) than what is assigned to it}; ``absent``: proven dead, so
+    that it gets nothing, though it may keep its publishers' places for a while."""
     traffic = dict(placement.traffic)
     floor = sum(one.rate for one in traffic.values()) * STARVED_WEIGHT or 1.0
     for name, more in (besides or {}).items():
@@ -136,6 +138,7 @@ def shares(
         traffic[name] = replace(one, rate=max(one.rate + more, min(floor, one.rate or floor)))
     for name in extra:
         traffic.setdefault(name, Traffic(rate=floor))
+    traffic = {name: one for name, one in traffic.items() if name not in absent}
     if not traffic:
         return {}
     parts = list(traffic.values())
@@ -146,7 +149,9 @@ def shares(
     return {name: Amount(*share) for name, share in zip(traffic, split, strict=True)}
 
 
-def leaving_share(old: Topic, placement: Placement, name: str, envelope: Amount) -> dict[str, Amount] | None:
+def leaving_share(
+    old: Topic, placement: Placement, name: str, envelope: Amount, absent: Collection[str] = ()
+) -> dict[str, Amount] | None:
     """A target while ``name`` still has messages that wait for tokens, and its publishers are on their way: it keeps
     half of what it needed, as does every share until it has gone. Where there is no token for that it keeps its share,
     and nobody else gets more. None: it has no share."""
@@ -157,7 +162,7 @@ def leaving_share(old: Topic, placement: Placement, name: str, envelope: Amount)
     kept = [one for one in extra_kept(old, placement, envelope, without=name) if one != name]
     room = math.floor(envelope.burst / MICRO) - len(placement.brokers) - 1
     weight = old.placement.assigned.get(name, 0.0) / 2 or placement.publishers.load * STARVED_WEIGHT
-    return shares(old.spec, envelope, placement, kept[:room], {name: weight})
+    return shares(old.spec, envelope, placement, kept[:room], {name: weight}, absent)
 
 
 def on_their_way(
@@ -182,6 +187,24 @@ def on_their_way(
         for name, rate in moved.items()
         if name not in homeless
     }
+
+
+def without_dead(topic: Topic, name: str, absent: Collection[str]) -> Topic:
+    """``topic`` once broker ``name`` is proven dead: what it had is free, and aimed at the others. Its publishers keep
+    their places; those that it had astray are not there any more. ``absent``: all that are dead."""
+    leases = topic.leases.freed(name)
+    if topic.removed:
+        return replace(topic, leases=leases)
+    astray = {where: homes for where, homes in topic.astray.items() if where != name}
+    target = shares(topic.spec, leases.envelope, topic.placement, topic.extra, besides(astray), absent)
+    return replace(topic, leases=leases.retargeted(leases.envelope, target), astray=astray)
+
+
+def with_returned(topic: Topic, absent: Collection[str]) -> Topic:
+    """``topic`` with a share aimed at for all who have publishers, but those in ``absent``: one that was is back."""
+    envelope, more = topic.leases.envelope, besides(topic.astray)
+    target = shares(topic.spec, envelope, topic.placement, topic.extra, more, absent)
+    return replace(topic, leases=topic.leases.retargeted(envelope, target))
 
 
 def besides(astray: Astray) -> dict[str, float]:
@@ -228,6 +251,8 @@ def oversized_batches(spec: TopicSpec, placement: Placement, target: Mapping[str
     batches = spec.publishers.batches
     found = []
     for at, name in enumerate(placement.brokers):
+        if name not in target:
+            continue  # dead: they come back, or go elsewhere
         here = np.flatnonzero(placement.at == at)
         worst = int(here[np.argmax(batches[here])])
         burst = target[name].burst / MICRO

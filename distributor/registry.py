@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import trio
 
 from distributor import adapting, placing
 from distributor.marks import NO_MARKS, FullMarks
-from distributor.state import Broker, FittingRecord, Placement, Topic
+from distributor.state import FittingRecord, Placement, Topic
+from distributor.succession import check_succession
 from distributor.topic_records import NO_PUBLISHERS
 from distributor.transitions import (
     Heard,
@@ -106,7 +108,8 @@ class Registry(Upkeep):
             leases = old.leases
             if adapting.splits_anew(old.spec, spec):
                 envelope = leases.envelope
-                target = placing.shares(spec, envelope, old.placement, old.extra, placing.besides(old.astray))
+                more = placing.besides(old.astray)
+                target = placing.shares(spec, envelope, old.placement, old.extra, more, self.absent())
                 leases = leases.retargeted(envelope, target)
             leases = adapting.pooled_if_due(spec, leases).advanced(self.live(), version)
             new = replace(old, spec=spec, version=version, leases=leases)
@@ -280,7 +283,7 @@ class Registry(Upkeep):
             broker = news.broker
             old = self.brokers.get(broker.name)
             if old is not None:
-                self._check_succession(old, broker)
+                check_succession(old, broker, in_use=partial(self._is_in_use, old.name))
             ahead = max(news.have_version, max(news.applied.values(), default=0))
             if ahead > max(self.version, _LARGEST_CLAIM):
                 raise BadInput("have_version", ahead, f"must be at most {_LARGEST_CLAIM}: no cluster counts so far")
@@ -290,20 +293,23 @@ class Registry(Upkeep):
                 self._desired_version.pop(broker.name, None)
                 self.differences.forget(broker.name)
             reborn = old is not None and broker.incarnation != old.incarnation
-            live = self.live() | {broker.name}
+            live, came_back = self.live() | {broker.name}, old is not None and old.dead
+            still_dead = self.absent() - {broker.name} if came_back else None
             topics, last, changes = self.topics, self._heard.get(broker.name), self.topic_changes.count
             others = self.topic_changes.since(last.changes) if last is not None else ()
             changed = [
                 new
                 for topic in concerned(last, news, topics, others, self.removed)
-                if (new := heard(topic, news, self.version + 1, live, reborn=reborn)) is not topic
+                if (new := heard(topic, news, self.version + 1, live, reborn=reborn, still_dead=still_dead))
+                is not topic
             ]
             acknowledged = broker == old and all(is_acknowledgement(topics[new.name], new) for new in changed)
             if acknowledged and not store_is_older:
                 self._show_acknowledged(changed)
             else:
                 back = {broker.name: False} if reborn and broker.name in self.draining else {}
-                await self._commit(changed, [broker], draining=back)
+                what = f"{broker.name} is back from the dead" if came_back else ""
+                await self._commit(changed, [broker], draining=back, decision=what)
             self._heard[broker.name] = Heard(news, changes)
             self.liveness.hear(broker.name, 0.0)  # before anybody may look whether its leases are over
         if broker != old:
@@ -311,14 +317,15 @@ class Registry(Upkeep):
             self._attention.set()
 
     async def declare_dead(self, name: str, incarnation: str) -> None:
-        """Proof of death of one incarnation. Raises NotFound, Conflict (another incarnation is known)."""
+        """Proof of death of one incarnation: its tokens are free at once, its publishers keep their places for the
+        grace. It is not heard again. Raises NotFound, Conflict (another incarnation is known)."""
         async with self._writing:
             broker = self.broker(name)
             if broker.incarnation != incarnation:
                 rule = f"broker {name} is known as incarnation {broker.incarnation}"
                 raise Conflict("incarnation", incarnation, rule)
             if not broker.dead:
-                await self._commit([], [replace(broker, dead=True)])
+                await self._free(replace(broker, dead=True))
         self._grace_ends.setdefault(name, trio.current_time() + self.config.rejoin_grace_s)
         self._attention.set()
 
@@ -353,11 +360,16 @@ class Registry(Upkeep):
         """Its declared split anew, over its publishers, those astray, and ``extra``. ``keep``: shares that were adapted
         stay, if the same brokers have one. Under ``_writing``."""
         envelope = topic.leases.envelope
-        target = placing.shares(topic.spec, envelope, topic.placement, extra, placing.besides(topic.astray))
+        more = placing.besides(topic.astray)
+        target = placing.shares(topic.spec, envelope, topic.placement, extra, more, self.absent())
         target = adapting.kept(topic, target) if keep else target
         leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
         text = "\n".join([what, *placing.share_lines(target)])
         await self._commit([replace(topic, leases=leases)], decision=text)
+
+    def _is_in_use(self, name: str) -> bool:
+        """It is heard from, or has publishers or tokens."""
+        return self.is_alive(name) or any(has_part(topic, name) for topic in self.topics.values())
 
     async def _lacking_without(self, name: str) -> dict[str, float]:
         """{topic: msg/s for which there would be no room if ``name`` were not there}. Under ``_placing``; nothing is
@@ -371,19 +383,3 @@ class Registry(Upkeep):
             if placement.missing > topic.placement.missing:
                 lacking[topic.name] = placement.missing - topic.placement.missing
         return lacking
-
-    def _check_succession(self, old: Broker, new: Broker) -> None:
-        """A later incarnation proves the death of an earlier one only where both need what one process can have: the
-        lock of a data directory, or a port. Raises Conflict."""
-        if new.directory != old.directory and old.dead:
-            return
-        if new.directory == old.directory or new.tcp_address == old.tcp_address:
-            if new.incarnation < old.incarnation:
-                rule = f"incarnation {old.incarnation} of broker {old.name} came later"
-                raise Conflict("incarnation", new.incarnation, rule)
-        elif self.is_alive(old.name) or any(has_part(topic, old.name) for topic in self.topics.values()):
-            rule = (
-                f"another broker named {old.name} ({old.tcp_address}, incarnation {old.incarnation}) is not proven "
-                "dead: choose another name, or stop that one and POST its incarnation to .../dead"
-            )
-            raise Conflict("incarnation", new.incarnation, rule)

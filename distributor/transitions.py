@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from distributor import adapting
+from distributor import adapting, placing
 from distributor.leases import NOTHING, Amount
 from distributor.marks import FullMarks
 from distributor.state import Broker, Topic
@@ -89,8 +89,17 @@ def same_principles(old: TopicSpec, spec: TopicSpec) -> bool:
     return (old.placement, old.seed) == (spec.placement, spec.seed)
 
 
-def heard(topic: Topic, news: News, version: int, live: Collection[str], *, reborn: bool) -> Topic:
-    """``topic`` after ``news`` from a broker; the same object if that changes nothing."""
+def heard(
+    topic: Topic,
+    news: News,
+    version: int,
+    live: Collection[str],
+    *,
+    reborn: bool,
+    still_dead: Collection[str] | None = None,
+) -> Topic:
+    """``topic`` after ``news`` from a broker; the same object if that changes nothing. ``still_dead``: the others that
+    are proven dead, where this broker was so too until now: with its publishers' places it has a share again."""
     name = news.broker.name
     applied = news.applied.get(topic.name, 0)
     leases, channels = topic.leases, topic.channels
@@ -104,6 +113,8 @@ def heard(topic: Topic, news: News, version: int, live: Collection[str], *, rebo
             leases = leases.reissued(name, version)
         else:
             leases = leases.acknowledged(name, applied, _amount(news.held.get(topic.name, (0, 0))))
+        if still_dead is not None and name in topic.placement.brokers and name not in leases.target:
+            leases = placing.with_returned(replace(topic, leases=leases), still_dead).leases
         leases = leases.advanced(live, version) if leases is not topic.leases else leases
         leases = adapting.pooled_if_due(topic.spec, leases)
         channels = news.channels.get(topic.name, channels)

@@ -1,5 +1,5 @@
-"""What happens to the book by itself: the dead are buried after their grace, what lapsed goes to others, shares move
-on, what found no room is placed when brokers have come."""
+"""What happens to the book by itself: what the dead had is free, and after their grace they are buried; what lapsed
+goes to others, shares move on, what found no room is placed when brokers have come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 from distributor import placing
 from distributor.book import Book
-from distributor.state import Topic
+from distributor.state import Broker, Topic
 from distributor.transitions import has_part
 from srtm.errors import Unavailable
 from srtm.lease import MARGIN_MS
@@ -106,8 +106,22 @@ class Upkeep(Book):
             what = f"{name} is drained"
             await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, leaving=name)
 
+    async def _free(self, dead: Broker) -> None:
+        """What ``dead`` had goes to the others, whose shares need no plan for that. Under ``_writing``."""
+        name, live, version = dead.name, self.live() - {dead.name}, self.version + 1
+        freed = [
+            placing.without_dead(topic, name, self.absent() | {name})
+            for topic in self.topics.values()
+            if name in topic.leases.holdings or name in topic.leases.target
+        ]
+        advanced = [
+            topic if topic.removed else replace(topic, leases=topic.leases.advanced(live, version)) for topic in freed
+        ]
+        grace = f"its publishers keep their places for {self.config.rejoin_grace_s:g} s"
+        await self._commit(advanced, [dead], decision=f"{name} died: its tokens go to the others, {grace}")
+
     async def _bury(self, name: str, *, forget: bool = False) -> None:
-        """``name`` is dead for good: its publishers go to others and its tokens are free."""
+        """``name`` is dead for good: its publishers go to others."""
         async with self._placing:
             for topic in [topic for topic in self.topics.values() if has_part(topic, name)]:
                 await self._bury_in(topic, name, f"{name} died")

@@ -19,11 +19,12 @@ async def test_a_crashed_broker_gets_its_share_back_empty_and_keeps_its_publishe
     publishers, share = a.topics["cars"].publishers, a.share()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(distributor.registry.run)
+        nursery.start_soon(b.run)
         await distributor.registry.declare_dead("a", "1")
         assert not distributor.registry.is_alive("a")
         await trio.sleep(3)
         a.restart()
-        await settle(a, b)
+        nursery.start_soon(a.run)
         await trio.sleep(20)
         nursery.cancel_scope.cancel()
     assert (a.topics["cars"].publishers, a.share()) == (publishers, share)
@@ -31,7 +32,85 @@ async def test_a_crashed_broker_gets_its_share_back_empty_and_keeps_its_publishe
     assert not a.topics["cars"].share.full
 
 
-async def test_after_the_grace_the_publishers_and_tokens_of_a_dead_broker_go_to_others(distributor, autojump_clock):
+async def test_the_tokens_of_a_dead_broker_go_to_others_at_once_and_its_publishers_keep_their_places(distributor):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec())
+    await settle(a, b, c)
+    places = distributor.registry.topic("cars").placement
+    await distributor.registry.declare_dead("a", "1")
+    await settle(b, c)
+    assert b.share() == (1100.0, 30.0)
+    topic = distributor.registry.topic("cars")
+    assert topic.placement is places
+    assert "a died" in distributor.registry.share_changes["cars"][-1].reason
+
+
+async def test_one_that_comes_back_gets_a_share_once_the_others_have_shrunk_and_empty(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    await distributor.registry.declare_dead("a", "1")
+    await settle(b)
+    assert b.share() == (1100.0, 30.0)
+    a.restart()
+    await a.settle()
+    assert a.share() == (0.0, 0.0)
+    assert b.share() == (1100.0, 30.0)
+    await settle(b, a)
+    assert a.share() == b.share() == (550.0, 15.0)
+    assert a.fulls == ["cars"]  # of the first incarnation
+
+
+async def test_nothing_that_happens_in_the_grace_gives_a_dead_broker_a_share(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    await distributor.registry.declare_dead("a", "1")
+    await distributor.submit(spec(rate=11.0))
+    await settle(b)
+    assert distributor.registry.topic("cars").leases.target.keys() == {"b"}
+    assert b.share() == (1210.0, 30.0)
+
+
+async def test_of_a_topic_that_only_the_dead_broker_had_the_tokens_wait_for_it_without_a_holder(distributor):
+    (a,) = await distributor.brokers("a")
+    await distributor.submit(spec())
+    await settle(a)
+    whole = a.share()
+    await distributor.registry.declare_dead("a", "1")
+    leases = distributor.registry.topic("cars").leases
+    assert (leases.target, leases.holdings) == ({}, {})
+    a.restart()
+    await a.settle()
+    assert a.share() == whole
+
+
+async def test_a_broker_that_was_proven_dead_is_refused_until_it_is_started_again(distributor):
+    """Its word may be late: it must not undo the proof."""
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    await distributor.registry.declare_dead("a", "1")
+    with pytest.raises(Conflict, match="proven dead"):
+        await a.sync()
+    await settle(b)
+    assert b.share() == (1100.0, 30.0)
+    assert not distributor.registry.is_alive("a")
+
+
+async def test_under_gdrl_what_a_dead_broker_had_is_dealt_out_as_soon_as_the_others_were_asked(distributor):
+    a, b, c = await distributor.brokers("a", "b", "c", mcap=400)
+    await distributor.submit(spec(mode="gdrl"))
+    await settle(a, b, c)
+    await settle(a, b, c)
+    assert distributor.registry.topic("cars").leases.pool
+    await distributor.registry.declare_dead("a", "1")
+    for _ in range(3):  # the recall, what each has, what each is to have
+        await settle(b, c)
+    assert total(b, c) == (1100.0, 30.0)
+
+
+async def test_after_the_grace_the_publishers_of_a_dead_broker_go_to_others(distributor, autojump_clock):
     a, b, c = await distributor.brokers("a", "b", "c")
     await distributor.submit(spec())
     await settle(a, b, c)
@@ -97,6 +176,7 @@ async def test_a_broker_that_comes_back_while_it_is_being_buried_keeps_its_token
     async with trio.open_nursery() as nursery:
         nursery.start_soon(come_back)
         nursery.start_soon(distributor.registry._bury, "a")
+    await settle(b, c)
     await settle(a, b, c)
     assert a.share() == (550.0, 15.0)
     assert total(a, b, c) == (1100.0, 30.0)
@@ -187,6 +267,7 @@ async def test_another_broker_of_the_same_name_is_refused_until_the_first_is_pro
     await distributor.registry.declare_dead("a", "2-here")
     double.incarnation = "1-there"  # its host's clock is behind
     await settle(double, b)
+    await settle(double, b)  # b has shrunk
     assert total(double, b) == (1100.0, 30.0)
     with pytest.raises(Conflict, match="another broker named a"):  # the word was false: the first is still there
         await a.sync()
