@@ -2,10 +2,11 @@
 
 Each broker has two links: a good one to its publishers, and a bad one (``bench.relay``) to the distributor and to the
 other brokers, which is cut, delayed, made lossy and healed at random. Brokers and the distributor are stopped for
-longer than a lease and go on, or are killed and started again; the topic whose brokers exchange is taken out of that
-mode and put back. Publishers send more than the envelope all the time, so that whatever may be let go is. At the end
-everything is healed; then the merged release logs must pass both forms of the checker, and the shares in force must
-come back to exactly (r, b) within three lease times: under GDRL, and once more after it is left.
+longer than a lease and go on, or are killed and started again; some are proven dead before that, and the others must
+have their tokens then; the topic whose brokers exchange is taken out of that mode and put back. Publishers send more
+than the envelope all the time, so that whatever may be let go is. At the end everything is healed; then the merged
+release logs must pass both forms of the checker, and the shares in force must come back to exactly (r, b) within three
+lease times: under GDRL, and once more after it is left.
 
 The log of a broker that is to be killed is fetched right before: what it lets go in the milliseconds until the signal
 is missing there, and nothing else.
@@ -30,7 +31,9 @@ import trio
 
 from bench import own_network
 from bench.relay import CUT, GOOD, Quality
-from bench.soak_broker import Broker, Logs, forward_between_brokers, new_broker, until_answer
+from bench.soak_broker import Broker, forward_between_brokers, new_broker, until_answer
+from bench.soak_logs import Logs
+from srtm.control import DeadNotice
 from srtm.distributor_client import DistributorClient
 from srtm.errors import SrtmError, Unavailable
 
@@ -42,7 +45,7 @@ _OFFERED = (
 )
 _BEAT_S = 0.05
 FAULTS = (
-    *("cut", "bad", "heal", "stop", "kill", "stop the distributor", "kill the distributor"),
+    *("cut", "bad", "heal", "stop", "kill", "kill and prove", "stop the distributor", "kill the distributor"),
     *("leave the exchange", "exchange"),
 )
 _ANSWER_S = 2.0
@@ -51,11 +54,13 @@ _BAD = Quality(loss=0.15, twice=0.1, delay_ms=150.0, jitter_ms=400.0)
 
 
 class Cluster:
-    """Everything that runs. ``faults``: what was done to it, in order."""
+    """Everything that runs. ``faults``: what was done to it, in order; ``failures``: what did not come of it."""
 
     def __init__(self, directory: Path) -> None:
         self.brokers: list[Broker] = []
         self.faults: list[str] = []
+        self.failures: list[str] = []
+        self.freed_s: list[float | None] = []  # after each proof of death: until the others had all of it
         self.logs = Logs()
         self._directory = directory
         self._distributor: trio.Process | None = None
@@ -88,11 +93,28 @@ class Cluster:
         async with DistributorClient(["http://127.0.0.1:4190"]) as client:
             await client.set_options("exchanged", {"mode": mode})
 
+    async def kill_and_prove(self, broker: Broker) -> None:
+        """Notes how long after the proof the others had all, and starts it again two leases later."""
+        for one in self.brokers:
+            await one.set_link(GOOD)
+        if await _seconds_until(self.is_whole) is None:
+            self.failures.append(f"b{broker.number}, before its death: shares in force {await self.in_force()}")
+        async with DistributorClient(["http://127.0.0.1:4190"]) as client:
+            incarnation = (await client.broker(f"b{broker.number}"))["incarnation"]
+            await broker.kill(list(TOPICS), self.logs)
+            await client.broker_is_dead(f"b{broker.number}", DeadNotice(incarnation=incarnation, reason="killed"))
+        self.freed_s.append(await _seconds_until(self.is_whole))
+        if self.freed_s[-1] is None:
+            sums = await self.in_force()
+            self.failures.append(f"b{broker.number} was proven dead: the others' shares in force {sums}")
+        await trio.sleep(2 * LEASE_S)
+        await broker.start()
+
     async def in_force(self) -> dict[str, tuple[float, float]]:
-        """Sums of the shares."""
+        """Sums of the shares of brokers that run."""
         sums = {}
         for topic in TOPICS:
-            shares = [await broker.share(topic) for broker in self.brokers]
+            shares = [await broker.share(topic) for broker in self.brokers if broker.process is not None]
             sums[topic] = (round(sum(rate for rate, _ in shares), 6), round(sum(burst for _, burst in shares), 6))
         return sums
 
@@ -114,9 +136,9 @@ class Cluster:
             case "cut" | "bad" | "heal":
                 await broker.set_link({"cut": CUT, "bad": _BAD, "heal": GOOD}[what])
             case "stop":
-                broker.signal(signal.SIGSTOP)
-                await trio.sleep(chance.uniform(0.5, 2.0) * LEASE_S)
-                broker.signal(signal.SIGCONT)
+                await broker.stop_for(chance.uniform(0.5, 2.0) * LEASE_S, self.logs)
+            case "kill and prove":
+                await self.kill_and_prove(broker)
             case "kill":
                 await broker.kill(list(TOPICS), self.logs)
                 await trio.sleep(chance.uniform(0.0, 2.0) * LEASE_S)
@@ -209,17 +231,23 @@ async def soak(seconds: float, seed: int, brokers: int) -> list[str]:
                 await broker.read(list(TOPICS), cluster.logs)
             nursery.cancel_scope.cancel()
         violations = cluster.logs.violations(RATE, BURST)
+        failures += cluster.failures
         failures += [f"{topic}, {form}: {violation}" for topic, form, violation in violations]
     counts = ", ".join(
-        f"{cluster.logs.count(topic)} of {topic} (at most {cluster.logs.lateness_ns[topic] / 1e6:.1f} ms late)"
+        f"{cluster.logs.count(topic)} of {topic} ({cluster.logs.ordinary(topic)[1] / 1e6:.1f} ms late, but after stops)"
         for topic in TOPICS
     )
-    back = " and ".join("never" if back_s is None else f"after {back_s:.1f} s" for back_s in times)
+    back = " and ".join(map(_after, times))
+    freed = ", ".join(map(_after, cluster.freed_s)) or "none proven"
     print(
         f"leases: {seconds:g} s, seed {seed}, {len(cluster.faults)} faults, released {counts},"
-        f" shares whole {back}: {'FAILED' if failures else 'passed'}"
+        f" shares whole {back}, without the dead {freed}: {'FAILED' if failures else 'passed'}"
     )
     return failures
+
+
+def _after(seconds: float | None) -> str:
+    return "never" if seconds is None else f"after {seconds:.1f} s"
 
 
 async def _seconds_until(holds: Callable[[], Awaitable[bool]]) -> float | None:

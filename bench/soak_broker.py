@@ -1,27 +1,26 @@
 """Brokers of a soak, each in a network namespace of its own with two links: a good one to its publishers, and a bad one
-(``bench.relay``) to the distributor and to the other brokers. And what they let go, from their traces."""
+(``bench.relay``) to the distributor and to the other brokers."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
-from collections import defaultdict
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import trio
 
 from bench import own_network
 from bench.relay import READY, Quality
-from bench.trace import Trace, fetch_trace
-from srtm.bucket import Violation, conforms_actual, conforms_due
+from bench.soak_logs import Logs
+from bench.trace import fetch_trace
 from srtm.errors import SrtmError, Unavailable
 from srtm.http_client import HttpClient
-from srtm.splitting import to_micro
 
 _ANSWER_S = 2.0
 _START_S = 90.0
@@ -29,36 +28,6 @@ _CHECKS_SOURCE = (
     "/proc/sys/net/ipv4/conf/all/rp_filter"  # other brokers' words come in by one link and go out by another
 )
 _FORWARDS = Path("/proc/sys/net/ipv4/ip_forward")
-
-
-@dataclass
-class Logs:
-    """Due and actual instants of what was let go, by topic."""
-
-    due_ns: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
-    actual_ns: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
-    lateness_ns: dict[str, int] = field(default_factory=lambda: defaultdict(int))  # the largest
-
-    def take(self, topic: str, trace: Trace) -> None:
-        released = trace.released_ns > 0
-        self.due_ns[topic].append(trace.due_ns[released])
-        self.actual_ns[topic].append(trace.released_ns[released])
-        self.lateness_ns[topic] = max([self.lateness_ns[topic], *trace.lateness_ns[released].tolist()])
-
-    def violations(self, topic_rate: float, topic_burst: float) -> list[tuple[str, str, Violation]]:
-        """Of each topic's envelope, msg/s and messages, in both forms."""
-        rate, burst = to_micro(topic_rate, "rate"), to_micro(topic_burst, "burst")
-        found = []
-        for topic in self.due_ns:
-            due = conforms_due(np.concatenate(self.due_ns[topic]).tolist(), rate, burst)
-            late_ns = self.lateness_ns[topic]
-            actual = conforms_actual(np.concatenate(self.actual_ns[topic]).tolist(), rate, burst, late_ns)
-            found += [(topic, "due", due)] if due else []
-            found += [(topic, "actual", actual)] if actual else []
-        return found
-
-    def count(self, topic: str) -> int:
-        return sum(len(part) for part in self.due_ns[topic])
 
 
 @dataclass
@@ -88,6 +57,13 @@ class Broker:
         if self.process is not None:
             self.process.send_signal(number)
 
+    async def stop_for(self, seconds: float, logs: Logs) -> None:
+        """And let it go on."""
+        self.signal(signal.SIGSTOP)
+        await trio.sleep(seconds)
+        logs.went_on(self.number, time.monotonic_ns())
+        self.signal(signal.SIGCONT)
+
     async def set_link(self, quality: Quality) -> None:
         assert self.link.stdin is not None
         await self.link.stdin.send_all(msgspec.json.encode(quality) + b"\n")
@@ -101,7 +77,7 @@ class Broker:
 
     async def read(self, topics: Sequence[str], logs: Logs) -> None:
         for topic in topics:
-            logs.take(topic, await fetch_trace(self.http_address, topic))
+            logs.take(self.number, topic, await fetch_trace(self.http_address, topic))
 
     async def share(self, topic: str) -> tuple[float, float]:
         bucket = await get(self.http_address, f"/v1/topics/{topic}/bucket")

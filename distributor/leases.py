@@ -98,6 +98,12 @@ class Leases:
         """What may be in force now, over all brokers, tokens in flight included."""
         return _total(holding.bound for holding in self.holdings.values())
 
+    def issues_as(self, other: Leases) -> bool:
+        """Whether every broker is told what it is told under ``other``: the two differ by what was acknowledged, and by
+        what is aimed at."""
+        versions = {name: held.version for name, held in self.holdings.items()}
+        return self.pool == other.pool and versions == {name: held.version for name, held in other.holdings.items()}
+
     def retargeted(self, envelope: Amount, target: Mapping[str, Amount]) -> Leases:
         """Aim at ``target``; nothing is issued before ``advanced``. A pool stays one as long as it has the same members
         and the same envelope: how its shares move is not the distributor's business."""

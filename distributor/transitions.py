@@ -56,11 +56,7 @@ def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterabl
 
 def is_acknowledgement(old: Topic, new: Topic) -> bool:
     """Whether all that ``new`` has beyond ``old`` is what brokers have acknowledged: nobody is told anything else."""
-    before, now = old.leases, new.leases
-    same_versions = {name: held.version for name, held in before.holdings.items()} == {
-        name: held.version for name, held in now.holdings.items()
-    }
-    return same_versions and (before.pool, old.channels, old.removed) == (now.pool, new.channels, False)
+    return new.leases.issues_as(old.leases) and (old.channels, old.removed) == (new.channels, False)
 
 
 def has_part(topic: Topic, broker: str) -> bool:

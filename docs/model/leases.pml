@@ -2,8 +2,8 @@
  * repetition and reordering of messages, stops, kills and restarts of brokers, and takeovers. `make model` checks it for the timed rule, and with -DKEEP for "keep".
  *
  * Time: a tick ages all messages and silences, and takes from what is left of leases, also of a broker that is stopped. So clocks here run equally fast; M is the
- * margin. A message older than L ticks renews nothing. What the distributor stores is stored before it is told; what it only observes (silence) starts anew with a
- * takeover. Two leaders at a time are the election's to prevent, and a deposed one neither answers nor stores.
+ * margin. A message older than L ticks renews nothing. What the distributor issues is stored before it is told; what brokers acknowledge is stored with the next change,
+ * or a little later, so that a takeover may forget it; what is only observed (silence) starts anew with a takeover. Two leaders at a time are the election's to prevent, and a deposed one neither answers nor stores.
  *
  * Names are those of distributor/leases.py and broker/lease_holder.py. Every step prints itself; tests/model replays such runs through that code.
  */
@@ -23,9 +23,10 @@
 
 #define MIN(x, y) ((x) < (y) -> (x) : (y))
 
-/* the distributor's store */
+/* the distributor's book; of what was acknowledged (applied, and the bound that fell with it) the store may be behind */
 byte version;
 byte target[N], issued[N], share[N], bound[N], applied[N], known[N];
+byte storedBound[N], storedApplied[N];
 bool holds[N];
 /* what it observes */
 byte quiet[N];
@@ -49,7 +50,7 @@ Answer answers[N * ANSWERS];
 #define IN_FORCE(b) (up[b] && LASTS(b) -> amount[b] : 0)
 #define LEASE_OVER(b) (quiet[b] > L + M && (bound[b] > 0 || target[b] > 0))
 
-byte i, j, want0, want1, free, total, next;
+byte i, j, want0, want1, free, total, next, was;
 bool late;
 
 /* Leases.advanced: shrink now, grow by what is free. `late`: somebody who is waited for has yet to acknowledge. */
@@ -80,6 +81,17 @@ inline grow(b, more) {
   share[b] = share[b] + more; bound[b] = share[b]; issued[b] = next; version = next; holds[b] = true
 }
 
+/* Book._commit, and Book.store_acknowledged */
+inline store() {
+  storedBound[0] = bound[0]; storedBound[1] = bound[1]; storedApplied[0] = applied[0]; storedApplied[1] = applied[1]
+}
+
+/* the next leader reads what is stored */
+inline takeover() {
+  bound[0] = storedBound[0]; bound[1] = storedBound[1]; applied[0] = storedApplied[0]; applied[1] = storedApplied[1];
+  quiet[0] = 0; quiet[1] = 0
+}
+
 /* Leases.freed, and the other one is to have all */
 inline release(b) {
   version++; issued[b] = version;
@@ -88,7 +100,7 @@ inline release(b) {
 }
 
 inline hear(b, waits) {
-  quiet[b] = 0;
+  quiet[b] = 0; was = version;
   if
   :: askLife[b] > known[b] ->
      if
@@ -102,7 +114,9 @@ inline hear(b, waits) {
      :: else
      fi
   fi;
-  advance(waits)
+  advance(waits);
+  if :: version != was -> store() :: else fi; /* else it is an acknowledgement: stored later */
+  was = 0
 }
 
 inline answer(b, slot) {
@@ -156,7 +170,7 @@ inline of_broker(b) {
   :: up[b] && !stopped[b] && answers[ANSWERS * b].there -> printf("take %d 0\n", b); take(b, ANSWERS * b)
   :: up[b] -> printf("kill %d\n", b); up[b] = false; stopped[b] = false; inForce[b] = 0; amount[b] = 0; left[b] = 0
   :: !up[b] && life[b] < LIVES -> printf("restart %d\n", b); up[b] = true; life[b]++
-  :: !up[b] && known[b] == life[b] && MAY_CHANGE && (bound[b] > 0 || target[b] > 0) -> printf("prove %d\n", b); release(b); advance(true)
+  :: !up[b] && known[b] == life[b] && MAY_CHANGE && (bound[b] > 0 || target[b] > 0) -> printf("prove %d\n", b); release(b); advance(true); store()
 #if ANSWERS > 1 /* a second answer, which may overtake the first */
   :: asks[b] && askLife[b] >= known[b] && MAY_CHANGE -> printf("hear %d waits 1\n", b); hear(b, true); answer(b, ANSWERS * b + 1)
   :: up[b] && !stopped[b] && answers[ANSWERS * b + 1].there -> printf("take %d 1\n", b); take(b, ANSWERS * b + 1)
@@ -176,9 +190,9 @@ inline of_broker(b) {
   :: up[b] && stopped[b] -> printf("go_on %d\n", b); stopped[b] = false
 #endif
 #ifndef KEEP
-  :: LEASE_OVER(b) && MAY_CHANGE -> printf("lapse %d\n", b); release(b); advance(true)
+  :: LEASE_OVER(b) && MAY_CHANGE -> printf("lapse %d\n", b); release(b); advance(true); store()
 #endif
-  :: MAY_CHANGE && target[b] < K -> printf("aim %d\n", b); target[b] = K; target[1 - b] = 0; advance(true)
+  :: MAY_CHANGE && target[b] < K -> printf("aim %d\n", b); target[b] = K; target[1 - b] = 0; advance(true); store()
   fi
 }
 
@@ -194,10 +208,12 @@ init {
   :: atomic { of_broker(0); told() }
   :: atomic { of_broker(1); told() }
 #endif
-  :: atomic { MAY_CHANGE && target[0] != 1; printf("share\n"); target[0] = 1; target[1] = 1; advance(true); told() }
+  :: atomic { MAY_CHANGE && target[0] != 1; printf("share\n"); target[0] = 1; target[1] = 1; advance(true); store(); told() }
+  :: atomic { printf("takeover\n"); takeover(); told() }
+  :: atomic { bound[0] != storedBound[0] || bound[1] != storedBound[1] || applied[0] != storedApplied[0] || applied[1] != storedApplied[1] ->
+              printf("store\n"); store(); told() }
 #if !defined(KEEP) || defined(RUN)
   :: atomic { printf("tick\n"); tick(); told() }
-  :: atomic { printf("takeover\n"); quiet[0] = 0; quiet[1] = 0; told() }
 #endif
   od
 }

@@ -34,12 +34,13 @@ def steps(run: str) -> list[tuple[str, list[int]]]:
 
 
 _STEPS = {"send", "lose", "hear", "take", "drop", "stop", "go_on", "kill", "restart", "prove", "lapse", "aim", "share",
-          "tick", "takeover"}  # fmt: skip
+          "tick", "takeover", "store"}  # fmt: skip
 
 
 @dataclass
 class Replay:
-    """Two brokers, and one distributor's store. ``timed``: whether shares end by themselves."""
+    """Two brokers, and one distributor's store. ``timed``: whether shares end by themselves; ``forgotten``: takeovers
+    that knew less than was acknowledged."""
 
     timed: bool
     now_ns: int = 0
@@ -47,11 +48,13 @@ class Replay:
     known: list[int] = field(default_factory=lambda: [0, 0])
     unheld: list[int] = field(default_factory=lambda: [0, 0])  # version of "no share here"
     silent_ticks: list[int] = field(default_factory=lambda: [0, 0])
+    forgotten: int = 0
     asked: dict[int, Request] = field(default_factory=dict)
     answers: dict[tuple[int, int], Answer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.leases = Leases(amount(UNITS), lease_ms=LEASE_TICKS * TICK_MS if self.timed else None)
+        self.stored = self.leases
         self.lives = [1, 1]
         self.up: list[BrokerProcess | None] = [self._start(0), self._start(1)]
 
@@ -79,6 +82,10 @@ class Replay:
                 self.silent_ticks = [ticks + 1 for ticks in self.silent_ticks]
             case "takeover":
                 self.silent_ticks = [0, 0]
+                self.forgotten += self.leases != self.stored
+                self.leases = self.stored
+            case "store":
+                self.stored = self.leases
             case "send":
                 self.asked[b] = self._broker(b).request()
             case "lose":
@@ -120,6 +127,8 @@ class Replay:
         else:
             self.leases = self.leases.acknowledged(name, request.applied.get("t", 0))
         self._advance(waits=waits)
+        if not self.leases.issues_as(self.stored):
+            self.stored = self.leases
         held = self.leases.holdings.get(name) or Holding(self.unheld[b], NOTHING, NOTHING)
         lease_s = None if held.lease_ms is None else held.lease_ms / 1000
         rate, burst = held.share.rate / MICRO, held.share.burst / MICRO
@@ -135,10 +144,12 @@ class Replay:
         rest = {str(1 - b): amount(UNITS)}
         self.leases = self.leases.freed(str(b)).retargeted(self.leases.envelope, rest)
         self._advance(waits=True)
+        self.stored = self.leases
 
     def _aim(self, target: dict[str, Amount]) -> None:
         self.leases = self.leases.retargeted(self.leases.envelope, target)
         self._advance(waits=True)
+        self.stored = self.leases
 
     def _advance(self, *, waits: bool) -> None:
         self._change(self.leases.advanced("01" if waits else "", self.version + 1))
