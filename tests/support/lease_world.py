@@ -16,8 +16,8 @@ from broker.lease_holder import LeaseHolder
 from distributor import desired
 from distributor.adapting import pooled_if_due
 from distributor.leases import MICRO, NOTHING, Amount, Leases
-from distributor.records import NO_PUBLISHERS
 from distributor.state import Broker, Placement, Topic
+from distributor.topic_records import NO_PUBLISHERS
 from distributor.transitions import News, has_part, heard
 from srtm.adaptation import Mode
 from srtm.control import SyncAnswer
