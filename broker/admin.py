@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from broker import snapshot
+from broker import openapi, snapshot
 from broker.admin_context import AdminContext
 from broker.bucket_routes import add_bucket_routes
 from broker.drain_routes import add_drain_routes
@@ -24,7 +24,7 @@ from srtm.http_api import (
     json_response,
 )
 
-_OURS = ("/v1/", "/metrics", "/healthz")
+_OURS = ("/v1/", "/metrics", "/healthz", "/openapi.json")
 
 
 def admin_handler(context: AdminContext) -> Handler:
@@ -37,6 +37,7 @@ def admin_handler(context: AdminContext) -> Handler:
     service = _ServiceRoutes(context)
     router.add("GET", "/metrics", service.metrics)
     router.add("GET", "/healthz", service.healthz)
+    router.add("GET", "/openapi.json", service.openapi)
 
     async def handle(request: Request) -> Response:
         if request.path.startswith(_OURS):
@@ -72,6 +73,9 @@ class _ServiceRoutes:
         now, throttling = snapshot.take(self._context.engine), self._context.throttling()
         text = metrics_text(now, self._context.name, __version__, throttling, self._context.gdrl_rounds())
         return Response(body=text, content_type=CONTENT_TYPE)
+
+    async def openapi(self, _request: Request) -> Response:
+        return json_response(openapi.document(__version__))
 
     async def healthz(self, _request: Request) -> Response:
         """200 while the broker works; whether it takes publishes is said in ``accepting``."""
