@@ -10,7 +10,7 @@ use crate::channel::Channel;
 use crate::config::ArrivalClock;
 use crate::connection::Connection;
 use crate::e2e::{self, E2eView};
-use crate::engine::{Engine, TopicKey};
+use crate::engine::{ConnKey, Engine, TopicKey};
 use crate::latency::Summaries;
 use crate::stream::Compression;
 use crate::topic::{Limiter, Topic};
@@ -41,6 +41,8 @@ pub struct Snapshot {
     accepting: bool,
     pub(crate) topics: Vec<TopicView>,
     producers: Vec<ClientView>,
+    #[serde(skip)]
+    publishing: Vec<ConnKey>, // those of `producers`
 }
 
 #[derive(Debug, Serialize)]
@@ -79,6 +81,8 @@ struct ChannelView {
     global_msg_count: u64,
     client_count: usize,
     clients: Vec<ClientView>,
+    #[serde(skip)]
+    consumers: Vec<ConnKey>, // those of `clients`
     e2e: Option<E2eView>,
 }
 
@@ -108,7 +112,7 @@ struct BucketView {
 }
 
 #[derive(Debug, Serialize)]
-struct ClientView {
+pub struct ClientView {
     client_id: String,
     hostname: String,
     user_agent: String,
@@ -143,14 +147,33 @@ struct PubCount {
     count: u64,
 }
 
+impl Snapshot {
+    /// Connections whose views are to be asked for, as `complete` takes them.
+    pub fn client_keys(&self) -> Vec<ConnKey> {
+        let channels = self.topics.iter().flat_map(|topic| &topic.channels);
+        self.publishing.iter().chain(channels.flat_map(|channel| &channel.consumers)).copied().collect()
+    }
+
+    /// All topics are in: put the clients of `client_keys` where they belong, and everything in order of names. Sorting is no work for the reactor's thread.
+    pub fn complete(&mut self, clients: Vec<Option<ClientView>>) {
+        let mut clients = clients.into_iter();
+        self.producers = clients.by_ref().take(self.publishing.len()).flatten().collect();
+        for channel in self.topics.iter_mut().flat_map(|topic| &mut topic.channels) {
+            channel.clients = clients.by_ref().take(channel.consumers.len()).flatten().collect();
+        }
+        self.topics.sort_by(|a, b| a.topic_name.cmp(&b.topic_name));
+        for topic in &mut self.topics {
+            topic.channels.sort_by(|a, b| a.channel_name.cmp(&b.channel_name));
+        }
+    }
+}
+
 impl Engine {
-    /// Everything but the topics, and the keys of those that are asked for ("" = all), by name. `clients`: list connections too.
+    /// Everything but the topics and the clients, and the keys of the topics that are asked for ("" = all). `clients`: name connections too.
     pub fn overview(&self, topic: &str, clients: bool, now: Nanos) -> (Snapshot, Vec<TopicKey>) {
-        let mut keys: Vec<TopicKey> =
-            self.topics.iter().filter(|(_, t)| topic.is_empty() || &*t.name == topic).map(|(key, _)| key).collect();
-        keys.sort_by(|a, b| self.topics[*a].name.cmp(&self.topics[*b].name));
-        let producers =
-            self.conns.values().filter(|conn| clients && conn.http.is_none() && !conn.published.is_empty()).map(client_view).collect();
+        let keys = if topic.is_empty() { self.topics.keys().collect() } else { self.topic_key(topic).into_iter().collect() };
+        let publishes = |conn: &Connection| clients && conn.http.is_none() && !conn.published.is_empty();
+        let publishing = self.conns.iter().filter(|(_, conn)| publishes(conn)).map(|(key, _)| key).collect();
         let overview = Snapshot {
             now_ns: now,
             wall_ns: now + self.wall_offset,
@@ -175,7 +198,8 @@ impl Engine {
             lab_service_time_ns: self.config.lab_service_time_ns,
             accepting: self.refusal.is_none(),
             topics: Vec::new(),
-            producers,
+            producers: Vec::new(),
+            publishing,
         };
         (overview, keys)
     }
@@ -184,6 +208,11 @@ impl Engine {
     pub fn topic_views(&mut self, keys: &[TopicKey], channel: &str, clients: bool, now: Nanos) -> Vec<TopicView> {
         let there: Vec<TopicKey> = keys.iter().copied().filter(|key| self.topics.contains_key(*key)).collect();
         there.into_iter().map(|key| self.topic_view(key, channel, clients, now)).collect()
+    }
+
+    /// One of each connection of `keys`, without those that have gone. A caller with many asks for some hundred at a time.
+    pub fn client_views(&self, keys: &[ConnKey]) -> Vec<Option<ClientView>> {
+        keys.iter().map(|key| self.conns.get(*key).map(client_view)).collect()
     }
 
     fn topic_view(&mut self, key: TopicKey, channel: &str, clients: bool, now: Nanos) -> TopicView {
@@ -195,9 +224,8 @@ impl Engine {
         let topic = &mut self.topics[key];
         let latency = topic.latency.as_mut().map(|latency| latency.summaries(now)).unwrap_or_default();
         let topic = &self.topics[key];
-        let mut channels: Vec<&Channel> = topic.channels.iter().filter_map(|key| self.channels.get(*key)).collect();
-        channels.retain(|c| channel.is_empty() || &*c.name == channel);
-        channels.sort_by(|a, b| a.name.cmp(&b.name));
+        let channels = topic.channels.iter().filter_map(|key| self.channels.get(*key));
+        let channels = channels.filter(|c| channel.is_empty() || &*c.name == channel);
         let e2e = self.e2e_view(topic.channels.iter().filter_map(|key| self.channels.get(*key)), now);
         TopicView {
             e2e,
@@ -212,7 +240,7 @@ impl Engine {
             received: topic.counters.received,
             released: topic.counters.released,
             rejected: topic.counters.rejected,
-            channels: channels.into_iter().map(|channel| self.channel_view(channel, clients, now)).collect(),
+            channels: channels.map(|channel| self.channel_view(channel, clients, now)).collect(),
             bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, self.sharing, now, self.suspended)),
             latency,
         }
@@ -225,7 +253,6 @@ impl Engine {
     }
 
     fn channel_view(&self, channel: &Channel, clients: bool, now: Nanos) -> ChannelView {
-        let consumers = channel.consumers.iter().filter_map(|key| self.conns.get(*key));
         ChannelView {
             e2e: self.e2e_view(std::iter::once(channel), now),
             channel_name: channel.name.to_string(),
@@ -242,7 +269,8 @@ impl Engine {
             region_local_msg_count: channel.counters.deliveries.region,
             global_msg_count: channel.counters.deliveries.far,
             client_count: channel.consumers.len(),
-            clients: if clients { consumers.map(client_view).collect() } else { Vec::new() },
+            clients: Vec::new(),
+            consumers: if clients { channel.consumers.iter().copied().collect() } else { Vec::new() },
         }
     }
 }

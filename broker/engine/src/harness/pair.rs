@@ -285,6 +285,8 @@ impl Pair {
     pub fn snapshot(&mut self) -> serde_json::Value {
         let (mut snapshot, keys) = self.engine.overview("", true, self.now);
         snapshot.topics = self.engine.topic_views(&keys, "", true, self.now);
+        let clients = self.engine.client_views(&snapshot.client_keys());
+        snapshot.complete(clients);
         serde_json::to_value(snapshot).expect("JSON")
     }
 

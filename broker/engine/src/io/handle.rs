@@ -35,6 +35,7 @@ use crate::trace::{Columns, Trace};
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
 const TOPICS_A_TURN: usize = 4;
 const ENTRIES_A_TURN: u64 = 10_000;
+const CLIENTS_A_TURN: usize = 256;
 const NAMES_A_TURN: usize = 2_000; // an allocation each
 const HISTORIES_A_TURN: usize = 256;
 
@@ -253,13 +254,19 @@ impl Handle {
         receiver.recv().map_err(|_| NotRunning)
     }
 
-    /// `topic` and `channel`: only that one ("" = all). Taken between several turns, a few topics each, so that it holds no message up for long.
+    /// `topic` and `channel`: only that one ("" = all). Taken between several turns, a few topics or some hundred clients each, so that it holds no message up for long.
     pub fn snapshot(&self, topic: String, channel: &str, clients: bool) -> Result<Snapshot, NotRunning> {
         let (mut snapshot, keys) = self.call(move |engine, now| engine.overview(&topic, clients, now))?;
         for keys in keys.chunks(TOPICS_A_TURN) {
             let (keys, channel) = (keys.to_vec(), channel.to_owned());
             snapshot.topics.extend(self.call(move |engine, now| engine.topic_views(&keys, &channel, clients, now))?);
         }
+        let mut views = Vec::new();
+        for keys in snapshot.client_keys().chunks(CLIENTS_A_TURN) {
+            let keys = keys.to_vec();
+            views.extend(self.call(move |engine, _| engine.client_views(&keys))?);
+        }
+        snapshot.complete(views);
         Ok(snapshot)
     }
 
