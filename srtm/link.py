@@ -36,6 +36,11 @@ class Settings(msgspec.Struct, frozen=True):
     max_rdy_count: int = 2500
     srtm: dict[str, object] | None = None
 
+    @property
+    def tells_left(self) -> bool:
+        """Whether it may be asked if what was published has left."""
+        return self.srtm is not None and self.srtm.get("left") is True
+
 
 class Link:
     """Made by ``open_link``. One task reads (``next_event``), ``pump`` writes; ``address`` is the broker's, as
@@ -139,7 +144,7 @@ def _introduction(client_id: str) -> dict[str, object]:
         "feature_negotiation": True,
         "heartbeat_interval": HEARTBEAT_MS,
         "output_buffer_size": -1,  # nsqd would hold a lone message back for 250 ms
-        "srtm": {"v": 1, "receipts": True},
+        "srtm": {"v": 1, "receipts": True, "left": True},
     }
 
 

@@ -5,9 +5,8 @@ order. When the broker dies or closes, what it had not answered is sent again, i
 then says: **at least once**, so a message whose answer was lost with the connection may arrive twice.
 
 When the broker says ``_move_``, it goes on there until it is connected to the new one. Then it stops, waits for what is
-outstanding, and until the last of it has left the bucket there (the receipts say when that is) and 50 ms more, and
-goes on at the new broker: no message twice, none let go before an earlier one. A broker that cannot be reached is not
-moved to.
+outstanding, and until the last of it has left the old broker (``srtm.hand_over``; 5 s at most), and goes on at the new
+one: no message twice, none before an earlier one. A broker that cannot be reached is not moved to.
 """
 
 from __future__ import annotations
@@ -26,16 +25,12 @@ from srtm import wire
 from srtm.backoff import Backoff
 from srtm.distributor_client import DistributorClient
 from srtm.errors import PeerError, PublishRefused, SrtmError, Unavailable
+from srtm.hand_over import HandOver
 from srtm.link import Connect, Link, LinkLost, dial, open_link
 from srtm.nursery import background_nursery
 from srtm.wire import Receipt
 
 _ASK_TIMEOUT_S = 2.0  # a distributor that is away must not keep a publisher from the broker that it knows
-# What waits longer than this for its tokens at the old broker is overtaken: a caller must not hang for a long backlog.
-_LONGEST_HOLD_S = 5.0
-# From the last answer, or token, to the first message at the new broker: the old one may have to wait for a processor
-# before it hands over what it has let go.
-_HAND_OVER_S = 0.05
 # The broker cannot take anything just now: it is starting, or its memory is full.
 _UNABLE = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED"})
 _REFUSALS = _UNABLE | {"E_RATE_LIMITED", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_UNAUTHORIZED"}
@@ -97,7 +92,7 @@ class Publisher:
         self._preparing = trio.CancelScope()  # around the dialling for it
         self._next: Link | None = None  # to the broker that it leads to; nothing more is sent to the old one
         self._reading = trio.CancelScope()  # around the wait for the old one's next word
-        self._all_let_go_s = 0.0  # trio time at which all that was accepted has been handed over
+        self._hand_over = HandOver()
         self._version = 0  # of the assignment followed; an older one is not
         self._last_address: str | None = None
         self._backoff = Backoff(first_s=0.05, longest_s=2.0)
@@ -189,6 +184,7 @@ class Publisher:
             while True:
                 with trio.CancelScope(deadline=self._leaves_at_s()) as self._reading:
                     self._handle(await link.next_event())
+                self._ask_if_all_left(link)
                 if trio.current_time() >= self._leaves_at_s() and (moved := self._take_next()) is not None:
                     return moved
         finally:
@@ -198,6 +194,7 @@ class Publisher:
 
     def _adopt(self, link: Link) -> None:
         self._link, self._last_address = link, link.address
+        self._hand_over.begin(can_ask=link.settings.tells_left)
         again = [pending for pending in (*self._outstanding, *self._waiting) if not pending.abandoned]
         self._outstanding.clear()
         self._waiting = deque(again)
@@ -216,7 +213,7 @@ class Publisher:
         match event:
             case wire.Response(data):
                 self._receipt = wire.parse_receipt(data)
-                self._all_let_go_s = max(self._all_let_go_s, trio.current_time() + _hold_s(self._receipt))
+                self._hand_over.accepted(self._receipt, trio.current_time())
                 self._oldest().settle(self._receipt)
                 self._outstanding.popleft()
                 self._backoff.reset()
@@ -225,6 +222,8 @@ class Publisher:
                 self._handle_error(event)
             case wire.Move():
                 self._handle_move(event)
+            case wire.Left(number):
+                self._hand_over.told(number, trio.current_time())
             case _:
                 raise PeerError(f"a publisher was sent {type(event).__name__}")
 
@@ -291,10 +290,18 @@ class Publisher:
         if self._next is not None:
             self._nursery.start_soon(self._next.aclose)
         self._move = self._next = None
+        self._hand_over.stay()
+
+    def _ask_if_all_left(self, link: Link) -> None:
+        """Once nothing more is sent to the old broker and all is answered: whether it has left there."""
+        if self._next is not None and not self._outstanding:
+            number = self._hand_over.question(trio.current_time())
+            if number is not None:
+                link.write(wire.left(self.topic, number))
 
     def _leaves_at_s(self) -> float:
         """Trio time at which it goes on at the new broker, as far as can be said now."""
-        return math.inf if self._next is None or self._outstanding else self._all_let_go_s
+        return math.inf if self._next is None or self._outstanding else self._hand_over.leaves_at_s
 
     def _take_next(self) -> Link | None:
         """The link to the new broker, if there is one by now; the move is over."""
@@ -340,13 +347,6 @@ class Publisher:
 
     async def _open(self, address: str) -> Link:
         return await open_link(self._nursery, address, self.publisher_id, self._connect)
-
-
-def _hold_s(receipt: Receipt) -> float:
-    """Seconds until that message has been handed over. Without a share nobody knows when that will be."""
-    if receipt.wait_ms is None:
-        return _HAND_OVER_S if receipt.fill is None else _LONGEST_HOLD_S
-    return min(receipt.wait_ms / 1e3 + _HAND_OVER_S, _LONGEST_HOLD_S)
 
 
 def _as_exception(error: wire.Error) -> SrtmError:

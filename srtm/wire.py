@@ -5,8 +5,8 @@
     message data       int64 timestamp_ns | uint16 attempts | 16 bytes id | body       all integers big-endian
 
 Commands are answered in order; RDY, FIN, REQ, TOUCH and NOP have no answer unless they fail. SRTM's additions (design
-section 11) are the receipt in the answer to a publish, the error E_RATE_LIMITED, and the response ``_move_``; a plain
-nsqd sends none of them.
+section 11) are the receipt in the answer to a publish, the error E_RATE_LIMITED, the response ``_move_``, and the
+command LEFT with the response ``_left_``; a plain nsqd has none of them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,15 @@ class Move:
     version: int
 
 
-Event = Response | Error | Message | Heartbeat | Move
+@dataclass(frozen=True, slots=True)
+class Left:
+    """All that was published before LEFT with this number has left to its consumers. Never the next answer to a
+    publish."""
+
+    number: int
+
+
+Event = Response | Error | Message | Heartbeat | Move | Left
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,7 @@ class EventReader:
 
     def next_event(self) -> Event | NeedData:
         """Raises PeerError for what no broker sends: an impossible size, an unknown type, a message cut short, a
-        malformed move."""
+        malformed move or word that all has left."""
         have = len(self._buffer) - self._start
         if have < _HEAD.size:
             return NEED_DATA
@@ -145,6 +153,8 @@ def _response(data: bytes) -> Event:
         return Heartbeat()
     if data.startswith(b"_move_ "):
         return _move(data)
+    if data.startswith(b"_left_ "):
+        return _left(data)
     return Response(data)
 
 
@@ -153,6 +163,13 @@ def _move(data: bytes) -> Move:
     if len(words) != 3 or not words[2].isdecimal() or ":" not in words[1]:
         raise PeerError(f"a malformed move: {data[:100]!r}")
     return Move(words[1], int(words[2]))
+
+
+def _left(data: bytes) -> Left:
+    words = data.decode("ascii", errors="replace").split(" ")
+    if len(words) != 3 or not words[2].isdecimal():
+        raise PeerError(f"a malformed word that all has left: {data[:100]!r}")
+    return Left(int(words[2]))
 
 
 def _error(data: bytes) -> Event:
@@ -239,6 +256,11 @@ def cls() -> bytes:
 
 def nop() -> bytes:
     return b"NOP\n"
+
+
+def left(topic: str, number: int) -> bytes:
+    """To be answered with ``Left(number)`` once all that was published on this connection has left."""
+    return f"LEFT {topic} {number}\n".encode()
 
 
 def _sized(body: bytes) -> bytes:

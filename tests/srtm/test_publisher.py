@@ -34,7 +34,7 @@ async def test_it_introduces_itself_with_its_id_and_asks_for_receipts(
     said = await (await network.dialled_by()).greet()
     assert said["client_id"] == "p"
     assert said["feature_negotiation"] is True
-    assert said["srtm"] == {"v": 1, "receipts": True}
+    assert said["srtm"] == {"v": 1, "receipts": True, "left": True}
     nursery.cancel_scope.cancel()
 
 

@@ -24,6 +24,7 @@ EVENTS = [
     (frame(0, b"_heartbeat_"), wire.Heartbeat()),
     (frame(0, b"_move_ 127.0.0.1:4150 7"), wire.Move("127.0.0.1:4150", 7)),
     (frame(0, b"_move_ [::1]:4150 8"), wire.Move("[::1]:4150", 8)),
+    (frame(0, b"_left_ t 3"), wire.Left(3)),
     (frame(1, b"E_BAD_TOPIC PUB topic name"), wire.Error("E_BAD_TOPIC", "PUB topic name")),
     (frame(1, b"E_BAD_PROTOCOL"), wire.Error("E_BAD_PROTOCOL", "")),
     (frame(2, struct.pack(">qH", 5, 65535) + ID + b"\0body\n"), wire.Message(5, 65535, ID, b"\0body\n")),
@@ -39,6 +40,7 @@ COMMANDS = [
     (wire.touch(ID), b"TOUCH 0123456789abcdef\n"),
     (wire.cls(), b"CLS\n"),
     (wire.nop(), b"NOP\n"),
+    (wire.left("t", 3), b"LEFT t 3\n"),
     (wire.identify({"client_id": "p"}), b'IDENTIFY\n\0\0\0\x11{"client_id":"p"}'),
 ]
 
@@ -98,6 +100,8 @@ def test_arbitrary_bytes_give_events_or_a_peer_error_and_nothing_else(garbage: b
         frame(0, b"_move_ nowhere 1"),
         frame(0, b"_move_ a:1"),
         frame(0, b"_move_ a:1 -1"),
+        frame(0, b"_left_ t"),
+        frame(0, b"_left_ t -1"),
     ],
 )
 def test_what_no_broker_sends_is_refused_at_once(garbage: bytes) -> None:

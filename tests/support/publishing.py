@@ -39,13 +39,15 @@ class Distributor:
 
 
 @asynccontextmanager
-async def running(network: Network, distributor: Distributor) -> AsyncIterator[tuple[Publisher, Session]]:
+async def running(
+    network: Network, distributor: Distributor, *, tells_left: bool = False
+) -> AsyncIterator[tuple[Publisher, Session]]:
     """A connected publisher, and the broker's end of its connection."""
     publisher = Publisher("t", "p", distributor=distributor.client, connect=network.connect)
     sessions = []
 
     async def accept() -> None:
-        sessions.append(await network.accepted())
+        sessions.append(await network.accepted(tells_left=tells_left))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(accept)

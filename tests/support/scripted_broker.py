@@ -38,12 +38,13 @@ class Session:
     async def deliver(self, message_id: bytes, body: bytes, attempts: int = 1) -> None:
         await self._frame(2, struct.pack(">qH16s", 1, attempts, message_id) + body)
 
-    async def greet(self, aware: bool = True) -> dict[str, Any]:
+    async def greet(self, aware: bool = True, *, tells_left: bool = False) -> dict[str, Any]:
         """Take the introduction and answer it; returns what the client said."""
+        srtm = {"srtm": {"v": 1} | ({"left": True} if tells_left else {})} if aware else {}
         assert await self._exactly(4) == b"  V2"
         line, body = await self.command()
         assert line == b"IDENTIFY"
-        await self.respond(json.dumps({"max_rdy_count": 2500} | ({"srtm": {"v": 1}} if aware else {})).encode())
+        await self.respond(json.dumps({"max_rdy_count": 2500} | srtm).encode())
         said: dict[str, Any] = json.loads(body)
         return said
 
@@ -95,8 +96,8 @@ class Network:
         """The next connection, nothing said yet."""
         return await self._receive.receive()
 
-    async def accepted(self, aware: bool = True) -> Session:
+    async def accepted(self, aware: bool = True, *, tells_left: bool = False) -> Session:
         """The next connection, introduced."""
         session = await self.dialled_by()
-        await session.greet(aware)
+        await session.greet(aware, tells_left=tells_left)
         return session

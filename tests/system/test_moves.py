@@ -3,7 +3,6 @@ publisher's in the order in which it was sent."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from srtm.publisher import Publisher
 from srtm.subscriber import Subscriber
 from srtm.supervisor import cluster
 from srtm.topic_file import read_topic_file
+from tests.system.numbering import Numbering
 from tests.system.running import topic_file
 
 pytestmark = pytest.mark.slow
@@ -21,17 +21,14 @@ pytestmark = pytest.mark.slow
 MOVES = 20
 
 
-class Numbered:
-    """Each publisher sends 0, 1, 2, ... and waits for no answer before the next; ``came``: what arrived, in order."""
+class Fleet:
+    """Each publisher sends as it is numbered, and waits for no answer before the next."""
 
-    def __init__(self, client: DistributorClient) -> None:
-        self.sent: dict[str, int] = defaultdict(int)
+    def __init__(self, client: DistributorClient, numbering: Numbering) -> None:
         self.at: dict[str, str] = {}
         self.moves = 0
-        self.came: dict[str, list[int]] = defaultdict(list)
-        self.changed = trio.Event()
         self.over = False
-        self._client = client
+        self._client, self._numbering = client, numbering
 
     async def publish(self, publisher_id: str) -> None:
         async with (
@@ -39,37 +36,16 @@ class Numbered:
             trio.open_nursery() as nursery,
         ):
             while not self.over:
-                nursery.start_soon(publisher.publish, f"{publisher_id} {self.sent[publisher_id]}".encode())
-                self.sent[publisher_id] += 1
+                nursery.start_soon(publisher.publish, self._numbering.next_body(publisher_id))
                 if publisher.address is not None:
                     self.moves += self.at.get(publisher_id, publisher.address) != publisher.address
                     self.at[publisher_id] = publisher.address
-                self._tell()
+                self._numbering.tell()
                 await trio.sleep(0.01)
-
-    async def take_all(self, subscriber: Subscriber) -> None:
-        async for delivery in subscriber:
-            publisher_id, number = delivery.body.decode().split()
-            self.came[publisher_id].append(int(number))
-            await delivery.finish()
-            self._tell()
 
     async def until_at(self, home: dict[str, str]) -> None:
         while self.at != home:
-            await self.changed.wait()
-
-    async def until_all_came(self) -> None:
-        while {name: len(numbers) for name, numbers in self.came.items()} != self.sent:
-            await self.changed.wait()
-
-    def _tell(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
-
-
-def out_of_order(numbers: list[int]) -> list[tuple[int, int]]:
-    """(expected, came) where these part."""
-    return [(place, number) for place, number in enumerate(numbers) if place != number]
+            await self._numbering.changed()
 
 
 async def test_twenty_moves_under_load_lose_and_double_nothing_and_keep_each_publishers_order(tmp_path: Path) -> None:
@@ -88,21 +64,22 @@ async def test_twenty_moves_under_load_lose_and_double_nothing_and_keep_each_pub
             await client.create_or_change_topic("roads", documents[1])
             ids: list[str] = (await client.publishers("roads"))["ids"]
             addresses = {broker.name: broker.tcp_address for broker in running.brokers}
-            numbered = Numbered(client)
+            numbering = Numbering()
+            fleet = Fleet(client, numbering)
             async with Subscriber("roads", "all", distributor=client) as subscriber, trio.open_nursery() as nursery:
-                nursery.start_soon(numbered.take_all, subscriber)
+                nursery.start_soon(numbering.take_all, subscriber)
                 async with trio.open_nursery() as publishing:
                     for one in ids:
-                        publishing.start_soon(numbered.publish, one)
+                        publishing.start_soon(fleet.publish, one)
                     for number in range(MOVES):
                         await client.create_or_change_topic("roads", documents[number % 2])
                         found = await client.publishers("roads")
                         home = {
                             name: addresses[broker] for name, broker in zip(found["ids"], found["brokers"], strict=True)
                         }
-                        await numbered.until_at(home)
-                    numbered.over = True
-                await numbered.until_all_came()
+                        await fleet.until_at(home)
+                    fleet.over = True
+                await numbering.until_all_came()
                 nursery.cancel_scope.cancel()
-    assert numbered.moves >= MOVES
-    assert {name: out_of_order(numbers) for name, numbers in numbered.came.items() if out_of_order(numbers)} == {}
+    assert fleet.moves >= MOVES
+    assert numbering.out_of_order == {}

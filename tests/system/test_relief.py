@@ -9,8 +9,9 @@ import trio
 
 from srtm.distributor_client import DistributorClient, Json
 from srtm.publisher import Publisher
+from srtm.subscriber import Subscriber
 from srtm.supervisor import cluster
-from tests.system.running import receiving
+from tests.system.numbering import Numbering
 
 pytestmark = pytest.mark.slow
 
@@ -19,16 +20,17 @@ SHIFTED = 3.0  # times what they declared
 
 
 class Fleet:
-    """Each publisher sends at its own pace, which the test changes."""
+    """Each publisher sends as it is numbered, at its own pace, which the test changes."""
 
-    def __init__(self, client: DistributorClient) -> None:
+    def __init__(self, client: DistributorClient, numbering: Numbering) -> None:
         self.times: dict[str, float] = {}
-        self._client = client
+        self.over = False
+        self._client, self._numbering = client, numbering
 
     async def publish(self, publisher_id: str, rate: float) -> None:
         async with Publisher("roads", publisher_id, distributor=self._client) as publisher:
-            while True:
-                await publisher.publish(b"x")
+            while not self.over:
+                await publisher.publish(self._numbering.next_body(publisher_id))
                 await trio.sleep(1 / (rate * self.times.get(publisher_id, 1.0)))
 
 
@@ -68,24 +70,28 @@ async def test_a_broker_that_got_too_much_gives_up_a_few_publishers_and_it_settl
                 distributor_options=["--fitting", "off", "--relief-grace-s", "2"],
             ) as running,
             DistributorClient(running.distributor) as client,
-            trio.open_nursery() as nursery,
         ):
             await client.create_or_change_topic("roads", document())
             before = await client.publishers("roads")
             overloaded = before["brokers"][0]
-            fleet = Fleet(client)
-            async with receiving("roads", running.distributor):
-                for one in before["ids"]:
-                    nursery.start_soon(fleet.publish, one, 8.0)
-                await trio.sleep(3)
-                for one, broker in zip(before["ids"], before["brokers"], strict=True):
-                    if broker == overloaded:
-                        fleet.times[one] = SHIFTED
-                await until_relieved(client)
-                after = await client.publishers("roads")
-                await trio.sleep(10)
-                last = await client.publishers("roads")
-                said = await lines(client)
+            numbering = Numbering()
+            fleet = Fleet(client, numbering)
+            async with Subscriber("roads", "all", distributor=client) as subscriber, trio.open_nursery() as nursery:
+                nursery.start_soon(numbering.take_all, subscriber)
+                async with trio.open_nursery() as publishing:
+                    for one in before["ids"]:
+                        publishing.start_soon(fleet.publish, one, 8.0)
+                    await trio.sleep(3)
+                    for one, broker in zip(before["ids"], before["brokers"], strict=True):
+                        if broker == overloaded:
+                            fleet.times[one] = SHIFTED
+                    await until_relieved(client)
+                    after = await client.publishers("roads")
+                    await trio.sleep(10)
+                    last = await client.publishers("roads")
+                    said = await lines(client)
+                    fleet.over = True
+                await numbering.until_all_came()
                 nursery.cancel_scope.cancel()
     moved = [
         one for one, was, now in zip(before["ids"], before["brokers"], after["brokers"], strict=True) if was != now
@@ -94,3 +100,4 @@ async def test_a_broker_that_got_too_much_gives_up_a_few_publishers_and_it_settl
     assert {before["brokers"][before["ids"].index(one)] for one in moved} == {overloaded}
     assert last["brokers"] == after["brokers"]
     assert any(line.startswith(f"{overloaded}: p95") and "(canary)" in line for line in said)
+    assert numbering.out_of_order == {}

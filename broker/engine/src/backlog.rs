@@ -41,6 +41,11 @@ impl<T> Backlog<T> {
         self.waiting.is_empty()
     }
 
+    /// Who is let go next.
+    pub fn head(&self) -> Option<&T> {
+        self.waiting.front().map(|(_, item)| item)
+    }
+
     /// The instant that an arrival stamped `at` counts as.
     pub fn effective(&self, at: Nanos) -> Nanos {
         at.max(self.last_decision)

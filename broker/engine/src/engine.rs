@@ -29,6 +29,7 @@ use crate::id::IdMaker;
 use crate::identify::Identity;
 use crate::laboratory::Server;
 use crate::latency::Sample;
+use crate::leaving::Leaving;
 use crate::limits::{LARGE_INPUT, Limits};
 use crate::message::{Builder, Meter};
 use crate::publish::Turn;
@@ -76,7 +77,8 @@ pub struct Engine {
     pub(crate) watching: Watching,
     pub(crate) relieve_at: u64,             // bytes of messages from which on queues go on on disk
     pub(crate) server: Option<Box<Server>>, // of the laboratory alone
-    pub(crate) pumping: Vec<TopicKey>,      // have more to move to their channels
+    pub(crate) leaving: Leaving,
+    pub(crate) pumping: Vec<TopicKey>, // have more to move to their channels
     pub(crate) timers: Timers,
     pub(crate) overdue: Vec<Overdue>, // go on in the next turn
     pub(crate) events: Vec<Event>,
@@ -156,6 +158,7 @@ impl Engine {
             disk_armed: Armed::default(),
             watching: Watching::default(),
             relieve_at: 0,
+            leaving: Leaving::default(),
             pumping: Vec::new(),
             timers: Timers::default(),
             overdue: Vec::new(),

@@ -47,6 +47,7 @@ impl Engine {
                 Timer::Disk => self.handle_disk_timer(at),
                 Timer::Served => self.handle_served(at, now),
                 Timer::Watching => self.handle_watching(at, now),
+                Timer::Leaving => self.handle_leaving(at, now),
                 Timer::MessageTimeout(key) => self.handle_message_timeouts(key, at, now),
                 Timer::Connection(key) => {
                     if self.conns.get_mut(key).is_some_and(|conn| conn.armed.fire(at)) {
@@ -69,6 +70,7 @@ impl Engine {
             Timer::Disk => self.disk_armed.is_for(at),
             Timer::Served => self.server.as_ref().is_some_and(|server| server.armed.is_for(at)),
             Timer::Watching => self.watching.is_due_at(at),
+            Timer::Leaving => self.leaving.is_due_at(at),
             Timer::Deferred(key) => self.channels.get(key).is_some_and(|channel| channel.armed.is_for(at)),
             Timer::Connection(key) => self.conns.get(key).is_some_and(|conn| conn.armed.is_for(at)),
             Timer::MessageTimeout(key) => {

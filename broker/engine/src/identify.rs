@@ -27,11 +27,12 @@ struct Request {
     srtm: Option<Srtm>,
 }
 
-/// Ours: `{"v": 1, "receipts": true}` makes the connection an aware one.
+/// Ours: `{"v": 1, "receipts": true, "left": true}` makes the connection an aware one.
 #[derive(Debug, Default, Deserialize)]
 struct Srtm {
     v: Option<i64>,
     receipts: Option<bool>,
+    left: Option<bool>,
 }
 
 /// What is granted of what was asked for; nothing without feature negotiation.
@@ -60,6 +61,7 @@ pub struct Identity {
     pub sample_rate: u8,
     pub aware: bool,
     pub receipts: bool,
+    pub left: bool, // it may ask whether what it has published has left
     pub features: Features,
     pub topology_region: Box<str>,
     pub topology_zone: Box<str>,
@@ -109,6 +111,7 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
         sample_rate,
         aware,
         receipts: aware && srtm.receipts.unwrap_or(false),
+        left: aware && srtm.left.unwrap_or(false),
         features,
         topology_region: request.topology_region.unwrap_or_default().into(),
         topology_zone: request.topology_zone.unwrap_or_default().into(),
@@ -191,6 +194,7 @@ impl Identity {
             sample_rate: 0,
             aware: false,
             receipts: false,
+            left: false,
             features: Features::default(),
             topology_region: "".into(),
             topology_zone: "".into(),
@@ -222,7 +226,7 @@ impl Identity {
             output_buffer_timeout: self.output_buffer_timeout_ms,
             topology_region: &config.topology_region,
             topology_zone: &config.topology_zone,
-            srtm: self.aware.then_some(Version { v: 1 }),
+            srtm: self.aware.then_some(Version { v: 1, left: self.left.then_some(true) }),
         };
         // safe: numbers, flags and strings always make JSON
         serde_json::to_vec(&answer).expect("JSON")
@@ -254,6 +258,8 @@ struct Answer<'a> {
 #[derive(Serialize)]
 struct Version {
     v: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<bool>,
 }
 
 #[cfg(test)]

@@ -42,6 +42,11 @@ impl Server {
         self.line.front().map(|(at, _, _)| *at)
     }
 
+    /// The message of `topic` that leaves next.
+    pub fn first_of(&self, topic: TopicKey) -> Option<&Message> {
+        self.line.iter().find(|(_, of, _)| *of == topic).map(|(_, _, message)| message)
+    }
+
     pub fn waiting(&self, topic: TopicKey) -> usize {
         self.line.iter().filter(|(_, of, _)| *of == topic).count()
     }

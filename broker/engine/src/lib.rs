@@ -36,6 +36,7 @@ pub mod io;
 pub mod laboratory;
 pub mod latency;
 pub mod lease;
+pub(crate) mod leaving;
 pub mod leisure;
 pub mod limits;
 pub mod measure;

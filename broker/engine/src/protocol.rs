@@ -58,6 +58,7 @@ impl Engine {
                 state: conn.state,
                 heartbeats: conn.identity.heartbeat_ms.is_some(),
                 needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
+                asks_left: conn.identity.left,
                 checked: conn.sliced.is_some(),
                 config: &self.config,
             };
@@ -158,6 +159,10 @@ impl Engine {
                 Ok(())
             }
             Command::Nop => Ok(()),
+            Command::Left { topic, number } => {
+                self.ask_left(key, topic, number, now);
+                Ok(())
+            }
             Command::Sub { topic, channel } => self.subscribe(key, topic, channel, now),
             Command::Cls => {
                 self.start_closing(key);

@@ -22,6 +22,8 @@ pub enum Timer {
     Served,
     /// When some of the topics that are watched are to be looked at.
     Watching,
+    /// When somebody may be told that what he published has left.
+    Leaving,
 }
 
 /// The instant that an owner is armed for.

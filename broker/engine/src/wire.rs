@@ -42,6 +42,7 @@ pub enum State {
 pub struct Context<'a> {
     pub state: State,
     pub heartbeats: bool,
+    pub asks_left: bool, // LEFT was granted
     pub checked: bool,   // it begins with an MPUB that was parsed before, whole
     pub needs_tls: bool, // nothing but IDENTIFY is taken in clear
     pub config: &'a Config,
@@ -51,16 +52,34 @@ pub struct Context<'a> {
 pub enum Command<'a> {
     Identify(&'a [u8]),
     Auth(&'a [u8]),
-    Sub { topic: &'a str, channel: &'a str },
-    Pub { topic: &'a str, body: &'a [u8] },
-    Mpub { topic: &'a str, bodies: Bodies<'a> },
-    Dpub { topic: &'a str, defer_ms: u64, body: &'a [u8] },
+    Sub {
+        topic: &'a str,
+        channel: &'a str,
+    },
+    Pub {
+        topic: &'a str,
+        body: &'a [u8],
+    },
+    Mpub {
+        topic: &'a str,
+        bodies: Bodies<'a>,
+    },
+    Dpub {
+        topic: &'a str,
+        defer_ms: u64,
+        body: &'a [u8],
+    },
     Rdy(u32),
     Fin(Option<MessageId>, &'a [u8]),
     Req(Option<MessageId>, &'a [u8], u64),
     Touch(Option<MessageId>, &'a [u8]),
     Cls,
     Nop,
+    /// Ours: when what the connection has published to `topic` has left, to be told with `number`.
+    Left {
+        topic: &'a str,
+        number: u64,
+    },
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -191,6 +210,7 @@ pub fn parse<'a>(buf: &'a [u8], context: Context<'_>) -> Parsed<'a> {
         b"CLS" => rest.cls(),
         b"IDENTIFY" => rest.identify(),
         b"AUTH" => rest.auth(),
+        b"LEFT" if context.asks_left => rest.left(),
         _ => Err(WireError::invalid(format!("invalid command {}", String::from_utf8_lossy(word))).into()),
     }
 }
@@ -323,6 +343,14 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         }
         let Some((body, len)) = self.control_body("AUTH", self.context.config.max_body_size.min(MAX_SECRET))? else { return Ok(None) };
         Ok(Some((Command::Auth(body), len)))
+    }
+
+    fn left(mut self) -> Parsed<'a> {
+        let topic = self.topic("LEFT")?;
+        let word = self.words.next().ok_or_else(|| insufficient("LEFT"))?;
+        let number =
+            number(word).ok_or_else(|| WireError::invalid(format!("LEFT could not parse number {}", String::from_utf8_lossy(word))))?;
+        Ok(Some((Command::Left { topic, number }, self.line_len)))
     }
 
     fn control_body(&self, command: &'static str, max: u32) -> Result<Option<(&'a [u8], usize)>, WireError> {

@@ -17,6 +17,7 @@ mod http;
 mod laboratory;
 mod layers;
 mod leases;
+mod leaving;
 mod limits;
 mod measure;
 mod parking;

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn context(config: &Config, state: State) -> Context<'_> {
-    Context { needs_tls: false, checked: false, state, heartbeats: true, config }
+    Context { needs_tls: false, asks_left: false, checked: false, state, heartbeats: true, config }
 }
 
 /// Every command of a stream, as text, feeding it in pieces of the given sizes and keeping what is left between them.
@@ -59,6 +59,7 @@ fn bad_commands_are_refused_with_nsqds_texts() {
     let long = vec![b'x'; 17_000];
     let cases: &[(&[u8], State, &str)] = &[
         (b"BAD\n", State::Init, "E_INVALID invalid command BAD"),
+        (b"LEFT t 1\n", State::Init, "E_INVALID invalid command LEFT"),
         (b"\n", State::Init, "E_INVALID invalid command "),
         (b"PUB\n", State::Init, "E_INVALID PUB insufficient number of parameters"),
         (b"PUB t$\n", State::Init, "E_BAD_TOPIC PUB topic name \"t$\" is not valid"),

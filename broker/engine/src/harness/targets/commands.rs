@@ -13,7 +13,8 @@ pub fn run(input: &[u8]) {
     } else {
         Config { max_msg_size: 64, max_body_size: 256, max_rdy_count: 7, ..Config::default() }
     };
-    let context = Context { checked: false, state, heartbeats: choice & 32 == 0, needs_tls: choice & 64 != 0, config: &config };
+    let (heartbeats, needs_tls, asks_left) = (choice & 32 == 0, choice & 64 != 0, choice & 128 != 0);
+    let context = Context { checked: false, state, heartbeats, needs_tls, asks_left, config: &config };
     let mut pieces = source;
     let mut whole = Reader::default();
     let stream = {

@@ -17,7 +17,7 @@ pub fn run(input: &[u8]) {
     assert!((1..=config.max_output_buffer_size).contains(&granted.output_buffer_size));
     assert!(granted.output_buffer_timeout_ms <= config.max_output_buffer_timeout_ms);
     assert!(granted.sample_rate < 100);
-    assert!(granted.aware || !granted.receipts);
+    assert!(granted.aware || !(granted.receipts || granted.left));
     assert!(!granted.features.tls || !certificate.is_empty());
     let texts = [granted.client_id.as_deref(), granted.hostname.as_deref(), Some(&*granted.user_agent), Some(&*granted.topology_region)];
     assert!(texts.into_iter().flatten().all(|text| text.len() <= 256));

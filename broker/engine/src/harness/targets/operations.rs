@@ -96,7 +96,7 @@ fn bytes(source: &mut Source<'_>) -> Vec<u8> {
         3..=4 => mpub(topic, &vec!["yy"; 1 + usize::from(size) % 40]),
         5 => dpub(topic, u64::from(size) * 20, "z"),
         6..=8 => format!("SUB {topic} {}\nRDY {}\n", if size & 1 == 0 { "x" } else { "y#ephemeral" }, size >> 1 & 7).into_bytes(),
-        9 => identify(r#"{"client_id":"p","msg_timeout":1000,"srtm":{"v":1,"receipts":true}}"#),
+        9 => identify(r#"{"client_id":"p","msg_timeout":1000,"srtm":{"v":1,"receipts":true,"left":true}}"#),
         10 => identify(r#"{"heartbeat_interval":-1,"sample_rate":50,"output_buffer_size":64}"#),
         11 => source.bytes(usize::from(size)).to_vec(),
         _ => PHRASES[usize::from(size) % PHRASES.len()].to_vec(),

@@ -1,0 +1,108 @@
+"""A publisher that is told to move by a broker that can be asked: it goes on at the new one when all has left the old
+one, by that one's word, and not by a guess."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from srtm.hand_over import LONGEST_HOLD_S, READ_S
+from tests.support.publishing import HERE, THERE, Distributor, Outcomes, expect_bodies, running
+from tests.support.scripted_broker import Network, Session
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+def distributor() -> Distributor:
+    return Distributor()
+
+
+async def told(session: Session, address: str, version: int) -> None:
+    await session.respond(f"_move_ {address} {version}".encode())
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def asked(session: Session, number: int) -> None:
+    assert await session.command() == (f"LEFT t {number}".encode(), b"")
+
+
+async def test_it_asks_once_all_is_answered_and_goes_on_when_it_is_told_however_long_that_takes(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor, tells_left=True) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await told(session, THERE, 2)
+        there = await network.accepted()
+        await outcomes.start(b"two")
+        await session.respond(b"OK wait_ns=0 fill=1")
+        await asked(session, 1)
+        await trio.sleep(3)
+        assert not there.buffer
+        assert publisher.address == HERE
+        left_s = trio.current_time()
+        await session.respond(b"_left_ t 1")
+        await expect_bodies(there, b"two")
+        assert trio.current_time() - left_s == pytest.approx(READ_S)
+
+
+async def test_a_broker_that_never_says_so_holds_it_up_for_five_seconds(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor, tells_left=True) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await session.respond(b"OK wait_ns=0 fill=1")
+        await trio.sleep(1)
+        await told(session, THERE, 2)
+        there = await network.accepted()
+        await asked(session, 1)
+        asked_s = trio.current_time()
+        await outcomes.start(b"two")
+        await expect_bodies(there, b"two")
+        assert trio.current_time() - asked_s == pytest.approx(LONGEST_HOLD_S)
+
+
+async def test_an_answer_to_a_question_before_it_was_led_back_counts_for_nothing(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor, tells_left=True) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await outcomes.start(b"one")
+        await expect_bodies(session, b"one")
+        await session.respond(b"OK wait_ns=0 fill=1")
+        await told(session, THERE, 2)
+        await network.accepted()
+        await asked(session, 1)
+        await told(session, HERE, 3)
+        await outcomes.start(b"two")
+        await expect_bodies(session, b"two")
+        await session.respond(b"OK wait_ns=0 fill=1")
+        await told(session, THERE, 4)
+        there = await network.accepted()
+        await asked(session, 2)
+        await session.respond(b"_left_ t 1")
+        await outcomes.start(b"three")
+        await trio.sleep(1)
+        assert publisher.address == HERE
+        await session.respond(b"_left_ t 2")
+        await expect_bodies(there, b"three")
+
+
+async def test_who_has_published_nothing_there_asks_nothing(
+    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(network, distributor, tells_left=True) as (publisher, session):
+        outcomes = Outcomes(publisher, nursery)
+        await told(session, THERE, 2)
+        there = await network.accepted()
+        await outcomes.start(b"one")
+        await expect_bodies(there, b"one")
+        assert await session.ended()
