@@ -55,6 +55,7 @@ def task_of(topic: Topic, scaler: Scaler, marks: FullMarks) -> Task:
         strategy=spec.placement,
         scaler=scaler,
         full=marks.room(spec.slo, spec.publishers, topic.placement.assigned),
+        refines=spec.split == "fitted" and spec.mode == "static",
     )
 
 
@@ -86,20 +87,26 @@ def layout_in_force(topic: Topic) -> Layout | None:
     if not placement.brokers or not target.keys() >= set(placement.brokers):
         return None
     shares = tuple((target[name].rate, target[name].burst) for name in placement.brokers)
-    return Layout(brokers=placement.brokers, placement=placement.at, shares_micro=shares)
+    refined = bool(placement.refined) and placement.refined == shares
+    return Layout(brokers=placement.brokers, placement=placement.at, shares_micro=shares, refined=refined)
 
 
 def placement_of(topic: Topic, layout: Layout) -> Placement:
-    """Brokers without a publisher are left out: a placement names none."""
+    """Brokers without a publisher are left out: a placement names none. A refined split stays with it."""
     used = np.unique(layout.placement[layout.placement >= 0])
     renumbered = np.full(len(layout.brokers) + 1, -1, dtype=np.int64)  # the last entry is that of NOWHERE
     renumbered[used] = np.arange(len(used))
     brokers = tuple(layout.brokers[at] for at in used.tolist())
-    return Placement(publishers=topic.spec.publishers, brokers=brokers, at=renumbered[layout.placement])
+    refined = layout.shares_micro if layout.refined and brokers == layout.brokers else ()
+    return Placement(
+        publishers=topic.spec.publishers, brokers=brokers, at=renumbered[layout.placement], refined=refined
+    )
 
 
 def same_places(one: Placement, other: Placement) -> bool:
-    """Whether everybody is at the same broker."""
+    """Whether everybody is at the same broker, under the same split."""
+    if one.refined != other.refined:
+        return False
     if one.brokers == other.brokers:
         return bool(np.array_equal(one.at, other.at))
     return one.held() == other.held()

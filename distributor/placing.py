@@ -130,7 +130,12 @@ def shares(
 ) -> dict[str, Amount]:
     """The target: the envelope split by ``spec.split`` over what is assigned, with a floor for every broker in
     ``extra``. ``besides``: {broker: msg/s more (or less) than what is assigned to it}; ``absent``: proven dead, so
-    that it gets nothing, though it may keep its publishers' places for a while."""
+    that it gets nothing, though it may keep its publishers' places for a while. A refined split is for what is assigned
+    alone, where all are there."""
+    refined = dict(zip(placement.brokers, (Amount(*share) for share in placement.refined), strict=False))
+    is_plain = not (extra or besides or refined.keys() & set(absent))
+    if refined and is_plain and spec.split == "fitted" and _sum(refined.values()) == envelope:
+        return refined
     traffic = dict(placement.traffic)
     floor = sum(one.rate for one in traffic.values()) * STARVED_WEIGHT or 1.0
     for name, more in (besides or {}).items():
@@ -147,6 +152,10 @@ def shares(
     else:
         split = split_bucket(envelope.rate, envelope.burst, [one.rate for one in parts])
     return {name: Amount(*share) for name, share in zip(traffic, split, strict=True)}
+
+
+def _sum(shares: Collection[Amount]) -> Amount:
+    return Amount(sum(one.rate for one in shares), sum(one.burst for one in shares))
 
 
 def leaving_share(
