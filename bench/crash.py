@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -28,6 +29,7 @@ import trio
 from bench.document import refuse_without_block, write_block
 from bench.provenance import provenance
 from srtm import wire
+from srtm.commands.running import run_trio
 
 TOPIC = "crash"
 CHANNELS = ("a", "b")
@@ -282,7 +284,7 @@ def main() -> int:
     given, started = parser.parse_args(), time.time()
     refuse_without_block(given.document, "crash")
     with tempfile.TemporaryDirectory(prefix="srtm-crash-") as directory:
-        book = trio.run(run, Path(directory), given.kills, given.seed)
+        book = run_trio(partial(run, Path(directory), given.kills, given.seed))
     for fault in book.faults[:20]:
         print(fault)
     print(book.verdict(given.kills))

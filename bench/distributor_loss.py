@@ -25,6 +25,7 @@ from bench.soak_broker import get, until_answer
 from bench.trace import Column, Trace, fetch_trace, percentile_ms
 from srtm.bucket import Bucket
 from srtm.cluster import pick_addresses
+from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient
 from srtm.errors import SrtmError
 from srtm.publisher import Publisher
@@ -159,7 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m bench.distributor_loss")
     parser.add_argument("--seconds", type=float, default=30.0, help="before the kill, and after it")
     asked = parser.parse_args()
-    count, before, after = trio.run(partial(measure, asked.seconds))
+    count, before, after = run_trio(partial(measure, asked.seconds))
     lost = count.sent - count.refused - count.received
     print(f"before: {before}\nafter:  {after}")
     print(f"sent {count.sent}, refused {count.refused}, lost {lost}")

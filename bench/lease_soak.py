@@ -33,6 +33,7 @@ from bench import own_network
 from bench.relay import CUT, GOOD, Quality
 from bench.soak_broker import Broker, forward_between_brokers, new_broker, until_answer
 from bench.soak_logs import Logs
+from srtm.commands.running import run_trio
 from srtm.control import DeadNotice
 from srtm.distributor_client import DistributorClient
 from srtm.errors import SrtmError, Unavailable
@@ -49,7 +50,6 @@ FAULTS = (
     *("leave the exchange", "exchange"),
 )
 _ANSWER_S = 2.0
-_START_S = 30.0
 _BAD = Quality(loss=0.15, twice=0.1, delay_ms=150.0, jitter_ms=400.0)
 
 
@@ -279,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_means()
         own_network.enter()
-        failures = trio.run(partial(soak, asked.seconds, asked.seed, asked.brokers))
+        failures = run_trio(partial(soak, asked.seconds, asked.seed, asked.brokers))
     except SrtmError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,8 +1,8 @@
 """The ``srtm`` command's front door: which part answers, and what a failure looks like to a person.
 
 Nothing heavy is imported before it is needed: a broker must answer within 0.3 s of its start. Exit status: 0 it did
-what it was asked, 1 it failed, 2 bad input, 130 Ctrl-C. A failure is one line on standard error, never a traceback;
-only a bug of ours shows one.
+what it was asked, 1 it failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM (services: 0). A failure is one line on standard
+error, never a traceback; only a bug of ours shows one.
 """
 
 from __future__ import annotations

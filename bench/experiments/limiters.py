@@ -34,6 +34,7 @@ from bench.traffic import Fleet
 from bench.verdict import Check, none_of
 from srtm.adaptation import Adaptation
 from srtm.bucket import conforms_due
+from srtm.commands.running import run_trio
 from srtm.replay import NEVER_NS, due_instants
 from srtm.splitting import MICRO, split_bucket
 
@@ -116,7 +117,7 @@ def central_cost() -> tuple[Cost, str]:
     if program_path("redis-server") is None:
         return ASSUMED, "assumed: redis-server is not installed"
     with TemporaryDirectory(prefix="srtm-redis-") as folder:
-        return trio.run(_measure, Path(folder) / "redis"), "measured on loopback"
+        return run_trio(partial(_measure, Path(folder) / "redis")), "measured on loopback"
 
 
 async def _measure(folder: Path) -> Cost:

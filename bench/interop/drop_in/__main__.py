@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -20,6 +21,7 @@ from bench.interop.drop_in.session import Play, Session
 from bench.interop.drop_in.sessions import SESSIONS
 from bench.interop.drop_in.sessions.files import full_file
 from bench.interop.drop_in.transcript import Transcript
+from srtm.commands.running import run_trio
 from srtm.errors import Unavailable
 
 Transcripts = dict[str, Transcript]
@@ -95,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="srtm-drop-in-") as folder:
-        theirs, ours = trio.run(_both, chosen, Path(folder))
+        theirs, ours = run_trio(partial(_both, chosen, Path(folder)))
     found = [
         difference
         for session in chosen
