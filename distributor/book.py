@@ -129,6 +129,14 @@ class Book:
         """Brokers that are proven dead, and have not come back."""
         return {name for name, broker in self.brokers.items() if broker.dead}
 
+    def is_draining(self, name: str) -> bool:
+        """Whether it is taken out of service, or was."""
+        return name in self.draining
+
+    def typical_mcap(self) -> float:
+        """Msg/s that a broker like those that there are states; 0: none does."""
+        return max((one.mcap for one in self.brokers.values()), default=0.0)
+
     def takes_more(self) -> set[str]:
         """Brokers that may be given publishers."""
         return {name for name in self.live() - self.draining if self.brokers[name].accepting}

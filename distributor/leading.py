@@ -29,16 +29,13 @@ def leading(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
     measuring = Measuring(registry.stir)
     syncing = Syncing(registry, measuring.requests)
 
-    def typical_mcap() -> float:
-        return max((one.mcap for one in registry.brokers.values()), default=0.0)
-
     around = Surroundings(
         registry=registry,
         syncing=syncing,
         measuring=measuring,
         claims=Claims(),
         scaler=config.scaler,
-        scaling=scaling_of(config, url, typical_mcap, log),
+        scaling=scaling_of(config, url, registry, log),
         log=log,
     )
     fittings = Fittings(around, FittingOptions(method=config.fitting))

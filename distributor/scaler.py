@@ -6,7 +6,7 @@ A scaler starts what it is asked for and returns; that the brokers are there is 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -15,14 +15,14 @@ import trio
 
 from distributor.config import DistributorConfig
 from distributor.fitting_events import Scaler
-from srtm.backoff import Backoff
 from srtm.cluster import pick_addresses
 from srtm.errors import Unavailable
 from srtm.log import Log
-from srtm.supervisor import Child
+from srtm.supervisor import Child, keep_running
 
 _COMMAND_TAKES_AT_MOST_S = 120.0
 _PREFIX = "scaled-"
+_DRAINED = "srtm.drained"  # in the directory of a broker that is not to be started again
 
 
 class Scaling(Protocol):
@@ -65,32 +65,41 @@ class CommandScaler:
         """Nothing to look after."""
 
 
+class Members(Protocol):
+    """What a scaler asks of the cluster."""
+
+    def typical_mcap(self) -> float:
+        """Msg/s that the next broker may be given; 0: not stated."""
+
+    def is_draining(self, broker: str) -> bool:
+        """Whether it is taken out of service."""
+
+
 class ProcessScaler:
     """Brokers as processes of this distributor, on loopback, restarted when they crash. They end with it, and come back
-    with it: each has its directory in ``folder``."""
+    with it, but for those that were drained: each has its directory in ``folder``."""
 
-    def __init__(
-        self, folder: Path, distributor: str, mcap: Callable[[], float], log: Log, options: Sequence[str] = ()
-    ) -> None:
-        """``mcap``: msg/s that the next may be given; 0: not stated; ``options``: more for each ``srtm broker``."""
+    def __init__(self, folder: Path, distributor: str, members: Members, log: Log, options: Sequence[str] = ()) -> None:
+        """``options``: more for each ``srtm broker``."""
         self._folder = folder
         self._distributor = distributor
-        self._mcap = mcap
+        self._members = members
         self._log = log
         self._options = options
         self._send, self._receive = trio.open_memory_channel[Child](1024)
 
     async def ask(self, brokers: int) -> None:
+        """Raises Unavailable: a directory cannot be made, or there is no port."""
         taken = [int(path.name.removeprefix(_PREFIX)) for path in self._known()]
         first = max(taken, default=0) + 1
-        for number in range(first, first + brokers):
-            self._send.send_nowait(self._child(self._folder / f"{_PREFIX}{number}"))
+        for child in self._children([self._folder / f"{_PREFIX}{first + at}" for at in range(brokers)]):
+            self._send.send_nowait(child)
 
     async def run(self) -> None:
         """Until cancelled; then its processes end."""
         async with trio.open_nursery() as nursery:
-            for path in self._known():
-                nursery.start_soon(self._keep_running, self._child(path))
+            for child in self._children([path for path in self._known() if not (path / _DRAINED).exists()]):
+                nursery.start_soon(self._keep_running, child)
             async for child in self._receive:
                 nursery.start_soon(self._keep_running, child)
 
@@ -98,14 +107,18 @@ class ProcessScaler:
         found = self._folder.glob(f"{_PREFIX}*/") if self._folder.is_dir() else iter(())
         return sorted(path for path in found if path.is_dir() and path.name.removeprefix(_PREFIX).isdigit())
 
-    def _child(self, path: Path) -> Child:
+    def _children(self, paths: Sequence[Path]) -> list[Child]:
+        """Raises Unavailable."""
+        addresses = pick_addresses(2 * len(paths), {})  # at once: none is picked twice
+        return [self._child(*one) for one in zip(paths, addresses[::2], addresses[1::2], strict=True)]
+
+    def _child(self, path: Path, tcp_address: str, http_address: str) -> Child:
         """Raises Unavailable."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(f"a broker's directory {path} cannot be made ({error.strerror})") from None
-        tcp_address, http_address = pick_addresses(2, {})
-        mcap = self._mcap()
+        mcap = self._members.typical_mcap()
         arguments = [
             "broker",
             *("--name", path.name, "--data-path", str(path)),
@@ -117,18 +130,26 @@ class ProcessScaler:
         return Child(path.name, arguments, self._folder, lambda line: self._log.warning(line))
 
     async def _keep_running(self, child: Child) -> None:
-        backoff = Backoff(first_s=0.1, longest_s=5.0)
-        while not child.stays_ended:
-            self._log.info("a broker is started", broker=child.name, log=child.log)
-            await child.run(child.start())
-            self._log.warning("a broker ended", broker=child.name, how=child.ended)
-            await trio.sleep(backoff.next_s())
+        await keep_running(
+            child,
+            lambda: self._log.info("a broker is started", broker=child.name, log=child.log),
+            partial(self._goes_on, child),
+        )
+
+    async def _goes_on(self, child: Child) -> bool:
+        self._log.warning("a broker ended", broker=child.name, how=child.ended)
+        if child.stays_ended and self._members.is_draining(child.name):
+            try:
+                (self._folder / child.name / _DRAINED).touch()
+            except OSError as error:
+                self._log.warning("a drained broker will be started again", broker=child.name, reason=error)
+        return not child.stays_ended
 
 
-def scaling_of(config: DistributorConfig, distributor: str, mcap: Callable[[], float], log: Log) -> Scaling:
+def scaling_of(config: DistributorConfig, distributor: str, members: Members, log: Log) -> Scaling:
     """``distributor``: where brokers that are started find it."""
     if config.scaler is Scaler.COMMAND:
         return CommandScaler(config.scaler_command)
     if config.scaler is Scaler.PROCESS:
-        return ProcessScaler(config.scaler_data, distributor, mcap, log, config.scaler_options)
+        return ProcessScaler(config.scaler_data, distributor, members, log, config.scaler_options)
     return NoScaler()

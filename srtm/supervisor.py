@@ -13,8 +13,9 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -78,7 +79,10 @@ class Child:
             self.stays_ended = self.name != "distributor" and process.returncode == 0
 
     def last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").strip().splitlines()
+        try:
+            lines = self.log.read_text(errors="replace").strip().splitlines()
+        except OSError as error:
+            return f"(its log cannot be read: {error.strerror})"
         return lines[-1] if lines else "(it printed nothing)"
 
 
@@ -211,7 +215,8 @@ async def cluster(
         try:
             async with background_nursery() as nursery:
                 for child in running.children():
-                    await nursery.start(_keep_running, running, child)
+                    goes_on = partial(_goes_on, running, child)
+                    await nursery.start(keep_running, child, running.note_change, goes_on)
                 await _wait_ready(running, ready_timeout_s)
                 running.is_ready = True
                 yield running
@@ -287,23 +292,39 @@ def _kept_addresses(last: ClusterFile) -> dict[int, str]:
     return dict(enumerate(addresses))
 
 
-async def _keep_running(running: Cluster, child: Child, *, task_status: trio.TaskStatus[None]) -> None:
+async def keep_running(
+    child: Child,
+    begun: Callable[[], object],
+    goes_on: Callable[[], Awaitable[bool]],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Start ``child``, and again whenever it has ended (or could not be started), later and later if it never runs for
+    long. ``begun`` is called after each start; ``goes_on`` after each end: false, and it stays ended."""
     backoff = Backoff(first_s=0.1, longest_s=5.0)
     while True:
-        process = child.start()
         started_at = trio.current_time()
-        running.note_change()
+        try:
+            process = child.start()
+        except OSError as error:
+            process, child.ended = None, f"cannot be started ({error.strerror})"
+        begun()
         task_status.started()
         task_status = trio.TASK_STATUS_IGNORED
-        await child.run(process)
-        running.note_end(child)
+        if process is not None:
+            await child.run(process)
         if trio.current_time() - started_at > _STEADY_S:
             backoff.reset()
-        if child.name != "distributor":
-            await _tell_death(running, child)
-        if child.stays_ended and running.is_ready:
+        if not await goes_on():
             return
         await trio.sleep(backoff.next_s())
+
+
+async def _goes_on(running: Cluster, child: Child) -> bool:
+    running.note_end(child)
+    if child.name != "distributor":
+        await _tell_death(running, child)
+    return not (child.stays_ended and running.is_ready)
 
 
 async def _tell_death(running: Cluster, child: Child) -> None:
