@@ -81,7 +81,7 @@ class Found:
 def judged(result: RunResult, rate: float, slo: Slo) -> Step:
     """What one run says of its rate."""
     instants_ns, latencies_ns = deliveries(result)
-    target_ns = round(slo.latency_ms * 1e6)
+    target_ns = slo.latency_ns
     test = SequentialTest(slo.percentile)
     test.add(by_interval(instants_ns - instants_ns.min(initial=0), latencies_ns, target_ns, target_ns))
     latency_ms = percentile_ms(latencies_ns, slo.percentile)

@@ -8,7 +8,7 @@ not be copied about.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 import trio
@@ -35,7 +35,6 @@ from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
 from srtm.topic import TopicSpec, parse_change, parse_topic_json
 
-_T = TypeVar("_T")
 _NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON = "application/json; charset=utf-8"
 

@@ -290,7 +290,8 @@ class Book:
         for topic in topics:
             self._unstored.pop(topic.name, None)
             if topic.removed:
-                self.fittings.pop(topic.name, None)
+                for by_name in (self.fittings, self.share_change_counts, self.arranged_s, self._tried_on):
+                    by_name.pop(topic.name, None)
         self.marks = marks
         if fitting is not None:
             self.fittings[fitting.topic] = fitting

@@ -293,7 +293,7 @@ class FittingRun:
             Promise(
                 topic=one.name,
                 percentile=one.spec.slo.percentile,
-                target_ns=round(one.spec.slo.latency_ms * 1e6),
+                target_ns=one.spec.slo.latency_ns,
             )
             for one in self._registry.managed()
             if one.name != self._name and broker in one.placement.brokers

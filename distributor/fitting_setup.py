@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -51,7 +50,7 @@ def task_of(topic: Topic, scaler: Scaler, marks: FullMarks) -> Task:
     return Task(
         demand=placing.demand(spec, topic.burst),
         percentile=spec.slo.percentile,
-        target_ns=math.floor(spec.slo.latency_ms * 1e6),
+        target_ns=spec.slo.latency_ns,
         strategy=spec.placement,
         scaler=scaler,
         full=marks.room(spec.slo, spec.publishers, topic.placement.assigned),

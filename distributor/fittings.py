@@ -23,6 +23,7 @@ from distributor.fitting_view import Json
 from distributor.marks import NO_MARKS, FullMarks
 from distributor.registry import FittingIntent
 from distributor.state import FittingRecord, Topic
+from distributor.wall import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable
 from srtm.topic import TopicSpec
@@ -274,7 +275,7 @@ class Fittings:
         runner.reason = ""
 
     async def _end(self, name: str, runner: _Runner, report: Report) -> None:
-        target_ns = round(self._registry.topics[name].spec.slo.latency_ms * 1e6)
+        target_ns = self._registry.topics[name].spec.slo.latency_ns
         services = self._services(name, runner.run)
         shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns, services)
         record = _record(name, runner.wish.options, shown, running=False)
@@ -320,7 +321,7 @@ class Fittings:
         )
 
     def _now(self) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._wall_s()))
+        return utc(round(self._wall_s() * 1e9))
 
 
 def stored_view(record: FittingRecord | None, topic: Topic) -> Json:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from distributor.wall import utc
 from srtm.penalty import RecordedPenalty
 
 
@@ -21,6 +21,5 @@ def penalty_view(gauged: Gauged | None) -> dict[str, Any] | None:
     """As JSON, ms. None: it is not known, or there is none."""
     if gauged is None:
         return None
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(gauged.wall_ns // 10**9))
     figures = {name: value for name, value in asdict(gauged.penalty).items() if name != "brokers"}
-    return {"at": at, **figures}
+    return {"at": utc(gauged.wall_ns), **figures}

@@ -25,7 +25,9 @@ def channels(topic: str, registry: Registry, syncing: Syncing) -> list[str]:
 
 def lookup(topic: str, registry: Registry, syncing: Syncing) -> Lookup | None:
     """None: nobody knows the topic."""
-    if topic not in topics(registry, syncing):
+    known = registry.topics.get(topic)
+    managed = known is not None and not known.removed
+    if not managed and not any(topic in reports for reports in syncing.living().values()):
         return None
     found = [producer(broker) for broker in active(registry) if _has(topic, broker.name, registry, syncing)]
     return Lookup(channels=channels(topic, registry, syncing), producers=found)

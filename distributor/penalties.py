@@ -70,6 +70,7 @@ class PenaltyGauge:
         self._syncing = syncing
         self._measuring = measuring
         self._wall_ns = wall_ns
+        self._prefix = f"penalty-{wall_ns()}."  # brokers may still have those of the leader before
         self._number = 0
         self._log = Log("distributor")
 
@@ -106,7 +107,7 @@ class PenaltyGauge:
     async def _recorded(self, topic: Topic, length_s: float) -> dict[str, Trace] | None:
         """{broker: what arrived there}, of all that have a share; None: one of them did not answer."""
         self._number += 1
-        id_ = f"penalty-{self._number}"
+        id_ = f"{self._prefix}{self._number}"
         brokers = {name: self._registry.brokers.get(name) for name in topic.leases.target}
         send, receive = trio.open_memory_channel[Event](1000 * len(brokers))
         traces: dict[str, Trace] = {}
@@ -135,7 +136,7 @@ def _request(id_: str, topic: Topic, length_s: float, share_version: int) -> Mea
         id=id_,
         topic=topic.name,
         percentile=topic.spec.slo.percentile,
-        target_ns=round(topic.spec.slo.latency_ms * 1e6),
+        target_ns=topic.spec.slo.latency_ns,
         share_version=share_version,
         at_least_ns=length_ns,
         at_most_ns=length_ns,

@@ -119,8 +119,12 @@ class Relief:
         self._stay_until_s = {who: until_s for who, until_s in self._stay_until_s.items() if until_s > now_s}
         for name in self._episodes.keys() - view.topics.keys():
             self._episodes.pop(name)
-        for key in [key for key in self._broken_since_s if key[0] not in view.topics]:
-            self._broken_since_s.pop(key)
+        for name in self._budgets.keys() - view.topics.keys():
+            self._budgets.pop(name)
+        for by_topic in (self._broken_since_s, self._pauses):
+            for key in [key for key in by_topic if key[0] not in view.topics]:
+                by_topic.pop(key)
+        self._noted = {key for key in self._noted if key[0] in view.topics}
 
     def _watch(self, name: str, topic: TopicView, now_s: float, actions: list[Action]) -> None:
         """Notes since when promises have been broken; and, once, what is not a matter of load."""

@@ -4,7 +4,6 @@ is changed here."""
 from __future__ import annotations
 
 import dataclasses
-import time
 import zlib
 from collections.abc import Sequence
 
@@ -18,6 +17,7 @@ from distributor.loads import NO_LOAD
 from distributor.registry import Registry
 from distributor.state import Decision, Topic
 from distributor.syncing import Syncing
+from distributor.wall import utc
 from srtm.capacity import effective_mcap
 from srtm.control import Assignment
 from srtm.errors import NotLeader, Unavailable
@@ -95,7 +95,7 @@ def changes_view(changes: Sequence[ShareChange]) -> list[Json]:
     """Of shares; newest first."""
     return [
         {
-            "at": _utc(one.wall_ns),
+            "at": utc(one.wall_ns),
             "mode": one.mode,
             "reason": one.reason,
             "shares": {
@@ -159,11 +159,7 @@ def _why(topic: Topic, broker: str, placed: bool, declared: bool) -> str:
 
 def decisions_view(decisions: Sequence[Decision]) -> list[Json]:
     """Newest first."""
-    return [{"number": one.number, "at": _utc(one.wall_ns), "lines": list(one.lines)} for one in reversed(decisions)]
-
-
-def _utc(wall_ns: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_ns // 10**9))
+    return [{"number": one.number, "at": utc(one.wall_ns), "lines": list(one.lines)} for one in reversed(decisions)]
 
 
 def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:

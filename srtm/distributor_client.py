@@ -122,7 +122,7 @@ class DistributorClient:
 
     async def plan(self, document: Mapping[str, object]) -> Json:
         """What a submission of ``document`` would do now; nothing is stored. Raises BadInput."""
-        return await self._call("POST", "/v1/plan", Json, body=document)
+        return await self._call("POST", "/v1/plan", Json, body=document, again=True)
 
     async def topics(self) -> list[Json]:
         return await self._call("GET", "/v1/topics", list[Json])
@@ -174,11 +174,12 @@ class DistributorClient:
 
     async def drain_broker(self, name: str, *, force: bool = False) -> Json:
         """Raises NotFound, Conflict (the others cannot carry its load: nothing has changed)."""
-        return await self._call("POST", f"/v1/brokers/{_part(name)}/drain", Json, query={"force": str(force).lower()})
+        query = {"force": str(force).lower()}
+        return await self._call("POST", f"/v1/brokers/{_part(name)}/drain", Json, query=query, again=True)
 
     async def broker_is_dead(self, name: str, notice: DeadNotice) -> None:
         """Proof of death of one incarnation. Raises NotFound, Conflict (another incarnation lives)."""
-        await self._call("POST", f"/v1/brokers/{_part(name)}/dead", Any, body=notice)
+        await self._call("POST", f"/v1/brokers/{_part(name)}/dead", Any, body=notice, again=True)
 
     async def lookup(self, topic: str) -> Lookup:
         """nsqlookupd's question, asked of **every** URL (a nsqlookupd knows only those who registered with it); the
@@ -189,11 +190,19 @@ class DistributorClient:
         return await lookup(self._http, self.urls, topic)
 
     async def _call(
-        self, method: str, path: str, kind: type[_T], *, body: object = None, query: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        kind: type[_T],
+        *,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        again: bool = False,
     ) -> _T:
+        """``again``: also after it was carried out once, as any GET and PUT may be."""
         content = None if body is None else _encoded(body)
         request = partial(self._request, method, path, content, dict(query or {}))
-        twice_is_once = method in ("GET", "PUT") or path.endswith(("/drain", "/dead"))
+        twice_is_once = again or method in ("GET", "PUT")
         answer = await self._leaders_answer(request, twice_is_once)
         if not answer.is_success:
             raise _refusal(answer)

@@ -48,6 +48,10 @@ class Slo:
     percentile: float  # of PERCENTILES
     latency_ms: float
 
+    @property
+    def latency_ns(self) -> int:
+        return round(self.latency_ms * 1e6)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSpec:

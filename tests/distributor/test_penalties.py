@@ -73,12 +73,14 @@ async def placed(distributor: Distributor, **changes: object) -> list[FakeBroker
     return brokers
 
 
-async def gauged(distributor: Distributor, seconds: float, silent: set[str] | None = None) -> Brokers:
+async def gauged(
+    distributor: Distributor, seconds: float, silent: set[str] | None = None, wall_ns: int = 10**9
+) -> Brokers:
     """The gauge, run for so long."""
     async with trio.open_nursery() as nursery:
         played = Brokers(nursery)
         played.silent = silent or set()
-        gauge = PenaltyGauge(distributor.registry, distributor.syncing, played, wall_ns=lambda: 10**9)
+        gauge = PenaltyGauge(distributor.registry, distributor.syncing, played, wall_ns=lambda: wall_ns)
         nursery.start_soon(gauge.run)
         for broker in ("a", "b"):
             distributor.registry.liveness.hear(broker, 10 * seconds)
@@ -114,6 +116,14 @@ async def test_it_is_worked_out_again_every_period(distributor, autojump_clock, 
     await placed(distributor)
     played = await gauged(distributor, 2 * PERIOD_S + 15.0)
     assert len({request.id for _, request in played.asked}) == 3
+
+
+async def test_what_the_next_leader_asks_is_never_taken_for_what_the_last_one_asked(
+    distributor, autojump_clock, no_threads
+):
+    await placed(distributor)
+    asked = [await gauged(distributor, 5.0, wall_ns=at) for at in (10**18, 10**18 + 1)]
+    assert len({request.id for played in asked for _, request in played.asked}) == 2
 
 
 async def test_a_topic_on_one_broker_has_none(distributor, autojump_clock, no_threads):

@@ -163,6 +163,23 @@ def test_topics_share_the_budget_of_all() -> None:
     assert budget.left(60.0) == 5
 
 
+def test_a_topic_of_the_name_of_one_that_is_gone_is_relieved_as_if_there_had_been_none() -> None:
+    running = world({"a": 199})  # there is nobody to take publishers: a pause
+    running.run(200)
+    assert running.notes
+    again = world({"a": 199, "b": 100})
+    again.relief, again.now_s = running.relief, running.now_s
+    del running.topics["cars"]
+    running.run(4)
+    again.now_s = running.now_s
+    fresh = world({"a": 199, "b": 100})
+    fresh.now_s = running.now_s
+    for one in (again, fresh):
+        one.run(100)
+    assert again.shifts
+    assert again.shifts == fresh.shifts
+
+
 def test_a_topic_that_goes_away_in_the_middle_is_forgotten() -> None:
     running = world({"a": 196, "b": 100})
     running.run(18)

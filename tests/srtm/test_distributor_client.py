@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from srtm.control import Problem
+from srtm.control import DeadNotice, Problem
 from srtm.distributor_client import DistributorClient, distributor_urls
 from srtm.errors import BadInput, NotLeader, PeerError, Unavailable
 
@@ -155,6 +155,21 @@ async def test_a_change_that_may_have_been_carried_out_is_not_sent_again() -> No
             await client.change_publishers("cars", remove=["x"])
         assert await client.topics() == []  # asking is another matter
     assert hosts.asked == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("name", ["drain", "dead"])
+async def test_what_may_not_be_sent_again_depends_on_the_call_and_not_on_a_name(name: str) -> None:
+    hosts = Hosts(a=httpx.ReadError("connection reset"), b={})
+    async with hosts.client() as client:
+        for change in (client.remove_topic(name), client.set_options(name, {"mode": "static"})):
+            with pytest.raises(Unavailable, match="it may have been done all the same"):
+                await change
+        assert "b" not in hosts.asked
+        notice = DeadNotice(incarnation="1", reason="it ended")
+        for call in (client.plan({}), client.drain_broker("a"), client.broker_is_dead("a", notice)):
+            client.urls.sort()
+            await call
+    assert hosts.asked == ["a", "a"] + ["a", "b"] * 3
 
 
 async def test_a_change_that_nobody_took_is_sent_to_the_next() -> None:
