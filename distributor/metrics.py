@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from distributor.leases import MICRO
 from distributor.registry import Registry
 from distributor.syncing import Syncing
+from distributor.views import fill_ratio
 
 
 def exposition(registry: Registry, syncing: Syncing) -> tuple[bytes, str]:
@@ -111,6 +112,9 @@ class _Book(Collector):
         demand = GaugeMetricFamily(
             "srtm_share_demand", "msg/s that came and waited, in the last second told.", labels=labels
         )
+        filled = GaugeMetricFamily(
+            "srtm_share_fill_ratio", "Token rate in force / demand, where there is demand.", labels=labels
+        )
         changes = CounterMetricFamily(
             "srtm_share_changes", "Proposals of the adaptor that were taken.", labels=["topic"]
         )
@@ -126,4 +130,7 @@ class _Book(Collector):
                 settled.add_metric([topic.name, name], float(held.settled))
                 report = self._syncing.report(name, topic.name)
                 backlog.add_metric([topic.name, name], report.backlog if report else 0)
-        yield from (rate, burst, settled, backlog, demand, changes)
+                ratio = fill_ratio(held.share.rate / MICRO, report, wanted.get(name))
+                if ratio is not None:
+                    filled.add_metric([topic.name, name], ratio)
+        yield from (rate, burst, settled, backlog, demand, filled, changes)

@@ -19,7 +19,7 @@ from distributor.state import Decision, Topic
 from distributor.syncing import Syncing
 from distributor.wall import utc
 from srtm.capacity import effective_mcap
-from srtm.control import Assignment
+from srtm.control import Assignment, TopicReport
 from srtm.errors import NotLeader, Unavailable
 
 
@@ -76,7 +76,7 @@ def _part(topic: Topic, name: str, demand: float | None, registry: Registry, syn
         "rate_in_force": report.rate if report is not None else None,  # under gdrl brokers exchange what they have
         "burst_in_force": report.burst if report is not None else None,
         "demand": demand,  # msg/s; null: its mode asks for no histories, or nothing came lately
-        "fill_ratio": _ratio(report.rate if report is not None else holding.share.rate / MICRO, demand),
+        "fill_ratio": fill_ratio(holding.share.rate / MICRO, report, demand),
         "share_version": holding.version,
         "applied_version": holding.applied,
         "lab_service_time_ns": syncing.lab_service_ns.get(name, 0),
@@ -86,8 +86,10 @@ def _part(topic: Topic, name: str, demand: float | None, registry: Registry, syn
     }
 
 
-def _ratio(rate: float, demand: float | None) -> float | None:
-    """S / D; null where nothing is wanted."""
+def fill_ratio(issued: float, report: TopicReport | None, demand: float | None) -> float | None:
+    """S / D of a share, rates in msg/s: of the rate that its broker says is in force, or else of the one ``issued``;
+    None where nothing is wanted."""
+    rate = issued if report is None else report.rate
     return rate / demand if demand else None
 
 

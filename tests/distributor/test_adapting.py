@@ -201,6 +201,9 @@ async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_r
     assert change["shares"]["b2"] == {"rate": 1_000.0, "burst": 25.0}
     text = exposition(opened.registry, opened.syncing)[0].decode()
     assert 'srtm_share_demand{broker="b1",topic="cars"} 105.0' in text
+    ratios = [line.split() for line in text.splitlines() if line.startswith("srtm_share_fill_ratio{")]
+    assert [labels for labels, _ in ratios] == ['srtm_share_fill_ratio{broker="b1",topic="cars"}']
+    assert float(ratios[0][1]) == pytest.approx(100.0 / 105.0)
     assert 'srtm_share_changes_total{topic="cars"} 1.0' in text
     await settle(b1, b2)
     await opened.aclose()
