@@ -42,9 +42,10 @@ class Upkeep(Book):
             await self._advance()
             return
         now_s = trio.current_time()
-        for name in [name for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
+        for name, ends_s in [(name, ends_s) for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
             await self._bury(name)
-            self._grace_ends.pop(name, None)
+            if self._grace_ends.get(name) == ends_s:  # else it has come back meanwhile, and died again
+                self._grace_ends.pop(name)
         await self._free_what_lapsed()
         for name in self.draining & self.brokers.keys():  # what was begun before a restart, or failed
             async with self._placing:

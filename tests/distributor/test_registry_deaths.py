@@ -320,3 +320,32 @@ async def test_a_fitting_cannot_place_a_topic_on_a_broker_that_has_died_meanwhil
     with pytest.raises(Conflict, match=idle):
         await distributor.registry.arrange("cars", topic.assignment_version, elsewhere, "fitting")
     assert distributor.registry.topic("cars") is topic
+
+
+async def test_a_death_while_the_broker_is_still_being_buried_from_its_last_one_is_not_forgotten(
+    distributor, autojump_clock, monkeypatch
+):
+    a, b = await distributor.brokers("a", "b", mcap=2000.0)
+    await distributor.submit(spec())
+    await settle(a, b)
+    registry = distributor.registry
+    (home,) = registry.topic("cars").placement.brokers
+    (dying, other) = (a, b) if home == "a" else (b, a)
+    bury, buried = registry._bury, []
+
+    async def bury_while_it_comes_back(name: str) -> None:
+        buried.append(name)
+        await bury(name)
+        if len(buried) == 1:
+            dying.restart()
+            await dying.sync()
+            await registry.declare_dead(name, dying.incarnation)
+
+    monkeypatch.setattr(registry, "_bury", bury_while_it_comes_back)
+    await registry.declare_dead(home, dying.incarnation)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(registry.run)
+        nursery.start_soon(other.run)
+        await trio.sleep(3 * registry.config.rejoin_grace_s + 10)
+        nursery.cancel_scope.cancel()
+    assert buried == [home, home]
