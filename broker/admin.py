@@ -71,7 +71,13 @@ class _ServiceRoutes:
 
     async def metrics(self, _request: Request) -> Response:
         now, throttling = snapshot.take(self._context.engine), self._context.throttling()
-        text = metrics_text(now, self._context.name, __version__, throttling, self._context.gdrl_rounds())
+        text = metrics_text(
+            now,
+            self._context.name,
+            __version__,
+            throttling,
+            (self._context.gdrl_rounds(), self._context.gdrl_nonsense()),
+        )
         return Response(body=text, content_type=CONTENT_TYPE)
 
     async def openapi(self, _request: Request) -> Response:

@@ -35,6 +35,7 @@ class AdminContext:
     drain: Drain
     answer_gdrl: Callable[[GdrlMessage], GdrlAnswer]  # to another broker that exchanges tokens with this one
     gdrl_rounds: Callable[[], int]  # in which this one asked another, since the start
+    gdrl_nonsense: Callable[[], int]  # offers, answers and credits of others that made none, since the start
     throttling: Callable[[], Throttling]  # of this process's processors
     threshold: Threshold  # of the log
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use

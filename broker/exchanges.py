@@ -54,7 +54,8 @@ class _Topic:
 
 
 class Exchanges:
-    """``follow`` it after every answer to a sync; each round ``look`` and carry out an ``errand`` a topic."""
+    """``follow`` it after every answer to a sync; each round ``look`` and carry out an ``errand`` a topic.
+    ``nonsense``: offers, answers and credits that made none, counted since the start."""
 
     def __init__(self, name: str, engine: Engine, holder: LeaseHolder, dice: random.Random) -> None:
         self._name = name
@@ -64,6 +65,7 @@ class Exchanges:
         self._topics: dict[str, _Topic] = {}
         self._resting: dict[str, _Topic] = {}  # not exchanged for now, and what was exchanged is still in force
         self._next_bin = 0
+        self.nonsense = 0
 
     @property
     def topics(self) -> Sequence[str]:
@@ -132,7 +134,9 @@ class Exchanges:
             return
         if message.credit is not None:
             topic.ledger.credited(errand.partner, message.credit.number)
-        elif message.offer is not None and _is_sound(answer):
+        elif message.offer is not None and not _is_sound(answer):
+            self.nonsense += 1
+        elif message.offer is not None:
             gives, asks = Tokens(answer.gives_rate, answer.gives_burst), Tokens(answer.asks_rate, answer.asks_burst)
             topic.ledger.settle(errand.partner, message.offer.number, Reply(gives, asks))
             self._put_in_force(name, topic)
@@ -145,6 +149,7 @@ class Exchanges:
         if message.credit is not None:
             return self._credited(topic, message, message.credit)
         if message.offer is None or not _makes_sense(message.offer):
+            self.nonsense += 1
             return _REFUSED
         theirs = self._supply(topic, _wanted(message.offer))
         reply = topic.ledger.answer(message.sender, message.offer.number, theirs, self._mine(topic))
@@ -161,6 +166,7 @@ class Exchanges:
 
     def _credited(self, topic: _Topic, message: GdrlMessage, credit: GdrlCredit) -> GdrlAnswer:
         if not _is_amount(credit.rate, credit.burst):
+            self.nonsense += 1
             return _REFUSED
         accepted = topic.ledger.credit(message.sender, credit.number, Tokens(credit.rate, credit.burst))
         self._put_in_force(message.topic, topic)

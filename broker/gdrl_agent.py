@@ -55,6 +55,11 @@ class GdrlAgent:
         self.rounds = 0  # since the start
         self._some = trio.Event()  # there is something to exchange
 
+    @property
+    def nonsense(self) -> int:
+        """Offers, answers and credits that made none, since the start."""
+        return self._exchanges.nonsense
+
     def follow(self) -> None:
         """What the distributor lets be exchanged from now on."""
         self._exchanges.follow()

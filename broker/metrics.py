@@ -38,7 +38,8 @@ _CHANNEL_GAUGES = ("depth", "in_flight_count", "deferred_count", "client_count")
 _CHANNEL_COUNTERS = ("message_count", "requeue_count", "timeout_count")
 
 
-def metrics_text(snapshot: Snapshot, name: str, version: str, throttling: Throttling, gdrl_rounds: int) -> bytes:
+def metrics_text(snapshot: Snapshot, name: str, version: str, throttling: Throttling, gdrl: tuple[int, int]) -> bytes:
+    """``gdrl``: rounds, and what made no sense."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.core import CounterMetricFamily
 
@@ -47,7 +48,10 @@ def metrics_text(snapshot: Snapshot, name: str, version: str, throttling: Thrott
             yield from metrics(snapshot, name, version)
             yield from _throttling_metrics(throttling)
             yield CounterMetricFamily(
-                "srtm_broker_gdrl_rounds", "Rounds in which it asked another broker for tokens", gdrl_rounds
+                "srtm_broker_gdrl_rounds", "Rounds in which it asked another broker for tokens", gdrl[0]
+            )
+            yield CounterMetricFamily(
+                "srtm_broker_gdrl_nonsense", "Offers, answers and credits of other brokers that made none", gdrl[1]
             )
 
     registry = CollectorRegistry(auto_describe=False)

@@ -166,6 +166,7 @@ class Broker:
             drain=self._drain,
             answer_gdrl=self._agent.answer,
             gdrl_rounds=lambda: self._agent.rounds,
+            gdrl_nonsense=lambda: self._agent.nonsense,
             throttling=self._processors.throttling,
             threshold=self._log.threshold,
             lookup_addresses=lambda: self._lookups.addresses,

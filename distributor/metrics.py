@@ -105,8 +105,8 @@ class _Book(Collector):
 
     def _shares(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         labels = ["topic", "broker"]
-        rate = GaugeMetricFamily("srtm_share_rate", "Token rate issued, msg/s.", labels=labels)
-        burst = GaugeMetricFamily("srtm_share_burst", "Burst issued, messages.", labels=labels)
+        rate = GaugeMetricFamily("srtm_share_rate", "Token rate issued, or under gdrl reported, msg/s.", labels=labels)
+        burst = GaugeMetricFamily("srtm_share_burst", "Burst issued, or under gdrl reported, messages.", labels=labels)
         settled = GaugeMetricFamily("srtm_share_in_force", "1 if the broker has acknowledged it.", labels=labels)
         backlog = GaugeMetricFamily("srtm_share_backlog", "Messages waiting for tokens, as reported.", labels=labels)
         demand = GaugeMetricFamily(
@@ -125,10 +125,11 @@ class _Book(Collector):
             for name, held in topic.leases.holdings.items():
                 if name in wanted:
                     demand.add_metric([topic.name, name], wanted[name])
-                rate.add_metric([topic.name, name], held.share.rate / MICRO)
-                burst.add_metric([topic.name, name], held.share.burst / MICRO)
-                settled.add_metric([topic.name, name], float(held.settled))
                 report = self._syncing.report(name, topic.name)
+                exchanged = report if topic.leases.pool else None  # what was dealt is not what they have
+                rate.add_metric([topic.name, name], exchanged.rate if exchanged else held.share.rate / MICRO)
+                burst.add_metric([topic.name, name], exchanged.burst if exchanged else held.share.burst / MICRO)
+                settled.add_metric([topic.name, name], float(held.settled))
                 backlog.add_metric([topic.name, name], report.backlog if report else 0)
                 ratio = fill_ratio(held.share.rate / MICRO, report, wanted.get(name))
                 if ratio is not None:

@@ -44,7 +44,9 @@ class _Anybody(dict[str, int]):
 
 
 def shares_in_force(topic: Topic) -> dict[str, Amount] | None:
-    """{broker: its share}; None: some are on their way."""
+    """{broker: its share}; None: some are on their way, or the brokers exchange them, ten times a second."""
+    if topic.leases.pool:
+        return None
     held = {name: topic.holding(name) for name in topic.leases.target}
     if any(not one.settled or one.share != topic.leases.target[name] for name, one in held.items()):
         return None

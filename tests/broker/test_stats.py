@@ -77,6 +77,7 @@ async def test_metrics_tell_what_others_take_of_the_processors(admin):
         "srtm_broker_cpu_throttled_share 0.25",
         "srtm_broker_cpu_throttled_seconds_total 7.0",
         "srtm_broker_gdrl_rounds_total 12.0",
+        "srtm_broker_gdrl_nonsense_total 3.0",
         "srtm_broker_cpu_steal_share 0.5",
     ):
         assert line in metrics

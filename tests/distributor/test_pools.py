@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from distributor.leases import MICRO, NOTHING, Amount, Leases
+from distributor.metrics import exposition
+from distributor.penalties import shares_in_force
+from srtm.control import TopicReport
 from srtm.errors import BadInput
 from srtm.topic import parse_options
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
@@ -217,3 +220,21 @@ async def test_a_broker_that_begins_anew_gets_nothing_until_the_pool_is_dealt_ag
 def test_a_timed_lease_and_gdrl_do_not_go_together() -> None:
     with pytest.raises(BadInput, match=r"lease: '15s': must be \"keep\" under mode \"gdrl\""):
         spec(mode="gdrl", lease="15s")
+
+
+async def test_while_brokers_exchange_metrics_give_what_they_report_and_the_penalty_is_not_known(
+    tmp_path: Path,
+) -> None:
+    opened = await Distributor.open(tmp_path / "store.sqlite3")
+    a, b = await opened.brokers("a", "b")
+    await opened.submit(spec(burst=30, mode="gdrl"))
+    await settle(a, b)
+    topic = opened.registry.topics["cars"]
+    assert topic.leases.pool
+    assert shares_in_force(topic) is None
+    a.reports = [TopicReport(topic="cars", share_version=1, rate=700.5, burst=17.0)]
+    await a.sync()
+    text = exposition(opened.registry, opened.syncing)[0].decode()
+    assert 'srtm_share_rate{broker="a",topic="cars"} 700.5' in text
+    assert 'srtm_share_burst{broker="a",topic="cars"} 17.0' in text
+    assert 'srtm_share_rate{broker="b",topic="cars"} 550.0' in text  # it has not reported: as dealt
