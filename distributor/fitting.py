@@ -264,7 +264,7 @@ class Fitting:
         # Again only where those that came have made it less: otherwise no number of them would do.
         if missing is not None and 0 < missing.brokers < self._asked and self._task.scaler is not Scaler.NONE:
             self._phase, self._asked = self._scaling, missing.brokers
-            return [AskScaler(kind=self._task.scaler, brokers=missing.brokers)]
+            return [AskScaler(brokers=missing.brokers)]
         best = outcome.best
         self._layout = self._nobody()
         if best is not None:

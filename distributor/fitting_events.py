@@ -147,7 +147,6 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class AskScaler:
-    kind: Scaler
     brokers: int  # how many more
 
 

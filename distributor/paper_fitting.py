@@ -148,7 +148,7 @@ class PaperFitting:
         now, last = (missing.brokers, len(self._waiting)), self._asked
         if self._task.scaler is not Scaler.NONE and missing.brokers and (now[0] < last[0] or now[1] < last[1]):
             self._phase, self._asked = "scaling", now
-            return [AskScaler(kind=self._task.scaler, brokers=missing.brokers)]
+            return [AskScaler(brokers=missing.brokers)]
         self._round += 1
         self._layout = self._current()
         # Where nobody could be placed at all, what is in force stays.

@@ -152,7 +152,7 @@ def test_brokers_that_the_scaler_starts_are_used():
     fleet, task = table_1_fleet(20, brokers=2, spare={"new-1": 18_000, "new-2": 18_000, "new-3": 18_000})
     task = Task(demand=task.demand, percentile=99, target_ns=MS, scaler=Scaler.PROCESS)
     report = fleet.fit(Fitting(task, fleet.capacities))
-    assert fleet.asked == [AskScaler(kind=Scaler.PROCESS, brokers=2)]
+    assert fleet.asked == [AskScaler(brokers=2)]
     assert report.fits
     assert set(report.layout.brokers) == {"b0", "b1", "new-1", "new-2"}
 
@@ -448,7 +448,7 @@ def test_a_broker_that_nobody_uses_may_leave():
 
 def test_with_no_broker_at_all_the_scaler_is_asked_first():
     fitting = Fitting(small_task(scaler=Scaler.COMMAND), [])
-    assert fitting.start(0) == [AskScaler(kind=Scaler.COMMAND, brokers=1)]
+    assert fitting.start(0) == [AskScaler(brokers=1)]
     came = fitting.handle(ScalerAnswered(brokers=(BrokerCapacity(name="new", mcap=0.0),)), SECOND)
     assert of_kind(Place, came)[0].layout.brokers == ("new",)
 

@@ -156,7 +156,7 @@ def test_when_brokers_run_out_the_scaler_is_asked_and_then_what_is_missing_is_sa
     paper = Paper(brokers=1, scaler=Scaler.COMMAND)
     paper.round({"b0": 4.0})
     paper.round({"b0": 0.9})
-    assert paper.actions[-1] == AskScaler(kind=Scaler.COMMAND, brokers=1)
+    assert paper.actions[-1] == AskScaler(brokers=1)
     paper.take(paper.fitting.handle(ScalerAnswered(), SECOND))
     assert (paper.done.fits, paper.done.missing) == (False, Missing(brokers=1))
     assert paper.counts() == {"b0": 50}
