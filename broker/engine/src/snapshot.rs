@@ -270,7 +270,7 @@ impl Engine {
             global_msg_count: channel.counters.deliveries.far,
             client_count: channel.consumers.len(),
             clients: Vec::new(),
-            consumers: if clients { channel.consumers.iter().copied().collect() } else { Vec::new() },
+            consumers: if clients { channel.consumers.to_vec() } else { Vec::new() },
         }
     }
 }
