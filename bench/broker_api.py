@@ -11,6 +11,7 @@ from srtm.errors import PeerError
 from srtm.http_client import HttpClient
 
 ANSWER_WITHIN_S = 10.0
+ANSWER_LIMIT_BYTES = 256 << 20
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +66,19 @@ async def pause_channel(http_address: str, topic: str, channel: str) -> None:
     await request(http_address, "POST", f"/channel/pause?topic={topic}&channel={quote(channel)}")
 
 
-async def request(http_address: str, method: str, target: str, body: bytes = b"") -> bytes:
+async def request(
+    http_address: str,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    *,
+    within_s: float = ANSWER_WITHIN_S,
+    limit_bytes: int = ANSWER_LIMIT_BYTES,
+) -> bytes:
     """The answer's body. Raises Unavailable, PeerError (another status than 200)."""
-    client = HttpClient(f"http://{http_address}")
+    client = HttpClient(f"http://{http_address}", answer_limit_bytes=limit_bytes)
     try:
-        status, answer = await client.request(method, target, body, timeout_s=ANSWER_WITHIN_S)
+        status, answer = await client.request(method, target, body, timeout_s=within_s)
     finally:
         await client.aclose()
     if status != 200:

@@ -145,7 +145,7 @@ async def run_plan(
     Raises BadInput for a plan that breaks a rule or a priority that is refused, Unavailable where a broker cannot be
     reached at the start or the system has too few files or threads. Cancelled: the run ends and has no result.
     """
-    generator = _generator(plan)
+    generator = generator_of(plan)
     meanwhile = Meanwhile(plan.warmup_s)
     try:
         with _realtime() if realtime else nullcontext():
@@ -208,10 +208,11 @@ class Meanwhile:
 
 def check_plan(plan: Plan) -> None:
     """Raises BadInput for a plan that breaks a rule, as ``run_plan`` would."""
-    _generator(plan)
+    generator_of(plan)
 
 
-def _generator(plan: Plan) -> LoadGen:
+def generator_of(plan: Plan) -> LoadGen:
+    """Not started yet. Raises BadInput for a plan that breaks a rule."""
     try:
         return LoadGen(msgspec.json.encode(plan))
     except ValueError as error:

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.broker_api import request
 from srtm.errors import PeerError
-from srtm.http_client import HttpClient
 
 FETCH_WITHIN_S = 60.0
 ANSWER_LIMIT_BYTES = 1 << 30
@@ -64,14 +64,10 @@ class Trace:
 
 async def fetch_trace(http_address: str, topic: str) -> Trace:
     """Raises Unavailable, PeerError."""
-    client = HttpClient(f"http://{http_address}", answer_limit_bytes=ANSWER_LIMIT_BYTES)
-    try:
-        status, body = await client.request("GET", f"/v1/topics/{topic}/trace", timeout_s=FETCH_WITHIN_S)
-    finally:
-        await client.aclose()
-    if status != 200:
-        raise PeerError(f"trace of {topic} on {http_address}: {status} {body[:200]!r}")
-    return decode_trace(body)
+    target = f"/v1/topics/{topic}/trace"
+    return decode_trace(
+        await request(http_address, "GET", target, within_s=FETCH_WITHIN_S, limit_bytes=ANSWER_LIMIT_BYTES)
+    )
 
 
 def decode_trace(body: bytes) -> Trace:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import msgspec
 import trio
 
-from bench.run import RunProgress
+from bench.run import RunProgress, generator_of
 from bench.workload import Plan, Publishers, Subscriber
 from srtm._native import LoadGen
 from srtm.distributor_client import Json
@@ -97,7 +97,7 @@ class Playing:
     def __enter__(self) -> Playing:
         with ExitStack() as stops:
             for plan in self._plans:
-                generator = LoadGen(msgspec.json.encode(plan))
+                generator = generator_of(plan)
                 stops.callback(generator.stop)
                 generator.start()
                 self._generators.append(generator)

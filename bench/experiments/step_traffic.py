@@ -18,7 +18,7 @@ import trio
 
 from bench.assigned import settled
 from bench.experiments.step_run import PROMISE_MS, Sent, Step
-from bench.run import RunProgress
+from bench.run import RunProgress, generator_of
 from bench.workload import Plan, Publishers, Subscriber
 from srtm._native import LoadGen
 from srtm.distributor_client import DistributorClient, Json
@@ -161,7 +161,7 @@ def _progress(generator: LoadGen) -> RunProgress:
 @contextmanager
 def _generator(plan: Plan) -> Iterator[LoadGen]:
     """Stopped when the block ends."""
-    generator = LoadGen(msgspec.json.encode(plan))
+    generator = generator_of(plan)
     try:
         yield generator
     finally:

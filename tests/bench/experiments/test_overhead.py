@@ -11,7 +11,6 @@ import pytest
 import trio
 import trio.testing
 
-from bench.experiments import overhead_traffic
 from bench.experiments.overhead import judged, markdown, said_of_changes, said_of_histories
 from bench.experiments.overhead_counts import KINDS, Counts, counts_of
 from bench.experiments.overhead_traffic import (
@@ -94,7 +93,7 @@ class Generator:
 async def test_what_was_sent_is_what_the_generators_say_before_they_are_stopped(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(overhead_traffic, "LoadGen", Generator)
+    monkeypatch.setattr("bench.run.LoadGen", Generator)
     monkeypatch.setattr(Generator, "stopped", 0)
     plans = [part_of_traffic(topic, 0, ["127.0.0.1:1"], 5.0, 1) for topic in ("cars", "bikes", "deaf")]
     assert await play(plans, trio.current_time() + 5.0) == 1_000
