@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.commands.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput, Unavailable
@@ -72,7 +72,7 @@ async def _bench(
 ) -> tuple[Found, Json]:
     from bench.capacity import measure_capacity
 
-    console = Console(highlight=False, stderr=json_file == "-")
+    console = people_console(stderr=json_file == "-")
     async with DistributorClient(urls, token=token) as client:
         found = await measure_capacity(client, name, options, partial(_tell, console))
         if found.capacity is None:

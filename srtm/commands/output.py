@@ -64,9 +64,9 @@ def show(command: str, result: object, json_file: str | None, display: Callable[
         display(people_console())
 
 
-def people_console() -> Console:
+def people_console(*, stderr: bool = False) -> Console:
     """Shows names as they are, whatever of markup or emoji they look like."""
-    return Console(highlight=False, markup=False, emoji=False, width=people_width())
+    return Console(highlight=False, markup=False, emoji=False, width=people_width(), stderr=stderr)
 
 
 def people_width() -> int | None:
