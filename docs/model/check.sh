@@ -21,6 +21,7 @@ check() { # model, bounds
 
 check leases.pml -DKEEP -DVERSIONS="${KEEP_VERSIONS:-6}" -DLIVES=2 -DANSWERS=1
 check leases.pml -DVERSIONS="${TIMED_VERSIONS:-4}" -DLIVES=1 -DANSWERS=1
+check leases.pml -DVERSIONS=3 -DLIVES=2 -DANSWERS=1 # timed leases of brokers that die and begin anew
 check gdrl.pml -DVERSIONS="${GDRL_VERSIONS:-6}" -DLIVES=2 -DPOOLS=1 -DNUMBERS=1 # brokers die and begin anew
 check gdrl.pml -DVERSIONS=6 -DLIVES=1 -DPOOLS=2 -DNUMBERS=1                     # a second pool, into which messages of the first come
 check gdrl.pml -DVERSIONS=5 -DLIVES=1 -DPOOLS=1 -DNUMBERS=2                     # offer after offer
