@@ -29,8 +29,9 @@ BURSTS = {1: 25, 10: 243}  # {batch: b, messages}: no access delay at p99 on one
 PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)  # of the traffic, on the smaller broker
 BLOCK = "splits"
 CLAIM = (
-    "10,000 Poisson msg/s on two brokers, r = 11,000, b = 25 (batch 1) and 243 (batch 10): p99 access delay of the "
-    "worse broker, ms; mean of {runs} recordings of {seconds:g} s (smallest to largest)."
+    f"{LOAD:,} Poisson msg/s on two brokers, r = {RATE:,}, b = "
+    f"{' and '.join(f'{burst} (batch {batch})' for batch, burst in BURSTS.items())}: p99 access delay of the worse "
+    "broker, ms; mean of {runs} recordings of {seconds:g} s (smallest to largest)."
 )
 
 Column = npt.NDArray[np.int64]
