@@ -87,4 +87,7 @@ async def test_a_short_run_shows_the_attack_beside_the_quiet_flow():
     options = HostileOptions(["huge-sizes"], pairs=1, seconds=2.0)
     (verdict,) = await hostile.hostile(options, Console(file=said, width=200))
     assert {run["system"] for run in verdict.runs} == set(SYSTEMS)
-    assert "p99, ms" in said.getvalue() or verdict.reasons
+    assert all(run["p99_ms"] > 0 for run in verdict.runs)
+    late = [run["reasons"] for run in verdict.runs if not run["valid"]]
+    assert all("the generator's p99 lateness" in reason for reason in late)
+    assert ("p99, ms" in said.getvalue()) is (not late)

@@ -82,14 +82,14 @@ async def test_a_scaler_that_brings_nothing_ends_it(distributor, autojump_clock)
 
 
 async def test_without_traffic_the_placement_by_rates_stands_until_messages_come(distributor, autojump_clock):
-    async with live(distributor) as here:
+    async with live(distributor, traffic=()) as here:
         for name in "ab":
-            (await here.start_broker(name)).traffic.clear()
+            await here.start_broker(name)
         await here.submit(count=80)
         await trio.sleep(60)
         assert here.view()["state"] == "waiting"
         assert "no traffic" in here.view()["reason"]
-        here.brokers["a"].traffic.add("cars")
+        here.traffic.add("cars")
         view = await here.ended()
     assert (view["state"], view["brokers"]) == ("fits", 2)
 

@@ -82,7 +82,7 @@ async def test_a_fitting_that_is_begun_again_has_no_shares_to_itself_while_it_wa
         self.take("bikes", ["a"])
 
     async with live(distributor) as here:
-        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.start_broker("a")
         await here.submit(count=40, mode="fitted")
         await trio.sleep(0.3)
         await here.submit("bikes", count=5)
@@ -107,13 +107,12 @@ async def test_a_topic_that_is_removed_meanwhile_is_fitted_no_longer(distributor
         await trio.sleep(5)
         assert distributor.registry.fittings == {}
         assert distributor.registry.being_fitted == set()
-        assert here.syncing is not None
         assert (await here.brokers["a"].sync()).measurements == []
 
 
 async def test_a_topic_that_is_removed_while_its_fitting_waits_for_its_turn_ends_it(distributor, autojump_clock):
     async with live(distributor) as here:
-        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.start_broker("a")
         await here.submit(count=40)
         await trio.sleep(0.3)
         await here.submit("bikes", count=5)
@@ -132,8 +131,8 @@ async def test_a_topic_that_is_removed_just_as_news_wake_its_fitting_ends_it(dis
         await apply(changes)
         here.syncing.news.set()  # the task that waits for news is woken, and runs once the topic has gone
 
-    async with live(distributor) as here:
-        (await here.start_broker("a")).traffic.clear()
+    async with live(distributor, traffic=()) as here:
+        await here.start_broker("a")
         await here.submit(count=40)
         await trio.sleep(5.3)
         assert here.view()["state"] == "waiting"
@@ -149,7 +148,7 @@ async def test_a_defect_ends_the_fitting_that_meets_it_and_not_the_leader(distri
         raise KeyError("a defect")
 
     async with live(distributor) as here:
-        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.start_broker("a")
         with monkeypatch.context() as patched:
             patched.setattr(FittingRun, "_undeclared", defective)
             await here.submit(count=40)

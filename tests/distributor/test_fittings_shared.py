@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_threads")
 async def test_fittings_that_share_a_broker_take_turns(distributor, autojump_clock):
     async with live(distributor) as here:
         for name in "ab":
-            (await here.start_broker(name)).traffic |= {"cars", "bikes"}
+            await here.start_broker(name)
         await here.submit(count=40)
         await trio.sleep(0.3)
         await here.submit("bikes", count=5, placement="lb")
@@ -30,7 +30,7 @@ async def test_fittings_that_share_a_broker_take_turns(distributor, autojump_clo
 
 async def test_beside_another_topic_publishers_are_let_in_step_by_step(distributor, autojump_clock):
     async with live(distributor) as here:
-        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
+        await here.start_broker("a")
         await here.submit(count=10)
         await here.ended()
         await here.submit("bikes", count=30)
@@ -48,27 +48,19 @@ async def test_beside_another_topic_publishers_are_let_in_step_by_step(distribut
 
 async def test_a_promise_that_breaks_gives_the_broker_back(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "ab":
-            (await here.start_broker(name)).traffic |= {"cars", "bikes"}
-        await here.submit(count=10)
-        await here.ended()
-        home = next(iter(here.placed_on()))
-        here.brokers[home].broken.add("cars")
-        await here.submit("bikes", count=30, seed=1)
-        view = await here.ended("bikes")
-        if view["state"] == "fits":
-            assert home not in here.placed_on("bikes")
-        else:
-            assert view["missing"] is not None
+        await here.beside_broken("a", count=10)
+        await trio.sleep(1)
+        await here.start_broker("b")
+        await trio.sleep(1)  # it is being measured, and news of b has not moved it
+        assert (here.view("bikes")["state"], here.placed_on("bikes")) == ("running", {"a"})
+        assert (await here.ended("bikes"))["state"] == "fits"
+        assert set(distributor.registry.marks.brokers) == {"a"}
+        assert (here.placed_on("bikes"), here.placed_on()) == ({"b"}, {"a"})
 
 
 async def test_whoever_an_aborted_fitting_took_off_a_broker_is_not_put_back_by_rates(distributor, autojump_clock):
     async with live(distributor) as here:
-        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
-        await here.submit(count=10)
-        await here.ended()
-        here.brokers["a"].broken.add("cars")
-        await here.submit("bikes", count=30)
+        await here.beside_broken("a", count=10)
         assert len(distributor.registry.topic("bikes").placement.brokers) == 1
         view = await here.ended("bikes")
         assert (view["state"], view["brokers"]) == ("does not fit", 0)
@@ -81,11 +73,7 @@ async def test_whoever_an_aborted_fitting_took_off_a_broker_is_not_put_back_by_r
 
 async def test_a_mark_that_another_topic_met_drives_nobody_off_the_broker(distributor, autojump_clock):
     async with live(distributor) as here:
-        (await here.start_broker("a")).traffic |= {"cars", "bikes"}
-        await here.submit(count=10)
-        await here.ended()
-        here.brokers["a"].broken.add("cars")
-        await here.submit("bikes", count=30)
+        await here.beside_broken("a", count=10)
         await here.ended("bikes")
         assert list(distributor.registry.marks.kept.values()) == [0.0]  # for traffic like that of both
         await here.start_broker("b")
@@ -98,13 +86,8 @@ async def test_a_mark_that_another_topic_met_drives_nobody_off_the_broker(distri
 
 async def test_what_a_fitting_that_failed_had_found_full_stays_so(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "ab":
-            (await here.start_broker(name)).traffic |= {"cars", "bikes"}
-        await here.submit(count=40, placement="lb")
-        await here.ended()
-        here.brokers["a"].broken.add("cars")
-        here.brokers["b"].silent = True
-        await here.submit("bikes", count=30, placement="lb")
+        await here.beside_broken("ab", count=40, placement="lb")
+        here.brokers["b"].silent = True  # before it has reported anything
         assert (await here.ended("bikes"))["state"] == "failed"
         await trio.sleep(30)
         assert here.placed_on("bikes") == {"b"}
@@ -114,12 +97,7 @@ async def test_what_is_found_full_is_stored_while_the_fitting_runs_and_stays_so_
     distributor, autojump_clock
 ):
     async with live(distributor) as here:
-        for name in "ab":
-            (await here.start_broker(name)).traffic |= {"cars", "bikes"}
-        await here.submit(count=40, placement="lb")
-        await here.ended()
-        here.brokers["a"].broken.add("cars")
-        await here.submit("bikes", count=30, placement="lb")
+        await here.beside_broken("ab", count=40, placement="lb")
         marked = []
         while here.view("bikes")["state"] not in ENDED:
             if here.placed_on("bikes") == {"b"}:
@@ -153,12 +131,7 @@ async def test_what_a_fitting_insists_on_storing_takes_nothing_from_what_is_stor
 
     monkeypatch.setattr(distributor.registry, "note_full", note_with_trouble)
     async with live(distributor) as here:
-        for name in "ab":
-            (await here.start_broker(name)).traffic |= {"cars", "bikes"}
-        await here.submit(count=40, placement="lb")
-        await here.ended()
-        here.brokers["a"].broken.add("cars")
-        await here.submit("bikes", count=30, placement="lb")
+        await here.beside_broken("ab", count=40, placement="lb")
         await here.ended("bikes")
         assert refused
         assert set(distributor.registry.marks.brokers) == {"a", "b"}

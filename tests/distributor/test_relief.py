@@ -18,7 +18,6 @@ from tests.support.distributor_in_process import spec
 from tests.support.loaded_brokers import Server, Topic, World, hurried
 
 PROMISE_MS = 5.0
-COUNT = 200  # publishers of 10 msg/s
 
 
 def topic(at: dict[str, int], name: str = "cars", **changes: object) -> Topic:

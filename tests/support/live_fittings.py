@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from distributor.measuring import Measuring
 from distributor.scaler import NoScaler
 from distributor.syncing import Syncing
 from srtm.log import Log
+from srtm.topic import Strategy
 from tests.support.distributor_in_process import Distributor, spec
 from tests.support.measuring_broker import MeasuringBroker
 
@@ -45,17 +46,21 @@ class FakeScaler:
 
 @dataclass
 class Live:
+    """``traffic``: topics whose publishers send, to every broker."""
+
     distributor: Distributor
     fittings: Fittings
     syncing: Syncing
     scaler: FakeScaler
     nursery: trio.Nursery
+    traffic: set[str]
     brokers: dict[str, MeasuringBroker] = field(default_factory=dict)
     scopes: dict[str, trio.CancelScope] = field(default_factory=dict)
 
     async def start_broker(self, name: str, service_ns: int = 20_000, mcap: float = 0.0) -> MeasuringBroker:
-        broker = MeasuringBroker(name, self.syncing, mcap, fittings=self.fittings, service_ns=service_ns)
-        broker.traffic = next((one.traffic for one in self.brokers.values()), {"cars"})
+        broker = MeasuringBroker(
+            name, self.syncing, mcap, fittings=self.fittings, service_ns=service_ns, traffic=self.traffic
+        )
         self.brokers[name] = broker
         await broker.settle()
         self.nursery.start_soon(self.run_broker, broker)
@@ -72,6 +77,16 @@ class Live:
         topic = await registry.submit(spec(name, **document), fitting=self.fittings.intended(options))
         await self.fittings.submitted(topic, before, options)
 
+    async def beside_broken(self, brokers: str, count: int, placement: Strategy = "srtm") -> None:
+        """Submits cars with ``count`` publishers, and once they fit, bikes to brokers of which "a" breaks the promise
+        to cars."""
+        for name in brokers:
+            await self.start_broker(name)
+        await self.submit(count=count, placement=placement)
+        await self.ended()
+        self.brokers["a"].broken.add("cars")
+        await self.submit("bikes", count=30, placement=placement)
+
     def view(self, name: str = "cars") -> dict[str, object]:
         return self.fittings.view(self.distributor.registry.topic(name))
 
@@ -87,8 +102,12 @@ class Live:
 
 @asynccontextmanager
 async def live(
-    distributor: Distributor, scaler: Scaler = Scaler.NONE, default: FittingOptions = OFF
+    distributor: Distributor,
+    scaler: Scaler = Scaler.NONE,
+    default: FittingOptions = OFF,
+    traffic: Iterable[str] = ("cars", "bikes"),
 ) -> AsyncIterator[Live]:
+    """``traffic``: topics whose publishers send."""
     registry = distributor.registry
     measuring = Measuring(registry.stir)
     syncing = Syncing(registry, measuring.requests)
@@ -104,7 +123,7 @@ async def live(
     )
     fittings = Fittings(around, default, wall_s=lambda: 0.0)
     async with trio.open_nursery() as nursery:
-        made = Live(distributor, fittings, syncing, fake, nursery)
+        made = Live(distributor, fittings, syncing, fake, nursery, set(traffic))
         fake.start = lambda name: nursery.start_soon(made.start_broker, name)
         nursery.start_soon(registry.run)
         nursery.start_soon(fittings.run)
