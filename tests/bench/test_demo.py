@@ -8,10 +8,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
-from hdrh.histogram import HdrHistogram
 
 from bench.assigned import plan_of
 from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, run_demo
@@ -20,7 +18,7 @@ from bench.demo_side import BrokerPart, Side, penalty_of, shortcomings, side_of,
 from bench.demo_view import draw, plain
 from bench.document import README, with_block
 from bench.plot import Promise
-from bench.run import RunResult
+from bench.run import Histograms, RunResult
 from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
 from bench.trace import Trace, percentile_ms
 from srtm.distributor_client import Json
@@ -28,6 +26,7 @@ from srtm.errors import BadInput
 from srtm.splitting import from_micro
 from srtm.topic import Strategy
 from srtm.topic_file import read_topic_file
+from tests.support.run_results import EMPTY, histogram, result, target
 
 PROMISE = Promise(0.99, 5.0)
 RATE, BURST = 2_277.0, 200.0
@@ -55,23 +54,13 @@ def viewed(strategy: Strategy) -> Json:
     return {"name": "la-highways", "rate": RATE, "burst": BURST, "brokers": places}
 
 
-def run_result(received: int = 1_000) -> RunResult:
-    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
-    for value in range(1, 101):
-        histogram.record_value(value * 100_000)
-    encoded = histogram.encode().decode()
-    counts = {"offered": 1_000, "sent": 1_000, "acknowledged": 1_000, "refused": 0, "duplicates": 0}
-    counts |= {"received": received, "lost": 1_000 - received}
+def run_result() -> RunResult:
+    counts = dict.fromkeys(("offered", "sent", "acknowledged", "received"), 1_000)
     times = {f"{name}_ms": 1.0 for name in ("p50", "p95", "p99", "p999", "max")}
-    target = {"target": "127.0.0.1:1", "topic": "demo", "histogram": encoded, **counts, **times}
-    whole = {"valid": True, "reasons": [], "stopped": False, "rate": 2_070.0, "brokers": BROKERS, **counts, **times}
-    more = dict.fromkeys(("foreign", "publisher_reconnects", "subscriber_reconnects"), 0)
-    late = dict.fromkeys(("lateness_p99_ms", "lateness_max_ms", "ack_p50_ms", "ack_p99_ms"), 0.1)
-    spent = {"sender_cpu_s": 1.0, "receiver_cpu_s": 1.0, "errors": {}, "error_texts": []}
-    histograms = dict.fromkeys(("latency", "lateness", "ack"), encoded)
-    parts = {"targets": [target] * BROKERS, "histograms": histograms, "measured_from_unix_ns": 0, "timeline": []}
-    result = {**whole, **more, **late, **spent, **parts}
-    return msgspec.convert(result, RunResult)
+    latency = histogram(*(number / 10 for number in range(1, 101)))
+    targets = [target("demo", histogram=latency, **counts, **times)] * BROKERS
+    histograms = Histograms(latency=latency, lateness=EMPTY, ack=EMPTY)
+    return result(targets=targets, histograms=histograms, rate=2_070.0, brokers=BROKERS, **counts)
 
 
 @cache

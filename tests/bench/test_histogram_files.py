@@ -2,28 +2,15 @@
 
 import msgspec
 import pytest
-from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from bench.histogram_files import interval_log, percentile_distribution
-from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
 from bench.run import Interval
-from tests.support.run_results import result
-
-
-def histogram(*values_ms):
-    recorded = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
-    for value in values_ms:
-        recorded.record_value(round(value * 1e6))
-    return recorded
-
-
-def text(*values_ms):
-    return histogram(*values_ms).encode().decode()
+from tests.support.run_results import histogram, recorded, result
 
 
 def read(path):
-    reader, found = HistogramLogReader(str(path), histogram()), []
+    reader, found = HistogramLogReader(str(path), recorded()), []
     while (interval := reader.get_next_interval_histogram()) is not None:
         found.append(interval)
     reader.close()
@@ -32,7 +19,7 @@ def read(path):
 
 def interval(start_s, *values_ms):
     return Interval(
-        start_s=start_s, length_s=1.0, count=len(values_ms), max_ms=max(values_ms), histogram=text(*values_ms)
+        start_s=start_s, length_s=1.0, count=len(values_ms), max_ms=max(values_ms), histogram=histogram(*values_ms)
     )
 
 
@@ -40,7 +27,7 @@ def test_a_log_reads_back_interval_by_interval_with_lateness_and_answers_tagged(
     run = result(
         timeline=[interval(0.0, 1.0, 2.0), interval(1.0, 8.0)], measured_from_unix_ns=1_700_000_000_250_000_000
     )
-    histograms = msgspec.structs.replace(run.histograms, lateness=text(0.1), ack=text(0.5, 0.7))
+    histograms = msgspec.structs.replace(run.histograms, lateness=histogram(0.1), ack=histogram(0.5, 0.7))
     run = msgspec.structs.replace(run, histograms=histograms)
     path = tmp_path / "run.hlog"
     path.write_text(interval_log("a title\nof two lines", run, 2.0))
@@ -54,11 +41,11 @@ def test_a_log_reads_back_interval_by_interval_with_lateness_and_answers_tagged(
 
 
 def test_a_distribution_agrees_with_the_histogram_and_ends_with_all_of_it():
-    recorded = histogram(*(number / 10 for number in range(1, 1001)))
-    lines = percentile_distribution(recorded).splitlines()
+    values = recorded(*(number / 10 for number in range(1, 1001)))
+    lines = percentile_distribution(values).splitlines()
     rows = [line.split() for line in lines[2:] if not line.startswith("#")]
     for value_ms, share, count, *_ in rows:
-        expected_ms = recorded.get_value_at_percentile(100 * float(share)) / 1e6
+        expected_ms = values.get_value_at_percentile(100 * float(share)) / 1e6
         assert float(value_ms) == pytest.approx(expected_ms, rel=2e-3)
         assert int(count) >= float(share) * 1000 - 1
     assert rows[-1][1:] == ["1.000000000000", "1000"]
@@ -68,4 +55,4 @@ def test_a_distribution_agrees_with_the_histogram_and_ends_with_all_of_it():
 
 
 def test_a_run_without_a_message_has_a_distribution_of_none():
-    assert "TotalCount     =            0" in percentile_distribution(histogram())
+    assert "TotalCount     =            0" in percentile_distribution(recorded())

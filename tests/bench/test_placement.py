@@ -8,19 +8,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hdrh.histogram import HdrHistogram
 
 from bench.experiments import placement as module
 from bench.experiments.placement import RESERVED, Scale
 from bench.experiments.placement_run import SIDES, WORKLOADS, PlacementRun, Workload, run_of, shortcomings
 from bench.experiments.placement_view import Setting, block, draw
-from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
-from bench.run import TargetResult
 from bench.trace import Trace
 from distributor import placing
 from distributor.allocation import BrokerCapacity
 from srtm.topic import parse_topic_json
-from tests.support.run_results import EMPTY, result
+from tests.support.run_results import EMPTY, histogram, result, target
 
 RUN = PlacementRun(
     workload="poisson-1", side="lb", brokers=6, assigned=[1000.0, 9000.0], burst=121.0, sent=10, received=10, lost=0,
@@ -55,8 +52,7 @@ def test_a_run_is_told_by_its_worst_broker_and_its_penalty_against_one_bucket():
     share = {"rate": 500.0, "burst": 1.0, "rate_assigned": 450.0}
     view = {"rate": 1000.0, "burst": 2.0, "brokers": [{"broker": name, **share} for name in ("x", "y")]}
     measured = {"x": trace(0, 0, wait_ms=2.0, took_ms=0.5), "y": trace(100, took_ms=1.0)}
-    target = dict.fromkeys(TargetResult.__struct_fields__, 0) | {"target": "h:1", "histogram": EMPTY}
-    targets = [TargetResult(**{**target, "p99_ms": p99_ms}) for p99_ms in (3.0, 7.0)]
+    targets = [target(p99_ms=p99_ms) for p99_ms in (3.0, 7.0)]
     run = run_of(Workload("poisson", 1), SIDES[0], view, result(targets=targets), measured, 4.0, 3.0)
     assert (run.brokers, run.assigned, run.worst_p99_ms, run.kept) == (2, [450.0, 450.0], 7.0, False)
     assert (run.access_p99_ms, run.processing_p99_ms, run.predicted_access_p99_ms) == (2.0, 1.0, 4.0)
@@ -81,13 +77,7 @@ def test_what_is_written_names_every_run_and_what_does_not_count(tmp_path: Path)
     assert "poisson-1, conc: late" in text
     assert "1,000 publishers of 10 msg/s in groups of 5 that fire together (with 2,000 runs do not count);" in text
     assert "reserved 7,500, 7,500, 7,000, 7,000, 6,500, 500;" in text
-    with_messages = [replace(run, histogram=_one_message()) for run in runs]
+    with_messages = [replace(run, histogram=histogram(1)) for run in runs]
     draw(tmp_path / "p.png", with_messages)
     for name in ("p.png", "p-latencies.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-
-
-def _one_message() -> str:
-    histogram = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
-    histogram.record_value(1_000_000)
-    return str(histogram.encode().decode())

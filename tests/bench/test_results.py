@@ -9,23 +9,16 @@ import zlib
 
 import msgspec
 import pytest
-from hdrh.histogram import HdrHistogram
 
 from bench.host import Disturbance, Host, quota_cores
-from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS, Results, cdf, commit, merged, percentile_ms, write_results
+from bench.results import Results, cdf, commit, merged, percentile_ms, write_results
 from srtm.errors import BadInput
+from tests.support.run_results import histogram
 
 
 def results(**changes):
     fields = {"seed": 7, "started": 0.0, "settings": {"rate": 10}}
     return Results.of("bench x", [{"name": "one", "p99_ms": 1.5}], **{**fields, **changes})
-
-
-def encoded(*values_ns):
-    histogram = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
-    for value in values_ns:
-        histogram.record_value(value)
-    return histogram.encode().decode()
 
 
 def test_a_result_file_says_what_when_where_and_whether_it_counts(tmp_path):
@@ -66,7 +59,7 @@ def test_a_result_that_cannot_be_written_names_the_file_and_leaves_nothing(tmp_p
 
 
 def test_histograms_add_up():
-    total = merged([encoded(1_000_000, 2_000_000), encoded(3_000_000), encoded()])
+    total = merged([histogram(1, 2), histogram(3), histogram()])
     assert total.get_total_count() == 3
     assert percentile_ms(total, 100) == pytest.approx(3.0, rel=1e-3)
     assert percentile_ms(merged([]), 99) == 0.0
@@ -74,11 +67,11 @@ def test_histograms_add_up():
 
 @pytest.mark.parametrize(("count", "percentile", "rank"), [(67, 99, 67), (100, 99, 99), (1000, 99.9, 999), (3, 50, 2)])
 def test_a_percentile_is_what_so_many_do_not_exceed(count, percentile, rank):
-    total = merged([encoded(*(number * 1_000_000 for number in range(1, count + 1)))])
+    total = merged([histogram(*range(1, count + 1))])
     assert percentile_ms(total, percentile) == pytest.approx(rank, rel=1e-3)
 
 
-@pytest.mark.parametrize("text", ["", "?", base64.b64encode(b"abc").decode(), encoded(5)[:-8]])
+@pytest.mark.parametrize("text", ["", "?", base64.b64encode(b"abc").decode(), histogram(5)[:-8]])
 def test_text_that_is_no_histogram_is_refused(text):
     with pytest.raises(BadInput, match="histogram"):
         merged([text])
@@ -91,7 +84,7 @@ def test_a_hostile_histogram_is_refused():
 
 
 def test_a_cdf_rises_to_one():
-    latencies_ms, shares = cdf(merged([encoded(1_000_000, 1_000_000, 2_000_000, 4_000_000)]))
+    latencies_ms, shares = cdf(merged([histogram(1, 1, 2, 4)]))
     assert latencies_ms == pytest.approx([1.0, 2.0, 4.0], rel=1e-3)
     assert shares == [0.5, 0.75, 1.0]
     assert cdf(merged([])) == ([], [])

@@ -7,7 +7,20 @@ from hdrh.histogram import HdrHistogram
 from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
 from bench.run import Histograms, RunResult, TargetResult
 
-EMPTY = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS).encode().decode()
+
+def recorded(*values_ms: float) -> HdrHistogram:
+    made = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+    for value in values_ms:
+        made.record_value(round(value * 1e6))
+    return made
+
+
+def histogram(*values_ms: float) -> str:
+    """As results carry it."""
+    return str(recorded(*values_ms).encode().decode())
+
+
+EMPTY = histogram()
 
 
 def target(topic: str = "t", **changes: object) -> TargetResult:

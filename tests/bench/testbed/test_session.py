@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from hdrh.histogram import HdrHistogram
 
-from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
 from bench.run import Histograms, RunResult
 from bench.testbed.layout import Host, Link, hosts
 from bench.testbed.listening import Heard, note
@@ -12,6 +10,7 @@ from bench.testbed.outcome import judged, outcome, shown
 from bench.testbed.paths import OneWay
 from bench.testbed.session import TOPIC, UNREAD, Session, Traffic, drain_s, plan
 from bench.trace import Trace
+from tests.support.run_results import histogram
 
 LAYOUT = hosts()
 BROKERS = LAYOUT.of("broker")
@@ -62,16 +61,9 @@ def test_only_measured_messages_of_the_generator_are_heard():
     assert (heard.intended_ns, heard.received_ns, heard.foreign) == ([500], [900], 1)
 
 
-def histogram(*values_ns: int) -> str:
-    made = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
-    for value in values_ns:
-        made.record_value(value)
-    return made.encode().decode()
-
-
 def sent(offered: int, whole: int, late_ns: int) -> RunResult:
-    empty = histogram(1)
-    histograms = Histograms(latency=empty, lateness=histogram(late_ns), ack=empty)
+    empty = histogram(1e-6)
+    histograms = Histograms(latency=empty, lateness=histogram(late_ns / 1e6), ack=empty)
     fields = dict.fromkeys(RunResult.__struct_fields__, 0)
     texts = {"reasons": [], "errors": {}, "error_texts": [], "targets": [], "each": ""}
     given = {"valid": True, "stopped": False, "offered": offered, "sent": whole}
