@@ -1,4 +1,4 @@
-"""The command asks a played distributor where a test asks for ``distributor``."""
+"""The command asks a played distributor where a test asks for ``distributor``; ``network`` is one of played brokers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from srtm.distributor_client import DistributorClient
 from tests.support.played_distributor import TOPIC, Distributor
+from tests.support.scripted_broker import Network
 
 
 @pytest.fixture
@@ -21,6 +22,11 @@ def distributor(monkeypatch: pytest.MonkeyPatch) -> Distributor:
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     monkeypatch.delenv("SRTM_TOKEN", raising=False)
     return played
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
 
 
 @pytest.fixture

@@ -14,11 +14,6 @@ from tests.support.scripted_broker import Network
 
 
 @pytest.fixture
-def network() -> Network:
-    return Network()
-
-
-@pytest.fixture
 def distributor() -> Distributor:
     return Distributor()
 

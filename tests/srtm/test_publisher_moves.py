@@ -16,11 +16,6 @@ ELSEWHERE = "127.0.0.1:1003"
 
 
 @pytest.fixture
-def network() -> Network:
-    return Network()
-
-
-@pytest.fixture
 def distributor() -> Distributor:
     return Distributor()
 

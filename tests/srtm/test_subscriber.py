@@ -41,11 +41,6 @@ def _producer(address: str) -> dict[str, object]:
     return rest | {"broadcast_address": host, "tcp_port": int(port)}
 
 
-@pytest.fixture
-def network() -> Network:
-    return Network()
-
-
 async def subscribed(network: Network) -> Session:
     session = await network.accepted()
     assert await session.command() == (b"SUB t c", b"")
