@@ -13,7 +13,7 @@ from broker.auth import AuthAddress, AuthServers, encode_question, normalize, pa
 from broker.events import AuthAsked
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.http_api import Response
-from tests.support.http_server import HttpServer
+from tests.support.http_server import serve_http
 
 QUESTION = AuthAsked(connection=7, secret=b"s &\xff", remote_ip="::1", tls=True, common_name="me & you")
 RULE = {"topic": "^t$", "channels": [".*"], "permissions": ["subscribe", "publish"]}
@@ -35,12 +35,7 @@ class FakeAuthServer:
 
     async def serve(self, nursery, context=None):
         """The address that it listens at."""
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        port = listeners[0].socket.getsockname()[1]
-        if context is not None:
-            listeners = [trio.SSLListener(listener, context, https_compatible=True) for listener in listeners]
-        nursery.start_soon(HttpServer(self.answer).serve, listeners)
-        return AuthAddress("127.0.0.1", port)
+        return parse_auth_address("address", await serve_http(nursery, self.answer, context))
 
 
 def ask_in_order(addresses, **options):
@@ -159,9 +154,7 @@ async def test_a_server_that_never_answers_is_given_up_after_the_timeout(autojum
     async def say_nothing(_request):
         await trio.sleep_forever()
 
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(HttpServer(say_nothing).serve, listeners)
-    address = AuthAddress("127.0.0.1", listeners[0].socket.getsockname()[1])
+    address = parse_auth_address("address", await serve_http(nursery, say_nothing))
     with pytest.raises(Unavailable, match="no answer within 3 s"):
         await ask_in_order([address], request_timeout_s=3)
     nursery.cancel_scope.cancel()

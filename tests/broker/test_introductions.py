@@ -8,8 +8,9 @@ from broker.introductions import Introductions
 from srtm.control import SyncAnswer
 from srtm.http_api import Response, json_response
 from srtm.log import Log
-from tests.support.broker_service import ask, config, serve_distributor, until
+from tests.support.broker_service import ask, config, until
 from tests.support.fake_engine import FakeEngine
+from tests.support.http_server import serve_http
 
 
 async def test_a_new_topic_gets_the_channels_known_elsewhere_before_its_messages_move(tmp_path, engines, nursery):
@@ -18,7 +19,7 @@ async def test_a_new_topic_gets_the_channels_known_elsewhere_before_its_messages
             return json_response({"channels": ["audit", "tail#ephemeral"]})
         return Response(body=msgspec.json.encode(SyncAnswer(version=1)))
 
-    url = await serve_distributor(nursery, answer)
+    url = f"http://{await serve_http(nursery, answer)}"
     await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
     (engine,) = engines
     assert engine.config["hold_new_topics"] is True

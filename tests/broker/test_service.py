@@ -15,7 +15,8 @@ from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError
 from srtm.http_api import Response, json_response
 from srtm.nursery import only_failure
-from tests.support.broker_service import ask, config, serve_distributor, until
+from tests.support.broker_service import ask, config, until
+from tests.support.http_server import serve_http
 
 
 async def test_a_bare_broker_answers_and_stops_cleanly(tmp_path, engines):
@@ -112,8 +113,8 @@ async def test_a_client_that_says_auth_gets_the_servers_answer_or_a_refusal(tmp_
         asked.append(request.query)
         return json_response({"ttl": 9}) if len(asked) == 1 else Response(500)
 
-    url = (await serve_distributor(nursery, answer)).removeprefix("http://")
-    await nursery.start(service.serve, config(tmp_path, auth_http_addresses=(url,)))
+    address = await serve_http(nursery, answer)
+    await nursery.start(service.serve, config(tmp_path, auth_http_addresses=(address,)))
     (engine,) = engines
     assert engine.config["auth_required"] is True
     for connection in (1, 2):
@@ -132,7 +133,7 @@ async def test_a_member_that_never_synced_accepts_nothing(tmp_path, engines, nur
     async def down(_request):
         return Response(status=503)
 
-    url = await serve_distributor(nursery, down)
+    url = f"http://{await serve_http(nursery, down)}"
     await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
     assert engines[0].accepting is False
     assert engines[0].reason == "broker b1 has not synced with the distributor yet"
@@ -149,7 +150,7 @@ async def test_a_member_syncs_and_then_accepts(tmp_path, engines, nursery):
         requests.append((request.path, json.loads(await request.read_body(10**6))))
         return Response(body=msgspec.json.encode(SyncAnswer(version=1, topics=[topic])))
 
-    url = await serve_distributor(nursery, answer)
+    url = f"http://{await serve_http(nursery, answer)}"
     bound = await nursery.start(service.serve, config(tmp_path, distributors=(url,), mcap=7.0))
     await until(lambda: engines[0].accepting)
     path, first = requests[0]
@@ -183,7 +184,7 @@ async def test_strangers_and_starved_topics_reach_the_distributor_at_once(tmp_pa
             await trio.sleep_forever()  # only an urgent sync comes through
         return Response(body=msgspec.json.encode(SyncAnswer(version=1, unchanged=bool(asked["have_version"]))))
 
-    url = await serve_distributor(nursery, answer)
+    url = f"http://{await serve_http(nursery, answer)}"
     await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
     await until(lambda: engines[0].accepting)
     engines[0].emit(type="stranger", topic="t", publisher_id="p")

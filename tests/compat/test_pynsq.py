@@ -15,7 +15,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.service import serve
 from srtm.http_api import Request, Response, json_response
 from srtm.supervisor import Cluster, cluster
-from tests.support.http_server import HttpServer
+from tests.support.http_server import serve_http
 
 pytestmark = pytest.mark.slow
 COUNT = 100
@@ -92,14 +92,12 @@ async def test_both_say_auth_where_it_is_required(tmp_path: Path, nursery: trio.
         asked.append(request.query)
         return json_response({"ttl": 60, "identity": "pynsq", "authorizations": [rule]})
 
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(HttpServer(answer).serve, listeners)
     config = BrokerConfig(
         name="b1",
         tcp_address="127.0.0.1:0",
         http_address="127.0.0.1:0",
         data_path=str(tmp_path),
-        auth_http_addresses=(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}",),
+        auth_http_addresses=(await serve_http(nursery, answer),),
     )
     bound = await nursery.start(serve, config)
     with trio.fail_after(40):

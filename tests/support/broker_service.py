@@ -3,7 +3,6 @@
 import trio
 
 from broker.config import BrokerConfig
-from tests.support.http_server import HttpServer
 
 
 def config(tmp_path, **changes):
@@ -31,10 +30,3 @@ async def ask(engine, method, target, body=b""):
     await until(lambda: number in engine.answers)
     status, _, body = engine.answers[number]
     return status, body
-
-
-async def serve_distributor(nursery, handler):
-    """The URL at which ``handler`` answers."""
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(HttpServer(handler).serve, listeners)
-    return f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"

@@ -10,6 +10,16 @@ from srtm.http_api import respond
 from srtm.log import Log
 
 
+async def serve_http(nursery, handler, context=None):
+    """The address, HOST:PORT, at which ``handler`` answers; over TLS where there is a ``context``."""
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    if context is not None:
+        listeners = [trio.SSLListener(listener, context, https_compatible=True) for listener in listeners]
+    nursery.start_soon(HttpServer(handler).serve, listeners)
+    return f"127.0.0.1:{port}"
+
+
 class HttpServer:
     """Answers as ``handler`` says; ``lines``: what it logged."""
 

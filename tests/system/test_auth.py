@@ -11,7 +11,7 @@ from broker.config import BrokerConfig
 from srtm import wire
 from srtm.address import parse_address
 from srtm.http_api import Response
-from tests.support.http_server import HttpServer
+from tests.support.http_server import serve_http
 
 RULE = {"topic": "^mine", "channels": [".*"], "permissions": ["subscribe", "publish"]}
 ANSWER = json.dumps({"ttl": 60, "identity": "u", "authorizations": [RULE]}).encode()
@@ -50,14 +50,12 @@ class Scene:
         return Response(200 if "secret=wrong" not in request.query else 403, ANSWER)
 
     async def start(self, tmp_path):
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        self.nursery.start_soon(HttpServer(self.answer).serve, listeners)
         config = BrokerConfig(
             name="b1",
             tcp_address="127.0.0.1:0",
             http_address="127.0.0.1:0",
             data_path=str(tmp_path),
-            auth_http_addresses=(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}",),
+            auth_http_addresses=(await serve_http(self.nursery, self.answer),),
         )
         self.tcp = (await self.nursery.start(service.serve, config)).tcp
 

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 import trio
 
-from srtm.control import DesiredTopic, HistoryReport, Share, SyncAnswer, SyncRequest, TopicHistory
-from srtm.http_api import Request, Response, json_response
-from tests.support.http_server import HttpServer
+from srtm.control import DesiredTopic, HistoryReport, Share, TopicHistory
+from srtm.http_api import Response
+from tests.support.http_server import serve_http
+from tests.support.scripted_distributor import ScriptedDistributor
 from tests.system.test_broker_process import broker
 from tests.system.test_measurement import publish
 
@@ -24,21 +25,15 @@ TOPICS = [
 ]
 
 
-class ScriptedDistributor:
-    def __init__(self) -> None:
-        self.applied: dict[str, int] = {}
-        self.histories: list[TopicHistory] = []
-        self._news = trio.Event()
+class Listening(ScriptedDistributor):
+    """Takes histories."""
 
-    async def answer(self, request: Request) -> Response:
-        body = await request.read_body(1 << 30)
-        self._news.set()
-        self._news = trio.Event()
-        if request.segments[-1] == "sync":
-            asked = msgspec.json.decode(body, type=SyncRequest)
-            self.applied = asked.applied
-            return json_response(SyncAnswer(version=1, topics=TOPICS, unchanged=asked.have_version == 1))
-        assert request.segments == ["v1", "brokers", "b1", "history"]
+    def __init__(self) -> None:
+        super().__init__(*TOPICS)
+        self.histories: list[TopicHistory] = []
+
+    def take(self, segments: list[str], body: bytes) -> Response:
+        assert segments == ["v1", "brokers", "b1", "history"]
         self.histories += msgspec.json.decode(body, type=HistoryReport).topics
         return Response(204)
 
@@ -46,35 +41,24 @@ class ScriptedDistributor:
     def arrivals(self) -> int:
         return sum(sum(history.arrivals) for history in self.histories)
 
-    async def in_force(self) -> None:
-        while self.applied != {"t": 1, "unwatched": 1}:
-            await self._news.wait()
-
-    async def until(self, arrivals: int) -> None:
-        while self.arrivals < arrivals:
-            await self._news.wait()
-
     @property
     def waiting(self) -> list[int]:
         return [count for history in self.histories for count in history.waiting]
 
     async def until_nothing_waits_any_more(self) -> None:
-        while not any(self.waiting) or self.waiting[-1]:
-            await self._news.wait()
+        await self.until(lambda: any(self.waiting) and not self.waiting[-1])
 
 
 async def test_every_message_is_in_one_bin_and_what_waits_is_told(tmp_path: Path) -> None:
-    distributor = ScriptedDistributor()
+    distributor = Listening()
     with trio.fail_after(50):
         async with trio.open_nursery() as nursery:
-            listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            nursery.start_soon(HttpServer(distributor.answer).serve, listeners)
-            url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+            url = f"http://{await serve_http(nursery, distributor.answer)}"
             with broker(tmp_path, "--distributor", url, "--mcap", "1000") as running:
                 await distributor.in_force()
                 publish(running, "p0", 60)  # ten go at once, the last one after half a second
                 publish(running, "p0", 1)
-                await distributor.until(61)
+                await distributor.until(lambda: distributor.arrivals >= 61)
                 await distributor.until_nothing_waits_any_more()
             nursery.cancel_scope.cancel()
     told = distributor.histories

@@ -19,11 +19,10 @@ from srtm.control import (
     MeasurementReport,
     MeasurementRequest,
     Share,
-    SyncAnswer,
-    SyncRequest,
 )
-from srtm.http_api import Request, Response, json_response
-from tests.support.http_server import HttpServer
+from srtm.http_api import Response, json_response
+from tests.support.http_server import serve_http
+from tests.support.scripted_distributor import ScriptedDistributor
 from tests.system.test_broker_process import WAIT_S, Process, Subscriber, broker
 
 pytestmark = pytest.mark.slow
@@ -45,56 +44,35 @@ REQUEST = MeasurementRequest(
 )
 
 
-class ScriptedDistributor:
-    """Wants the topic limited and, once ``measures``, measured; once ``traces``, its trace."""
+class Measurer(ScriptedDistributor):
+    """Takes reports; once ``traces``, it wants the trace."""
 
     def __init__(self) -> None:
-        self.measures = False
+        super().__init__(LIMITED)
         self.traces = False
-        self.syncs: list[SyncRequest] = []
         self.reports: list[MeasurementReport] = []
-        self._news = trio.Event()
 
-    async def answer(self, request: Request) -> Response:
-        body = await request.read_body(1 << 30)
-        self._news.set()
-        self._news = trio.Event()
-        if request.segments[-1] == "sync":
-            asked = msgspec.json.decode(body, type=SyncRequest)
-            self.syncs.append(asked)
-            answer = SyncAnswer(version=1, topics=[LIMITED], measurements=[REQUEST] if self.measures else [])
-            return json_response(msgspec.structs.replace(answer, unchanged=asked.have_version == 1))
-        assert request.segments == ["v1", "brokers", "b1", "measurements", "t:1"]
+    def take(self, segments: list[str], body: bytes) -> Response:
+        assert segments == ["v1", "brokers", "b1", "measurements", "t:1"]
         report = msgspec.json.decode(body, type=MeasurementReport)
         self.reports.append(report)
         return json_response(MeasurementAnswer(go_on=report.trace is None, trace_wanted=self.traces))
 
-    async def until(self, wanted: int) -> None:
-        """That many messages were reported."""
-        while sum(sum(report.count) for report in self.reports) < wanted:
-            await self._news.wait()
-
-    async def in_force(self) -> None:
-        while not (self.syncs and self.syncs[-1].applied == {"t": 1}):
-            await self._news.wait()
-
-    async def reported(self) -> None:
-        while not self.reports:
-            await self._news.wait()
+    async def until_reported(self, messages: int) -> None:
+        await self.until(lambda: sum(sum(report.count) for report in self.reports) >= messages)
 
     async def traced(self) -> MeasuredTrace:
-        while (trace := self.reports[-1].trace) is None:
-            await self._news.wait()
+        await self.until(lambda: self.reports[-1].trace is not None)
+        trace = self.reports[-1].trace
+        assert trace is not None
         return trace
 
 
 @asynccontextmanager
-async def scripted() -> AsyncIterator[tuple[ScriptedDistributor, str]]:
-    distributor = ScriptedDistributor()
+async def scripted() -> AsyncIterator[tuple[Measurer, str]]:
+    distributor = Measurer()
     async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(HttpServer(distributor.answer).serve, listeners)
-        yield distributor, f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        yield distributor, f"http://{await serve_http(nursery, distributor.answer)}"
         nursery.cancel_scope.cancel()
 
 
@@ -121,13 +99,13 @@ async def test_counts_and_trace_are_of_what_was_sent(tmp_path: Path) -> None:
                 await distributor.in_force()
                 assert distributor.syncs[-1].lab_service_time_ns == LAB_NS
                 subscriber = Subscriber(running.tcp, "t", "c")
-                distributor.measures = True
-                await distributor.reported()  # it has begun
+                distributor.measurements = [REQUEST]
+                await distributor.until(lambda: bool(distributor.reports))  # it has begun
                 publish(running, "p0", 30)
                 publish(running, "p1", 2)
                 for _ in range(32):
                     await trio.to_thread.run_sync(subscriber.body)
-                await distributor.until(32)
+                await distributor.until_reported(32)
                 distributor.traces = True
                 trace = await distributor.traced()
                 subscriber.close()
