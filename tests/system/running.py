@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 
+from srtm.distributor_client import DistributorClient
 from srtm.publisher import Publisher
 from srtm.subscriber import Subscriber
 
@@ -73,3 +74,30 @@ async def publish_all(topic: str, publisher_id: str, distributor: str, bodies: S
             await publisher.publish(body)
         assert publisher.address is not None
         return publisher.address
+
+
+class Traffic:
+    """Every publisher sends a message each 20 ms and waits for its answer; all that was answered is in ``accepted``."""
+
+    def __init__(self, topic: str, client: DistributorClient) -> None:
+        self.accepted: dict[str, list[bytes]] = {}
+        self._topic = topic
+        self._client = client
+        self._changed = trio.Event()
+
+    async def run(self, publisher_id: str) -> None:
+        bodies = self.accepted[publisher_id] = []
+        async with Publisher(self._topic, publisher_id, distributor=self._client) as publisher:
+            while True:
+                body = f"{publisher_id} {len(bodies)}".encode()
+                await publisher.publish(body)
+                bodies.append(body)
+                self._changed.set()
+                self._changed = trio.Event()
+                await trio.sleep(0.02)
+
+    async def wait_for_more(self, publisher_ids: list[str], count: int) -> None:
+        """Until each of them has had ``count`` more messages accepted."""
+        goal = {one: len(self.accepted.get(one, [])) + count for one in publisher_ids}
+        while any(len(self.accepted.get(one, [])) < wanted for one, wanted in goal.items()):
+            await self._changed.wait()

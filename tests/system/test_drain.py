@@ -17,10 +17,9 @@ from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput
 from srtm.supervisor import cluster
 from srtm.topic_file import read_topic_file
-from tests.support.other_process import wait_until
-from tests.system.running import receiving, srtm, topic_file
-from tests.system.test_broker_process import WAIT_S, Process, Subscriber, broker
-from tests.system.test_kill import Traffic
+from tests.support.broker_process import Process, Subscriber, broker
+from tests.support.other_process import WAIT_S, wait_until
+from tests.system.running import Traffic, receiving, srtm, topic_file
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,9 @@ import trio
 
 from srtm.control import DesiredTopic, HistoryReport, Share, TopicHistory
 from srtm.http_api import Response
+from tests.support.broker_process import broker, publish
 from tests.support.http_server import serve_http
 from tests.support.scripted_distributor import ScriptedDistributor
-from tests.system.test_broker_process import broker
-from tests.system.test_measurement import publish
 
 pytestmark = pytest.mark.slow
 

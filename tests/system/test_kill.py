@@ -13,10 +13,9 @@ import trio
 from srtm.cluster import BrokerPlace
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import Unavailable
-from srtm.publisher import Publisher
 from srtm.supervisor import Cluster, cluster
 from srtm.topic_file import read_topic_file
-from tests.system.running import receiving, topic_file
+from tests.system.running import Traffic, receiving, topic_file
 
 pytestmark = pytest.mark.slow
 
@@ -26,33 +25,6 @@ async def two_brokers(tmp_path: Path) -> AsyncIterator[Cluster]:
     with trio.fail_after(55):
         async with cluster(brokers=2, mcap=600, data=tmp_path / "data") as running:
             yield running
-
-
-class Traffic:
-    """Every publisher sends a message each 20 ms and waits for its answer; all that was answered is in ``accepted``."""
-
-    def __init__(self, topic: str, client: DistributorClient) -> None:
-        self.accepted: dict[str, list[bytes]] = {}
-        self._topic = topic
-        self._client = client
-        self._changed = trio.Event()
-
-    async def run(self, publisher_id: str) -> None:
-        bodies = self.accepted[publisher_id] = []
-        async with Publisher(self._topic, publisher_id, distributor=self._client) as publisher:
-            while True:
-                body = f"{publisher_id} {len(bodies)}".encode()
-                await publisher.publish(body)
-                bodies.append(body)
-                self._changed.set()
-                self._changed = trio.Event()
-                await trio.sleep(0.02)
-
-    async def wait_for_more(self, publisher_ids: list[str], count: int) -> None:
-        """Until each of them has had ``count`` more messages accepted."""
-        goal = {one: len(self.accepted.get(one, [])) + count for one in publisher_ids}
-        while any(len(self.accepted.get(one, [])) < wanted for one, wanted in goal.items()):
-            await self._changed.wait()
 
 
 async def restarted(running: Cluster, broker: BrokerPlace) -> None:

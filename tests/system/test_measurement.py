@@ -3,7 +3,6 @@ sent."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,9 +20,9 @@ from srtm.control import (
     Share,
 )
 from srtm.http_api import Response, json_response
+from tests.support.broker_process import Subscriber, broker, publish
 from tests.support.http_server import serve_http
 from tests.support.scripted_distributor import ScriptedDistributor
-from tests.system.test_broker_process import WAIT_S, Process, Subscriber, broker
 
 pytestmark = pytest.mark.slow
 
@@ -74,21 +73,6 @@ async def scripted() -> AsyncIterator[tuple[Measurer, str]]:
     async with trio.open_nursery() as nursery:
         yield distributor, f"http://{await serve_http(nursery, distributor.answer)}"
         nursery.cancel_scope.cancel()
-
-
-def publish(running: Process, publisher_id: str, count: int) -> None:
-    """One MPUB, answered."""
-    with socket.create_connection(("127.0.0.1", running.tcp), timeout=WAIT_S) as connection:
-        stream = connection.makefile("rb")
-        about = msgspec.json.encode({"client_id": publisher_id})
-        connection.sendall(b"  V2IDENTIFY\n" + len(about).to_bytes(4, "big") + about)
-        bodies = b"".join((4).to_bytes(4, "big") + b"body" for _ in range(count))
-        body = count.to_bytes(4, "big") + bodies
-        connection.sendall(b"MPUB t\n" + len(body).to_bytes(4, "big") + body)
-        for _ in range(2):
-            size = int.from_bytes(stream.read(4), "big")
-            assert stream.read(size) == b"\x00\x00\x00\x00OK"
-        stream.close()
 
 
 async def test_counts_and_trace_are_of_what_was_sent(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,18 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broker_process import free_port
 from tests.support.other_process import WAIT_S, ask_http
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
 
 CLI = [sys.executable, "-m", "srtm", "nsqd"]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Nsqd:
