@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adaptor.book import BIN_NS, Book, bins_of, change_of
+from adaptor.book import BIN_NS, Book, change_of
 from adaptor.observed import Bin, Change, Envelope, Member, Shares
 from adaptor.policy import Policy
 from srtm.adaptation import Adaptation
@@ -91,15 +91,6 @@ def test_bins_to_come_that_began_before_a_change_are_mixed(since_bins: float, mi
     end_ns = 50 * BIN_NS
     change = RateChange(since_ns=end_ns + round(since_bins * BIN_NS), span_ns=20_000_000, arrivals=1, waiting=2)
     assert change_of(change, end_ns) == Change(1, 0.02, 2, mixed, known)
-
-
-@pytest.mark.parametrize("fields", [{"span_ns": 0}, {"arrivals": -1}, {"waiting": -1}])
-def test_a_change_that_cannot_be_is_ignored_and_counted(fields: dict[str, int]) -> None:
-    change = RateChange(**{"since_ns": 1, "span_ns": 1, "arrivals": 1, "waiting": 1, **fields})
-    assert bins_of(history(0, [], change=change)) is None
-    book = Book()
-    assert book.take(told(("b1", history(0, [], change=change))), 0.0) == []
-    assert book.ignored == 1
 
 
 def test_a_book_proposes_when_the_moment_is_over_although_nothing_more_was_told() -> None:

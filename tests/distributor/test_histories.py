@@ -11,7 +11,7 @@ import trio
 
 from distributor.api import make_app
 from distributor.histories import Histories, problem
-from srtm.control import HistoryAnswer, HistoryReport, ProposedShare, ShareProposal, TopicHistory
+from srtm.control import HistoryAnswer, HistoryReport, ProposedShare, RateChange, ShareProposal, TopicHistory
 from srtm.errors import Conflict, NotFound, NotLeader
 from tests.support.distributor_in_process import Distributor, settle, spec
 
@@ -308,6 +308,10 @@ async def test_a_later_distributor_begins_beyond_what_an_earlier_one_gave(placed
         ({"first_ns": NOW_NS + 10_000_000_000}, "future"),
         ({"first_ns": NOW_NS - 100_000_000_000}, "a minute ago"),
         ({"first_ns": 1 << 80}, "future"),
+        ({"change": RateChange(since_ns=NOW_NS, span_ns=0, arrivals=1, waiting=1)}, "span_ns"),
+        ({"change": RateChange(since_ns=NOW_NS, span_ns=1, arrivals=-1, waiting=1)}, "from 0"),
+        ({"change": RateChange(since_ns=NOW_NS, span_ns=1, arrivals=1, waiting=-1)}, "from 0"),
+        ({"change": RateChange(since_ns=NOW_NS + 10_000_000_000, span_ns=1, arrivals=1, waiting=1)}, "future"),
     ],
 )
 async def test_what_cannot_be_is_ignored_and_counted_and_the_rest_is_taken(histories, fields, why):
