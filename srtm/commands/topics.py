@@ -56,7 +56,7 @@ def submit(
 
     view = _ask(distributor, token, ask)
     show("topic submit", view, json_file, partial(_show_submitted, view))
-    return _status_of(view)
+    return _status_of(view, waited=wait)
 
 
 @app.command()
@@ -178,10 +178,10 @@ def _ask(urls: list[str] | None, token: str | None, question: Callable[[Distribu
     return run_trio(work)
 
 
-def _status_of(view: Json) -> int:
+def _status_of(view: Json, *, waited: bool = False) -> int:
     """A topic that is stored but has no place yet, or that was waited for and does not fit, is not what was asked
     for."""
-    fitted = view.get("fitting", {"state": "off"})["state"] in ("fits", "off")
+    fitted = not waited or view["fitting"]["state"] in ("fits", "off")
     return 0 if view["state"] == "placed" and fitted else 1
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from srtm.cli import main
+from srtm.trust import CA_VARIABLE
 from tests.support.played_distributor import TOPIC, Distributor
 
 BAD_RATE = {"title": "bad input", "status": 400, "detail": "-", "field": "rate", "value": -1, "rule": "must be above 0"}
@@ -20,6 +21,12 @@ OTHER_SCOPE = {
     "rule": "the token of 'ann' has the scope client; this needs operator",
 }
 AWAY = {"title": "unavailable", "status": 503, "detail": "the store cannot be reached"}
+
+
+@pytest.fixture(autouse=True)
+def forget_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--ca-file`` of one command is not the next one's: it lives as long as the process, and tests share one."""
+    monkeypatch.setenv(CA_VARIABLE, "")
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,15 @@ def test_a_topic_is_shown_with_how_it_was_fitted(distributor: Distributor, capsy
     assert "fitting" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("state", ["waiting", "measuring", "does not fit"])
+def test_a_submission_that_does_not_wait_ends_well_however_far_its_fitting_is(
+    distributor: Distributor, topic_file: Path, state: str
+) -> None:
+    view = distributor.answers["PUT", "/v1/topics/roads"][1]
+    distributor.answers["PUT", "/v1/topics/roads"] = (200, {**view, "fitting": {**FITTING, "state": state}})
+    assert main(["topic", "submit", str(topic_file)]) == 0
+
+
 @pytest.mark.parametrize(("state", "status"), [("fits", 0), ("does not fit", 1), ("failed", 1)])
 def test_a_submission_that_waits_ends_as_its_fitting_does(
     distributor: Distributor,

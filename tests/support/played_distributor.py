@@ -119,7 +119,10 @@ class Distributor:
             ("GET", "/v1/topics"): (200, [VIEW]),
             ("GET", "/v1/topics/roads"): (200, VIEW),
             ("GET", "/v1/topics/roads/fitting"): (200, FITTING),
-            ("PUT", "/v1/topics/roads"): (200, {**VIEW, "explanation": PLAN}),
+            ("PUT", "/v1/topics/roads"): (
+                200,
+                {**VIEW, "explanation": PLAN, "fitting": {**FITTING, "state": "waiting"}},
+            ),
             ("DELETE", "/v1/topics/roads"): (204, None),
             ("POST", "/v1/plan"): (200, PLAN),
             ("GET", "/v1/brokers"): (200, [BROKER]),
