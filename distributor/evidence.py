@@ -49,13 +49,13 @@ class Evidence:
         return Model(task, self._recordings, self._refuted) if self._recordings else None
 
     def next(
-        self, task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], may_be: Callable[[Layout], bool]
+        self, task: Task, brokers: Sequence[BrokerCapacity], split: Split, may_be: Callable[[Layout], bool]
     ) -> Outcome | Layout:
         """The layout to try; else why there is none, with the best one that ``may_be``."""
         if self._recordings:
-            outcome = search(task, brokers, self._recordings, self._refuted, splits)
+            outcome = search(task, brokers, self._recordings, self._refuted, split)
             return outcome if outcome.found is None else outcome.found.layout
-        layout = by_rates(task, brokers, splits[0], self._refuted)
+        layout = by_rates(task, brokers, split, self._refuted)
         if layout is not None:
             return layout
         missing = Missing(brokers=1) if self._refuted else missing_by_rate(task, brokers)

@@ -60,19 +60,19 @@ MOST_ROUNDS = 20  # a model that is wrong so often is no help
 
 
 class Fitting:
-    """``splits``: how the bucket may be divided, the preferred way first."""
+    """``split``: how the bucket is divided."""
 
     def __init__(
         self,
         task: Task,
         brokers: Sequence[BrokerCapacity],
-        splits: Sequence[Split] = (proportional,),
+        split: Split = proportional,
         in_force: Layout | None = None,
     ) -> None:
         """``in_force``: where the publishers are already."""
         self._task = task
         self._brokers = {broker.name: broker for broker in brokers}
-        self._splits = splits
+        self._split = split
         self._phase: Callable[[Event, int], list[Action]] | None = None  # None: it is over
         self._layout = self._nobody()  # to be measured
         self._in_force = self._before = in_force or self._nobody()  # at this step of the ramp; when it began
@@ -255,7 +255,7 @@ class Fitting:
     def _next_layout(self, now_ns: int) -> list[Action]:
         if len(self._rounds) >= MOST_ROUNDS:
             return self._without(Outcome(found=None, best=self._evidence.best_measured(self._may_be)), now_ns)
-        found = self._evidence.next(self._task, list(self._brokers.values()), self._splits, self._may_be)
+        found = self._evidence.next(self._task, list(self._brokers.values()), self._split, self._may_be)
         return self._try(found, now_ns) if isinstance(found, Layout) else self._without(found, now_ns)
 
     def _without(self, outcome: Outcome, now_ns: int) -> list[Action]:
@@ -270,9 +270,7 @@ class Fitting:
         if best is not None:
             self._layout = with_fewest_moves(self._in_force, best.layout, self._task.demand)
         elif self._aborted:  # better nowhere than where another topic needs the broker
-            self._layout = with_shares(
-                self._in_force.brokers, self._in_force.placement, self._task.demand, self._splits[0]
-            )
+            self._layout = with_shares(self._in_force.brokers, self._in_force.placement, self._task.demand, self._split)
         placed: list[Action] = []
         if best is not None or self._aborted:  # else what is in force stays
             self._round += 1
@@ -301,7 +299,7 @@ class Fitting:
         self._round += 1
         self._phase, self._resumed = self._placing, dict(resumed or {})
         demand, last = self._task.demand, self._in_force
-        self._in_force = let_in(self._before, self._layout, RAMP[self._step], demand, self._splits[0])
+        self._in_force = let_in(self._before, self._layout, RAMP[self._step], demand, self._split)
         left_ns = max(0, self._settle_ns - (now_ns - self._step_ns))
         self._settle_ns = max(left_ns, settle_ns(demand, last, self._in_force))
         return [Place(round=self._round, layout=self._in_force)]

@@ -77,7 +77,7 @@ def fitting_of(
     spec = topic.spec
     # Whatever else changes the topic's shares splits them that way: a fit must not end with the next stranger.
     split = fitted(spec.publishers, spec.slo.percentile) if spec.split == "fitted" else proportional
-    return Fitting(task, brokers, (split,), None if ramp else layout_in_force(topic))
+    return Fitting(task, brokers, split, None if ramp else layout_in_force(topic))
 
 
 def layout_in_force(topic: Topic) -> Layout | None:

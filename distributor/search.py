@@ -2,7 +2,7 @@
 
 Arrivals do not depend on where publishers are, so one round tells of every layout: the access delay of each broker's
 subset under its share, and its processing delay (``whatif``). Candidates are the plans for one broker, two, and so on,
-under every split; the first that keeps the target is taken. The two delays take opposite sides, and this is how they
+under the topic's split; the first that keeps the target is taken. The two delays take opposite sides, and this is how they
 are told apart: where processing breaks the promise the first that fits has more brokers, where access does it has
 fewer, or a split made of the recording (``refining``). Nobody is shed to nowhere: every candidate places everybody, by
 max-min over all its brokers.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
 
@@ -126,14 +125,14 @@ def search(
     brokers: Sequence[BrokerCapacity],
     recordings: Sequence[Recording],
     refuted: Sequence[Refuted],
-    splits: Sequence[Split] = (proportional,),
+    split: Split = proportional,
 ) -> Outcome:
-    """``recordings``: the rounds so far. ``splits``: the preferred one first."""
+    """``recordings``: the rounds so far."""
     model = Model(task, recordings, refuted)
     tried: dict[object, Candidate] = {}
 
     def first_clear(ks: Iterable[int]) -> Candidate | None:
-        for layout in _layouts(task, brokers, splits, ks, model):
+        for layout in _layouts(task, brokers, split, ks, model):
             if key(layout) not in tried:
                 candidate = tried[key(layout)] = model.judged(layout)
                 if model.keeps(candidate, CLEAR) and not model.is_refuted(layout):
@@ -158,7 +157,7 @@ def search(
     best = min(tried.values(), key=lambda one: one.worst_ns)
     if not (model.is_refuted(best.layout) or model.knows(best.layout.brokers) or _waits(best, task.target_ns)):
         return Outcome(found=best, best=best)  # they may be faster than those that were measured
-    return Outcome(found=None, best=best, missing=_missing(task, brokers, splits, model))
+    return Outcome(found=None, best=best, missing=_missing(task, brokers, split, model))
 
 
 def _resplit(task: Task, candidate: Candidate, recordings: Sequence[Recording], model: Model) -> Candidate | None:
@@ -176,14 +175,14 @@ def _resplit(task: Task, candidate: Candidate, recordings: Sequence[Recording], 
 
 
 def _layouts(
-    task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], ks: Iterable[int], model: Model
+    task: Task, brokers: Sequence[BrokerCapacity], split: Split, ks: Iterable[int], model: Model
 ) -> Iterator[Layout]:
     """The smallest first: on k brokers in equal parts, and, where brokers are unequal, on the k best
     with as much on each as it can keep."""
     load = float(task.demand.rates.sum())
     kept = {broker.name: model.keepable(broker.name) for broker in brokers} if model.is_uneven else {}
     fastest = sorted(brokers, key=lambda broker: -min(broker.rcap, kept.get(broker.name, 0.0)))
-    for k, split in product(ks, splits):
+    for k in ks:
         layouts = [layout_for(task, brokers, split, load / k)]
         if kept:
             limited = replace(task, full={name: min(rate, task.full.get(name, rate)) for name, rate in kept.items()})
@@ -201,13 +200,13 @@ def _sizes(most: int) -> Iterator[int]:
         yield most
 
 
-def _missing(task: Task, brokers: Sequence[BrokerCapacity], splits: Sequence[Split], model: Model) -> Missing:
+def _missing(task: Task, brokers: Sequence[BrokerCapacity], split: Split, model: Model) -> Missing:
     """More brokers, if the model says that they would do; else a larger burst."""
     most = min(4 * len(brokers) + 8, math.floor(task.demand.burst))
     more = [BrokerCapacity(name=f"\x7f{at}", mcap=0.0) for at in range(most - len(brokers))]  # names of no broker
     for k in range(len(brokers) + 1, most + 1):
         judged = [
-            model.judged(layout) for layout in _layouts(task, [*brokers, *more[: k - len(brokers)]], splits, [k], model)
+            model.judged(layout) for layout in _layouts(task, [*brokers, *more[: k - len(brokers)]], split, [k], model)
         ]
         if any(model.keeps(one, CLEAR) for one in judged):
             return Missing(brokers=k - len(brokers))

@@ -125,8 +125,8 @@ def test_an_access_bound_topic_fits_by_a_split_that_is_made_of_the_recording():
     large, small = (np.flatnonzero(layout.placement == layout.brokers.index(name)) for name in ("b0", "b1"))
     parts = evenly(large, 20), poisson(np.random.default_rng(1), small, 20)
     trace = sent(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    assert search(replace(task, refines=False), ROOMS, [trace], [], [split]).found is None
-    found = search(task, ROOMS, [trace], [], [split]).found
+    assert search(replace(task, refines=False), ROOMS, [trace], [], split).found is None
+    found = search(task, ROOMS, [trace], [], split).found
     assert found.worst_ns <= task.target_ns
     assert found.layout.refined
     assert found.layout.placement.tolist() == layout.placement.tolist()
@@ -144,7 +144,7 @@ def test_a_split_that_is_right_for_its_own_recording_alone_is_not_taken():
     own_ns, formula_ns = (worst_delay_ns(came, shares) for shares in (made, layout.shares_micro))
     assert own_ns < formula_ns
     target_ns = (own_ns + formula_ns) // 2
-    assert search(replace(task, target_ns=target_ns), ROOMS, [trace], [], [split]).found is None
+    assert search(replace(task, target_ns=target_ns), ROOMS, [trace], [], split).found is None
 
 
 def test_what_was_measured_above_the_target_is_not_tried_again():
