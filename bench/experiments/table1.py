@@ -43,6 +43,7 @@ from bench.experiments.table1_rows import (
     kept,
 )
 from bench.experiments.table1_view import Shown, claim_of, line, show_and_write
+from bench.placed_run import addresses
 from bench.results import source_commit
 from bench.rows.turns import TRIES
 from bench.run import RunResult, run_plan
@@ -239,10 +240,6 @@ def document(group: int, promise_ms: float = LATENCY_MS) -> dict[str, object]:
     slo = {"percentile": PERCENTILE, "latency_ms": promise_ms}
     bucket = {"rate": ENVELOPE, "burst": burst_of(group)}
     return {"name": TOPIC, **bucket, "mode": "static", "slo": slo, "publishers": [{**model, "id_prefix": "p"}]}
-
-
-def addresses(running: Cluster) -> dict[str, str]:
-    return {broker.name: broker.tcp_address for broker in running.brokers}
 
 
 def plan(

@@ -35,7 +35,7 @@ def recorded(service_ns, excess_ns=0):
 
 
 def next_brokers(evidence):
-    found = evidence.next(TASK, BROKERS, (proportional,), lambda _layout: True)
+    found = evidence.next(TASK, BROKERS, proportional, lambda _layout: True)
     assert isinstance(found, Layout)
     return len(found.brokers)
 
@@ -68,7 +68,7 @@ def test_where_nothing_was_recorded_each_loss_asks_for_one_more_broker():
 def test_without_a_layout_to_try_the_best_is_one_that_may_be():
     evidence = Evidence()
     evidence.refute(ON_ONE, LATE, None)
-    found = evidence.next(TASK, BROKERS[:1], (proportional,), lambda _layout: True)
+    found = evidence.next(TASK, BROKERS[:1], proportional, lambda _layout: True)
     assert isinstance(found, Outcome)
     assert found.best is not None
     assert (found.best.layout, found.missing) == (ON_ONE, Missing(brokers=1))
