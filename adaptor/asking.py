@@ -26,9 +26,11 @@ class Asking:
     async def aclose(self) -> None:
         await self._distributors.aclose()
 
-    async def history(self, since: int, wait_s: float) -> HistoryAnswer:
-        """What brokers reported since; held back for up to ``wait_s`` while there is nothing."""
+    async def history(self, since: int, wait_s: float, ignored: int) -> HistoryAnswer:
+        """What brokers reported since; held back for up to ``wait_s`` while there is nothing. ``ignored``: reports of
+        earlier answers that made no sense and were not told of yet."""
         target = f"/v1/history?since={since}&wait_s={wait_s:g}"
+        target += f"&ignored={ignored}" if ignored else ""
         answer = await self._answer("a question for histories", "GET", target, b"", wait_s + _PATIENCE_S)
         return _decoded(answer, HistoryAnswer)
 

@@ -9,7 +9,7 @@ tokens from a broker that is only busy. Nor is silence a word of a time in which
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -63,10 +63,10 @@ class _Topic:
 
 
 class Book:
-    """``ignored``: reports that made no sense, since the start."""
+    """``ignored``: {broker: reports of it that made no sense}, since the start."""
 
     def __init__(self) -> None:
-        self.ignored = 0
+        self.ignored: Counter[str] = Counter()
         self._topics: dict[str, _Topic] = {}
         self._due_s: dict[str, float] = {}  # {topic: when proposals may be due without news}
         self._settling: set[str] = set()  # topics of which a change was told that is not answered yet
@@ -152,7 +152,7 @@ class Book:
     def _note(self, topic: _Topic, told: TopicHistories, name: str, history: TopicHistory, at_s: float) -> None:
         bins = bins_of(history)
         if bins is None:
-            self.ignored += 1
+            self.ignored[name] += 1
             return
         broker = topic.brokers.setdefault(name, _Broker(at_s, history.first_ns))
         broker.heard_s = at_s

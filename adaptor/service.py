@@ -28,7 +28,7 @@ _PIECE = 100  # topics that are looked at before what they call for goes out
 class Distributor(Protocol):
     """What is asked of ``adaptor.asking.Asking``."""
 
-    async def history(self, since: int, wait_s: float) -> HistoryAnswer: ...
+    async def history(self, since: int, wait_s: float, ignored: int) -> HistoryAnswer: ...
 
     async def propose_shares(self, proposals: list[ShareProposal]) -> ProposalResults: ...
 
@@ -54,6 +54,8 @@ class Adaptor:
         self._untaken: deque[HistoryAnswer] = deque()  # pieces of the last answer
         self._trouble = ""
         self._refused: dict[str, int] = {}  # {topic: in how many rounds that proposed anything, up to the last one}
+        self._told = 0  # of what was ignored, what a distributor knows of
+        self._warned: set[str] = set()  # brokers of which it was logged that they were ignored
 
     async def run(self) -> None:
         """Whatever the distributor answers, the next question follows: shares stay as they are meanwhile."""
@@ -76,17 +78,26 @@ class Adaptor:
         """One answer, or the next piece of one that was long: a change waits for no backlog."""
         if not self._untaken:
             wait_s = min(_WAIT_S, max(0.0, self.book.due_s - trio.current_time()))
-            answer = await self._distributor.history(self._since, wait_s)
+            ignored = self.book.ignored.total()
+            answer = await self._distributor.history(self._since, wait_s, ignored - self._told)
+            self._told = ignored
             self._since = answer.version
             self._untaken.extend(_pieces(answer))
         self.counters.rounds += 1
         proposals = self.book.take(self._untaken.popleft(), trio.current_time())
+        self._warn_of_nonsense()
         if not proposals:
             return
         self.counters.proposed += len(proposals)
         answered = await self._distributor.propose_shares(proposals)
         self.book.note_answers({one.topic: one.taken for one in answered.results}, trio.current_time())
         self._note_refusals({one.topic: one.problem for one in answered.results if not one.taken})
+
+    def _warn_of_nonsense(self) -> None:
+        """Once a broker; how often it was, whoever leads counts."""
+        for broker in sorted(self.book.ignored.keys() - self._warned):
+            self._warned.add(broker)
+            self._log.warning("histories that make no sense are ignored", broker=broker)
 
     def _note_refusals(self, problems: dict[str, str]) -> None:
         """A stale one is nothing new, and made again after a moment; twice in a row is told, once."""

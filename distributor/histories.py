@@ -54,10 +54,12 @@ class _Gone(NamedTuple):
 
 class Histories:
     """``ignored``: {broker: histories of it that could not be}, ``taken`` and ``bins``: {kind: histories that were
-    taken, bins in them}, since the start. ``version``: of what came last."""
+    taken, bins in them}, ``ignored_by_adaptors``: of those, what adaptors could make nothing of, by their word; all
+    since the start. ``version``: of what came last."""
 
     def __init__(self, registry: Registry, *, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self.ignored: Counter[str] = Counter()
+        self.ignored_by_adaptors = 0
         self.taken: Counter[str] = Counter()
         self.bins: Counter[str] = Counter()
         # Beyond all that an earlier leader may have given, so that nobody is told too little.

@@ -30,8 +30,12 @@ def add_history_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> No
 
     @app.get("/v1/history")
     async def history(
-        since: Annotated[int, Query(ge=0)] = 0, wait_s: Annotated[float, Query(ge=0.0, allow_inf_nan=False)] = 0.0
+        since: Annotated[int, Query(ge=0)] = 0,
+        wait_s: Annotated[float, Query(ge=0.0, allow_inf_nan=False)] = 0.0,
+        ignored: Annotated[int, Query(ge=0, le=2**53)] = 0,
     ) -> Response:
         """For the adaptor: topics whose histories have grown after `since`, held back for up to `wait_s` while there
-        are none."""
-        return json_answer(await histories.answer(since, min(wait_s, config.longest_wait_s)))
+        are none. `ignored`: how many reports of earlier answers made no sense to it, for `/metrics`."""
+        answer = await histories.answer(since, min(wait_s, config.longest_wait_s))
+        histories.ignored_by_adaptors += ignored  # who only stands by is told nothing
+        return json_answer(answer)

@@ -78,7 +78,9 @@ class _Book(Collector):
         )
         for name, count in histories.ignored.items():
             ignored.add_metric([name], count)
-        yield from (taken, bins, ignored)
+        what = "Histories that were taken, and that an adaptor could make nothing of (other bins than its own)."
+        unusable = CounterMetricFamily("srtm_adaptor_histories_ignored", what, value=histories.ignored_by_adaptors)
+        yield from (taken, bins, ignored, unusable)
 
     def _topics(self) -> Iterator[GaugeMetricFamily]:
         count = GaugeMetricFamily("srtm_topic_publishers", "Publishers that the topic names.", labels=["topic"])

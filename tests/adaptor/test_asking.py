@@ -47,10 +47,16 @@ def asking(*known: Scripted) -> Asking:
 
 async def test_histories_are_asked_for_with_more_patience_than_they_may_be_held_back() -> None:
     leader = Scripted("http://a:1", ANSWER)
-    assert await asking(leader).history(41, 0.25) == ANSWER
+    assert await asking(leader).history(41, 0.25, 0) == ANSWER
     ((method, target, _, timeout_s),) = leader.asked
     assert (method, target) == ("GET", "/v1/history?since=41&wait_s=0.25")
     assert timeout_s > 0.25
+
+
+async def test_how_many_histories_made_no_sense_is_told_with_the_question() -> None:
+    leader = Scripted("http://a:1", ANSWER)
+    await asking(leader).history(41, 0.25, 3)
+    assert leader.asked[0][1] == "/v1/history?since=41&wait_s=0.25&ignored=3"
 
 
 async def test_proposals_go_out_as_they_are_and_what_became_of_each_comes_back() -> None:
@@ -68,7 +74,7 @@ async def test_a_standby_is_passed_over_for_whoever_leads_and_is_not_asked_again
     first, second = standby("http://a:1", leader), Scripted("http://b:1", ANSWER)
     both = asking(first, second)
     for _ in range(2):
-        assert await both.history(0, 0.0) == ANSWER
+        assert await both.history(0, 0.0, 0) == ANSWER
     assert len(first.asked) == 1
     assert len(second.asked) == (0 if leader == "http://c:1" else 2)
 
@@ -76,7 +82,7 @@ async def test_a_standby_is_passed_over_for_whoever_leads_and_is_not_asked_again
 async def test_where_nobody_answers_each_was_asked_and_that_is_told() -> None:
     known = [Scripted(url, Unavailable("no answer")) for url in ("http://a:1", "http://b:1")]
     with pytest.raises(Unavailable, match="no answer"):
-        await asking(*known).history(0, 0.0)
+        await asking(*known).history(0, 0.0, 0)
     assert all(one.asked for one in known)
 
 
@@ -84,4 +90,4 @@ async def test_a_refusal_and_what_makes_no_sense_are_told() -> None:
     problem = Problem(title="unauthorized", status=401, detail="no token")
     for said, status, why in ((problem, 401, "401: no token"), (b'{"version": "x"}', 200, "no sense")):
         with pytest.raises(PeerError, match=why):
-            await asking(Scripted("http://a:1", said, status)).history(0, 0.0)
+            await asking(Scripted("http://a:1", said, status)).history(0, 0.0, 0)

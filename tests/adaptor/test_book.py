@@ -121,7 +121,7 @@ def test_reports_that_make_no_sense_are_ignored_and_counted() -> None:
     ]
     assert all(bins_of(one) is None for one in nonsense)
     assert book.take(told(*[("b1", one) for one in nonsense]), 1.0) == []
-    assert book.ignored == 2
+    assert book.ignored == {"b1": 2}
 
 
 def test_steady_reports_that_say_what_is_known_change_nothing_and_others_move_the_shares() -> None:

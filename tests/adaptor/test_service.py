@@ -21,12 +21,14 @@ class Scripted:
     def __init__(self, *answers: HistoryAnswer | SrtmError) -> None:
         self._answers = list(answers)
         self.asked: list[int] = []
+        self.ignored: list[int] = []  # as told with each question
         self.proposals: list[ShareProposal] = []
         self.rounds: list[list[str]] = []  # their topics, by request
         self.idle = trio.Event()
 
-    async def history(self, since: int, wait_s: float) -> HistoryAnswer:
+    async def history(self, since: int, wait_s: float, ignored: int) -> HistoryAnswer:
         self.asked.append(since)
+        self.ignored.append(ignored)
         if not self._answers:
             self.idle.set()
             await trio.sleep(wait_s)
@@ -64,6 +66,18 @@ async def test_what_histories_call_for_is_proposed_and_the_next_question_goes_on
     assert distributor.asked == [0, 41]
     assert [one.topic for one in distributor.proposals] == ["cars"]
     assert adaptor.counters.refused == 1
+
+
+async def test_histories_that_make_no_sense_are_told_of_once_though_an_answer_is_lost_and_logged_once_a_broker(
+    autojump_clock: MockClock,
+) -> None:
+    lines: list[str] = []
+    nonsense = history(0, [1], bin_ns=7)
+    distributor = Scripted(told(("b1", nonsense)), Unavailable("no answer"), told(("b1", nonsense), ("b2", nonsense)))
+    await run(distributor, lines.append)
+    assert distributor.ignored == [0, 1, 1, 2]
+    logged = [line for line in lines if "make no sense" in line]
+    assert ["b1" in line for line in logged] == [True, False]
 
 
 async def test_proposals_that_are_refused_are_made_again_and_that_is_told_once(autojump_clock: MockClock) -> None:

@@ -377,5 +377,10 @@ async def test_over_http(placed):
         not_a_number = sent.replace(b"2.5", b"NaN")
         assert (await client.post("/v1/brokers/a/history", content=not_a_number)).status_code == 400
         assert 'srtm_histories_ignored{broker="a"} 1.0' in (await client.get("/metrics")).text
-        for query in ("since=-1", "since=x", "wait_s=-1", "wait_s=nan"):
+        for query in ("since=-1", "since=x", "wait_s=-1", "wait_s=nan", "ignored=-1", "ignored=9007199254740993"):
             assert (await client.get(f"/v1/history?{query}")).status_code == 400
+        for told in (2, 1):
+            assert (await client.get(f"/v1/history?since=0&ignored={told}")).status_code == 200
+        placed.registry.leads = False
+        assert (await client.get("/v1/history?since=0&ignored=5")).status_code == 503
+        assert "srtm_adaptor_histories_ignored_total 3.0" in (await client.get("/metrics")).text
