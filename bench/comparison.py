@@ -234,13 +234,6 @@ class MeasuredFigure(msgspec.Struct, frozen=True, kw_only=True):
         return f"{median} ({low} to {high})"
 
 
-class MeasuredCheck(msgspec.Struct, frozen=True, kw_only=True):
-    what: str
-    measured: str
-    bound: str
-    kept: bool
-
-
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """A row's outcome as it is kept beside the documents: tables and pictures are made from it alone."""
 
@@ -249,7 +242,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     systems: list[str]
     figures: list[MeasuredFigure]
-    checks: list[MeasuredCheck]
+    checks: list[Check]
     line: str
     reached: bool
     rounds: int

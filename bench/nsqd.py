@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,7 +19,6 @@ from rich.table import Table
 from bench.choosing import chosen
 from bench.comparison import (
     Measured,
-    MeasuredCheck,
     Round,
     Rounds,
     Row,
@@ -122,7 +121,7 @@ def measured(row: Row, rounds: Sequence[Round], verdict: Verdict, started: float
         note=row.note,
         systems=list(row.systems),
         figures=figures(row, rounds),
-        checks=[MeasuredCheck(**asdict(check)) for check in verdict.checks],
+        checks=verdict.checks,
         line=verdict.line,
         reached=verdict.reached,
         rounds=valid,

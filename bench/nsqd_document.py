@@ -45,11 +45,7 @@ def kept(document: Path, names: Iterable[str]) -> list[Measured]:
 
 def markdown(outcomes: Sequence[Measured]) -> str:
     """All that had to be reached, then each row's figures."""
-    rows = [
-        [check.what, check.measured, check.bound, "yes" if check.kept else "**no**"]
-        for outcome in outcomes
-        for check in outcome.checks
-    ]
+    rows = [check.cells for outcome in outcomes for check in outcome.checks]
     parts = [markdown_table(["", "measured", "must be", "reached"], rows), f"![What was measured]({PICTURE})", CAPTION]
     return "\n\n".join([*parts, *(_section(outcome) for outcome in outcomes)])
 

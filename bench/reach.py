@@ -79,8 +79,7 @@ def show(console: Console, verdict: Verdict) -> None:
 
 def markdown(verdict: Verdict, started: float) -> str:
     """The block of a document: the claim, its checks, the verdict, where it was measured."""
-    rows = [[c.what, c.measured, c.bound, "yes" if c.kept else "**no**"] for c in verdict.checks]
-    table = markdown_table(["", "measured", "must be", "reached"], rows)
+    table = markdown_table(["", "measured", "must be", "reached"], [check.cells for check in verdict.checks])
     return f"{verdict.claim}\n\n{table}\n\n**{verdict.line}.** {provenance(started)}"
 
 

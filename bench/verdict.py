@@ -14,6 +14,11 @@ class Check:
     bound: str
     kept: bool
 
+    @property
+    def cells(self) -> list[str]:
+        """Its row of a table in a document."""
+        return [self.what, self.measured, self.bound, "yes" if self.kept else "**no**"]
+
 
 @dataclass(frozen=True)
 class Verdict:

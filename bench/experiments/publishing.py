@@ -63,10 +63,7 @@ def section(shown: Shown, started: float) -> str:
     """What the document shows of it."""
     about, figure = shown.about, shown.figure
     table = markdown_table(list(about.columns), [_cells(row, about) for row in figure.rows])
-    checks = markdown_table(
-        ["checked", "found", "must be", ""],
-        [[one.what, one.measured, one.bound, "yes" if one.kept else "**no**"] for one in figure.checks],
-    )
+    checks = markdown_table(["checked", "found", "must be", ""], [one.cells for one in figure.checks])
     picture = f"![{about.title}](img/{about.name}.png)"
     claim = f"Claim: {about.claim}"
     return "\n\n".join(
