@@ -1,4 +1,5 @@
-"""The command asks a played distributor where a test asks for ``distributor``; ``network`` is one of played brokers."""
+"""The command asks a played distributor where a test asks for ``distributor``; ``network`` is one of played brokers,
+``assignments`` say where in it a publisher belongs."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 
 from srtm.distributor_client import DistributorClient
 from tests.support.played_distributor import TOPIC, Distributor
+from tests.support.publishing import Assignments
 from tests.support.scripted_broker import Network
 
 
@@ -27,6 +29,11 @@ def distributor(monkeypatch: pytest.MonkeyPatch) -> Distributor:
 @pytest.fixture
 def network() -> Network:
     return Network()
+
+
+@pytest.fixture
+def assignments() -> Assignments:
+    return Assignments()
 
 
 @pytest.fixture

@@ -9,20 +9,15 @@ import trio.testing
 from srtm.errors import BadInput, NotFound, PublishRefused, Unavailable
 from srtm.publisher import Publisher
 from srtm.wire import Receipt
-from tests.support.publishing import HERE, THERE, Distributor, Outcomes, expect_bodies, running
+from tests.support.publishing import HERE, THERE, Assignments, expect_bodies, running
 from tests.support.scripted_broker import Network
 
 
-@pytest.fixture
-def distributor() -> Distributor:
-    return Distributor()
-
-
 async def test_it_introduces_itself_with_its_id_and_asks_for_receipts(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def enter() -> None:
-        async with Publisher("t", "p", distributor=distributor.client, connect=network.connect):
+        async with Publisher("t", "p", distributor=assignments.client, connect=network.connect):
             await trio.sleep_forever()
 
     nursery.start_soon(enter)
@@ -34,10 +29,9 @@ async def test_it_introduces_itself_with_its_id_and_asks_for_receipts(
 
 
 async def test_publish_returns_the_brokers_receipt(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
         await expect_bodies(session, b"one", b"two")
         await session.respond(b"OK wait_ns=2000000 fill=0.5")
@@ -47,11 +41,10 @@ async def test_publish_returns_the_brokers_receipt(
 
 
 async def test_the_latest_receipt_says_the_wait_and_what_is_left_of_the_bucket(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
+    async with running(network, assignments) as (publisher, session, outcomes):
         assert publisher.receipt is None
-        outcomes = Outcomes(publisher, nursery)
         await outcomes.start(b"one", b"two")
         await expect_bodies(session, b"one", b"two")
         await session.respond(b"OK wait_ns=2000000 fill=0.5")
@@ -61,19 +54,18 @@ async def test_the_latest_receipt_says_the_wait_and_what_is_left_of_the_bucket(
 
 
 async def test_many_go_as_one_command(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
+    async with running(network, assignments) as (publisher, session, _):
         nursery.start_soon(publisher.publish_many, [b"a", b"b"])
         assert await session.command() == (b"MPUB t", b"\0\0\0\2\0\0\0\1a\0\0\0\1b")
         await session.respond(b"OK")
 
 
 async def test_answers_belong_to_publishes_in_order_and_a_rate_limit_ends_nothing(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two", b"three")
         await expect_bodies(session, b"one", b"two", b"three")
         await session.respond(b"OK")
@@ -90,15 +82,14 @@ async def test_answers_belong_to_publishes_in_order_and_a_rate_limit_ends_nothin
 
 
 async def test_what_was_not_answered_is_sent_again_in_order_after_a_broken_connection(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
         await expect_bodies(session, b"one", b"two")
         await session.respond(b"OK")
         await session.stream.aclose()
-        distributor.address = THERE
+        assignments.address = THERE
         await outcomes.start(b"three")
         again = await network.accepted()
         assert again.address == THERE
@@ -110,10 +101,9 @@ async def test_what_was_not_answered_is_sent_again_in_order_after_a_broken_conne
 
 
 async def test_a_fatal_refusal_fails_one_publish_and_the_rest_go_on_over_a_new_connection(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"big", b"small")
         await session.refuse(b"E_BAD_MESSAGE PUB message too big 3 > 2")
         again = await network.accepted()
@@ -128,10 +118,9 @@ async def test_a_fatal_refusal_fails_one_publish_and_the_rest_go_on_over_a_new_c
 
 
 async def test_a_broker_that_is_starting_is_waited_out(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
         for _ in range(4):
             await expect_bodies(session, b"one", b"two")
@@ -145,10 +134,9 @@ async def test_a_broker_that_is_starting_is_waited_out(
 
 
 async def test_a_broker_that_cannot_take_anything_for_longer_is_told_to_every_caller(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
         began = trio.current_time()
         while not outcomes.ended:
@@ -164,28 +152,27 @@ async def test_a_broker_that_cannot_take_anything_for_longer_is_told_to_every_ca
 
 
 async def test_a_silent_broker_is_given_up_after_two_and_a_half_heartbeats(
-    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor):
+    async with running(network, assignments):
         before = trio.current_time()
         await network.accepted()
         assert 25.0 <= trio.current_time() - before < 25.1
 
 
 async def test_while_the_distributor_is_away_it_goes_back_to_the_broker_that_it_knows(
-    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (_, session):
-        distributor.away = True
+    async with running(network, assignments) as (_, session, _):
+        assignments.away = True
         await session.stream.aclose()
         assert (await network.accepted()).address == HERE
 
 
 async def test_a_cancelled_publish_is_not_sent_again_and_its_answer_goes_to_nobody(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (publisher, session, outcomes):
         with trio.move_on_after(1):
             await publisher.publish(b"given up")
         await outcomes.start(b"kept")
@@ -199,41 +186,41 @@ async def test_a_cancelled_publish_is_not_sent_again_and_its_answer_goes_to_nobo
 
 
 async def test_an_answer_to_nothing_makes_it_leave_that_connection(
-    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (_, session):
+    async with running(network, assignments) as (_, session, _):
         await session.respond(b"OK")
         await network.accepted()
         assert network.dialled == [HERE, HERE]
 
 
-async def test_an_unknown_topic_is_refused_at_once(network: Network, distributor: Distributor) -> None:
-    distributor.status = 404
+async def test_an_unknown_topic_is_refused_at_once(network: Network, assignments: Assignments) -> None:
+    assignments.status = 404
     with pytest.raises(NotFound, match="topic 't' is not known here"):
-        async with Publisher("t", "p", distributor=distributor.client, connect=network.connect):
+        async with Publisher("t", "p", distributor=assignments.client, connect=network.connect):
             pytest.fail("it was entered")
 
 
 async def test_without_any_broker_entering_says_so_after_its_patience(
-    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
     network.refusing.add(HERE)
     with pytest.raises(Unavailable, match=r"no broker for topic 't' within 3 s: 127.0.0.1:1001 cannot be reached"):
-        async with Publisher("t", "p", distributor=distributor.client, patience_s=3, connect=network.connect):
+        async with Publisher("t", "p", distributor=assignments.client, patience_s=3, connect=network.connect):
             pytest.fail("it was entered")
 
 
 async def test_a_topic_that_goes_away_ends_the_block_with_that_error(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def lose_the_topic() -> None:
         session = await network.accepted()
-        distributor.status = 404
+        assignments.status = 404
         await session.stream.aclose()
 
     nursery.start_soon(lose_the_topic)
     with pytest.raises(NotFound):
-        async with Publisher("t", "p", distributor=distributor.client, connect=network.connect) as publisher:
+        async with Publisher("t", "p", distributor=assignments.client, connect=network.connect) as publisher:
             await publisher.publish(b"never answered")
 
 
@@ -254,10 +241,9 @@ async def test_named_plain_brokers_are_tried_in_turn(
 
 
 async def test_publishing_after_the_end_is_refused_and_what_waits_is_let_go(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, _):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (publisher, _, outcomes):
         await outcomes.start(b"never answered")
     await trio.testing.wait_all_tasks_blocked()
     assert isinstance(outcomes.ended[b"never answered"], trio.ClosedResourceError)

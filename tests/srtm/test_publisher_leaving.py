@@ -8,23 +8,8 @@ import trio
 import trio.testing
 
 from srtm.hand_over import LONGEST_HOLD_S, READ_S
-from tests.support.publishing import HERE, THERE, Distributor, Outcomes, expect_bodies, running
+from tests.support.publishing import HERE, THERE, Assignments, expect_bodies, running, tell
 from tests.support.scripted_broker import Network, Session
-
-
-@pytest.fixture
-def network() -> Network:
-    return Network()
-
-
-@pytest.fixture
-def distributor() -> Distributor:
-    return Distributor()
-
-
-async def told(session: Session, address: str, version: int) -> None:
-    await session.respond(f"_move_ {address} {version}".encode())
-    await trio.testing.wait_all_tasks_blocked()
 
 
 async def asked(session: Session, number: int) -> None:
@@ -32,13 +17,12 @@ async def asked(session: Session, number: int) -> None:
 
 
 async def test_it_asks_once_all_is_answered_and_goes_on_when_it_is_told_however_long_that_takes(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor, tells_left=True) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments, tells_left=True) as (publisher, session, outcomes):
         await outcomes.start(b"one")
         await expect_bodies(session, b"one")
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         there = await network.accepted()
         await outcomes.start(b"two")
         await session.respond(b"OK wait_ns=0 fill=1")
@@ -53,15 +37,14 @@ async def test_it_asks_once_all_is_answered_and_goes_on_when_it_is_told_however_
 
 
 async def test_a_broker_that_never_says_so_holds_it_up_for_five_seconds(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor, tells_left=True) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments, tells_left=True) as (_, session, outcomes):
         await outcomes.start(b"one")
         await expect_bodies(session, b"one")
         await session.respond(b"OK wait_ns=0 fill=1")
         await trio.sleep(1)
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         there = await network.accepted()
         await asked(session, 1)
         asked_s = trio.current_time()
@@ -71,21 +54,20 @@ async def test_a_broker_that_never_says_so_holds_it_up_for_five_seconds(
 
 
 async def test_an_answer_to_a_question_before_it_was_led_back_counts_for_nothing(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor, tells_left=True) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments, tells_left=True) as (publisher, session, outcomes):
         await outcomes.start(b"one")
         await expect_bodies(session, b"one")
         await session.respond(b"OK wait_ns=0 fill=1")
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         await network.accepted()
         await asked(session, 1)
-        await told(session, HERE, 3)
+        await tell(session, HERE, 3)
         await outcomes.start(b"two")
         await expect_bodies(session, b"two")
         await session.respond(b"OK wait_ns=0 fill=1")
-        await told(session, THERE, 4)
+        await tell(session, THERE, 4)
         there = await network.accepted()
         await asked(session, 2)
         await session.respond(b"_left_ t 1")
@@ -97,11 +79,10 @@ async def test_an_answer_to_a_question_before_it_was_led_back_counts_for_nothing
 
 
 async def test_who_has_published_nothing_there_asks_nothing(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor, tells_left=True) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
-        await told(session, THERE, 2)
+    async with running(network, assignments, tells_left=True) as (_, session, outcomes):
+        await tell(session, THERE, 2)
         there = await network.accepted()
         await outcomes.start(b"one")
         await expect_bodies(there, b"one")

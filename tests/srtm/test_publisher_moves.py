@@ -9,29 +9,18 @@ import trio.testing
 
 from srtm.publisher import Publisher
 from srtm.wire import Receipt
-from tests.support.publishing import HERE, THERE, Distributor, Outcomes, expect_bodies, running
-from tests.support.scripted_broker import Network, Session
+from tests.support.publishing import HERE, THERE, Assignments, Outcomes, expect_bodies, running, tell
+from tests.support.scripted_broker import Network
 
 ELSEWHERE = "127.0.0.1:1003"
 
 
-@pytest.fixture
-def distributor() -> Distributor:
-    return Distributor()
-
-
-async def told(session: Session, address: str, version: int) -> None:
-    await session.respond(f"_move_ {address} {version}".encode())
-    await trio.testing.wait_all_tasks_blocked()
-
-
 async def test_it_goes_on_where_it_is_until_it_is_connected_then_waits_for_what_is_outstanding(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (publisher, session, outcomes):
         await outcomes.start(b"one")
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         await outcomes.start(b"two")  # while it dials
         await expect_bodies(session, b"one", b"two")
         there = await network.accepted()
@@ -52,16 +41,15 @@ async def test_it_goes_on_where_it_is_until_it_is_connected_then_waits_for_what_
 
 
 async def test_it_goes_on_there_only_when_the_last_message_here_has_its_token(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
         await expect_bodies(session, b"one", b"two")
         await session.respond(b"OK wait_ns=700000000 fill=0")
         await session.respond(b"OK wait_ns=800000000 fill=0")
         accepted_s = trio.current_time()
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         there = await network.accepted()
         await outcomes.start(b"three")
         await expect_bodies(there, b"three")
@@ -70,19 +58,14 @@ async def test_it_goes_on_there_only_when_the_last_message_here_has_its_token(
 
 @pytest.mark.parametrize("receipt", [b"OK wait_ns=60000000000 fill=0", b"OK fill=0"], ids=["a minute", "no share"])
 async def test_a_long_backlog_holds_it_up_for_five_seconds_at_most(
-    network: Network,
-    distributor: Distributor,
-    nursery: trio.Nursery,
-    autojump_clock: trio.testing.MockClock,
-    receipt: bytes,
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock, receipt: bytes
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one")
         await expect_bodies(session, b"one")
         await session.respond(receipt)
         accepted_s = trio.current_time()
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         there = await network.accepted()
         await outcomes.start(b"two")
         await expect_bodies(there, b"two")
@@ -90,12 +73,11 @@ async def test_a_long_backlog_holds_it_up_for_five_seconds_at_most(
 
 
 async def test_a_broker_that_cannot_be_reached_is_not_moved_to_and_the_next_word_counts_again(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
     network.refusing.add(THERE)
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
-        await told(session, THERE, 2)
+    async with running(network, assignments) as (_, session, outcomes):
+        await tell(session, THERE, 2)
         await outcomes.start(b"one")
         await expect_bodies(session, b"one")
         await session.respond(b"OK")
@@ -103,16 +85,15 @@ async def test_a_broker_that_cannot_be_reached_is_not_moved_to_and_the_next_word
         assert network.dialled == [HERE, THERE]
         assert outcomes.ended[b"one"] == Receipt()
         network.refusing.clear()
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         assert (await network.accepted()).address == THERE
 
 
 async def test_a_broker_that_refuses_it_is_not_moved_to(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
-        await told(session, THERE, 2)
+    async with running(network, assignments) as (publisher, session, outcomes):
+        await tell(session, THERE, 2)
         there = await network.dialled_by()
         await there.refuse(b"E_INVALID no room for more connections")
         await outcomes.start(b"one")
@@ -121,11 +102,10 @@ async def test_a_broker_that_refuses_it_is_not_moved_to(
 
 
 async def test_a_broker_that_never_answers_costs_no_publish_any_time(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
-        await told(session, THERE, 2)
+    async with running(network, assignments) as (_, session, outcomes):
+        await tell(session, THERE, 2)
         await network.dialled_by()  # and not a word to it
         before_s = trio.current_time()
         await outcomes.start(b"one")
@@ -137,13 +117,13 @@ async def test_a_broker_that_never_answers_costs_no_publish_any_time(
 
 
 async def test_an_older_word_is_not_followed_not_even_in_the_middle_of_a_move(
-    network: Network, distributor: Distributor, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        await told(session, THERE, 0)
+    async with running(network, assignments) as (publisher, session, _):
+        await tell(session, THERE, 0)
         assert network.dialled == [HERE]
-        await told(session, THERE, 3)
-        await told(session, ELSEWHERE, 2)
+        await tell(session, THERE, 3)
+        await tell(session, ELSEWHERE, 2)
         assert network.dialled == [HERE, THERE]
         await network.accepted()
         await trio.testing.wait_all_tasks_blocked()
@@ -151,16 +131,15 @@ async def test_an_older_word_is_not_followed_not_even_in_the_middle_of_a_move(
 
 
 async def test_a_later_word_leads_elsewhere_in_the_middle_of_a_move(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (publisher, session, outcomes):
         await outcomes.start(b"one")
         await expect_bodies(session, b"one")
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         there = await network.accepted()
         await trio.testing.wait_all_tasks_blocked()  # connected, and held up by "one"
-        await told(session, ELSEWHERE, 3)
+        await tell(session, ELSEWHERE, 3)
         assert await there.ended()
         elsewhere = await network.accepted()
         await outcomes.start(b"two")
@@ -170,33 +149,31 @@ async def test_a_later_word_leads_elsewhere_in_the_middle_of_a_move(
 
 
 async def test_a_later_word_leads_back_in_the_middle_of_a_move(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (publisher, session, outcomes):
         await outcomes.start(b"one")
         await expect_bodies(session, b"one")
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         there = await network.accepted()
         await trio.testing.wait_all_tasks_blocked()
         await outcomes.start(b"two")
-        await told(session, HERE, 3)
+        await tell(session, HERE, 3)
         assert await there.ended()
         await expect_bodies(session, b"two")
         assert publisher.address == HERE
 
 
 async def test_moved_back_and_forth_every_message_goes_out_once_and_in_order(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         seen = []
         for number in range(20):
             body = str(number).encode()
             await outcomes.start(body)
             seen.append(await session.command())
-            await told(session, [THERE, HERE][number % 2], number + 2)
+            await tell(session, [THERE, HERE][number % 2], number + 2)
             after = await network.accepted()
             await session.respond(b"OK wait_ns=0 fill=1")
             assert await session.ended()
@@ -207,14 +184,13 @@ async def test_moved_back_and_forth_every_message_goes_out_once_and_in_order(
 
 
 async def test_when_the_old_broker_dies_during_the_move_what_it_had_not_answered_is_sent_again(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
     """At least once: "two" may have been taken before it died."""
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
         await expect_bodies(session, b"one", b"two")
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         there = await network.accepted()
         await trio.testing.wait_all_tasks_blocked()
         await outcomes.start(b"three")
@@ -229,16 +205,15 @@ async def test_when_the_old_broker_dies_during_the_move_what_it_had_not_answered
 
 
 async def test_when_the_old_broker_dies_before_the_new_one_answers_the_distributor_is_asked(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
 ) -> None:
-    distributor.address = HERE
-    async with running(network, distributor) as (publisher, session):
-        outcomes = Outcomes(publisher, nursery)
+    assignments.address = HERE
+    async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one")
         await expect_bodies(session, b"one")
-        await told(session, THERE, 2)
+        await tell(session, THERE, 2)
         half = await network.dialled_by()  # it never answers
-        distributor.address = ELSEWHERE
+        assignments.address = ELSEWHERE
         await session.stream.aclose()
         elsewhere = await network.accepted()
         assert elsewhere.address == ELSEWHERE
@@ -248,13 +223,13 @@ async def test_when_the_old_broker_dies_before_the_new_one_answers_the_distribut
 
 
 async def test_a_publisher_that_is_closed_in_the_middle_of_a_move_hangs_up_on_both(
-    network: Network, distributor: Distributor, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     entered = trio.Event()
     outcomes = []
 
     async def publish() -> None:
-        async with Publisher("t", "p", distributor=distributor.client, connect=network.connect) as publisher:
+        async with Publisher("t", "p", distributor=assignments.client, connect=network.connect) as publisher:
             outcomes.append(Outcomes(publisher, nursery))
             await outcomes[0].start(b"never answered")
             await entered.wait()
@@ -262,7 +237,7 @@ async def test_a_publisher_that_is_closed_in_the_middle_of_a_move_hangs_up_on_bo
     nursery.start_soon(publish)
     session = await network.accepted()
     await expect_bodies(session, b"never answered")
-    await told(session, THERE, 2)
+    await tell(session, THERE, 2)
     there = await network.accepted()
     await trio.testing.wait_all_tasks_blocked()
     entered.set()

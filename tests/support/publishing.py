@@ -18,8 +18,8 @@ from tests.support.scripted_broker import Network, Session
 HERE, THERE = "127.0.0.1:1001", "127.0.0.1:1002"
 
 
-class Distributor:
-    """Answers where the publisher belongs; the test changes ``address`` and ``status``."""
+class Assignments:
+    """The distributor's answers where the publisher belongs; the test changes ``address`` and ``status``."""
 
     def __init__(self) -> None:
         self.address = HERE
@@ -36,23 +36,6 @@ class Distributor:
             return httpx.Response(self.status, json=detail)
         found = {"topic": "t", "publisher_id": "p", "declared": True, "broker": "b", "version": 1}
         return httpx.Response(200, json=found | {"address": self.address})
-
-
-@asynccontextmanager
-async def running(
-    network: Network, distributor: Distributor, *, tells_left: bool = False
-) -> AsyncIterator[tuple[Publisher, Session]]:
-    """A connected publisher, and the broker's end of its connection."""
-    publisher = Publisher("t", "p", distributor=distributor.client, connect=network.connect)
-    sessions = []
-
-    async def accept() -> None:
-        sessions.append(await network.accepted(tells_left=tells_left))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(accept)
-        async with publisher:
-            yield publisher, sessions[0]
 
 
 class Outcomes:
@@ -75,5 +58,28 @@ class Outcomes:
             self.ended[body] = error
 
 
+@asynccontextmanager
+async def running(
+    network: Network, assignments: Assignments, *, tells_left: bool = False
+) -> AsyncIterator[tuple[Publisher, Session, Outcomes]]:
+    """A connected publisher, the broker's end of its connection, and what is to be published within the block."""
+    publisher = Publisher("t", "p", distributor=assignments.client, connect=network.connect)
+    sessions = []
+
+    async def accept() -> None:
+        sessions.append(await network.accepted(tells_left=tells_left))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(accept)
+        async with publisher:
+            yield publisher, sessions[0], Outcomes(publisher, nursery)
+
+
 async def expect_bodies(session: Session, *bodies: bytes) -> None:
     assert [await session.command() for _ in bodies] == [(b"PUB t", body) for body in bodies]
+
+
+async def tell(session: Session, address: str, version: int) -> None:
+    """The publisher to move there, and let it act on it."""
+    await session.respond(f"_move_ {address} {version}".encode())
+    await trio.testing.wait_all_tasks_blocked()
