@@ -1,16 +1,17 @@
-"""``python -m broker`` as a process of a test, and the little of nsqd's protocol that one says to it."""
+"""A broker as a process of a test, and the little of nsqd's protocol that one says to it."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -24,34 +25,47 @@ def free_port() -> int:
 
 
 class Process:
-    """``python -m broker`` on free ports; ``lines``: what it said on standard error, once it has ended."""
+    """``command`` on free ports of loopback, or on those that are given; ``started``: how, as ``Popen`` takes it."""
 
-    def __init__(self, data: Path, *flags: str, tcp: int | None = None, http_port: int | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], *flags: str, tcp: int | None = None, http_port: int | None = None, **started: Any
+    ) -> None:
         self.tcp, self.http = tcp or free_port(), http_port or free_port()
-        command = [sys.executable, "-m", "broker", "--name", "b1", "--data-path", str(data)]
-        command += ["--tcp-address", f"127.0.0.1:{self.tcp}", "--http-address", f"127.0.0.1:{self.http}", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.lines: list[str] = []
+        ports = [f"--tcp-address=127.0.0.1:{self.tcp}", f"--http-address=127.0.0.1:{self.http}"]
+        self._log = os.memfd_create("standard error")
+        self.process = subprocess.Popen(
+            [*command, *ports, *flags], stdout=subprocess.DEVNULL, stderr=self._log, **started
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._log)
+
+    @property
+    def lines(self) -> list[str]:
+        """What it has said on standard error until now."""
+        # The file's position is the broker's, too: to be left where it is.
+        return os.pread(self._log, os.fstat(self._log).st_size, 0).decode().splitlines()
 
     def wait_ready(self) -> None:
-        """Until /ping answers."""
+        """Until it answers by HTTP, whatever that be."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                assert self.ask("GET", "/ping") == (200, b"OK")
-            except ConnectionRefusedError:
-                time.sleep(0.002)  # another process's port cannot signal us that it is open
-                continue
-            return
-        raise AssertionError(f"the broker did not start: {self.wait_ended()}, {self.lines}")
+            with suppress(ConnectionRefusedError):
+                self.ask("GET", "/ping")
+                return
+            time.sleep(0.002)  # another process's port cannot signal us that it is open
+        raise AssertionError(f"the broker did not start: {self.process.poll()}, {self.lines}")
 
     def wait_ended(self, number: int | None = None) -> int:
         """Exit status, after ``number`` was sent if one is given."""
         if number is not None:
             self.process.send_signal(number)
-        _, err = self.process.communicate(timeout=WAIT_S)
-        self.lines = err.splitlines()
-        return self.process.returncode
+        return self.process.wait(WAIT_S)
 
     def ask(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
         return ask_http(self.http, method, target, body)
@@ -65,23 +79,36 @@ class Process:
         found: dict[str, Any] = stats["topics"][0]
         return found
 
+    def metric(self, name: str) -> float:
+        return metric_in(self.ask("GET", "/metrics")[1].decode(), name)
+
+    def has_said(self, words: str) -> bool:
+        return any(words in line for line in self.lines)
+
+
+def process(data: Path, *flags: str, wrapped: Sequence[str] = (), **started: Any) -> Process:
+    """``python -m broker``, behind the words of ``wrapped``; to be ended by a ``with``."""
+    command = [*wrapped, sys.executable, "-m", "broker", "--name", "b1", "--data-path", str(data)]
+    return Process(command, *flags, **started)
+
 
 @contextmanager
-def broker(data: Path, *flags: str, **ports: int) -> Iterator[Process]:
-    """A running broker; whatever happens in the block, its process ends with it."""
-    process = Process(data, *flags, **ports)
-    with ExitStack() as stack:
-        stack.callback(process.process.stderr.close)  # type: ignore[union-attr]
-        stack.callback(process.process.wait)
-        stack.callback(process.process.kill)
-        process.wait_ready()
-        yield process
+def broker(data: Path, *flags: str, **started: Any) -> Iterator[Process]:
+    """A running one; whatever happens in the block, its process ends with it."""
+    with process(data, *flags, **started) as running:
+        running.wait_ready()
+        yield running
 
 
-def refused(data: Path, *flags: str, **ports: int) -> tuple[int, list[str]]:
-    """Exit status and lines of a broker that must not start."""
-    process = Process(data, *flags, **ports)
-    return process.wait_ended(), process.lines
+def refused(starting: Process) -> tuple[int, list[str]]:
+    """Exit status and lines of one that must not start."""
+    with starting:
+        return starting.wait_ended(), starting.lines
+
+
+def metric_in(text: str, name: str) -> float:
+    """The value of a metric that has one, in the answer of /metrics."""
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} "))
 
 
 class Subscriber:

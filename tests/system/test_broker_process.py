@@ -7,17 +7,14 @@ import json
 import signal
 import socket
 import ssl
-import subprocess
-import sys
-import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bench.systems import free_addresses
-from tests.support.broker_process import Process, Subscriber, broker, refused
-from tests.support.other_process import WAIT_S
+from tests.support.broker_process import Subscriber, broker, process, refused
+from tests.support.other_process import WAIT_S, wait_until
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
@@ -27,8 +24,8 @@ pytest.importorskip("srtm._native", reason="the extension is not built (make bui
 def test_it_stops_when_told_and_says_so(tmp_path: Path, number: int, status: int) -> None:
     with broker(tmp_path) as running:
         assert running.wait_ended(number) == status
-    assert all(line.startswith("b1 ") for line in running.lines), running.lines
-    assert f"stopping signal={signal.Signals(number).name}" in running.lines[-1]
+        assert all(line.startswith("b1 ") for line in running.lines), running.lines
+        assert f"stopping signal={signal.Signals(number).name}" in running.lines[-1]
 
 
 def test_messages_come_by_http_and_leave_by_the_protocol(tmp_path: Path) -> None:
@@ -90,11 +87,7 @@ def test_topics_channels_and_pauses_survive_sigkill(tmp_path: Path) -> None:
         running.ask("POST", "/topic/create?topic=t")
         running.ask("POST", "/channel/create?topic=t&channel=c")
         running.ask("POST", "/channel/pause?topic=t&channel=c")
-        deadline = time.monotonic() + WAIT_S
-        wanted = {"name": "c", "paused": True}
-        while wanted not in saved_channels(tmp_path):
-            assert time.monotonic() < deadline
-            time.sleep(0.005)  # a file cannot signal us
+        wait_until("it is saved", lambda: {"name": "c", "paused": True} in saved_channels(tmp_path))
         running.process.kill()
         running.process.wait()
         with broker(tmp_path, tcp=running.tcp, http_port=running.http) as again:  # the same ports, at once
@@ -165,19 +158,8 @@ def test_https_serves_both_kinds_of_requests_and_tls_required_sends_others_there
     port = int(address.rpartition(":")[2])
     flags = ["--https-address", address, "--tls-required", "true"]
     flags += ["--tls-cert", str(certificates / "server.pem"), "--tls-key", str(certificates / "server.key")]
-    process = Process(tmp_path, *flags)
-    with ExitStack() as stack:
-        stack.callback(process.process.stderr.close)  # type: ignore[union-attr]
-        stack.callback(process.process.wait)
-        stack.callback(process.process.kill)
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            try:
-                plain = process.ask("GET", "/stats")
-                break
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                time.sleep(0.005)  # another process's port cannot signal us that it is open
+    with broker(tmp_path, *flags) as running:
+        plain = running.ask("GET", "/stats")
         assert plain == (403, b'{"message": "TLS_REQUIRED", "https_port": %d}' % port)
         context = ssl._create_unverified_context()  # its certificate is an expired one of its own
         connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=WAIT_S, context=context)
@@ -215,23 +197,14 @@ def test_a_request_under_way_is_answered_before_the_broker_stops(tmp_path: Path)
 
 def test_unix_sockets_take_the_place_of_both_ports_and_go_with_the_broker(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("nsq.sock", "http.sock")]
-    command = [sys.executable, "-m", "broker", "--name", "b1", "--data-path", str(tmp_path)]
-    command += ["--tcp-address", paths[0], "--http-address", paths[1]]
-    with ExitStack() as stack:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        stack.callback(process.wait)
-        stack.callback(process.kill)
-        deadline = time.monotonic() + WAIT_S
-        while not Path(paths[1]).exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.005)  # a file cannot signal us
+    with process(tmp_path, "--tcp-address", paths[0], "--http-address", paths[1]) as running:
+        wait_until("it listens", Path(paths[1]).exists)
         client = RawHttp(paths[1])
         client.socket.sendall(b"GET /info HTTP/1.1\r\nHost: x\r\n\r\n")
         info = json.loads(client.answer()[2])
         assert (info["tcp_port"], info["http_port"]) == (-1, -1)
         client.close()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(WAIT_S) == 0
+        assert running.wait_ended(signal.SIGTERM) == 0
         assert not any(Path(path).exists() for path in paths)
 
 
@@ -290,7 +263,7 @@ def test_a_member_that_has_never_synced_refuses_publishes_and_says_why(tmp_path:
 def test_a_port_in_use_is_one_clear_line_and_status_1(tmp_path: Path, which: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        status, lines = refused(tmp_path, **{which: port})
+        status, lines = refused(process(tmp_path, **{which: port}))
     field = "tcp_address" if which == "tcp" else "http_address"
     assert status == 1
     assert lines == [f"srtm broker: {field}: '127.0.0.1:{port}': the port is in use by another process"]
@@ -298,7 +271,7 @@ def test_a_port_in_use_is_one_clear_line_and_status_1(tmp_path: Path, which: str
 
 def test_a_data_directory_in_use_is_one_clear_line_and_status_1(tmp_path: Path) -> None:
     with broker(tmp_path) as running:
-        status, lines = refused(tmp_path)
+        status, lines = refused(process(tmp_path))
         assert (status, len(lines)) == (1, 1)
         assert "is in use by another broker" in lines[0]
         assert running.ask("GET", "/ping") == (200, b"OK")
@@ -319,6 +292,6 @@ def test_a_data_directory_in_use_is_one_clear_line_and_status_1(tmp_path: Path) 
     ],
 )
 def test_bad_flags_are_one_clear_line_and_status_2(tmp_path: Path, flags: list[str], said: str) -> None:
-    status, lines = refused(tmp_path, *flags)
+    status, lines = refused(process(tmp_path, *flags))
     assert (status, len(lines)) == (2, 1), lines
     assert lines[0].startswith(f"srtm broker: {said}")

@@ -6,15 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.broker_process import free_port
-from tests.support.other_process import WAIT_S, ask_http
+from tests.support.broker_process import Process, refused
+from tests.support.other_process import WAIT_S
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
@@ -22,47 +21,11 @@ pytest.importorskip("srtm._native", reason="the extension is not built (make bui
 CLI = [sys.executable, "-m", "srtm", "nsqd"]
 
 
-class Nsqd:
-    def __init__(self, directory: Path, *flags: str, command: list[str] | None = None, ports: tuple[int, int]) -> None:
-        self.tcp, self.http = ports
-        words = ["-tcp-address", f"127.0.0.1:{self.tcp}", f"--http-address=127.0.0.1:{self.http}", *flags]
-        self.process = subprocess.Popen(
-            [*(command or CLI), *words], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self.started = time.monotonic()
-
-    def wait_ready(self) -> None:
-        while time.monotonic() < self.started + WAIT_S and self.process.poll() is None:
-            try:
-                assert self.ask("GET", "/ping") == (200, b"OK")
-            except ConnectionRefusedError:
-                time.sleep(0.002)  # another process's port cannot signal us that it is open
-                continue
-            return
-        raise AssertionError(f"it did not start: {self.process.communicate(timeout=WAIT_S)}")
-
-    def ask(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-        return ask_http(self.http, method, target, body)
-
-    def end(self, number: int) -> tuple[int, str]:
-        """Exit status and what was said on standard error."""
-        self.process.send_signal(number)
-        _, err = self.process.communicate(timeout=WAIT_S)
-        return self.process.returncode, err
-
-
 @contextmanager
-def nsqd(
-    directory: Path, *flags: str, command: list[str] | None = None, ports: tuple[int, int] | None = None
-) -> Iterator[Nsqd]:
-    running = Nsqd(directory, *flags, command=command, ports=ports or (free_port(), free_port()))
-    try:
-        with running.process:
-            running.wait_ready()
-            yield running
-            running.process.kill()
-    finally:
-        running.process.kill()
+def nsqd(directory: Path, *flags: str, command: Sequence[str] = CLI, **ports: int) -> Iterator[Process]:
+    with Process(command, *flags, cwd=directory, **ports) as running:
+        running.wait_ready()
+        yield running
 
 
 @pytest.fixture
@@ -78,17 +41,15 @@ def shim(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_status_0(tmp_path: Path, number: int) -> None:
     with nsqd(tmp_path) as running:
-        status, err = running.end(number)
-    assert status == 0, err
-    assert all(line.startswith("[nsqd] ") for line in err.splitlines()), err
+        assert running.wait_ended(number) == 0, running.lines
+        assert all(line.startswith("[nsqd] ") for line in running.lines), running.lines
 
 
 def test_another_signal_while_it_stops_changes_nothing(tmp_path: Path) -> None:
     with nsqd(tmp_path) as running:
         running.ask("POST", "/pub?topic=t", b"kept")
         running.process.send_signal(signal.SIGINT)
-        status, err = running.end(signal.SIGTERM)
-    assert status == 0, err
+        assert running.wait_ended(signal.SIGTERM) == 0, running.lines
     with nsqd(tmp_path) as running:
         assert b'"depth":1' in running.ask("GET", "/stats?format=json&topic=t")[1]
 
@@ -103,16 +64,15 @@ def test_the_shims_process_is_the_broker_itself_and_has_no_children(tmp_path: Pa
         assert running.ask("POST", "/topic/create?topic=t") == (200, b"")
         running.process.kill()  # the pid that a suite knows
         running.process.wait()
-        with nsqd(
-            data, command=shim, ports=(running.tcp, running.http)
-        ) as again:  # the same ports and directory, at once
+        # the same ports and directory, at once
+        with nsqd(data, command=shim, tcp=running.tcp, http_port=running.http) as again:
             assert again.ask("GET", "/ping") == (200, b"OK")
 
 
 def test_data_goes_to_the_working_directory_unless_told_otherwise(tmp_path: Path) -> None:
     with nsqd(tmp_path) as running:
         running.ask("POST", "/topic/create?topic=t")
-        assert running.end(signal.SIGTERM)[0] == 0
+        assert running.wait_ended(signal.SIGTERM) == 0
     assert b'"t"' in (tmp_path / "nsqd.dat").read_bytes()
 
 
@@ -121,7 +81,8 @@ def test_it_reads_its_file_and_says_which_keys_it_ignores(tmp_path: Path) -> Non
     file.write_text('broadcast_address = "elsewhere"\nlog_prefix = "[n7]"\nmax_rdy = 3\n')
     with nsqd(tmp_path, "-config", str(file)) as running:
         assert b'"broadcast_address":"elsewhere"' in running.ask("GET", "/info")[1]
-        _, err = running.end(signal.SIGTERM)
+        running.wait_ended(signal.SIGTERM)
+        err = "\n".join(running.lines)
     assert "[n7] " in err
     assert "a key that is none of nsqd's is ignored" in err
     assert "key=max_rdy" in err
@@ -150,11 +111,9 @@ def test_a_start_that_fails_says_why_with_nsqds_status(
 
 def test_two_of_them_cannot_have_one_directory_or_one_port(tmp_path: Path) -> None:
     with nsqd(tmp_path) as running:
-        second = Nsqd(tmp_path, ports=(free_port(), free_port()))
-        _, err = second.process.communicate(timeout=WAIT_S)
-        assert (second.process.returncode, "data_path" in err) == (1, True)
+        status, lines = refused(Process(CLI, cwd=tmp_path))
+        assert (status, "data_path" in lines[0]) == (1, True)
         other = tmp_path / "other"
         other.mkdir()
-        third = Nsqd(other, ports=(running.tcp, free_port()))
-        _, err = third.process.communicate(timeout=WAIT_S)
-        assert (third.process.returncode, "tcp_address" in err) == (1, True)
+        status, lines = refused(Process(CLI, cwd=other, tcp=running.tcp))
+        assert (status, "tcp_address" in lines[0]) == (1, True)
