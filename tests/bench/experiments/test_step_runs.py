@@ -5,26 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.experiments.step_run import STEPS, StepRun
 from bench.experiments.step_runs import Made, alike, file_of, is_kept, keep, kept, kept_in, made_at
 from srtm.errors import BadInput
+from tests.support.step_runs import RUN
 
-RUN = StepRun(
-    step=STEPS["50-10"].name,
-    mode="fitted",
-    number=0,
-    drained_s=1.2,
-    back_s=2.2,
-    worst_p99_ms=2.0,
-    before_p99_ms=1.8,
-    late_p99_ms=0.1,
-    messages=100,
-    before_s=6.0,
-    watched_s=8.0,
-    seed=1,
-    commit="c0ffee",
-    sources="5eed",
-)
 MADE = Made(before_s=6.0, watched_s={"fitted": 8.0}, seed=1, sources="5eed")
 
 

@@ -2,25 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.experiments.step_run import STEPS, StepRun
+from bench.experiments.step_run import STEPS
 from bench.experiments.step_table import claim, markdown, missed, scarce, verdict
+from tests.support.step_runs import RUN
 
-RUN = StepRun(
-    step=STEPS["50-10"].name,
-    mode="fitted",
-    number=0,
-    drained_s=1.2,
-    back_s=2.2,
-    worst_p99_ms=2.0,
-    before_p99_ms=1.8,
-    late_p99_ms=0.1,
-    messages=100,
-    before_s=6.0,
-    watched_s=8.0,
-    seed=1,
-    commit="c0ffee",
-    sources="5eed",
-)
 NEVER = replace(RUN, mode="static", drained_s=None, back_s=None)
 SLOW = replace(RUN, mode="proportional", drained_s=27.0, back_s=40.0, watched_s=60.0)
 OTHERS = ("gdrl", "central", "static")
