@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +15,6 @@ import trio
 
 from distributor import measured
 from distributor.allocation import BrokerCapacity
-from distributor.claims import Claims
 from distributor.fitting_events import (
     Action,
     AnyFitting,
@@ -33,18 +31,14 @@ from distributor.fitting_events import (
     Recorded,
     Report,
     RoundRecord,
-    Scaler,
     ScalerAnswered,
     Stop,
     Task,
 )
 from distributor.fitting_setup import FittingOptions, fitting_of, is_same_task, placement_of, same_places, task_of
 from distributor.marks import NO_MARKS, FullMarks, traffic_class
-from distributor.measuring import Measuring
-from distributor.registry import Registry
-from distributor.scaler import Scaling
 from distributor.state import Topic
-from distributor.syncing import Syncing
+from distributor.surroundings import Surroundings
 from distributor.whatif import Latency
 from srtm.backoff import Backoff
 from srtm.control import Promise
@@ -70,19 +64,6 @@ class Superseded(Exception):
 
 class FailedFitting(SrtmError):
     """It cannot go on; the placement stays as it is."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What every run needs of the distributor."""
-
-    registry: Registry
-    syncing: Syncing
-    measuring: Measuring
-    claims: Claims
-    scaler: Scaler
-    scaling: Scaling
-    log: Log
 
 
 class FittingRun:

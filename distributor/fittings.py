@@ -17,12 +17,13 @@ import trio
 
 from distributor import fitting_view
 from distributor.fitting_events import Report, Scaler
-from distributor.fitting_run import FailedFitting, FittingRun, Superseded, Surroundings, insist
+from distributor.fitting_run import FailedFitting, FittingRun, Superseded, insist
 from distributor.fitting_setup import FittingOptions, parsed_options
 from distributor.fitting_view import Json
 from distributor.marks import NO_MARKS, FullMarks
 from distributor.registry import FittingIntent
 from distributor.state import FittingRecord, Topic
+from distributor.surroundings import Surroundings
 from distributor.wall import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable

@@ -30,8 +30,7 @@ async def test_a_topic_that_fits_where_it_is_stays_there_and_that_is_said_with_c
 
 async def test_one_broker_that_is_too_slow_becomes_two_and_is_marked_with_what_it_keeps(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "abc":
-            await here.start_broker(name)
+        await here.start_brokers("abc")
         await here.submit(count=80)  # 80 at once take 1.6 ms, 40 of them 0.8 ms
         assert len(here.placed_on()) == 1
         view = await here.ended()
@@ -83,8 +82,7 @@ async def test_a_scaler_that_brings_nothing_ends_it(distributor, autojump_clock)
 
 async def test_without_traffic_the_placement_by_rates_stands_until_messages_come(distributor, autojump_clock):
     async with live(distributor, traffic=()) as here:
-        for name in "ab":
-            await here.start_broker(name)
+        await here.start_brokers("ab")
         await here.submit(count=80)
         await trio.sleep(60)
         assert here.view()["state"] == "waiting"
@@ -118,8 +116,7 @@ async def test_off_is_off_and_the_same_topic_again_is_not_fitted_anew(distributo
 
 async def test_the_papers_fitting_runs_by_its_rounds(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "ab":
-            await here.start_broker(name)
+        await here.start_brokers("ab")
         await here.submit(count=80, options=FittingOptions(method="paper", rounds_s=10))
         view = await here.ended(within_s=600)
     assert (view["state"], view["method"], view["rounds_s"]) == ("fits", "paper", 10)
@@ -129,8 +126,7 @@ async def test_the_papers_fitting_runs_by_its_rounds(distributor, autojump_clock
 
 async def test_what_messages_took_of_a_broker_is_kept_and_plans_are_made_with_it(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "abc":
-            await here.start_broker(name)
+        await here.start_brokers("abc")
         await here.submit(count=80)
         assert explaining.services("cars", distributor.registry, here.syncing) == {}
         view = await here.ended()

@@ -30,8 +30,7 @@ async def test_a_broker_that_never_reports_ends_it_and_nobody_is_moved(distribut
 
 async def test_a_broker_that_falls_silent_is_left_out(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "abc":
-            await here.start_broker(name)
+        await here.start_brokers("abc")
         await here.submit(count=80)
         while len(here.placed_on()) < 2:  # noqa: ASYNC110 - virtual time
             await trio.sleep(0.2)
@@ -44,8 +43,7 @@ async def test_a_broker_that_falls_silent_is_left_out(distributor, autojump_cloc
 
 async def test_a_topic_that_is_changed_meanwhile_is_fitted_as_it_is_now(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "abc":
-            await here.start_broker(name)
+        await here.start_brokers("abc")
         await here.submit(count=80)
         await trio.sleep(1.5)
         await here.submit(count=120)
@@ -55,8 +53,7 @@ async def test_a_topic_that_is_changed_meanwhile_is_fitted_as_it_is_now(distribu
 
 async def test_what_was_found_outlives_a_change_of_who_proposes_shares_and_how(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "abc":
-            await here.start_broker(name)
+        await here.start_brokers("abc")
         await here.submit(count=120, mode="fitted")
         while not here.view()["rounds"]:  # noqa: ASYNC110 - virtual time
             await trio.sleep(0.2)
@@ -166,8 +163,7 @@ async def test_a_store_that_is_away_is_waited_for(distributor, monkeypatch, auto
         raise Unavailable("the store is away")
 
     async with live(distributor) as here:
-        for name in "ab":
-            await here.start_broker(name)
+        await here.start_brokers("ab")
         await here.submit(count=80)
         await trio.sleep(0.5)
         monkeypatch.setattr(distributor.store, "apply", refuse)

@@ -14,8 +14,7 @@ pytestmark = pytest.mark.usefixtures("no_threads")
 
 async def test_how_it_ended_and_what_is_full_outlive_the_distributor(distributor, tmp_path, autojump_clock):
     async with live(distributor) as here:
-        for name in "ab":
-            await here.start_broker(name)
+        await here.start_brokers("ab")
         await here.submit(count=80)
         view = await here.ended()
     await distributor.aclose()
@@ -38,8 +37,7 @@ async def test_what_was_running_is_begun_again_from_the_layout_in_force(distribu
     await distributor.aclose()
     again = await Distributor.open(tmp_path / "store.sqlite3")
     async with live(again) as here:
-        for name in "ab":
-            await here.start_broker(name)
+        await here.start_brokers("ab")
         assert here.placed_on() == before
         assert (await here.ended())["state"] == "fits"
     await again.aclose()

@@ -17,8 +17,7 @@ pytestmark = pytest.mark.usefixtures("no_threads")
 
 async def test_fittings_that_share_a_broker_take_turns(distributor, autojump_clock):
     async with live(distributor) as here:
-        for name in "ab":
-            await here.start_broker(name)
+        await here.start_brokers("ab")
         await here.submit(count=40)
         await trio.sleep(0.3)
         await here.submit("bikes", count=5, placement="lb")

@@ -22,18 +22,16 @@ import trio
 from sqlalchemy import Engine, Table, event
 
 from distributor import store, views
-from distributor.claims import Claims
 from distributor.config import DistributorConfig
 from distributor.fitting_events import Scaler
-from distributor.fitting_run import Surroundings
 from distributor.fitting_setup import FittingOptions
 from distributor.fittings import Fittings
 from distributor.leases import Amount
-from distributor.measuring import Measuring
 from distributor.registry import Registry
 from distributor.scaler import NoScaler
 from distributor.state import Topic
 from distributor.store import Store
+from distributor.surroundings import Surroundings
 from distributor.syncing import Syncing
 from srtm.log import Log
 from srtm.splitting import to_micro
@@ -96,20 +94,11 @@ async def opened_cluster(url: str, day: int) -> Cluster:
     opened = await Store.open(url)
     await opened.lead("http://leader")
     registry = await Registry.load(opened, DistributorConfig(store=url))
-    measuring = Measuring(registry.stir)
-    syncing = Syncing(registry, measuring.requests)
-    around = Surroundings(
-        registry=registry,
-        syncing=syncing,
-        measuring=measuring,
-        claims=Claims(),
-        scaler=Scaler.NONE,
-        scaling=NoScaler(),
-        log=Log("test", lambda _line: None),
-    )
+    around = Surroundings.of(registry, Scaler.NONE, NoScaler(), Log("test", lambda _line: None))
     for name in ("a", "b"):
-        await FakeBroker(name, syncing, mcap=60_000.0).settle()
-    return Cluster(opened, registry, syncing, Fittings(around, FittingOptions(), wall_s=lambda: 86_400.0 * day))
+        await FakeBroker(name, around.syncing, mcap=60_000.0).settle()
+    fittings = Fittings(around, FittingOptions(), wall_s=lambda: 86_400.0 * day)
+    return Cluster(opened, registry, around.syncing, fittings)
 
 
 def first(step: int) -> TopicSpec:

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 
 import trio
 
-from distributor.claims import Claims
 from distributor.fitting_events import Scaler
-from distributor.fitting_run import Surroundings
 from distributor.fitting_setup import FittingOptions
 from distributor.fitting_view import ENDED
 from distributor.fittings import Fittings
-from distributor.measuring import Measuring
 from distributor.scaler import NoScaler
+from distributor.surroundings import Surroundings
 from distributor.syncing import Syncing
 from srtm.log import Log
 from srtm.topic import Strategy
@@ -66,6 +64,10 @@ class Live:
         self.nursery.start_soon(self.run_broker, broker)
         return broker
 
+    async def start_brokers(self, names: str) -> None:
+        for name in names:
+            await self.start_broker(name)
+
     async def run_broker(self, broker: MeasuringBroker) -> None:
         with trio.CancelScope() as self.scopes[broker.name]:
             await broker.run()
@@ -80,8 +82,7 @@ class Live:
     async def beside_broken(self, brokers: str, count: int, placement: Strategy = "srtm") -> None:
         """Submits cars with ``count`` publishers, and once they fit, bikes to brokers of which "a" breaks the promise
         to cars."""
-        for name in brokers:
-            await self.start_broker(name)
+        await self.start_brokers(brokers)
         await self.submit(count=count, placement=placement)
         await self.ended()
         self.brokers["a"].broken.add("cars")
@@ -109,21 +110,12 @@ async def live(
 ) -> AsyncIterator[Live]:
     """``traffic``: topics whose publishers send."""
     registry = distributor.registry
-    measuring = Measuring(registry.stir)
-    syncing = Syncing(registry, measuring.requests)
     fake = FakeScaler()
-    around = Surroundings(
-        registry=registry,
-        syncing=syncing,
-        measuring=measuring,
-        claims=Claims(),
-        scaler=scaler,
-        scaling=NoScaler() if scaler is Scaler.NONE else fake,
-        log=Log("test", lambda _line: None),
-    )
+    scaling = NoScaler() if scaler is Scaler.NONE else fake
+    around = Surroundings.of(registry, scaler, scaling, Log("test", lambda _line: None))
     fittings = Fittings(around, default, wall_s=lambda: 0.0)
     async with trio.open_nursery() as nursery:
-        made = Live(distributor, fittings, syncing, fake, nursery, set(traffic))
+        made = Live(distributor, fittings, around.syncing, fake, nursery, set(traffic))
         fake.start = lambda name: nursery.start_soon(made.start_broker, name)
         nursery.start_soon(registry.run)
         nursery.start_soon(fittings.run)
