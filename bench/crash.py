@@ -1,10 +1,12 @@
 """Kills a broker at random instants under load, and counts what it owes afterwards: ``python -m bench.crash --kills
 100``.
 
-Everything goes through disk (``--mem-queue-size 0``), in small files that are synced often. A message counts as owed
-from its OK on; it is settled in a channel when the consumer has sent FIN. A message that is delivered again is a
-redelivery if it was out before, or, once, if a kill may have found it on its way from its topic to the channel, when it
-is on disk in both: more than that is a fault.
+Queues keep ``--mem-queue-size`` messages in memory, as nsqd's do; without any (the default) everything goes through
+disk. Files are small and synced often. A message counts as owed from its OK on, and from when a kill found it on disk;
+it is settled in a channel when the consumer has sent FIN. What a kill found nowhere on disk was in memory alone and is
+not owed any more: that can be as much as the queues may keep there, and nothing of it may ever come. A message that is
+delivered again is a redelivery if it was out before, or, once, if a kill may have found it on its way from its topic to
+the channel, when it is on disk in both: more than that is a fault.
 """
 
 from __future__ import annotations
@@ -19,70 +21,29 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import trio
 
+from bench import queue_files
+from bench.crash_book import CHANNELS, Book
 from bench.document import refuse_without_block, write_block
 from bench.provenance import provenance
 from srtm import wire
 from srtm.commands.running import run_trio
 
 TOPIC = "crash"
-CHANNELS = ("a", "b")
 PUBLISHERS = 4
-_FLAGS = ("--mem-queue-size", "0", "--max-bytes-per-file", "64k", "--sync-every", "50", "--sync-timeout", "50ms")
+_READY = 50  # messages that a consumer has at most
+_FLAGS = ("--max-bytes-per-file", "64k", "--sync-every", "50", "--sync-timeout", "50ms")
 _PUBLISHES = ((1, 400), (5, 400), (20, 400), (1, 200_000), (1000, 400))  # messages, and what a body is shorter than
 _OFTEN = (60, 20, 20, 2, 1)  # the last two are larger than a file, or go in by slices
 _READY_S = 60.0
-_PROGRESS_S = 30.0  # without a message acknowledged or settled for so long: it hangs
 _FATAL = ("panicked", "Traceback", "cannot go on", "cannot be written")
 _DAMAGE = "a file of a queue was damaged"
-_SEGMENT = re.compile(r".+\.([0-9]{6,})\.seg")
-
-
-@dataclass
-class Book:
-    """Who got what: bodies by channel. ``delivered``: in earlier lives."""
-
-    acknowledged: set[bytes] = field(default_factory=set)
-    settled: dict[str, set[bytes]] = field(default_factory=lambda: {channel: set() for channel in CHANNELS})
-    delivered: dict[str, set[bytes]] = field(default_factory=lambda: {channel: set() for channel in CHANNELS})
-    redelivered: Counter[str] = field(default_factory=Counter)
-    damages: list[str] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-    changed: trio.Event = field(default_factory=trio.Event)
-
-    def note_change(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
-
-    def owed(self, channel: str) -> set[bytes]:
-        return self.acknowledged - self.settled[channel]
-
-    async def wait_until_acknowledged(self, count: int) -> None:
-        while len(self.acknowledged) < count:
-            with trio.fail_after(_PROGRESS_S):
-                await self.changed.wait()
-
-    async def wait_until_settled(self) -> None:
-        while any(self.owed(channel) for channel in CHANNELS):
-            with trio.fail_after(_PROGRESS_S):
-                await self.changed.wait()
-
-    @property
-    def lost(self) -> int:
-        return sum(len(self.owed(channel)) for channel in CHANNELS)
-
-    def verdict(self, kills: int) -> str:
-        return (
-            f"crash: {kills} kills, {len(self.acknowledged)} messages acknowledged, {self.lost} lost,"
-            f" {self.redelivered.total()} delivered again, {len(self.damages)} torn ends cut,"
-            f" {len(self.faults)} faults: {'FAILED' if self.lost or self.faults else 'passed'}"
-        )
 
 
 @dataclass
@@ -100,19 +61,17 @@ class Life:
         return int(body.split(b"/", 1)[0]) < self.number
 
 
-async def run(directory: Path, kills: int, seed: int) -> Book:
+async def run(directory: Path, kills: int, seed: int, mem_queue_size: int = 0) -> Book:
     """Raises trio.TooSlowError where a broker hangs."""
     book, chance = Book(), random.Random(seed)
     for number in range(kills):
-        async with living(directory, number, book) as life:
+        async with living(directory, number, mem_queue_size, book) as life:
             await traffic_until_killed(life, book, len(book.acknowledged) + chance.randrange(1, 300), chance.random())
-        for channel in CHANNELS:
-            book.delivered[channel] |= life.seen[channel]
-        check_files(directory, book)
-    async with living(directory, kills, book) as life, trio.open_nursery() as nursery:
+        take_stock(directory, life, mem_queue_size, book)
+    async with living(directory, kills, mem_queue_size, book) as life, trio.open_nursery() as nursery:
         for channel in CHANNELS:
             await nursery.start(consume, life, book, channel, None)
-        with trio.move_on_after(_PROGRESS_S):
+        with suppress(trio.TooSlowError):  # what has not come then counts as lost
             await book.wait_until_settled()
         nursery.cancel_scope.cancel()
     if life.process.returncode != 0:
@@ -120,9 +79,24 @@ async def run(directory: Path, kills: int, seed: int) -> Book:
     return book
 
 
+def take_stock(directory: Path, life: Life, mem_queue_size: int, book: Book) -> None:
+    """Note what a kill left."""
+    queues = directory / "queue"
+    found = queue_files.read(queues)
+    # A topic's queue, a channel's, and what its consumer has.
+    in_memory = 2 * mem_queue_size + _READY if mem_queue_size else 0
+    for channel in CHANNELS:
+        book.delivered[channel] |= life.seen[channel]
+        book.note_kill(life.number, channel, found[TOPIC] | found[f"{TOPIC}:{channel}"], in_memory)
+    matches = (queue_files.SEGMENT.fullmatch(file.name) for file in queues.iterdir())
+    count = Counter(match["number"] for match in matches if match)
+    book.faults += [f"segment {number} is there {times} times" for number, times in count.items() if times > 1]
+
+
 @asynccontextmanager
-async def living(directory: Path, number: int, book: Book) -> AsyncIterator[Life]:
+async def living(directory: Path, number: int, mem_queue_size: int, book: Book) -> AsyncIterator[Life]:
     command = [sys.executable, "-m", "broker", "--name", "crash", "--data-path", str(directory), *_FLAGS]
+    command += ["--mem-queue-size", str(mem_queue_size)]
     command += ["--tcp-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"]
     process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
     assert process.stderr is not None
@@ -194,8 +168,7 @@ async def publish(life: Life, book: Book, index: int) -> None:
             if event is None:
                 return
             if event == wire.Response(b"OK"):
-                book.acknowledged.update(bodies)
-                book.note_change()
+                book.acknowledge(bodies)
             else:
                 book.faults.append(f"life {life.number}: a publish was answered {event}")
 
@@ -212,7 +185,7 @@ async def consume(
     reader = wire.EventReader()
     chance = random.Random(f"{life.number} {channel} {spread}")
     async with await connect(life) as stream:
-        await stream.send_all(wire.sub(TOPIC, channel) + wire.rdy(50))
+        await stream.send_all(wire.sub(TOPIC, channel) + wire.rdy(_READY))
         while True:
             try:
                 event = await next_event(stream, reader)
@@ -230,6 +203,8 @@ async def consume(
 
 def answer(life: Life, book: Book, channel: str, message: wire.Message, draw: float) -> bytes:
     body = message.body
+    if body in book.gone[channel]:
+        book.faults.append(f"life {life.number}: {body[:20]!r} came to channel {channel}, and was not on disk")
     again, before = body in life.seen[channel], body in book.delivered[channel]
     if again and not before and body not in life.requeued:
         if life.is_older(body) and (channel, body) not in life.doubled:
@@ -244,8 +219,7 @@ def answer(life: Life, book: Book, channel: str, message: wire.Message, draw: fl
         return wire.req(message.id, 0)
     if draw < 0.15:
         return wire.nop()
-    book.settled[channel].add(body)
-    book.note_change()
+    book.settle(channel, body)
     return wire.fin(message.id)
 
 
@@ -270,26 +244,26 @@ async def next_event(stream: trio.SocketStream, reader: wire.EventReader) -> wir
             return event
 
 
-def check_files(directory: Path, book: Book) -> None:
-    """A number names one segment."""
-    found = Counter(match[1] for file in (directory / "queue").iterdir() if (match := _SEGMENT.fullmatch(file.name)))
-    book.faults += [f"segment {number} is there {count} times" for number, count in found.items() if count > 1]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser("python -m bench.crash", description="Kill a broker under load, again and again.")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--document", type=Path, help="write the result into this file, where its block `crash` is")
+    parser.add_argument("--mem-queue-size", type=int, default=0, help="messages that a queue keeps in memory")
+    parser.add_argument(
+        "--document",
+        type=Path,
+        help="write the result into this file, where its block `crash` is (with messages in memory: `crash-memory`)",
+    )
     given, started = parser.parse_args(), time.time()
-    refuse_without_block(given.document, "crash")
+    block = "crash-memory" if given.mem_queue_size else "crash"
+    refuse_without_block(given.document, block)
     with tempfile.TemporaryDirectory(prefix="srtm-crash-") as directory:
-        book = run_trio(partial(run, Path(directory), given.kills, given.seed))
+        book = run_trio(partial(run, Path(directory), given.kills, given.seed, given.mem_queue_size))
     for fault in book.faults[:20]:
         print(fault)
     print(book.verdict(given.kills))
     if given.document is not None:
-        write_block(given.document, "crash", f"{book.verdict(given.kills)}. {provenance(started)}")
+        write_block(given.document, block, f"{book.verdict(given.kills)}. {provenance(started)}")
     return 1 if book.lost or book.faults else 0
 
 

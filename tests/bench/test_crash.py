@@ -7,7 +7,8 @@ from typing import cast
 import pytest
 import trio
 
-from bench.crash import Book, Life, answer
+from bench.crash import Life, answer
+from bench.crash_book import Book
 from srtm import wire
 
 DRAW_FIN = 0.9
@@ -48,3 +49,10 @@ def test_what_was_requeued_or_delivered_in_an_earlier_life_comes_again(number: i
     book.delivered["a"].add(b"1/0/1 y")
     deliver(now, book, b"1/0/1 y")
     assert (book.faults, book.redelivered["a"]) == ([], 2)
+
+
+def test_what_no_kill_found_on_disk_must_not_come() -> None:
+    now, book = life(), Book()
+    book.gone["a"].add(b"2/0/7 x")
+    deliver(now, book, b"2/0/7 x")
+    assert book.faults == ["life 3: b'2/0/7 x' came to channel a, and was not on disk"]

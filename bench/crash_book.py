@@ -1,0 +1,86 @@
+"""What a broker that is killed owes, by channel: what it has acknowledged or written, and nobody has finished."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import trio
+
+CHANNELS = ("a", "b")
+_PROGRESS_S = 30.0  # without a message acknowledged or settled for so long: it hangs
+
+
+def _by_channel() -> dict[str, set[bytes]]:
+    return {channel: set() for channel in CHANNELS}
+
+
+@dataclass
+class Book:
+    """Who got what: bodies by channel.
+
+    ``delivered``: in earlier lives. ``gone``: acknowledged, and in memory alone when their broker was killed.
+    ``kept``: how often a kill found an owed message on disk.
+    """
+
+    acknowledged: set[bytes] = field(default_factory=set)
+    settled: dict[str, set[bytes]] = field(default_factory=_by_channel)
+    owed: dict[str, set[bytes]] = field(default_factory=_by_channel)
+    gone: dict[str, set[bytes]] = field(default_factory=_by_channel)
+    delivered: dict[str, set[bytes]] = field(default_factory=_by_channel)
+    redelivered: Counter[str] = field(default_factory=Counter)
+    kept: int = 0
+    damages: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    changed: trio.Event = field(default_factory=trio.Event)
+
+    def acknowledge(self, bodies: list[bytes]) -> None:
+        self.acknowledged.update(bodies)
+        for channel, owed in self.owed.items():
+            owed.update(body for body in bodies if body not in self.settled[channel])
+        self._note_change()
+
+    def settle(self, channel: str, body: bytes) -> None:
+        self.settled[channel].add(body)
+        self.owed[channel].discard(body)
+        self._note_change()
+
+    def note_kill(self, life: int, channel: str, on_disk: set[bytes], memory: int) -> None:
+        """From now on all is owed that is ``on_disk``, answered for or not. What is owed and not there was in memory:
+        more than ``memory`` messages cannot have been."""
+        self.owed[channel] |= on_disk - self.settled[channel]
+        gone = self.owed[channel] - on_disk
+        self.kept += len(self.owed[channel] & on_disk)
+        if len(gone) > memory:
+            self.faults.append(f"life {life}: {len(gone)} messages owed to channel {channel} were not on disk")
+            return
+        self.owed[channel] -= gone
+        self.gone[channel] |= gone
+
+    def _note_change(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def wait_until_acknowledged(self, count: int) -> None:
+        while len(self.acknowledged) < count:
+            with trio.fail_after(_PROGRESS_S):
+                await self.changed.wait()
+
+    async def wait_until_settled(self) -> None:
+        """Raises trio.TooSlowError where nothing comes any more."""
+        while any(self.owed.values()):
+            with trio.fail_after(_PROGRESS_S):
+                await self.changed.wait()
+
+    @property
+    def lost(self) -> int:
+        return sum(map(len, self.owed.values()))
+
+    def verdict(self, kills: int) -> str:
+        gone = sum(map(len, self.gone.values()))
+        return (
+            f"crash: {kills} kills, {len(self.acknowledged)} messages acknowledged, {self.kept} found on disk by kills,"
+            f" {gone} gone with memory, {self.lost} lost, {self.redelivered.total()} delivered again,"
+            f" {len(self.damages)} torn ends cut, {len(self.faults)} faults:"
+            f" {'FAILED' if self.lost or self.faults else 'passed'}"
+        )
