@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import trio
@@ -34,7 +33,6 @@ from srtm.splitting import MICRO
 BLOCK = "calibration"
 SLOW_US = 500.0
 CLAIM = "Simulated p99s of access and processing, each apart, are within 15 % of those of real brokers."
-TRIES = 2  # of a run that does not count
 SLO_MS = 10.0
 
 
@@ -169,13 +167,13 @@ async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> V
     document = EVALUATION if options.document else None
     refuse_without_block(document, BLOCK)
     started = time.time()
-    basis = Basis([(case, await _counted(case, options, options.seed, show)) for case in FITTED_ON])
+    basis = Basis([(case, await _recorded(case, options, options.seed, show)) for case in FITTED_ON])
     fitted = basis.fit(options.seed)
     show(f"parameters: {text(fitted)}")
     judged = []
     for case in JUDGED_ON:
         seed = options.seed + 1
-        recorded = await _counted(case, options, seed, show)
+        recorded = await _recorded(case, options, seed, show)
         machine = fitted.of(case.layout(seed))
         judged.append(Judged(case=case, found=compared(case.name, recorded, machine, seed), reasons=recorded.reasons))
     verdict = judge(judged, options)
@@ -192,15 +190,8 @@ async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> V
     return verdict
 
 
-async def _counted(case: Case, options: CalibrateOptions, seed: int, show: Callable[[str], None]) -> Recorded:
-    """The first that counts, else the last."""
-    for _ in range(TRIES):
-        with TemporaryDirectory(prefix="srtm-calibrate-") as folder:
-            recorded = await record(
-                case.layout(seed), seconds=options.seconds, seed=seed, folder=Path(folder), slo_ms=SLO_MS
-            )
-        if not recorded.reasons:
-            break
+async def _recorded(case: Case, options: CalibrateOptions, seed: int, show: Callable[[str], None]) -> Recorded:
+    recorded = await record(case.layout(seed), seconds=options.seconds, seed=seed, slo_ms=SLO_MS)
     tail, state = recorded.measured, "".join(f"; does not count: {reason}" for reason in recorded.reasons)
     show(
         f"{case.name}: p99 access {ms(tail.access_p99_ns):.3g} ms, processing {ms(tail.processing_p99_ns):.3g} ms, "

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bench.experiments.beside import close_enough, means, median_of, tails
 from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
 from bench.experiments.layouts import fewest, loads_of, ms, placed, residual, run, split
+from bench.experiments.points import LABELS
 from bench.experiments.publishing import Shown, make_directory, publish
 from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_of
 from bench.live import record
@@ -25,7 +25,6 @@ from bench.simulator import Machine
 from bench.verdict import Verdict
 
 QUICK_S = 4.0
-TRIES = 2  # of a run that does not count
 _SEARCH_S = 40.0  # of simulated traffic, to find how many brokers it takes
 
 
@@ -91,10 +90,11 @@ class Made:
 async def _point(
     made: Made, figure: RealFigure, point: Point, strategy: str, effort: Effort, show: Callable[[str], None]
 ) -> None:
+    sent = partial(record, slo_ms=ms(figure.slo_ns), keep_intended=figure.keep_intended, latest_ms=figure.latest_ms)
     recordings, rows = [], []
     for seed in range(effort.seed, effort.seed + effort.repetitions):
         layout = layout_of(figure, point, strategy, seed)
-        recorded = await _counted(layout, figure, effort.seconds, seed)
+        recorded = await sent(layout, seconds=effort.seconds, seed=seed)
         recordings.append(recorded)
         rows.append(row_of(point, strategy, layout, recorded, figure.machine, seed, figure.slo_ns))
         made.reasons.extend(f"{point.x:g}, {strategy}, seed {seed}: {reason}" for reason in recorded.reasons)
@@ -112,26 +112,6 @@ def layout_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> Lay
     placement = placed(point.fleet, strategy, k, seed)
     shares = split(point.fleet, placement, k, point.bucket)
     return Layout(fleet=point.fleet, placement=placement, shares=shares, lab_us=figure.lab_us)
-
-
-async def _counted(layout: Layout, figure: RealFigure, seconds: float, seed: int) -> Recorded:
-    """The first that counts, else the last."""
-    for _ in range(TRIES):
-        with TemporaryDirectory(prefix="srtm-real-") as folder:
-            recorded = await record(
-                layout,
-                seconds=seconds,
-                seed=seed,
-                folder=Path(folder),
-                slo_ms=ms(figure.slo_ns),
-                keep_intended=figure.keep_intended,
-            )
-        if recorded.late_max_ms > figure.latest_ms:
-            stop = f"the generator was {recorded.late_max_ms:.3g} ms late once, more than {figure.latest_ms:g} ms"
-            recorded = replace(recorded, reasons=[*recorded.reasons, stop])
-        if not recorded.reasons:
-            break
-    return recorded
 
 
 def row_of(
@@ -160,13 +140,12 @@ def line(row: Row) -> str:
 
 
 def panels(figure: RealFigure, rows: Sequence[Row]) -> list[Panel]:
-    labels = {"lb": "LB", "maxmin": "Max-Min", "srtm": "SRTM"}
     series = []
     for strategy in dict.fromkeys(row["strategy"] for row in rows):
         mine = [row for row in rows if row["strategy"] == strategy]
         x = [row["x"] for row in mine]
         notes = [str(row["brokers"]) for row in mine]
-        label, y = labels[strategy], figure.y
+        label, y = LABELS[strategy], figure.y
         series.append(Series(label=f"{label}, real", x=x, y=[row[y.key] for row in mine], notes=notes))
         beside = [row[y.beside] for row in mine]
         series.append(Series(label=f"{label}, {y.beside_label}", x=x, y=beside, marks_only=True))

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench import live
 from bench.calibration import Fitted
-from bench.experiments import real as real_figures
 from bench.experiments.layouts import LAB_US, envelope
 from bench.experiments.real import RealOptions, layout_of, real, row_of
 from bench.experiments.real_figures import REAL, conditions_of
@@ -20,11 +20,9 @@ from bench.trace import Trace
 KNOWN = Fitted(machine=Machine(message_ns=0, firing_ns=10_000), awake_ns=0.0, lab_path_ns=(100_000,))
 
 
-async def made_up(
-    layout: Layout, *, seconds: float, seed: int, folder: Path, slo_ms: float, keep_intended: bool = False
-) -> Recorded:
+async def made_up(layout: Layout, *, seconds: float, seed: int, slo_ms: float, keep_intended: bool = False) -> Recorded:
     """Recorded by brokers that are what the simulator takes them for; all is sent when it was meant to be."""
-    assert slo_ms > 0, folder
+    assert slo_ms > 0
     machine = KNOWN.of(layout)
     rng = np.random.default_rng(seed)
     traces = []
@@ -41,7 +39,7 @@ async def made_up(
 
 
 async def test_what_was_recorded_stands_beside_its_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_figures, "record", made_up)
+    monkeypatch.setattr(live, "record_once", made_up)
     monkeypatch.setattr("bench.experiments.real_figures.calibrated", lambda: KNOWN)
     shown: list[str] = []
     (verdict,) = await real(RealOptions(names=["fig06a"], seconds=4.0, directory=tmp_path), shown.append)
@@ -69,7 +67,7 @@ async def test_a_run_that_does_not_count_is_taken_again_and_then_told_of(
         found = await made_up(layout, **options)  # type: ignore[arg-type]
         return Recorded(parts=found.parts, cpu_us=1.0, reasons=["the generator was late"])
 
-    monkeypatch.setattr(real_figures, "record", late)
+    monkeypatch.setattr(live, "record_once", late)
     (verdict,) = await real(RealOptions(names=["fig06a"], seconds=2.0, runs=1, directory=tmp_path), lambda _: None)
     assert len(asked) == 12
     assert verdict.reasons[0] == "1, lb, seed 1: the generator was late"
@@ -82,7 +80,7 @@ async def test_poisson_traffic_that_the_generator_held_back_does_not_count(
     async def stopped(layout: Layout, **options: object) -> Recorded:
         return replace(await made_up(layout, **options), late_max_ms=10.5)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(real_figures, "record", stopped)
+    monkeypatch.setattr(live, "record_once", stopped)
     (verdict,) = await real(RealOptions(names=["eq01"], seconds=2.0, directory=tmp_path), lambda _: None)
     assert verdict.reasons[0] == "1, lb, seed 1: the generator was 10.5 ms late once, more than 10 ms"
 
@@ -112,10 +110,10 @@ def test_spread_groups_are_asked_of_the_generator_as_the_fleet_has_them() -> Non
     assert set(plan.publishers.target) == set(range(len(layout.used)))
 
 
-async def test_a_row_is_of_the_worst_broker_on_each_side(tmp_path: Path) -> None:
+async def test_a_row_is_of_the_worst_broker_on_each_side() -> None:
     figure = REAL["fig06a"]
     layout = layout_of(figure, figure.points[1], "lb", seed=1)
-    found = await made_up(layout, seconds=3.0, seed=1, folder=tmp_path, slo_ms=1.0)
+    found = await made_up(layout, seconds=3.0, seed=1, slo_ms=1.0)
     row = row_of(figure.points[1], "lb", layout, found, replace(KNOWN.of(layout), path_ns=(0,)), 1, figure.slo_ns)
     assert row["p99_ms"] > row["simulated_p99_ms"], "without the way the simulation is too fast"
     assert row["p99_ms"] >= max(float(np.percentile(part.access_ns[part.first :], 98)) / 1e6 for part in found.parts)
@@ -124,7 +122,7 @@ async def test_a_row_is_of_the_worst_broker_on_each_side(tmp_path: Path) -> None
 async def test_eq_1_is_held_against_every_burst_as_far_as_the_interval_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real_figures, "record", made_up)
+    monkeypatch.setattr(live, "record_once", made_up)
     monkeypatch.setattr("bench.experiments.real_figures.calibrated", lambda: KNOWN)
     (verdict,) = await real(RealOptions(names=["eq01"], seconds=40.0, directory=tmp_path), lambda _: None)
     assert verdict.reached, verdict.line
@@ -140,7 +138,7 @@ async def test_eq_1_is_held_against_every_burst_as_far_as_the_interval_allows(
 async def test_a_run_too_short_for_delays_so_rare_has_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real_figures, "record", made_up)
+    monkeypatch.setattr(live, "record_once", made_up)
     (verdict,) = await real(RealOptions(names=["eq01"], seconds=3.0, runs=1, directory=tmp_path), lambda _: None)
     (reason,) = verdict.reasons
     assert reason.startswith("b = 25: ")
