@@ -28,10 +28,9 @@ from bench import own_network
 from bench.arrival_sender import READY, Order, Sent
 from bench.broker_api import bucket_state, put_bucket
 from bench.checkout import ROOT
-from bench.document import markdown_table, refuse_without_block
-from bench.handing_over import hand_over
+from bench.document import markdown_table, refuse_without_block, write_block
 from bench.provenance import provenance
-from bench.results import Results
+from bench.results import Results, write_results
 from bench.systems import System, bare_broker
 from bench.trace import Column, Trace, fetch_trace, percentile_ms
 from bench.verdict import Check, Verdict, at_most
@@ -101,7 +100,10 @@ async def arrival(options: ArrivalOptions, console: Console) -> Verdict:
         result={"reached": verdict.reached, "line": verdict.line, "checks": verdict.checks},
     )
     text = markdown(found, verdict, started)
-    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
+    if options.document is not None:
+        write_block(options.document, BLOCK, text)
+    if options.json_file is not None:
+        write_results(options.json_file, results)
     return verdict
 
 

@@ -31,7 +31,6 @@ from bench.handing_over import hand_over
 from bench.options import SeedOption, console
 from bench.placed_run import addresses, placed_run
 from bench.plot import Promise
-from bench.provenance import provenance
 from bench.results import Results
 from bench.run import RunProgress, RunResult, run_plan
 from bench.sensors import TOPIC_TOML
@@ -76,7 +75,7 @@ async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
     await trio.to_thread.run_sync(draw, options.png, sides, promise)
     show(people, sides, promise)
     people.print(f"picture: {options.png}")
-    text = f"{plain(sides, promise)}\n\n{provenance(started)}"
+    text = plain(sides, promise)
     results = _results(options, document, sides, promise, missing, started)
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return missing

@@ -19,7 +19,6 @@ from bench.demo import BROKERS, MCAP, PLACEMENTS, DemoOptions
 from bench.document import markdown_table, refuse_without_block
 from bench.handing_over import hand_over
 from bench.plot import Promise
-from bench.provenance import provenance
 from bench.results import Results
 from bench.sensors import TOPIC_TOML
 from bench.trace import Column, Trace, percentile_ms
@@ -123,7 +122,7 @@ def demo_runs(options: DemoRunsOptions, show: Callable[[str], None]) -> DemoRuns
     )
     text = f"{CLAIM.format(runs=options.runs, seconds=options.seconds)}\n\n{_markdown(found, options.runs)}"
     show(text)
-    results, text = _results(found, options, started), f"{text}\n\n{provenance(started)}"
+    results = _results(found, options, started)
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from bench.document import write_block
+from bench.provenance import provenance
 from bench.results import Results, write_results
 
 DATA = "measured"  # folder beside the document
@@ -13,10 +15,12 @@ DATA = "measured"  # folder beside the document
 def hand_over(
     text: str, results: Results, *, block: str, document: Path | None, json_file: str | None, data: bool = False
 ) -> None:
-    """``text`` as the block of the document, if one was asked for; with ``data`` also ``results`` beside it, in
-    ``measured/BLOCK.json``. Then ``results`` as the JSON that was asked for. Raises BadInput."""
+    """``text`` as the block of the document, if one was asked for, below it when and where it was measured; with
+    ``data`` also ``results`` beside it, in ``measured/BLOCK.json``. Then ``results`` as the JSON that was asked for.
+    Raises BadInput."""
     if document is not None:
-        write_block(document, block, text)
+        started = datetime.fromisoformat(results.started).timestamp()
+        write_block(document, block, f"{text}\n\n{provenance(started)}")
         if data:
             folder = document.parent / DATA
             folder.mkdir(exist_ok=True)

@@ -28,11 +28,10 @@ from bench.attacks import ATTACKS
 from bench.checkout import ROOT
 from bench.choosing import chosen
 from bench.comparison import Figure, Measured, NoneOf, Ratio, Round, Rounds, Row, Sample, Turn, judge
-from bench.document import markdown_table, refuse_without_block
-from bench.handing_over import hand_over
+from bench.document import markdown_table, refuse_without_block, write_block
 from bench.nsqd import measured, show
 from bench.provenance import provenance
-from bench.results import Results
+from bench.results import Results, write_results
 from bench.rows import steady
 from bench.run import RunResult, run_plan
 from bench.systems import System, bare_broker, cpu_s, free_addresses
@@ -198,7 +197,10 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     settings = {"pairs": options.pairs, "seconds": options.seconds}
     results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
     text = markdown(outcomes, started)
-    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
+    if options.document is not None:
+        write_block(options.document, BLOCK, text)
+    if options.json_file is not None:
+        write_results(options.json_file, results)
     return verdicts
 
 

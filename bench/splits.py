@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from bench.document import markdown_table, refuse_without_block
 from bench.handing_over import hand_over
-from bench.provenance import provenance
 from bench.results import Results
 from srtm.fitted_split import Shares, Traffic, fitted_bucket
 from srtm.refined_split import refined_bucket, worst_delay_ns
@@ -83,7 +82,6 @@ def splits(options: SplitsOptions, show: Callable[[str], None]) -> list[SplitsRu
     settings = {"seconds": options.seconds, "runs": options.runs, "load": LOAD, "rate": RATE, "bursts": BURSTS}
     rows = [run.row() for run in runs]
     results = Results.of("bench splits", rows, seed=options.seed, started=started, settings=settings)
-    text = f"{text}\n\n{provenance(started)}"
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return runs
 

@@ -36,7 +36,6 @@ from bench.experiments.step_runs import (
 from bench.experiments.step_table import claim, markdown, missed, seconds, verdict
 from bench.experiments.step_traffic import placed, send_step, step_plans, topic_document, two_brokers
 from bench.handing_over import hand_over
-from bench.provenance import provenance
 from bench.results import Results, source_commit
 from bench.trace import fetch_trace
 from srtm.distributor_client import DistributorClient
@@ -96,7 +95,6 @@ def _write(options: AdaptationOptions, runs: Sequence[StepRun], text: str, start
     results = Results.of(
         "bench adaptation", rows, seed=options.seed, started=started, settings=settings, result={"missed": reasons}
     )
-    text = f"{text}\n\n{provenance(started)}"
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
 
 

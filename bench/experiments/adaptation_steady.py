@@ -20,7 +20,6 @@ from bench.document import markdown_table, refuse_without_block
 from bench.experiments.step_run import PROMISE_MS
 from bench.experiments.step_traffic import LOAD, placed, publishers_of, topic_document, two_brokers
 from bench.handing_over import hand_over
-from bench.provenance import provenance
 from bench.results import Results, merged, percentile_ms, source_commit
 from bench.run import run_plan
 from bench.trace import Trace, fetch_trace
@@ -90,7 +89,6 @@ async def adaptation_steady(options: SteadyOptions, show: Callable[[str], None])
     results = Results.of_verdicts(
         "bench adaptation-steady", [verdict], seed=options.seed, started=started, settings=settings
     )
-    text = f"{text}\n\n{provenance(started)}"
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
     return verdict
 

@@ -22,7 +22,6 @@ from bench.experiments.layouts import HEADROOM, LAB_US, Envelope, ms, placed, sp
 from bench.handing_over import hand_over
 from bench.live import record
 from bench.panels import draw
-from bench.provenance import provenance
 from bench.recorded import Layout, Recorded
 from bench.results import Results
 from bench.traffic import Fleet
@@ -185,7 +184,7 @@ async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> V
     if options.document:
         keep(fitted)
         await trio.to_thread.run_sync(draw, IMAGES / f"{BLOCK}.png", panels(judged), _CAPTION)
-    told = f"{block}\n\n{verdict.line}.\n\n{provenance(started)}"
+    told = f"{block}\n\n{verdict.line}."
     hand_over(told, results, block=BLOCK, document=document, json_file=options.json_file, data=True)
     return verdict
 

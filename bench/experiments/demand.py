@@ -17,7 +17,6 @@ from bench.aftermath import SECOND_NS, Ints
 from bench.document import markdown_table, refuse_without_block
 from bench.exchanging import Exchanging
 from bench.handing_over import hand_over
-from bench.provenance import provenance
 from bench.reporting import Reporting
 from bench.results import Results
 from bench.sensors import read_detectors
@@ -81,7 +80,6 @@ def demand(options: DemandOptions, show: Callable[[str], None]) -> Verdict:
     show(text)
     settings = {"hours": options.hours, "seconds": options.seconds, "brokers": BROKERS, "rate": RATE, "burst": BURST}
     results = Results.of_verdicts("bench demand", [verdict], seed=options.seed, started=started, settings=settings)
-    text = f"{text}\n\n{provenance(started)}"
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
     return verdict
 

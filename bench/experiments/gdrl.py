@@ -13,7 +13,6 @@ from typing import Any
 from bench.document import markdown_table, refuse_without_block
 from bench.gdrl_rounds import as_printed, random_rounds, ring, ring_rounds, ring_with_momentum, start
 from bench.handing_over import hand_over
-from bench.provenance import provenance
 from bench.results import Results
 
 SIZES = (4, 6, 16, 64, 256, 1024)
@@ -61,7 +60,6 @@ def gdrl(options: GdrlOptions, show: Callable[[str], None]) -> list[GdrlRun]:
     settings = {"sizes": options.sizes, "runs": options.runs, "ring_runs": _RING_RUNS}
     rows = [run.row() for run in runs]
     results = Results.of("bench gdrl", rows, seed=options.seed, started=started, settings=settings)
-    text = f"{text}\n\n{provenance(started)}"
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return runs
 

@@ -25,7 +25,6 @@ from bench.document import markdown_table, refuse_without_block
 from bench.experiments.gdrl import REACH
 from bench.gdrl_rounds import CLOSE, start
 from bench.handing_over import hand_over
-from bench.provenance import provenance
 from bench.results import Results
 from srtm.cluster import BrokerPlace
 from srtm.distributor_client import DistributorClient
@@ -75,7 +74,6 @@ async def gdrl_real(options: GdrlRealOptions, show: Callable[[str], None]) -> li
     show(text)
     rows, settings = [run.row() for run in runs], {"brokers": BROKERS, "rate": RATE, "burst": BURST}
     results = Results.of("bench gdrl --real", rows, seed=options.seed, started=started, settings=settings)
-    text = f"{text}\n\n{provenance(started)}"
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return runs
 

@@ -23,7 +23,6 @@ from bench.experiments.overhead_stage import Stage, small_cluster
 from bench.experiments.overhead_traffic import BROKERS, LOAD, STEADY_LOADS
 from bench.experiments.overhead_turn import SCENARIOS, SHIFTING, STEADY, OverheadOptions, Turn
 from bench.handing_over import hand_over
-from bench.provenance import provenance
 from bench.results import Results
 from bench.verdict import Check, Verdict
 
@@ -55,7 +54,6 @@ async def overhead(options: OverheadOptions, show: Callable[[str], None]) -> Ver
     show(f"\n{text}")
     settings = {key: value for key, value in asdict(options).items() if key not in ("json_file", "document")}
     results = Results.of_verdicts("bench overhead", [verdict], seed=options.seed, started=started, settings=settings)
-    text = f"{text}\n\n{provenance(started)}"
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
     return verdict
 

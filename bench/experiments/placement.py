@@ -107,7 +107,7 @@ async def placement(options: PlacementOptions, say: Callable[[str], None]) -> li
         for name in options.workloads:
             runs += await _sides(_Stage(running, client, scale), WORKLOADS[name], SIDES, options, say)
     setting = Setting(scale.publishers, options.seconds, scale.mcap, scale.reserved, scale.service_us, scale.why)
-    text = block(runs, setting, started)
+    text = block(runs, setting)
     say(text)
     pictures = options.png or (options.document.parent / "img" / f"{BLOCK}.png" if options.document else None)
     if pictures is not None:

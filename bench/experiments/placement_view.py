@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 
 from bench.document import markdown_table
 from bench.plot import COLOURS, Promise, curve_of_histogram, draw_latencies, figure
-from bench.provenance import provenance
 
 if TYPE_CHECKING:
     from bench.experiments.placement_run import PlacementRun
@@ -71,12 +70,12 @@ class Setting:
         )
 
 
-def block(runs: Sequence[PlacementRun], setting: Setting, started: float) -> str:
+def block(runs: Sequence[PlacementRun], setting: Setting) -> str:
     """The text between the markers of the document."""
     pictures = [f"![Delays and penalties](img/{BLOCK}.png)", f"![Latencies](img/{BLOCK}-latencies.png)"]
     spoilt = [f"{run.workload}, {run.side}: {reason}" for run in runs for reason in run.reasons]
     notes = [f"Runs that do not count: {'; '.join(spoilt)}."] if spoilt else []
-    return "\n\n".join([setting.claim, table(runs), *notes, *pictures, provenance(started)])
+    return "\n\n".join([setting.claim, table(runs), *notes, *pictures])
 
 
 def table(runs: Sequence[PlacementRun]) -> str:

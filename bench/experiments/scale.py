@@ -16,7 +16,6 @@ import numpy as np
 from bench.document import EVALUATION, markdown_table, refuse_without_block
 from bench.experiments.layouts import MACHINE, PAPER, envelope, loads_of, placed, residual, split
 from bench.handing_over import hand_over
-from bench.provenance import provenance
 from bench.results import Results
 from bench.simulator import WARM_UP, Share, serve
 from bench.trace import percentile_ms
@@ -94,7 +93,7 @@ def scale(options: ScaleOptions, show: Callable[[str], None]) -> Verdict:
     block = section(options, found)
     show(f"{block}\n\n{verdict.line}")
     results = Results.of_verdicts(f"bench {BLOCK}", [verdict], seed=options.seed, started=started, settings=settings)
-    text = f"{block}\n\n{verdict.line}.\n\n{provenance(started)}"
+    text = f"{block}\n\n{verdict.line}."
     hand_over(text, results, block=BLOCK, document=document, json_file=options.json_file, data=True)
     return verdict
 

@@ -25,7 +25,6 @@ from bench.experiments.table1_rows import (
 )
 from bench.handing_over import hand_over
 from bench.panels import draw
-from bench.provenance import provenance
 from bench.results import Results
 from bench.verdict import Verdict
 
@@ -168,7 +167,7 @@ def show_and_write(shown: Shown, show: Callable[[str], None], json_file: str | N
     if document:
         draw(IMAGES / f"{shown.name}.png", panels(shown.rows), shown.claim)
     picture = f"![Time to fit, by group size](img/{shown.name}.png)"
-    text = "\n\n".join([shown.claim, picture, shown.text, provenance(shown.started)])
+    text = "\n\n".join([shown.claim, picture, shown.text])
     evaluation = EVALUATION if document else None
     hand_over(text, shown.results, block=shown.name, document=evaluation, json_file=json_file, data=True)
     return all(verdict.reached for verdict in verdicts(shown.rows))

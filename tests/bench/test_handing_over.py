@@ -25,7 +25,7 @@ def document(tmp_path: Path) -> Path:
 def test_the_block_the_data_beside_it_and_what_was_asked_for_say_the_same(tmp_path: Path, document: Path) -> None:
     own = tmp_path / "own.json"
     hand_over("figures", RESULTS, block="one", document=document, json_file=str(own), data=True)
-    assert "\nfigures\n" in document.read_text()
+    assert "\nfigures\n\nMeasured 1970-01-01 at commit " in document.read_text()
     assert (tmp_path / "measured" / "one.json").read_bytes() == own.read_bytes()
     assert b'"bench one"' in own.read_bytes()
 

@@ -70,7 +70,7 @@ def test_it_fails_where_a_run_does_not_count_or_loses_or_srtm_costs_more_than_lb
 
 def test_what_is_written_names_every_run_and_what_does_not_count(tmp_path: Path):
     runs = [RUN, replace(RUN, side="srtm", worst_p99_ms=1.0), replace(RUN, side="conc", reasons=["late"])]
-    text = block(runs, Setting(1000, 20.0, 10_000.0, RESERVED, 30.0, "with 2,000 runs do not count"), 0.0)
+    text = block(runs, Setting(1000, 20.0, 10_000.0, RESERVED, 30.0, "with 2,000 runs do not count"))
     assert "| poisson-1 | 121 | lb | 6 | 1,000, 9,000 | 6 | 5.5 | 5.25 | - | 0 | 0.25 | 2 | 0.125 | broken |" in text
     assert "| kept |" in text
     assert "| does not count |" in text
