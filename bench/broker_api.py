@@ -33,6 +33,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 class BucketState(msgspec.Struct, frozen=True, kw_only=True):
     """What of ``GET /v1/topics/NAME/bucket`` is used here."""
 
+    rate: float  # of its share in force, msg/s
+    burst: float
     received: int
     released: int
     delayed: int

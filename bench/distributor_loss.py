@@ -21,7 +21,8 @@ from functools import partial
 import numpy as np
 import trio
 
-from bench.soak_broker import get, until_answer
+from bench.broker_api import BucketState, bucket_state
+from bench.soak_broker import until_answer
 from bench.trace import Column, Trace, fetch_trace, percentile_ms
 from srtm.bucket import Bucket
 from srtm.cluster import pick_addresses
@@ -79,7 +80,7 @@ async def measure(seconds: float) -> tuple[Count, Half, Half]:
             await _submit(url)
             killed_ns = await _traffic(url, seconds, distributor, count)
             traces = [await fetch_trace(http, TOPIC) for _, http in brokers]
-            shares = [await get(http, f"/v1/topics/{TOPIC}/bucket") for _, http in brokers]
+            shares = [await bucket_state(http, TOPIC) for _, http in brokers]
     prescribed = [_prescribed_ns(*one) for one in zip(traces, shares, strict=True)]
     return count, _half(traces, prescribed, 0, killed_ns), _half(traces, prescribed, killed_ns, 2**62)
 
@@ -139,10 +140,10 @@ async def _consume(subscriber: Subscriber, count: Count) -> None:
         await delivery.finish()
 
 
-def _prescribed_ns(trace: Trace, share: dict[str, float]) -> Column:
+def _prescribed_ns(trace: Trace, share: BucketState) -> Column:
     """When each message of a broker is due that has this share from the first one on, full: it was the first grant."""
     arrivals = trace.arrival_ns.tolist()
-    bucket = Bucket(to_micro(share["rate"], "rate"), to_micro(share["burst"], "burst"), arrivals[0])
+    bucket = Bucket(to_micro(share.rate, "rate"), to_micro(share.burst, "burst"), arrivals[0])
     return np.array([bucket.take(1, arrival) for arrival in arrivals], dtype=np.int64)
 
 

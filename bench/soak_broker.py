@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +16,11 @@ import msgspec
 import trio
 
 from bench import own_network
+from bench.broker_api import bucket_state, request
 from bench.relay import READY, Quality
 from bench.soak_logs import Logs
 from bench.trace import fetch_trace
 from srtm.errors import SrtmError, Unavailable
-from srtm.http_client import HttpClient
 
 _ANSWER_S = 2.0
 _START_S = 90.0
@@ -80,35 +80,17 @@ class Broker:
             logs.take(self.number, topic, await fetch_trace(self.http_address, topic))
 
     async def share(self, topic: str) -> tuple[float, float]:
-        bucket = await get(self.http_address, f"/v1/topics/{topic}/bucket")
-        return bucket["rate"], bucket["burst"]
-
-
-async def get(address: str, target: str) -> dict[str, float]:
-    client = HttpClient(f"http://{address}")
-    try:
-        status, body = await client.request("GET", target, timeout_s=_ANSWER_S)
-    finally:
-        await client.aclose()
-    if status != 200:
-        raise Unavailable(f"{address}{target}: {status} {body[:200]!r}")
-    return dict(msgspec.json.decode(body))
+        bucket = await bucket_state(self.http_address, topic)
+        return bucket.rate, bucket.burst
 
 
 async def until_answer(address: str) -> None:
     """Raises trio.TooSlowError."""
     with trio.fail_after(_START_S):
         while True:
-            try:
-                client = HttpClient(f"http://{address}")
-                try:
-                    status, _ = await client.request("GET", "/ping", timeout_s=_ANSWER_S)
-                finally:
-                    await client.aclose()
-                if status == 200:
-                    return
-            except SrtmError:
-                pass  # not yet
+            with suppress(SrtmError):  # not yet
+                await request(address, "GET", "/ping", within_s=_ANSWER_S)
+                return
             await trio.sleep(0.05)
 
 
