@@ -70,7 +70,7 @@ class Service:
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     made = Service(tmp_path)
-    monkeypatch.setattr("srtm.commands.topics.DistributorClient", partial(DistributorClient, transport=made.transport))
+    monkeypatch.setattr("srtm.commands.asking.DistributorClient", partial(DistributorClient, transport=made.transport))
     yield made
     trio.run(made.opened.aclose)
 

@@ -11,8 +11,8 @@ import msgspec
 import typer
 from rich.console import Console
 
+from srtm.commands.asking import ask_distributor
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
-from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput, Unavailable
 from srtm.unreadable import UNREADABLE
@@ -51,7 +51,7 @@ def bench(
 
     if from_file is not None:
         capacity = parse_capacity(_document(from_file))
-        view = run_trio(partial(_note, name, capacity.to_json(), distributor, token))
+        view = ask_distributor(distributor, token, lambda client: client.note_capacity(name, capacity.to_json()))
         show("capacity bench", view, json_file, partial(_show, view))
         return
     if process not in ("poisson", "periodic"):
@@ -62,28 +62,22 @@ def bench(
     options = CapacityOptions(
         slo=parse_slo(slo), traffic=traffic, seconds=seconds, first=min(1_000.0, most), most=most, seed=seed
     )
-    found, view = run_trio(partial(_bench, name, options, distributor, token, json_file))
+    console = people_console(stderr=json_file == "-")
+    found, view = ask_distributor(distributor, token, partial(_bench, name, options, console))
     steps = [asdict(one) for one in found.steps]
     show("capacity bench", {**view, "steps": steps}, json_file, partial(_show, view))
 
 
 async def _bench(
-    name: str, options: CapacityOptions, urls: list[str] | None, token: str | None, json_file: str | None
+    name: str, options: CapacityOptions, console: Console, client: DistributorClient
 ) -> tuple[Found, Json]:
     from bench.capacity import measure_capacity
 
-    console = people_console(stderr=json_file == "-")
-    async with DistributorClient(urls, token=token) as client:
-        found = await measure_capacity(client, name, options, partial(_tell, console))
-        if found.capacity is None:
-            last = found.steps[-1]
-            raise Unavailable(f"no capacity found for {name}: {last.rate:,.6g} msg/s: {last.verdict} ({last.why})")
-        return found, await client.note_capacity(name, found.capacity.to_json())
-
-
-async def _note(name: str, document: Json, urls: list[str] | None, token: str | None) -> Json:
-    async with DistributorClient(urls, token=token) as client:
-        return await client.note_capacity(name, document)
+    found = await measure_capacity(client, name, options, partial(_tell, console))
+    if found.capacity is None:
+        last = found.steps[-1]
+        raise Unavailable(f"no capacity found for {name}: {last.rate:,.6g} msg/s: {last.verdict} ({last.why})")
+    return found, await client.note_capacity(name, found.capacity.to_json())
 
 
 @app.command("show")
@@ -91,12 +85,7 @@ def show_capacity(
     name: NameArgument, distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None
 ) -> None:
     """What is known of a broker's capacity, and what is left of it."""
-
-    async def ask() -> Json:
-        async with DistributorClient(distributor, token=token) as client:
-            return await client.capacity(name)
-
-    view = run_trio(ask)
+    view = ask_distributor(distributor, token, lambda client: client.capacity(name))
     show("capacity show", view, json_file, partial(_show, view))
 
 

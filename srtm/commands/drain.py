@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import msgspec
 import typer
 
 from srtm.broker_client import BrokerClient
+from srtm.commands.asking import ask_distributor
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.commands.running import run_trio
 from srtm.control import DrainProgress
@@ -38,7 +40,7 @@ def drain(
     if not timeout > 0:
         raise BadInput("timeout", timeout, "must be above 0 s")
     if name is not None and broker is None:
-        run_trio(partial(_drain_member, name, distributor, token, force, timeout))
+        ask_distributor(distributor, token, partial(_drain_member, name, force, timeout))
     elif broker is not None and name is None:
         name = run_trio(partial(_drain_alone, broker, token, timeout))
     else:
@@ -49,32 +51,28 @@ def drain(
 
 async def _drain_alone(address: str, token: str | None, timeout_s: float) -> str:
     """The broker's name."""
-    client = BrokerClient(address, token)
-    try:
+    async with aclosing(BrokerClient(address, token)) as client:
         begun = await client.begin_drain()
         await watch(client.drain_progress, timeout_s, _tell)
-    finally:
-        await client.aclose()
     return begun.broker
 
 
-async def _drain_member(name: str, urls: list[str] | None, token: str | None, force: bool, timeout_s: float) -> None:
-    async with DistributorClient(urls, token=token) as client:
-        await client.drain_broker(name, force=force)
-        last = DrainProgress(broker=name, state="draining")
+async def _drain_member(name: str, force: bool, timeout_s: float, client: DistributorClient) -> None:
+    await client.drain_broker(name, force=force)
+    last = DrainProgress(broker=name, state="draining")
 
-        async def look() -> DrainProgress:
-            nonlocal last
-            try:
-                view = await client.broker(name)
-            except Unavailable:  # the distributor is away: the broker waits for it, too
-                return last
-            last = msgspec.convert(view["drain"], DrainProgress | None) or last
-            if view["dead"] and last.state != "drained":
-                raise Unavailable(f"broker {name} is proven dead")
+    async def look() -> DrainProgress:
+        nonlocal last
+        try:
+            view = await client.broker(name)
+        except Unavailable:  # the distributor is away: the broker waits for it, too
             return last
+        last = msgspec.convert(view["drain"], DrainProgress | None) or last
+        if view["dead"] and last.state != "drained":
+            raise Unavailable(f"broker {name} is proven dead")
+        return last
 
-        await watch(look, timeout_s, _tell)
+    await watch(look, timeout_s, _tell)
 
 
 def _tell(line: str) -> None:

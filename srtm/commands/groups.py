@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from srtm.commands.asking import ask_distributor
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.commands.recordings import recorded
-from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput
 
@@ -39,33 +39,32 @@ def groups(
     """Which publishers fire together: found in recorded arrivals, tested against chance, beside what is declared."""
     if not 1e-6 <= window_ms <= 60_000:  # false for NaN too
         raise BadInput("window-ms", window_ms, "must be from 0.000001 to 60,000 ms")
-    found, changes, notes = run_trio(
-        partial(_groups, name, trace or [], round(window_ms * 1e6), apply, distributor, token)
+    found, changes, notes = ask_distributor(
+        distributor, token, partial(_groups, name, trace or [], round(window_ms * 1e6), apply, token)
     )
     result = {**asdict(found), "warnings": [*notes, *found.warnings], "changes": changes, "applied": apply}
     show("topic groups", result, json_file, partial(_show, found, changes, notes, apply))
 
 
 async def _groups(
-    name: str, files: list[Path], window_ns: int, apply: bool, urls: list[str] | None, token: str | None
+    name: str, files: list[Path], window_ns: int, apply: bool, token: str | None, client: DistributorClient
 ) -> tuple[Found, dict[str, str], list[str]]:
     from srtm.cofiring import find_groups, regrouped, unseen
     from srtm.recorded import merged, read_arrivals
 
-    async with DistributorClient(urls, token=token) as client:
-        fleet = await client.publishers(name)
-        declared = dict(zip(fleet["ids"], fleet["groups"], strict=True))
-        notes: list[str] = []
-        traces = [read_arrivals(file) for file in files]
-        if not traces:
-            traces = await recorded(client, await client.topic(name), token, notes, _arrivals, len)
-            if not sum(map(len, traces)):
-                notes.append("nothing was recorded: only what is declared is shown")
-                return unseen(declared, window_ns), {}, notes
-        found = find_groups(merged(traces), declared, window_ns)
-        changes = regrouped(found, declared)
-        if apply and changes:
-            changes = await _declare(client, name, changes, declared, notes)
+    fleet = await client.publishers(name)
+    declared = dict(zip(fleet["ids"], fleet["groups"], strict=True))
+    notes: list[str] = []
+    traces = [read_arrivals(file) for file in files]
+    if not traces:
+        traces = await recorded(client, await client.topic(name), token, notes, _arrivals, len)
+        if not sum(map(len, traces)):
+            notes.append("nothing was recorded: only what is declared is shown")
+            return unseen(declared, window_ns), {}, notes
+    found = find_groups(merged(traces), declared, window_ns)
+    changes = regrouped(found, declared)
+    if apply and changes:
+        changes = await _declare(client, name, changes, declared, notes)
     return found, changes, notes
 
 

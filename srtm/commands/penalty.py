@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from srtm.commands.asking import ask_distributor
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, number, show, table
 from srtm.commands.recordings import recorded
-from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.splitting import to_micro
 
@@ -29,18 +29,17 @@ def penalty(
 
     Since the shares changed last, as far as all brokers have it on record (a million messages each).
     """
-    found, notes = run_trio(partial(_penalty, name, distributor, token))
+    found, notes = ask_distributor(distributor, token, partial(_penalty, name, token))
     result = {"topic": name, **asdict(found), "notes": notes}
     show("topic penalty", result, json_file, partial(_show, name, found, notes))
 
 
-async def _penalty(name: str, urls: list[str] | None, token: str | None) -> tuple[RecordedPenalty, list[str]]:
+async def _penalty(name: str, token: str | None, client: DistributorClient) -> tuple[RecordedPenalty, list[str]]:
     from srtm.penalty import recorded_penalty
 
     notes: list[str] = []
-    async with DistributorClient(urls, token=token) as client:
-        view = await client.topic(name)
-        recordings = await recorded(client, view, token, notes, _recording, lambda one: len(one.arrival_ns))
+    view = await client.topic(name)
+    recordings = await recorded(client, view, token, notes, _recording, lambda one: len(one.arrival_ns))
     whole = (to_micro(view["rate"], "rate"), to_micro(view["burst"], "burst"))
     return recorded_penalty(recordings, *whole), notes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import TypeVar
 
 from srtm.address import parse_address
@@ -42,10 +43,8 @@ async def recorded(
 
 async def _trace(address: str, topic: str, token: str | None) -> bytes | None:
     """None: nothing of this topic was recorded there."""
-    client = BrokerClient(address, token)
-    try:
-        return await client.trace(topic)
-    except NotFound:
-        return None
-    finally:
-        await client.aclose()
+    async with aclosing(BrokerClient(address, token)) as client:
+        try:
+            return await client.trace(topic)
+        except NotFound:
+            return None

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from srtm.adaptation import MODES
+from srtm.commands.asking import ask_distributor
 from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.commands.plans import promise, show_plan
-from srtm.commands.running import run_trio
 from srtm.conditions import conditions, remarks
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput
 from srtm.topic_file import read_topic_file, topic_name
 
-_T = TypeVar("_T")
 _CHANGES_SHOWN = 3
 app = typer.Typer(no_args_is_help=True, help="Topics: plan, submit, look at, change, remove.", rich_markup_mode=None)
 
@@ -54,7 +52,7 @@ def submit(
         found = await wait_fitted(client, name, lambda line: print(line, file=sys.stderr, flush=True))
         return {**view, **await client.topic(name), "fitting": found}
 
-    view = _ask(distributor, token, ask)
+    view = ask_distributor(distributor, token, ask)
     show("topic submit", view, json_file, partial(_show_submitted, view))
     return _status_of(view, waited=wait)
 
@@ -65,14 +63,14 @@ def plan(
 ) -> None:
     """What submitting the file would do now. Changes nothing."""
     document = read_topic_file(file)
-    planned = _ask(distributor, token, lambda client: client.plan(document))
+    planned = ask_distributor(distributor, token, lambda client: client.plan(document))
     show("topic plan", planned, json_file, partial(show_plan, planned))
 
 
 @app.command("list")
 def list_topics(distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None) -> None:
     """All topics."""
-    views = _ask(distributor, token, lambda client: client.topics())
+    views = ask_distributor(distributor, token, lambda client: client.topics())
     show("topic list", views, json_file, partial(_show_topics, views))
 
 
@@ -88,7 +86,7 @@ def show_topic(
     async def ask(client: DistributorClient) -> Json:
         return {**await client.topic(name), "fitting": await client.fitting(name)}
 
-    view = _ask(distributor, token, ask)
+    view = ask_distributor(distributor, token, ask)
     show("topic show", view, json_file, partial(_show_topic, view))
 
 
@@ -117,7 +115,7 @@ def set_options(
         indicator=indicator,
     )
     options = _given(mode=mode, split=split, adaptation=adaptation or None)
-    view = _ask(distributor, token, lambda client: client.set_options(name, options))
+    view = ask_distributor(distributor, token, lambda client: client.set_options(name, options))
     show("topic set", view, json_file, partial(_show_topic, view))
 
 
@@ -142,7 +140,7 @@ def publishers(
             await client.change_publishers(name, add=added, remove=drop or ())
         return await client.publishers(name)
 
-    found = _ask(distributor, token, ask)
+    found = ask_distributor(distributor, token, ask)
     show("topic publishers", found, json_file, partial(_show_publishers, found))
 
 
@@ -155,7 +153,7 @@ def remove(
     json_file: JsonOption = None,
 ) -> None:
     """Take a topic's placement and limit away. Queued messages stay, unless --purge."""
-    _ask(distributor, token, lambda client: client.remove_topic(name, purge=purge))
+    ask_distributor(distributor, token, lambda client: client.remove_topic(name, purge=purge))
     result = {"removed": name, "purged": purge}
     show("topic remove", result, json_file, lambda console: console.print(f"removed {name}"))
 
@@ -166,16 +164,8 @@ def status(distributor: DistributorOption = None, token: TokenOption = None, jso
     async def ask(client: DistributorClient) -> dict[str, list[Json]]:
         return {"brokers": await client.brokers(), "topics": await client.topics()}
 
-    result = _ask(distributor, token, ask)
+    result = ask_distributor(distributor, token, ask)
     show("status", result, json_file, partial(_show_status, result))
-
-
-def _ask(urls: list[str] | None, token: str | None, question: Callable[[DistributorClient], Awaitable[_T]]) -> _T:
-    async def work() -> _T:
-        async with DistributorClient(urls, token=token) as client:
-            return await question(client)
-
-    return run_trio(work)
 
 
 def _status_of(view: Json, *, waited: bool = False) -> int:

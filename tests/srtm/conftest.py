@@ -19,8 +19,7 @@ from tests.support.scripted_broker import Network
 def distributor(monkeypatch: pytest.MonkeyPatch) -> Distributor:
     played = Distributor()
     client = partial(DistributorClient, transport=httpx.MockTransport(played.answer))
-    monkeypatch.setattr("srtm.commands.topics.DistributorClient", client)
-    monkeypatch.setattr("srtm.commands.drain.DistributorClient", client)
+    monkeypatch.setattr("srtm.commands.asking.DistributorClient", client)
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     monkeypatch.delenv("SRTM_TOKEN", raising=False)
     return played

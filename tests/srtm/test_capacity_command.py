@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
         return httpx.Response(200, json=VIEW)
 
     client = partial(DistributorClient, transport=httpx.MockTransport(answer))
-    monkeypatch.setattr("srtm.commands.capacity.DistributorClient", client)
+    monkeypatch.setattr("srtm.commands.asking.DistributorClient", client)
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     return requests
 

@@ -78,7 +78,7 @@ class Broker:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     played = Cluster()
     client = partial(DistributorClient, transport=httpx.MockTransport(played.answer))
-    monkeypatch.setattr("srtm.commands.groups.DistributorClient", client)
+    monkeypatch.setattr("srtm.commands.asking.DistributorClient", client)
     monkeypatch.setattr("srtm.commands.recordings.BrokerClient", played.broker)
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     monkeypatch.delenv("SRTM_TOKEN", raising=False)

@@ -46,7 +46,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         return httpx.Response(200, json=known if request.url.path == "/v1/brokers" else VIEW)
 
     client = partial(DistributorClient, transport=httpx.MockTransport(answer))
-    monkeypatch.setattr("srtm.commands.penalty.DistributorClient", client)
+    monkeypatch.setattr("srtm.commands.asking.DistributorClient", client)
     monkeypatch.setattr("srtm.commands.recordings.BrokerClient", Broker)
     return known
 
