@@ -17,7 +17,6 @@ from distributor.whatif import Latency
 
 Json = dict[str, Any]
 WAITING, QUEUED, RUNNING, FAILED, OFF = "waiting", "queued", "running", "failed", "off"
-ENDED = ("fits", "does not fit", FAILED, OFF)
 
 
 @dataclass(frozen=True)

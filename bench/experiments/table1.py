@@ -48,7 +48,7 @@ from bench.results import source_commit
 from bench.rows.turns import TRIES
 from bench.run import RunResult, run_plan
 from bench.workload import Plan, Publishers, Subscriber
-from distributor.fitting_view import ENDED
+from srtm.control import FITTING_ENDED
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput, Unavailable
 from srtm.supervisor import Cluster, cluster
@@ -229,7 +229,7 @@ async def _wait_flowing(client: DistributorClient) -> None:
 async def _ended(client: DistributorClient) -> Json:
     while True:
         found = await client.fitting(TOPIC)
-        if found["state"] in ENDED:
+        if found["state"] in FITTING_ENDED:
             return found
         await trio.sleep(_LOOK_S)
 

@@ -9,11 +9,11 @@ import trio
 from rich.console import Console
 
 from srtm.commands.output import table
+from srtm.control import FITTING_ENDED
 from srtm.distributor_client import DistributorClient, Json
 
 _LOOK_S = 0.5
 _NO_TRAFFIC_S = 30.0
-_ENDED = ("fits", "does not fit", "failed", "off")
 
 
 class Fitting(StrEnum):
@@ -44,7 +44,7 @@ async def wait_fitted(client: DistributorClient, name: str, tell: Callable[[str]
         if line != said:
             said = line
             tell(line)
-        if found["state"] in _ENDED or trio.current_time() - waits_since_s >= _NO_TRAFFIC_S:
+        if found["state"] in FITTING_ENDED or trio.current_time() - waits_since_s >= _NO_TRAFFIC_S:
             return found
         await trio.sleep(_LOOK_S)
 

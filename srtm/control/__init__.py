@@ -24,7 +24,7 @@ from srtm.control.adapting import (
     TopicHistory,
     TopicTraits,
 )
-from srtm.control.clients import Assignment, Lookup, Problem, Producer
+from srtm.control.clients import FITTING_ENDED, Assignment, Lookup, Problem, Producer
 from srtm.control.gdrl import GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
 from srtm.control.measuring import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest, Promise
 from srtm.control.message import Control, check_broker_name
@@ -41,6 +41,7 @@ from srtm.control.reports import (
 from srtm.control.sync import DeadNotice, DesiredTopic, Exchange, Move, Share, SyncAnswer, SyncRequest
 
 __all__ = [
+    "FITTING_ENDED",
     "Assignment",
     "BrokerHistory",
     "BrokerMachine",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from srtm.control.message import Control
 
+FITTING_ENDED = ("fits", "does not fit", "failed", "off")  # of the states that ``GET /v1/topics/NAME/fitting`` answers
+
 
 class Assignment(Control, frozen=True):
     """Answer of ``GET /v1/topics/NAME/publishers/ID``, read by ``srtm.client``: where this publisher connects."""

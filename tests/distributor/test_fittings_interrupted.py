@@ -9,7 +9,7 @@ import trio
 
 from distributor.claims import Claims
 from distributor.fitting_run import FittingRun
-from distributor.fitting_view import ENDED
+from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from tests.support.live_fittings import live
 
@@ -62,7 +62,7 @@ async def test_what_was_found_outlives_a_change_of_who_proposes_shares_and_how(d
         )
         rounds = [len(here.view()["rounds"])]
         with trio.fail_after(200):
-            while here.view()["state"] not in ENDED:
+            while here.view()["state"] not in FITTING_ENDED:
                 await trio.sleep(0.2)
                 rounds.append(len(here.view()["rounds"]))
         assert (here.view()["state"], rounds) == ("fits", sorted(rounds))

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from distributor import records
-from distributor.fitting_view import ENDED
 from distributor.marks import FullMarks, TrafficClass
+from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from srtm.topic import Slo
 from tests.support.live_fittings import OFF, live
@@ -98,7 +98,7 @@ async def test_what_is_found_full_is_stored_while_the_fitting_runs_and_stays_so_
     async with live(distributor) as here:
         await here.beside_broken("ab", count=40, placement="lb")
         marked = []
-        while here.view("bikes")["state"] not in ENDED:
+        while here.view("bikes")["state"] not in FITTING_ENDED:
             if here.placed_on("bikes") == {"b"}:
                 kept = (await records.load(distributor.store)).marks
                 running = distributor.registry.fittings["bikes"].running

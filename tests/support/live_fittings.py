@@ -10,11 +10,11 @@ import trio
 
 from distributor.fitting_events import Scaler
 from distributor.fitting_setup import FittingOptions
-from distributor.fitting_view import ENDED
 from distributor.fittings import Fittings
 from distributor.scaler import NoScaler
 from distributor.surroundings import Surroundings
 from distributor.syncing import Syncing
+from srtm.control import FITTING_ENDED
 from srtm.log import Log
 from srtm.topic import Strategy
 from tests.support.distributor_in_process import Distributor, spec
@@ -93,7 +93,7 @@ class Live:
 
     async def ended(self, name: str = "cars", within_s: float = 200.0) -> dict[str, object]:
         with trio.fail_after(within_s):
-            while self.view(name)["state"] not in ENDED:  # noqa: ASYNC110 - virtual time
+            while self.view(name)["state"] not in FITTING_ENDED:  # noqa: ASYNC110 - virtual time
                 await trio.sleep(0.2)
         return self.view(name)
 
