@@ -26,10 +26,11 @@ from bench.experiments.table1 import Table1Options, table1
 from bench.experiments.table1_rows import PAPER_S
 from bench.experiments.table1_virtual import table1_virtual
 from bench.hostile import HostileOptions, hostile
-from bench.nsqd import ROWS, NsqdOptions, compare
+from bench.nsqd import ROWS, compare
 from bench.options import SeedOption, console, saying
 from bench.reach import MEASURES, ReachOptions, reach
 from bench.results import source_commit
+from bench.row_runs import RowOptions
 from bench.scenario import read_scenario
 from bench.scenario_run import prepare, run_scenario, show, write
 from bench.splits import SplitsOptions, no_worse, splits
@@ -82,11 +83,11 @@ def bench_run(
 @app.command("nsqd")
 def bench_nsqd(
     names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(ROWS)}]...")] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Rounds: one run of each system in turn.")] = NsqdOptions.pairs,
+    pairs: Annotated[int, typer.Option(min=1, help="Rounds: one run of each system in turn.")] = RowOptions.pairs,
     seconds: Annotated[
         float, typer.Option(min=2.0, help="Measured part of a run; some rows take half of it.")
-    ] = NsqdOptions.seconds,
-    seed: SeedOption = NsqdOptions.seed,
+    ] = RowOptions.seconds,
+    seed: SeedOption = RowOptions.seed,
     document: DocumentOption = False,
     json_file: JsonOption = None,
 ) -> int:
@@ -94,7 +95,7 @@ def bench_nsqd(
 
     The same load in turns: all rows of the table, or those named. Status 0 if everything asked of them is reached.
     """
-    options = NsqdOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
+    options = RowOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
     verdicts = run_trio(partial(compare, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
@@ -283,7 +284,7 @@ def bench_table1(
         Path | None, typer.Option(help="For each row; table1 if not given; not with --virtual.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the rows that are there, of the same commit and settings.")
+        bool, typer.Option("--resume", help="Keep the rows that are there, of the same sources and settings.")
     ] = False,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/evaluation.md.")] = False,
     json_file: JsonOption = None,

@@ -16,8 +16,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 import trio
@@ -27,11 +25,11 @@ from bench.attacker import BURN, UNDER_WAY
 from bench.attacks import ATTACKS
 from bench.checkout import ROOT
 from bench.choosing import chosen
-from bench.comparison import Figure, Measured, NoneOf, Ratio, Round, Rounds, Row, Sample, Turn, judge
+from bench.comparison import Figure, Measured, NoneOf, Ratio, Round, Row, Sample, Turn
 from bench.document import markdown_table, refuse_without_block, write_block
-from bench.nsqd import measured, show
 from bench.provenance import provenance
 from bench.results import Results, write_results
+from bench.row_runs import RowOptions, measure, show
 from bench.rows import steady
 from bench.run import RunResult, run_plan
 from bench.systems import System, bare_broker, cpu_s, free_addresses
@@ -57,13 +55,9 @@ CLAIM = (
 
 
 @dataclass(frozen=True)
-class HostileOptions:
-    names: Sequence[str] = ()  # keys of ATTACKS; none: all of them
-    pairs: int = 4  # rounds
+class HostileOptions(RowOptions):
+    pairs: int = 4
     seconds: float = 4.0
-    seed: int = 1
-    json_file: str | None = None
-    document: Path | None = None  # to write figures into
 
 
 @dataclass
@@ -190,32 +184,17 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     verdicts: list[Verdict] = []
     outcomes: list[Measured] = []
     for name in names:
-        verdict, outcome = await _measure(row_of(name), options, console)
+        verdict, outcome = await measure(row_of(name), options, console)
         verdicts.append(verdict)
         outcomes.append(outcome)
         show(console, outcome)
-    settings = {"pairs": options.pairs, "seconds": options.seconds}
+    settings = options.settings
     results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
-    text = markdown(outcomes, started)
     if options.document is not None:
-        write_block(options.document, BLOCK, text)
+        write_block(options.document, BLOCK, markdown(outcomes, started))
     if options.json_file is not None:
         write_results(options.json_file, results)
     return verdicts
-
-
-async def _measure(row: Row, options: HostileOptions, console: Console) -> tuple[Verdict, Measured]:
-    started, rounds, measure = time.time(), Rounds(options.pairs), row.begin()
-    while rounds.more():
-        number = len(rounds.done)
-        with (
-            TemporaryDirectory(prefix="srtm-hostile-") as folder,
-            console.status(f"{row.name}, round {number + 1} of {options.pairs}"),
-        ):
-            rounds.done.append(await measure(Turn(Path(folder), options.seconds, options.seed + number)))
-    settings: dict[str, object] = {"pairs": options.pairs, "seconds": options.seconds, "seed": options.seed}
-    verdict = judge(row, rounds.done, settings)
-    return verdict, measured(row, rounds.done, verdict, started)
 
 
 def markdown(outcomes: Sequence[Measured], started: float) -> str:

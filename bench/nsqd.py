@@ -8,32 +8,16 @@ picture anew from all that are kept there: rows may be measured one by one.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 
 from rich.console import Console
-from rich.table import Table
 
 from bench.choosing import chosen
-from bench.comparison import (
-    Measured,
-    Round,
-    Rounds,
-    Row,
-    Sample,
-    Turn,
-    counts,
-    figures,
-    judge,
-    why_excluded,
-)
+from bench.comparison import Round, Row, Sample
 from bench.document import refuse_without_block, write_block
-from bench.intervals import coverage
 from bench.nsqd_document import keep, kept, markdown, picture
-from bench.provenance import provenance
 from bench.results import Results, write_results
+from bench.row_runs import RowOptions, measure, show
 from bench.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady
 from bench.systems import floor_program, peer
 from bench.verdict import Verdict
@@ -57,17 +41,7 @@ ROWS: dict[str, Row] = {
 }
 
 
-@dataclass(frozen=True)
-class NsqdOptions:
-    names: Sequence[str] = ()  # keys of ROWS; none: all of them
-    pairs: int = 10  # rounds that count, of each row
-    seconds: float = 10.0
-    seed: int = 1
-    json_file: str | None = None
-    document: Path | None = None  # to write the table into
-
-
-async def compare(options: NsqdOptions, console: Console) -> list[Verdict]:
+async def compare(options: RowOptions, console: Console) -> list[Verdict]:
     """All chosen rows, one after the other, shown as they end. Raises Unavailable where nsqd or the floor is not
     built."""
     rows = [ROWS[name] for name in chosen("row", options.names, ROWS)]
@@ -76,7 +50,8 @@ async def compare(options: NsqdOptions, console: Console) -> list[Verdict]:
     refuse_without_block(options.document, BLOCK)
     started, verdicts = time.time(), []
     for row in rows:
-        verdict, outcome = await _measure(row, options, console)
+        console.print(f"[bold]{row.name}[/]: {row.claim}")
+        verdict, outcome = await measure(row, options, console, partial(_tell, console, row))
         verdicts.append(verdict)
         show(console, outcome)
         if options.document is not None:
@@ -85,7 +60,9 @@ async def compare(options: NsqdOptions, console: Console) -> list[Verdict]:
             write_block(options.document, BLOCK, markdown(outcomes))
             picture(options.document, outcomes)
     if options.json_file is not None:
-        _write_json(options, verdicts, started, options.json_file)
+        settings = options.settings
+        results = Results.of_verdicts("bench nsqd", verdicts, seed=options.seed, started=started, settings=settings)
+        write_results(options.json_file, results)
     return verdicts
 
 
@@ -97,39 +74,9 @@ def _refuse_missing(row: Row) -> None:
         floor_program()
 
 
-async def _measure(row: Row, options: NsqdOptions, console: Console) -> tuple[Verdict, Measured]:
-    started, rounds, measure = time.time(), Rounds(options.pairs), row.begin()
-    console.print(f"[bold]{row.name}[/]: {row.claim}")
-    while rounds.more():
-        number = len(rounds.done)
-        with (
-            TemporaryDirectory(prefix="srtm-nsqd-") as folder,
-            console.status(f"{row.name}, round {number + 1} of {options.pairs}"),
-        ):
-            rounds.done.append(await measure(Turn(Path(folder), options.seconds, options.seed + number)))
-        for sample in rounds.done[-1]:
-            console.print(_line(row, sample))
-    verdict = judge(row, rounds.done, {"pairs": options.pairs, "seconds": options.seconds, "seed": options.seed})
-    return verdict, measured(row, rounds.done, verdict, started)
-
-
-def measured(row: Row, rounds: Sequence[Round], verdict: Verdict, started: float) -> Measured:
-    valid = sum(map(counts, rounds))
-    return Measured(
-        name=row.name,
-        claim=row.claim,
-        note=row.note,
-        systems=list(row.systems),
-        figures=figures(row, rounds),
-        checks=verdict.checks,
-        line=verdict.line,
-        reached=verdict.reached,
-        rounds=valid,
-        excluded=why_excluded(rounds),
-        seconds=float(str(verdict.settings["seconds"])),
-        coverage=coverage(valid) if valid else 0.0,
-        provenance=provenance(started),
-    )
+def _tell(console: Console, row: Row, samples: Round) -> None:
+    for sample in samples:
+        console.print(_line(row, sample))
 
 
 def _line(row: Row, sample: Sample) -> str:
@@ -137,22 +84,3 @@ def _line(row: Row, sample: Sample) -> str:
     said = ", ".join(f"{figure.label} {sample.values[figure.key]:,.{figure.digits}f}" for figure in shown)
     doubt = f" (does not count: {'; '.join(sample.reasons)})" if sample.reasons else ""
     return f"  {sample.system}: {said}{doubt}"
-
-
-def show(console: Console, outcome: Measured) -> None:
-    drawn = Table("", *outcome.systems, header_style="bold")
-    for figure in outcome.figures:
-        drawn.add_row(figure.label, *(figure.cell(system) for system in outcome.systems))
-    if drawn.rows:
-        console.print(f"Medians of {outcome.rounds} rounds ({100 * outcome.coverage:.0f} % intervals)")
-        console.print(drawn)
-    for check in outcome.checks:
-        colour = "green" if check.kept else "red"
-        console.print(f"[{colour}]{check.what}: {check.measured}, must be {check.bound}[/]")
-    console.print(f"[bold {'green' if outcome.reached else 'red'}]{outcome.line}[/]")
-
-
-def _write_json(options: NsqdOptions, verdicts: Sequence[Verdict], started: float, json_file: str) -> None:
-    settings = {"pairs": options.pairs, "seconds": options.seconds}
-    results = Results.of_verdicts("bench nsqd", verdicts, seed=options.seed, started=started, settings=settings)
-    write_results(json_file, results)

@@ -10,6 +10,7 @@ import ast
 import hashlib
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from bench.checkout import ROOT
@@ -17,6 +18,10 @@ from bench.checkout import ROOT
 OURS = ("adaptor", "bench", "broker", "distributor", "srtm")
 # What every simulated message goes through: the extension, what it is linked with, and the parameters.
 ALWAYS = ("bench/data", "bench/simulator_engine", "broker/engine", "srtm/native", "Cargo.lock", "requirements.lock")
+# What a measurement on real brokers goes through, besides the code of its own.
+_PRODUCT = ("broker", "distributor", "adaptor", "srtm", "Cargo.toml", "Cargo.lock")
+_GENERATOR = ("bench/loadgen", "bench/workload.py")
+_NOT_MEASURED = ("broker/fuzz", "srtm/commands", "distributor/web")
 _DIGITS = 12
 _SUFFIXES = (".py", ".rs", ".toml", ".lock", ".json", ".csv")
 
@@ -49,6 +54,13 @@ def fingerprint(paths: Sequence[str], but: Sequence[str] = (), root: Path = ROOT
             found.update(f"{name}\0{file.stat().st_size}\0".encode())
             found.update(file.read_bytes())
     return found.hexdigest()[:_DIGITS]
+
+
+@cache
+def measured_sources(*own: str) -> str | None:
+    """The fingerprint of what a measurement on real brokers depends on, as the command found it: the product, the
+    load generator, and ``own``, the files that say what is measured. None: not in a checkout."""
+    return fingerprint([*_PRODUCT, *_GENERATOR, *own], _NOT_MEASURED)
 
 
 def _file_of(module: str, root: Path) -> Path | None:

@@ -31,7 +31,7 @@ from bench.experiments.step_runs import (
     keep,
     kept_in,
     made_at,
-    measured_sources,
+    run_sources,
 )
 from bench.experiments.step_table import claim, markdown, missed, seconds, verdict
 from bench.experiments.step_traffic import placed, send_step, step_plans, topic_document, two_brokers
@@ -67,7 +67,7 @@ class AdaptationOptions:
     @property
     def made(self) -> Made:
         watched_s = {mode: self.watched_s(mode) for mode in MODES}
-        return Made(before_s=self.before_s, watched_s=watched_s, seed=self.seed, sources=measured_sources())
+        return Made(before_s=self.before_s, watched_s=watched_s, seed=self.seed, sources=run_sources())
 
 
 async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) -> list[StepRun]:
@@ -172,5 +172,5 @@ async def _run(
         attempts=attempt,
         reasons=why_not(mode, shape.batch, seen.before_p99_ms, sent.late_p99_ms),
         commit=source_commit(),
-        sources=measured_sources(),
+        sources=run_sources(),
     )

@@ -121,7 +121,7 @@ def _one(
     name: str, selected: Selected, options: FiguresOptions, sources: str | None, show: Callable[[str], None]
 ) -> Made:
     experiment = selected.experiment
-    finished = Finished(directory=options.directory, name=name)
+    finished = Finished(options.directory, name)
     if options.resume and (kept := _kept(finished, options.effort, sources)) is not None:
         show(f"{kept.verdict.line} (kept)")
         if options.document:

@@ -3,7 +3,6 @@ made."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -13,29 +12,13 @@ from bench.results import Results, replace_file, write_results
 from srtm.errors import BadInput
 
 
-@dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The files of the figure ``name``. The data come last and go first: where they are, the others are theirs."""
+    """The files of the figure ``name``; ``block``: of the document. The data come last and go first: where they are,
+    the others are theirs."""
 
-    directory: Path
-    name: str
-
-    @property
-    def data(self) -> Path:
-        return self.directory / f"{self.name}.json"
-
-    @property
-    def rows(self) -> Path:
-        return self.directory / f"{self.name}.csv"
-
-    @property
-    def picture(self) -> Path:
-        return self.directory / f"{self.name}.png"
-
-    @property
-    def block(self) -> Path:
-        """Of the document."""
-        return self.directory / f"{self.name}.md"
+    def __init__(self, directory: Path, name: str) -> None:
+        kinds = ("json", "csv", "png", "md")
+        self.data, self.rows, self.picture, self.block = (directory / f"{name}.{kind}" for kind in kinds)
 
     def begin(self) -> None:
         self.data.unlink(missing_ok=True)

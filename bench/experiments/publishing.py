@@ -46,7 +46,7 @@ def make_directory(directory: Path) -> None:
 
 def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, *, document: bool) -> None:
     """Raises BadInput for what cannot be written."""
-    finished = Finished(directory=directory, name=shown.name)
+    finished = Finished(directory, shown.name)
     results = Results.of_verdicts(
         f"bench {shown.name}", [verdict], seed=shown.effort.seed, started=started, settings=verdict.settings
     )

@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from bench.experiments.step_run import MODES, STEPS, StepRun
 from bench.results import replace_file
-from bench.sources import fingerprint
+from bench.sources import measured_sources
 from srtm.errors import BadInput
 
-_MEASURED = (
-    *("broker", "distributor", "adaptor", "srtm", "Cargo.toml", "Cargo.lock", "bench/loadgen", "bench/workload.py"),
-    *("bench/trace.py", "bench/aftermath.py", "bench/experiments/step_run.py", "bench/experiments/step_traffic.py"),
+_OWN = (
+    *("bench/trace.py", "bench/aftermath.py"),
+    *("bench/experiments/step_run.py", "bench/experiments/step_traffic.py"),
 )
-_NOT = ("broker/fuzz", "srtm/commands", "distributor/web")
 
 
-@cache
-def measured_sources() -> str | None:
-    """The fingerprint of what a run depends on, as the command found it."""
-    return fingerprint(_MEASURED, _NOT)
+def run_sources() -> str | None:
+    """The fingerprint of what a run depends on."""
+    return measured_sources(*_OWN)
 
 
 def file_of(directory: Path, step: str, mode: str, number: int) -> Path:

@@ -47,6 +47,7 @@ from bench.placed_run import addresses
 from bench.results import source_commit
 from bench.rows.turns import TRIES
 from bench.run import RunResult, run_plan
+from bench.sources import measured_sources
 from bench.workload import Plan, Publishers, Subscriber
 from srtm.control import FITTING_ENDED
 from srtm.distributor_client import DistributorClient, Json
@@ -54,6 +55,10 @@ from srtm.errors import BadInput, Unavailable
 from srtm.supervisor import Cluster, cluster
 
 TOPIC, BLOCK = "table1", "table1"
+_OWN = (
+    *("bench/run.py", "bench/placed_run.py", "bench/traffic.py"),
+    *(f"bench/experiments/{name}.py" for name in ("layouts", "table1", "table1_rows")),
+)
 _LONG_S = 3_600.0  # of a plan that is cut short when assignments change
 _LOOK_S = 0.1
 _FLOWS_WITHIN_S = 20.0
@@ -92,7 +97,7 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> bool:
     BadInput (a row that is kept was made with other settings, or is none), Unavailable."""
     options.check()
     refuse_without_block(EVALUATION if options.document else None, BLOCK)
-    started, sources, settings = time.time(), source_commit(), settings_of(options)
+    started, sources, settings = time.time(), row_sources(), settings_of(options)
     options.directory.mkdir(parents=True, exist_ok=True)
     found = {
         asked: row
@@ -110,6 +115,11 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> bool:
     claim = claim_of(settings, "end to end")
     shown = Shown(name=BLOCK, claim=claim, rows=rows, settings=settings, seed=options.seed, started=started)
     return show_and_write(shown, show, options.json_file, document=options.document)
+
+
+def row_sources() -> str | None:
+    """The fingerprint of what a row depends on."""
+    return measured_sources(*_OWN)
 
 
 def settings_of(options: Table1Options) -> dict[str, float | bool]:
@@ -190,6 +200,7 @@ def row_of(
         run=run,
         settings=settings_of(options),
         commit=source_commit(),
+        sources=row_sources(),
     )
 
 

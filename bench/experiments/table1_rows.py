@@ -52,7 +52,8 @@ class Row:
     explanation: tuple[str, ...] = ()
     run: dict[str, Any] = field(default_factory=dict)  # of the load generator, where there was one
     settings: Settings = field(default_factory=dict)  # what it was made with
-    commit: str | None = None  # of the sources; None: not run from a checkout
+    commit: str | None = None  # None: not run from a checkout
+    sources: str | None = None  # the fingerprint of what was measured; None: not known, or in virtual time
 
     @property
     def name(self) -> str:
@@ -162,8 +163,8 @@ def keep(directory: Path, row: Row) -> None:
 
 
 def kept(directory: Path, group: int, method: str, settings: Settings, sources: str | None) -> Row | None:
-    """None: there is none, of these sources, that counts. What was made of changed sources never is one of them. Raises
-    BadInput for a file that holds no row, or one that was made with other settings."""
+    """None: there is none, of these sources, that counts. Raises BadInput for a file that holds no row, or one that was
+    made with other settings."""
     path = file_of(directory, group, method)
     try:
         row = msgspec.json.decode(path.read_bytes(), type=Row)
@@ -175,5 +176,5 @@ def kept(directory: Path, group: int, method: str, settings: Settings, sources: 
         other = ", ".join(f"{key} {value:g}" for key, value in row.settings.items() if settings.get(key) != value)
         rule = f"must be a row with these settings, is one with {other}: remove it, or name another directory"
         raise BadInput("directory", str(path), rule)
-    clean = sources is not None and not sources.endswith("-dirty") and row.commit == sources
-    return row if clean and not row.reasons else None
+    alike = sources is not None and row.sources == sources
+    return row if alike and not row.reasons else None

@@ -16,7 +16,7 @@ from bench.burn import CHUNK, burn
 from bench.comparison import Sample, judge
 from bench.document import with_block
 from bench.hostile import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
-from bench.nsqd import measured
+from bench.row_runs import measured
 from bench.systems import answers_ping, bare_broker, free_addresses
 
 

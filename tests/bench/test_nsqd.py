@@ -17,8 +17,9 @@ from bench.comparison import Sample, Turn, counts, judge
 from bench.cpu import CpuMeter
 from bench.document import PERFORMANCE, with_block
 from bench.flood import FloodResult
-from bench.nsqd import ROWS, measured
+from bench.nsqd import ROWS
 from bench.nsqd_document import PICTURE, keep, kept, markdown, picture
+from bench.row_runs import measured
 from bench.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady, turns
 from bench.run import RunProgress
 from bench.systems import System, floor_program, peer

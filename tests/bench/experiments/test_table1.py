@@ -122,7 +122,7 @@ def run_table(options, monkeypatch):
         return replace(MADE, group=group, method=method, settings=settings_of(options))
 
     monkeypatch.setattr(real_table, "fit_row", fit_row)
-    monkeypatch.setattr(real_table, "source_commit", lambda: "abc")
+    monkeypatch.setattr(real_table, "row_sources", lambda: "abc")
     reached = trio.run(table1, options, shown.append)
     return fitted, reached, shown
 

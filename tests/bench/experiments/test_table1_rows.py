@@ -30,7 +30,7 @@ MADE = Row(
     service_us=18.0,
     promise_ms=1.0,
     settings=SETTINGS,
-    commit="abc",
+    sources="abc",
 )
 PAPERS = replace(MADE, method="paper", took_s=61.0)
 
@@ -110,12 +110,13 @@ def test_a_row_is_kept_for_the_same_sources_and_settings(tmp_path):
     assert kept(tmp_path, 5, "sequential", SETTINGS, "abc") == MADE
     assert kept(tmp_path, 5, "paper", SETTINGS, "abc") is None
     assert kept(tmp_path, 5, "sequential", SETTINGS, "def") is None
+    assert kept(tmp_path, 5, "sequential", SETTINGS, None) is None
 
 
-@pytest.mark.parametrize("changes", [{"commit": "abc-dirty"}, {"commit": None}, {"reasons": ("late",)}])
-def test_what_changed_sources_made_or_does_not_count_is_found_anew(changes, tmp_path):
+@pytest.mark.parametrize("changes", [{"sources": "def"}, {"sources": None}, {"reasons": ("late",)}])
+def test_what_other_or_unknown_sources_made_or_does_not_count_is_found_anew(changes, tmp_path):
     keep(tmp_path, replace(MADE, **changes))
-    assert kept(tmp_path, 5, "sequential", SETTINGS, changes.get("commit", "abc")) is None
+    assert kept(tmp_path, 5, "sequential", SETTINGS, "abc") is None
 
 
 def test_rows_of_other_settings_and_files_that_hold_none_are_refused(tmp_path):
