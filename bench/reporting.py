@@ -9,10 +9,12 @@ from adaptor.book import change_of
 from adaptor.observed import Bin, Envelope, Shares
 from adaptor.policy import Policy
 from bench.aftermath import Ints
+from bench.exchanging import Exchanging
 from bench.shift import Simulation
 from bench.stepped import BIN_NS
 from broker.bins import EngineBins, EngineHistories, Followed
 from broker.events import Moved
+from srtm.adaptation import Adaptation, Mode
 from srtm.control import TopicHistory
 
 _TOPIC = "demand"
@@ -64,6 +66,22 @@ class Reporting(Simulation):
             self.reports += 1
             changes = {name: change_of(report.change, report.end_ns)}
             self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, {name: _bins(report)}, changes))
+
+
+def under_mode(
+    mode: Mode,
+    settings: Adaptation,
+    arrivals_ns: Sequence[Ints],
+    envelope: Envelope,
+    start: Shares,
+    declared: Sequence[float],
+    seed: int,
+    batch: int = 1,
+) -> Reporting | Exchanging:
+    """Not run yet. ``declared``: msg/s of each broker's publishers."""
+    if mode == "gdrl":
+        return Exchanging(arrivals_ns, envelope, start, settings, seed)
+    return Reporting(arrivals_ns, envelope, Policy(mode, settings), start, declared=declared, batch=batch)
 
 
 def _as_read(now_ns: int, one: Bin) -> EngineHistories:

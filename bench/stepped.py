@@ -13,7 +13,7 @@ from itertools import count
 
 import numpy as np
 
-from adaptor.observed import BIN_S, Bin, Shares
+from adaptor.observed import BIN_S, Bin, Envelope, Shares
 from bench.aftermath import SECOND_NS, Ints
 from srtm._native import ChangeDetector
 from srtm.bucket import TOKEN, UNITS_PER_MICRO
@@ -23,6 +23,14 @@ from srtm.splitting import MICRO
 BIN_NS = round(BIN_S * SECOND_NS)
 STEP_NS = BIN_NS // 10
 SLOT_NS = ChangeDetector.SLOT_NS
+_LATER_NS = 10**6 * SECOND_NS  # time for what still waits at the end
+ONE_BUCKET = "one bucket"
+
+
+def one_bucket(arrivals_ns: Sequence[Ints], envelope: Envelope) -> tuple[Ints, Ints]:
+    """Arrivals and due instants of all messages in it: what no split can beat (Proposition 1)."""
+    arrival = np.sort(np.concatenate(arrivals_ns))
+    return arrival, due_instants(arrival, envelope.rate_micro, envelope.burst_micro)
 
 
 class SimulatedBroker:
@@ -120,6 +128,14 @@ class Stepped(ABC):
             while self._due and self._due[0][0] <= now_ns:
                 _, _, happen = heappop(self._due)
                 happen()
+
+    def gone(self, ends_ns: int) -> tuple[Ints, Ints]:
+        """Arrivals and due instants of all messages: what waits at ``ends_ns`` goes under the shares of then, or is due
+        NEVER_NS."""
+        for broker in self.brokers:
+            broker.run(ends_ns + _LATER_NS)
+        logs = [broker.log() for broker in self.brokers]
+        return np.concatenate([arrival for arrival, _ in logs]), np.concatenate([due for _, due in logs])
 
     @abstractmethod
     def _bin_over(self, now_ns: int, bins: list[Bin]) -> None:

@@ -11,37 +11,32 @@ from typing import Any
 import numpy as np
 
 from adaptor.observed import Envelope, Shares
-from adaptor.policy import Policy
 from bench import day
 from bench.aftermath import SECOND_NS, Ints
 from bench.document import markdown_table, refuse_without_block
-from bench.exchanging import Exchanging
 from bench.handing_over import hand_over
-from bench.reporting import Reporting
+from bench.reporting import under_mode
 from bench.results import Results
 from bench.sensors import read_detectors
-from bench.stepped import Stepped
+from bench.stepped import ONE_BUCKET, one_bucket
 from bench.trace import percentile_ms
 from bench.verdict import Check, Verdict
-from srtm.adaptation import Adaptation
+from srtm.adaptation import Adaptation, Mode
 from srtm.bucket import TOKEN, conforms_due
-from srtm.replay import due_instants
 from srtm.splitting import MICRO, split_bucket
 
 BROKERS = 4
 RATE, BURST = 11_000.0, 25.0
 PEAK = 10_000.0  # msg/s
 BLOCK = "demand"
-ONE_BUCKET = "one bucket"
-KINDS: dict[str, Adaptation] = {
-    "static": Adaptation(),
-    "proportional": Adaptation(),
-    "proportional, 2 s": Adaptation(window_s=2.0),
-    "fitted": Adaptation(),
-    "gdrl": Adaptation(),
-    "central": Adaptation(),
+KINDS: dict[str, tuple[Mode, Adaptation]] = {
+    "static": ("static", Adaptation()),
+    "proportional": ("proportional", Adaptation()),
+    "proportional, 2 s": ("proportional", Adaptation(window_s=2.0)),
+    "fitted": ("fitted", Adaptation()),
+    "gdrl": ("gdrl", Adaptation()),
+    "central": ("central", Adaptation()),
 }
-_LATER_NS = 10**6 * SECOND_NS  # time for what still waits at midnight
 
 
 @dataclass(frozen=True)
@@ -98,18 +93,11 @@ def runs_of(options: DemandOptions, rates: day.Floats) -> Iterator[DemandRun]:
 def run_once(
     kind: str, arrivals: Sequence[Ints], envelope: Envelope, start: Shares, ends_ns: int, seed: int
 ) -> DemandRun:
-    settings = KINDS[kind]
-    run: Reporting | Exchanging
-    match kind.partition(",")[0]:
-        case "gdrl":
-            run = Exchanging(arrivals, envelope, start, settings, seed)
-        case "static" | "proportional" | "fitted" | "central" as mode:
-            declared = [PEAK * rate / envelope.rate_micro for rate, _ in start]
-            run = Reporting(arrivals, envelope, Policy(mode, settings), start, declared=declared)
-        case other:
-            raise ValueError(f"no mode {other}")
+    declared = [PEAK * rate / envelope.rate_micro for rate, _ in start]
+    run = under_mode(*KINDS[kind], arrivals, envelope, start, declared, seed)
     run.run(ends_ns)
-    return _outcome(kind, run, envelope, ends_ns, run.messages)
+    left, missed = sum(broker.waiting for broker in run.brokers), run.missed / TOKEN
+    return _measured(kind, *run.gone(ends_ns), envelope, left=left, missed=missed, control=run.messages)
 
 
 def judged(runs: Sequence[DemandRun]) -> Verdict:
@@ -178,19 +166,8 @@ def markdown(runs: Sequence[DemandRun]) -> str:
     return markdown_table(header, rows)
 
 
-def _outcome(kind: str, run: Stepped, envelope: Envelope, ends_ns: int, control: int) -> DemandRun:
-    left, missed = sum(broker.waiting for broker in run.brokers), run.missed
-    for broker in run.brokers:
-        broker.run(ends_ns + _LATER_NS)
-    logs = [broker.log() for broker in run.brokers]
-    arrival, due = (np.concatenate([log[at] for log in logs]) for at in (0, 1))
-    return _measured(kind, arrival, due, envelope, left=left, missed=missed / TOKEN, control=control)
-
-
 def _one_bucket(arrivals: Sequence[Ints], envelope: Envelope, ends_ns: int) -> DemandRun:
-    """What no split can beat (Proposition 1)."""
-    arrival = np.sort(np.concatenate(list(arrivals)))
-    due = due_instants(arrival, envelope.rate_micro, envelope.burst_micro)
+    arrival, due = one_bucket(arrivals, envelope)
     left = int((due >= ends_ns).sum())
     return _measured(ONE_BUCKET, arrival, due, envelope, left=left, missed=0.0, control=0)
 

@@ -15,10 +15,8 @@ import numpy as np
 import trio
 
 from adaptor.observed import Envelope
-from adaptor.policy import Policy
 from bench import day, limiters
 from bench.aftermath import SECOND_NS, Ints
-from bench.exchanging import Exchanging
 from bench.experiments.demand import PEAK
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
 from bench.experiments.layouts import envelope as paper_envelope
@@ -26,26 +24,25 @@ from bench.limiters import Limited
 from bench.peer_servers import ALL as PEERS
 from bench.peer_servers import program_path
 from bench.redis_bucket import Cost, measured
-from bench.reporting import Reporting
+from bench.reporting import under_mode
 from bench.sensors import read_detectors
 from bench.shift import Shift, arrivals_of
+from bench.stepped import ONE_BUCKET, one_bucket
 from bench.trace import percentile_ms
 from bench.traffic import Fleet
 from bench.verdict import Check, none_of
-from srtm.adaptation import Adaptation
+from srtm.adaptation import Adaptation, Mode
 from srtm.bucket import conforms_due
 from srtm.commands.running import run_trio
-from srtm.replay import NEVER_NS, due_instants
+from srtm.replay import NEVER_NS
 from srtm.splitting import MICRO, split_bucket
 
 BROKERS = 4
 ASSUMED = Cost(round_trip_ns=200_000, decision_ns=10_000)  # where there is no redis-server
 FLEET = Fleet(count=1_000, rate=10.0, batch=10, group_size=10)
 POLICING = ("even split", "flow proportional share", "global random drop")
-OURS = ("static", "proportional", "fitted", "gdrl")
-ONE_BUCKET = "one bucket"
+OURS: tuple[Mode, ...] = ("static", "proportional", "fitted", "gdrl")
 _AFTER_NS = 10 * SECOND_NS  # in which nothing comes any more and shares still move; what is said then is not counted
-_LATER_NS = 10**6 * SECOND_NS  # time for what still waits then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,44 +131,21 @@ def limiters_of(case: Case, cost: Cost, seed: int) -> dict[str, Callable[[], Lim
         "flow proportional share": partial(limiters.flow_proportional, came, envelope, case.flow_rate, case.ends_ns),
         "global random drop": partial(limiters.random_drop, came, envelope, case.ends_ns, seed),
         **{mode: partial(ours, mode, case, seed) for mode in OURS},
-        ONE_BUCKET: partial(_one_bucket, case),
+        ONE_BUCKET: lambda: Limited(*one_bucket(came, envelope), 0, 0),
     }
 
 
-def ours(mode: str, case: Case, seed: int) -> Limited:
-    """A mode of ours: the product's policies, reports and exchanges."""
+def ours(mode: Mode, case: Case, seed: int) -> Limited:
     start = split_bucket(case.envelope.rate_micro, case.envelope.burst_micro, list(case.declared))
-    run: Reporting | Exchanging
-    match mode:
-        case "gdrl":
-            run = Exchanging(case.arrivals, case.envelope, start, Adaptation(), seed)
-        case "static" | "proportional" | "fitted":
-            run = Reporting(
-                case.arrivals,
-                case.envelope,
-                Policy(mode, Adaptation()),
-                start,
-                declared=case.declared,
-                batch=case.batch,
-            )
-        case other:
-            raise ValueError(f"no mode {other}")
+    given = case.arrivals, case.envelope, start, case.declared
+    run = under_mode(mode, Adaptation(), *given, seed, case.batch)
     run.run(case.ends_ns)
     wire = run.messages
     lasts_ns = case.ends_ns + _AFTER_NS
     run.run(lasts_ns)
-    for broker in run.brokers:
-        broker.run(lasts_ns + _LATER_NS)
-    logs = [broker.log() for broker in run.brokers]
-    arrival, due = (np.concatenate([log[at] for log in logs]) for at in (0, 1))
+    arrival, due = run.gone(lasts_ns)
     goes = due < NEVER_NS
     return Limited(arrival[goes], due[goes], 0, wire, stuck=int((~goes).sum()))
-
-
-def _one_bucket(case: Case) -> Limited:
-    """What no split can beat (Proposition 1)."""
-    arrival = np.sort(np.concatenate(list(case.arrivals)))
-    return Limited(arrival, due_instants(arrival, case.envelope.rate_micro, case.envelope.burst_micro), 0, 0)
 
 
 def row(case: Case, name: str, found: Limited) -> Row:

@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from bench import day
-from bench.experiments.demand import BROKERS, BURST, ONE_BUCKET, PEAK, RATE, DemandOptions, DemandRun, judged, runs_of
+from bench.experiments.demand import BROKERS, BURST, PEAK, RATE, DemandOptions, DemandRun, judged, runs_of
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
 from bench.sensors import read_detectors
+from bench.stepped import ONE_BUCKET
 
 PART_OF_EFFORT = 1 / 3  # of a run's seconds is an hour played in
 
