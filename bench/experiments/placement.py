@@ -28,9 +28,11 @@ from bench.document import refuse_without_block
 from bench.experiments.placement_run import (
     PERCENTILE,
     PROMISE_MS,
+    PUBLISHERS,
     SIDES,
     WORKLOADS,
     PlacementRun,
+    Scale,
     Side,
     Workload,
     run_of,
@@ -38,7 +40,7 @@ from bench.experiments.placement_run import (
 )
 from bench.experiments.placement_traffic import Traffic
 from bench.experiments.placement_traffic import draw as draw_traffic
-from bench.experiments.placement_view import BLOCK, Setting, block, draw
+from bench.experiments.placement_view import BLOCK, block, draw
 from bench.handing_over import hand_over
 from bench.placed_run import addresses, placed_run
 from bench.results import Results
@@ -49,11 +51,9 @@ from srtm.errors import Unavailable
 from srtm.supervisor import Cluster, cluster
 from srtm.topic import parse_topic_json
 
-BROKERS, MCAP = 6, 10_000.0
-RESERVED = (7_500.0, 7_500.0, 7_000.0, 7_000.0, 6_500.0, 500.0)  # msg/s on each broker, largest first: each its own
-PUBLISHERS, EACH, GROUP = 1_000, 10.0, 5
+BROKERS = 6
+EACH, GROUP = 10.0, 5
 HEADROOM = 1.1
-SERVICE_US = 30.0  # of the laboratory: 33,000 msg/s a broker
 SCALES = (1, 2, 4, 8)  # times as many publishers
 HARDEST = (WORKLOADS["poisson-1"], (SIDES[0], SIDES[1]))  # to send: most firings, to most brokers, and most to one
 TRIAL_S = 5.0  # of traffic, at each scale
@@ -73,41 +73,16 @@ class PlacementOptions:
     document: Path | None = None  # to write the table into
 
 
-@dataclass(frozen=True)
-class Scale:
-    """``publishers``, and all that is in proportion to them. ``why``: how their number came about, for people."""
-
-    publishers: int
-    why: str = ""
-
-    @property
-    def times(self) -> float:
-        return self.publishers / PUBLISHERS
-
-    @property
-    def mcap(self) -> float:
-        return MCAP * self.times
-
-    @property
-    def reserved(self) -> list[float]:
-        return [rate * self.times for rate in RESERVED]
-
-    @property
-    def service_us(self) -> float:
-        return SERVICE_US / self.times
-
-
 async def placement(options: PlacementOptions, say: Callable[[str], None]) -> list[str]:
     """All runs; the table and the pictures at the end. Returns ``shortcomings``. Raises Unavailable, PeerError."""
     refuse_without_block(options.document, BLOCK)
     started = time.time()
     runs: list[PlacementRun] = []
     scale = Scale(options.publishers) if options.publishers else await largest(options, say)
-    async with _stage(scale) as (running, client):
+    async with _stage(scale) as stage:
         for name in options.workloads:
-            runs += await _sides(_Stage(running, client, scale), WORKLOADS[name], SIDES, options, say)
-    setting = Setting(scale.publishers, options.seconds, scale.mcap, scale.reserved, scale.service_us, scale.why)
-    text = block(runs, setting)
+            runs += await _sides(stage, WORKLOADS[name], SIDES, options, say)
+    text = block(runs, scale, options.seconds)
     say(text)
     pictures = options.png or (options.document.parent / "img" / f"{BLOCK}.png" if options.document else None)
     if pictures is not None:
@@ -128,8 +103,8 @@ async def largest(options: PlacementOptions, say: Callable[[str], None]) -> Scal
     for times in SCALES[1:]:
         larger = Scale(PUBLISHERS * times)
         say(f"is the generator in time with {larger.publishers:,} publishers?")
-        async with _stage(larger) as (running, client):
-            runs = await _sides(_Stage(running, client, larger), workload, sides, trial, say)
+        async with _stage(larger) as stage:
+            runs = await _sides(stage, workload, sides, trial, say)
         late = [reason for run in runs for reason in run.reasons]
         if late:
             return replace(found, why=f"with {larger.publishers:,} runs do not count on this machine ({late[0]})")
@@ -138,7 +113,7 @@ async def largest(options: PlacementOptions, say: Callable[[str], None]) -> Scal
 
 
 @asynccontextmanager
-async def _stage(scale: Scale) -> AsyncIterator[tuple[Cluster, DistributorClient]]:
+async def _stage(scale: Scale) -> AsyncIterator[_Stage]:
     """Six brokers, and what is reserved on them."""
     lab = ["--lab-service-time", f"{scale.service_us:g}"]
     with TemporaryDirectory(prefix="srtm-placement-") as data:
@@ -147,7 +122,7 @@ async def _stage(scale: Scale) -> AsyncIterator[tuple[Cluster, DistributorClient
             DistributorClient(running.distributor, timeout_s=60.0) as client,
         ):
             await _reserve(client, scale.reserved)
-            yield running, client
+            yield _Stage(running, client, scale)
 
 
 async def _sides(

@@ -14,6 +14,34 @@ from bench.trace import Trace, percentile_ms
 from srtm.distributor_client import Json
 
 PERCENTILE, PROMISE_MS = 99, 5.0
+PUBLISHERS = 1_000
+MCAP = 10_000.0  # msg/s
+RESERVED = (7_500.0, 7_500.0, 7_000.0, 7_000.0, 6_500.0, 500.0)  # msg/s on each broker, largest first: each its own
+SERVICE_US = 30.0  # of the laboratory: 33,000 msg/s a broker
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``publishers``, and all that is in proportion to them. ``why``: how their number came about, for people."""
+
+    publishers: int
+    why: str = ""
+
+    @property
+    def times(self) -> float:
+        return self.publishers / PUBLISHERS
+
+    @property
+    def mcap(self) -> float:
+        return MCAP * self.times
+
+    @property
+    def reserved(self) -> list[float]:
+        return [rate * self.times for rate in RESERVED]
+
+    @property
+    def service_us(self) -> float:
+        return SERVICE_US / self.times
 
 
 @dataclass(frozen=True)

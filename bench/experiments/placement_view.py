@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
 from bench.document import markdown_table
+from bench.experiments.placement_run import PERCENTILE, PROMISE_MS, PlacementRun, Scale
 from bench.plot import COLOURS, Promise, curve_of_histogram, draw_latencies, figure
 
-if TYPE_CHECKING:
-    from bench.experiments.placement_run import PlacementRun
-
 BLOCK = "placement"
-PROMISE = Promise(0.99, 5.0)
+PROMISE = Promise(PERCENTILE / 100, PROMISE_MS)
 LOWEST_MS = 0.01  # of a logarithmic axis: what is below stands on it
 CLAIM = (
     "{publishers:,} publishers of 10 msg/s in groups of 5 that fire together{why}; r 10 % above their load, b the "
@@ -46,36 +42,24 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What all runs have in common. Rates in msg/s."""
-
-    publishers: int
-    seconds: float  # measured in a run
-    mcap: float  # of each broker
-    reserved: Sequence[float]  # on each broker
-    service_us: float
-    why: str = ""  # there are so many publishers
-
-    @property
-    def claim(self) -> str:
-        reserved = ", ".join(f"{rate:,.0f}" for rate in self.reserved)
-        return CLAIM.format(
-            publishers=self.publishers,
-            why=f" ({self.why})" if self.why else "",
-            seconds=self.seconds,
-            mcap=self.mcap,
-            reserved=reserved,
-            service_us=self.service_us,
-        )
+def claim_of(scale: Scale, seconds: float) -> str:
+    """``seconds``: measured in a run."""
+    return CLAIM.format(
+        publishers=scale.publishers,
+        why=f" ({scale.why})" if scale.why else "",
+        seconds=seconds,
+        mcap=scale.mcap,
+        reserved=", ".join(f"{rate:,.0f}" for rate in scale.reserved),
+        service_us=scale.service_us,
+    )
 
 
-def block(runs: Sequence[PlacementRun], setting: Setting) -> str:
+def block(runs: Sequence[PlacementRun], scale: Scale, seconds: float) -> str:
     """The text between the markers of the document."""
     pictures = [f"![Delays and penalties](img/{BLOCK}.png)", f"![Latencies](img/{BLOCK}-latencies.png)"]
     spoilt = [f"{run.workload}, {run.side}: {reason}" for run in runs for reason in run.reasons]
     notes = [f"Runs that do not count: {'; '.join(spoilt)}."] if spoilt else []
-    return "\n\n".join([setting.claim, table(runs), *notes, *pictures])
+    return "\n\n".join([claim_of(scale, seconds), table(runs), *notes, *pictures])
 
 
 def table(runs: Sequence[PlacementRun]) -> str:

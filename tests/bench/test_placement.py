@@ -10,9 +10,19 @@ import numpy as np
 import pytest
 
 from bench.experiments import placement as module
-from bench.experiments.placement import RESERVED, Scale
-from bench.experiments.placement_run import SIDES, WORKLOADS, PlacementRun, Workload, run_of, shortcomings
-from bench.experiments.placement_view import Setting, block, draw
+from bench.experiments.placement_run import (
+    MCAP,
+    PUBLISHERS,
+    RESERVED,
+    SIDES,
+    WORKLOADS,
+    PlacementRun,
+    Scale,
+    Workload,
+    run_of,
+    shortcomings,
+)
+from bench.experiments.placement_view import block, draw
 from bench.trace import Trace
 from distributor import placing
 from distributor.allocation import BrokerCapacity
@@ -36,8 +46,8 @@ def trace(*arrivals_ms: float, wait_ms: float = 0.0, took_ms: float = 0.0) -> Tr
 @pytest.mark.parametrize("workload", WORKLOADS.values())
 @pytest.mark.parametrize("side", SIDES)
 def test_every_placement_of_every_workload_is_a_topic_that_can_be_placed_beside_the_reservations(workload, side):
-    offered = [BrokerCapacity(name=f"b{at}", mcap=module.MCAP, allocated=rate) for at, rate in enumerate(RESERVED)]
-    document = module._document(workload, side, 100 * workload.batch, Scale(module.PUBLISHERS))
+    offered = [BrokerCapacity(name=f"b{at}", mcap=MCAP, allocated=rate) for at, rate in enumerate(RESERVED)]
+    document = module._document(workload, side, 100 * workload.batch, Scale(PUBLISHERS))
     spec = parse_topic_json(document)
     _, placed, _ = placing.place_anew(spec, offered)
     assert placed.state == "placed"
@@ -70,7 +80,7 @@ def test_it_fails_where_a_run_does_not_count_or_loses_or_srtm_costs_more_than_lb
 
 def test_what_is_written_names_every_run_and_what_does_not_count(tmp_path: Path):
     runs = [RUN, replace(RUN, side="srtm", worst_p99_ms=1.0), replace(RUN, side="conc", reasons=["late"])]
-    text = block(runs, Setting(1000, 20.0, 10_000.0, RESERVED, 30.0, "with 2,000 runs do not count"))
+    text = block(runs, Scale(1000, "with 2,000 runs do not count"), 20.0)
     assert "| poisson-1 | 121 | lb | 6 | 1,000, 9,000 | 6 | 5.5 | 5.25 | - | 0 | 0.25 | 2 | 0.125 | broken |" in text
     assert "| kept |" in text
     assert "| does not count |" in text
