@@ -19,17 +19,17 @@ def _by_channel() -> dict[str, set[bytes]]:
 class Book:
     """Who got what: bodies by channel.
 
-    ``delivered``: in earlier lives. ``gone``: acknowledged, and in memory alone when their broker was killed.
-    ``kept``: how often a kill found an owed message on disk.
+    ``delivered``: in earlier lives. ``kept``: owed when their broker was killed, and on disk. ``gone``: owed then, and
+    in memory alone.
     """
 
     acknowledged: set[bytes] = field(default_factory=set)
     settled: dict[str, set[bytes]] = field(default_factory=_by_channel)
     owed: dict[str, set[bytes]] = field(default_factory=_by_channel)
+    kept: dict[str, set[bytes]] = field(default_factory=_by_channel)
     gone: dict[str, set[bytes]] = field(default_factory=_by_channel)
     delivered: dict[str, set[bytes]] = field(default_factory=_by_channel)
     redelivered: Counter[str] = field(default_factory=Counter)
-    kept: int = 0
     damages: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     changed: trio.Event = field(default_factory=trio.Event)
@@ -50,7 +50,7 @@ class Book:
         more than ``memory`` messages cannot have been."""
         self.owed[channel] |= on_disk - self.settled[channel]
         gone = self.owed[channel] - on_disk
-        self.kept += len(self.owed[channel] & on_disk)
+        self.kept[channel] |= self.owed[channel] & on_disk
         if len(gone) > memory:
             self.faults.append(f"life {life}: {len(gone)} messages owed to channel {channel} were not on disk")
             return
@@ -77,10 +77,10 @@ class Book:
         return sum(map(len, self.owed.values()))
 
     def verdict(self, kills: int) -> str:
-        gone = sum(map(len, self.gone.values()))
+        kept, gone = (sum(map(len, bodies.values())) for bodies in (self.kept, self.gone))
         return (
-            f"crash: {kills} kills, {len(self.acknowledged)} messages acknowledged, {self.kept} found on disk by kills,"
-            f" {gone} gone with memory, {self.lost} lost, {self.redelivered.total()} delivered again,"
-            f" {len(self.damages)} torn ends cut, {len(self.faults)} faults:"
+            f"crash: {kills} kills, {len(self.acknowledged)} messages acknowledged; of what two channels were owed"
+            f" then, {kept} on disk and {gone} in memory alone; {self.lost} lost, {self.redelivered.total()} delivered"
+            f" again, {len(self.damages)} torn ends cut, {len(self.faults)} faults:"
             f" {'FAILED' if self.lost or self.faults else 'passed'}"
         )

@@ -21,7 +21,7 @@ def test_what_a_kill_finds_on_disk_is_owed_also_where_nobody_was_told_ok() -> No
     book = Book()
     book.settle("a", b"done")
     book.note_kill(0, "a", {b"done", b"unanswered"}, memory=0)
-    assert (book.owed["a"], book.kept, book.faults) == ({b"unanswered"}, 1, [])
+    assert (book.owed["a"], book.kept["a"], book.faults) == ({b"unanswered"}, {b"unanswered"}, [])
 
 
 def test_what_memory_alone_had_is_not_owed_after_a_kill() -> None:

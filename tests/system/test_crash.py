@@ -25,4 +25,4 @@ async def test_what_was_acknowledged_is_delivered_however_often_the_broker_is_ki
 async def test_what_a_kill_finds_on_disk_is_delivered_however_much_is_in_memory(tmp_path: Path) -> None:
     book = await crash.run(tmp_path, kills=4, seed=2, mem_queue_size=20)
     assert (book.lost, book.faults) == (0, []), book.verdict(4)
-    assert book.kept > 0, "nothing was on disk: that shows nothing"
+    assert any(book.kept.values()), "nothing was on disk: that shows nothing"
