@@ -7,9 +7,7 @@ from pathlib import Path
 
 from bench.document import write_block
 from bench.provenance import provenance
-from bench.results import Results, write_results
-
-DATA = "measured"  # folder beside the document
+from bench.results import Results, keep_beside, write_results
 
 
 def hand_over(
@@ -22,8 +20,6 @@ def hand_over(
         started = datetime.fromisoformat(results.started).timestamp()
         write_block(document, block, f"{text}\n\n{provenance(started)}")
         if data:
-            folder = document.parent / DATA
-            folder.mkdir(exist_ok=True)
-            write_results(str(folder / f"{block}.json"), results)
+            keep_beside(document, block, results)
     if json_file is not None:
         write_results(json_file, results)

@@ -12,10 +12,9 @@ from matplotlib.axes import Axes
 from bench.comparison import Measured, MeasuredFigure
 from bench.document import markdown_table
 from bench.plot import COLOURS, INK, figure
-from bench.results import replace_file
+from bench.results import beside, keep_beside
 from srtm.errors import BadInput
 
-FOLDER = "measured"  # beside the document
 PICTURE = "bench-nsqd.png"
 COLUMNS = 3
 CAPTION = "Bars: medians; whiskers: their intervals; dotted: what had to be reached."
@@ -24,17 +23,14 @@ SYSTEM_COLOURS = {"srtm": COLOURS[0], "nsqd": COLOURS[1], "floor": "#8a8a8a"}
 
 
 def keep(document: Path, outcome: Measured) -> None:
-    folder = document.parent / FOLDER
-    folder.mkdir(exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(outcome), indent=2)
-    replace_file(folder / f"nsqd-{outcome.name}.json", text + b"\n")
+    keep_beside(document, f"nsqd-{outcome.name}", outcome)
 
 
 def kept(document: Path, names: Iterable[str]) -> list[Measured]:
     """Those of ``names`` that were measured. Raises BadInput for a file that is none of ours."""
     found = []
     for name in names:
-        file = document.parent / FOLDER / f"nsqd-{name}.json"
+        file = beside(document, f"nsqd-{name}")
         if file.exists():
             try:
                 found.append(msgspec.json.decode(file.read_bytes(), type=Measured))

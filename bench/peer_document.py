@@ -5,25 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 from rich.table import Table
 
 from bench.document import markdown_table
 from bench.experiments.figure import Panel, Series
 from bench.panels import draw
 from bench.peer_points import FIGURES, Outcome, Point
-from bench.results import replace_file
 
-FILE = Path("measured") / "peers.json"  # both beside the document
-PICTURE = Path("img") / "peers.png"
+PICTURE = Path("img") / "peers.png"  # beside the document
 TERMINAL = ("msg/s", "system", "p50", "p99", "p99.9", "CPU us", "MiB", "late", "lost", "runs")
 PANELS = {"p50_ms": "p50, ms", "p99_ms": "p99, ms", "p999_ms": "p99.9, ms", "cpu_us": "server's CPU a message, us"}
-
-
-def keep(document: Path, outcome: Outcome) -> None:
-    path = document.parent / FILE
-    path.parent.mkdir(exist_ok=True)
-    replace_file(path, msgspec.json.format(msgspec.json.encode(outcome), indent=2) + b"\n")
 
 
 def markdown(outcome: Outcome) -> str:

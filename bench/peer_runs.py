@@ -18,11 +18,11 @@ from rich.console import Console
 from bench.comparison import OURS, Sample, Turn
 from bench.cpu import CpuMeter
 from bench.document import EVALUATION, refuse_without_block, write_block
-from bench.peer_document import keep, markdown, picture, table
+from bench.peer_document import markdown, picture, table
 from bench.peer_points import FIGURES, About, Outcome, Point, order, point
 from bench.peer_servers import ALL, Peer, missing, version
 from bench.provenance import provenance
-from bench.results import Results, write_results
+from bench.results import Results, keep_beside, write_results
 from bench.rows import steady
 from bench.run import RunResult, run_plan
 from bench.systems import System
@@ -149,7 +149,7 @@ def _line(rate: int, sample: Sample) -> str:
 
 def _write(options: PeersOptions, outcome: Outcome, samples: Sequence[Sample], started: float) -> None:
     if options.document:
-        keep(EVALUATION, outcome)
+        keep_beside(EVALUATION, "peers", outcome)
         picture(EVALUATION, outcome)
         write_block(EVALUATION, "peers", markdown(outcome))
     if options.json_file is not None:

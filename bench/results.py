@@ -91,15 +91,30 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_results(json_file: str, results: Results) -> None:
     """Write ``results`` to ``json_file`` (``-``: standard output), whole or not at all. Raises BadInput."""
-    text = msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
     if json_file == "-":
-        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.write(_as_json(results))
         sys.stdout.buffer.flush()
         return
     try:
-        replace_file(Path(json_file), text)
+        replace_file(Path(json_file), _as_json(results))
     except OSError as error:
         raise BadInput("json", json_file, f"must be a file that can be written ({error.strerror})") from error
+
+
+def beside(document: Path, name: str) -> Path:
+    """Where the data are kept that the document shows."""
+    return document.parent / "measured" / f"{name}.json"
+
+
+def keep_beside(document: Path, name: str, found: msgspec.Struct) -> None:
+    """Raises OSError."""
+    path = beside(document, name)
+    path.parent.mkdir(exist_ok=True)
+    replace_file(path, _as_json(found))
+
+
+def _as_json(found: msgspec.Struct) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
 
 def replace_file(path: Path, content: bytes) -> None:

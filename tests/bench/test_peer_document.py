@@ -8,8 +8,9 @@ import msgspec
 
 from bench.comparison import Sample
 from bench.document import EVALUATION, with_block
-from bench.peer_document import FILE, PICTURE, TERMINAL, keep, markdown, picture, table
+from bench.peer_document import PICTURE, TERMINAL, markdown, picture, table
 from bench.peer_points import FIGURES, About, Outcome, point
+from bench.results import keep_beside
 
 
 def sample(value: float, *reasons: str) -> Sample:
@@ -47,8 +48,8 @@ def test_the_tables_say_what_is_promised_measured_and_left_out() -> None:
 
 def test_what_is_kept_reads_back_and_is_drawn(tmp_path: Path) -> None:
     document = tmp_path / "evaluation.md"
-    keep(document, outcome())
-    assert msgspec.json.decode((tmp_path / FILE).read_bytes(), type=Outcome) == outcome()
+    keep_beside(document, "peers", outcome())
+    assert msgspec.json.decode((tmp_path / "measured" / "peers.json").read_bytes(), type=Outcome) == outcome()
     picture(document, outcome())
     assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")
 
