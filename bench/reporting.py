@@ -12,7 +12,8 @@ from bench.aftermath import Ints
 from bench.exchanging import Exchanging
 from bench.shift import Simulation
 from bench.stepped import BIN_NS
-from broker.bins import EngineBins, EngineHistories, Followed
+from broker.bins import Followed
+from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
 from srtm.adaptation import Adaptation, Mode
 from srtm.control import TopicHistory
@@ -94,6 +95,8 @@ def _as_read(now_ns: int, one: Bin) -> EngineHistories:
         arrivals=[one.arrivals],
         waiting=[one.waiting],
         unfinished=[one.work],
+        delay_ns=[0],
+        supply=[],
     )
     nothing = not (one.arrivals or one.waiting or one.work)
     return EngineHistories(until=until, bin_ns=BIN_NS, wall_offset_ns=0, topics=[] if nothing else [told])

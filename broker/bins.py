@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import msgspec
-
 from broker.asking import FAR_BINS, LOOK_BINS, PERIOD_NS, Asking, Pace, Question
 from broker.drift import Drift
+from broker.engine_bins import Columns, EngineBins, EngineHistories
 from broker.events import Moved
 from broker.steadiness import Steadiness
 from srtm.control import RateChange, TopicHistory
@@ -34,36 +33,12 @@ _LONGEST_GAP_BINS = 128  # so many the engine keeps: more is a broker that stood
 _QUEUE_BINS = 3  # in so many bins in a row something waited at the beginning: it is no passing burst
 
 
-class EngineBins(msgspec.Struct, frozen=True, kw_only=True):
-    """Bins of one topic, ``first`` and those that follow it, up to the one that is not over."""
-
-    topic: str
-    version: int  # of the share in force
-    first: int
-    arrivals: list[int]
-    waiting: list[int]
-    unfinished: list[float]
-
-
-class EngineHistories(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``Engine.histories`` gives: topics to which nothing was are left out. ``until``: the first bin that is not
-    over."""
-
-    until: int
-    bin_ns: int
-    wall_offset_ns: int
-    topics: list[EngineBins]
-
-
 class _Followed:
     """One topic: its bins since the last report."""
 
     def __init__(self, known_until: int, steadiness: Steadiness | None) -> None:
+        self._bins = Columns()
         self.steadiness = steadiness  # None: it is told every second
-        self.first = 0
-        self.arrivals: list[int] = []
-        self.waiting: list[int] = []
-        self.unfinished: list[float] = []
         self.version = 0
         self.moving_until = 0  # number of a bin
         self.reported_ns = 0
@@ -75,14 +50,10 @@ class _Followed:
 
     def add(self, bins: EngineBins) -> None:
         if bins.first != self.known_until:  # what the engine keeps does not go back as far
-            self._forget()
-        if not self.arrivals:
-            self.first = bins.first
+            self._bins.clear()
+        self._bins.add(bins)
         self.version = bins.version
         self.known_until = bins.first + len(bins.arrivals)
-        self.arrivals += bins.arrivals
-        self.waiting += bins.waiting
-        self.unfinished += bins.unfinished
         for at, waiting in enumerate(bins.waiting):
             self._queued = self._queued + 1 if waiting else 0
             if self._queued >= _QUEUE_BINS:
@@ -92,17 +63,14 @@ class _Followed:
         """After all bins before ``until`` were added."""
         if self.steadiness is None:
             return
-        if (at := next((at for at, count in enumerate(self.arrivals) if count), None)) is not None:
-            self.steadiness.begin(self.first + at)
+        if (at := next((at for at, count in enumerate(self._bins.arrivals) if count), None)) is not None:
+            self.steadiness.begin(self._bins.first + at)
         if self.moving_until > until:
             self.steadiness.disturb(self.moving_until - _MOVING_BINS)
-        elif self.steadiness.is_steady(until) and len(self.arrivals) >= _STEADY_BINS:
-            self.has_much = sum(self.arrivals[-_STEADY_BINS:]) >= _MUCH
-            left_out = max(len(self.arrivals) - self._told_bins, 0)
-            self.first += left_out
-            for column in (self.arrivals, self.waiting, self.unfinished):
-                del column[:left_out]
-            if self.steadiness.is_known and self._drift.note(self.arrivals[-_STEADY_BINS:]):
+        elif self.steadiness.is_steady(until) and len(self._bins.arrivals) >= _STEADY_BINS:
+            self.has_much = sum(self._bins.arrivals[-_STEADY_BINS:]) >= _MUCH
+            self._bins.drop(max(len(self._bins.arrivals) - self._told_bins, 0))
+            if self.steadiness.is_known and self._drift.note(self._bins.arrivals[-_STEADY_BINS:]):
                 self.steadiness.disturb(until)
 
     @property
@@ -115,9 +83,9 @@ class _Followed:
 
     def begin_at(self, first: int) -> None:
         """Bins from that one on were asked for, and none before unless they are here."""
-        if not self.first <= first <= self.known_until:
-            self._forget()
-            self.first = self.known_until = first
+        if not self._bins.first <= first <= self.known_until:
+            self._bins.clear()
+            self._bins.first = self.known_until = first
 
     def wake(self, first: int) -> None:
         """After some time in which nothing came; how long that was says how rare messages are."""
@@ -134,7 +102,7 @@ class _Followed:
         if bins <= 0:
             return
         if bins > _LONGEST_GAP_BINS:
-            self._forget()
+            self._bins.clear()
             self.known_until = until
             return
         zeros = [0] * bins
@@ -146,6 +114,8 @@ class _Followed:
                 arrivals=zeros,
                 waiting=zeros,
                 unfinished=[0.0] * bins,
+                delay_ns=zeros,
+                supply=[],
             )
         )
 
@@ -156,21 +126,18 @@ class _Followed:
         self.steadiness.tell(now_ns)
         return True
 
-    def _forget(self) -> None:
-        self.arrivals, self.waiting, self.unfinished = [], [], []
-
     def move(self, until: int) -> None:
         """Its rate has changed, in a bin that is not before ``until``."""
         self.known_until = max(self.known_until, until)  # it slept
-        self.first = self.first if self.arrivals else self.known_until
+        self._bins.first = self._bins.first if self._bins.arrivals else self.known_until
         self.moving_until = until + _MOVING_BINS
         if self.steadiness is not None:
             self.steadiness.disturb(until)
 
     def is_due(self, until: int, now_ns: int) -> bool:
         if self.steadiness is not None and self.steadiness.is_steady(until):
-            return len(self.arrivals) >= self._told_bins and not self.steadiness.is_known
-        if not self.arrivals:
+            return len(self._bins.arrivals) >= self._told_bins and not self.steadiness.is_known
+        if not self._bins.arrivals:
             return False
         often = until < self.moving_until
         return now_ns - self.reported_ns >= (_OFTEN_NS if often else _SELDOM_NS)
@@ -186,18 +153,21 @@ class _Followed:
         change: RateChange | None = None,
     ) -> TopicHistory | None:
         """None: nothing was, and that is known."""
+        bins = self._bins
         said = TopicHistory(
             topic=topic,
             share_version=self.version,
-            first_ns=self.first * bin_ns + wall_offset_ns,
-            arrivals=self.arrivals,
-            waiting=self.waiting,
-            unfinished=self.unfinished,
+            first_ns=bins.first * bin_ns + wall_offset_ns,
+            arrivals=bins.arrivals,
+            waiting=bins.waiting,
+            unfinished=bins.unfinished,
+            delay_ns=bins.delay_ns if any(bins.delay_ns) else [],
+            supply=bins.supply(),
             bin_ns=bin_ns,
             change=change,
             steady=steady,
         )
-        self._forget()
+        self._bins.clear()
         self.reported_ns = now_ns
         is_empty = not (change or any(said.arrivals) or any(said.waiting) or any(said.unfinished))
         if is_empty and (steady or not self.owes_end):
@@ -337,7 +307,7 @@ class Followed:
             topic.wake(bins.first)
         elif topic.known_until:
             topic.add_nothing(bins.first)
-            bins = _from(bins, topic.known_until)
+            bins = bins.from_bin(topic.known_until)
         if bins.arrivals:
             topic.add(bins)
 
@@ -357,17 +327,3 @@ class Followed:
         if known_ns is None or abs(told_ns - known_ns) > histories.bin_ns // 2:
             self._wall_offset_ns = known_ns = told_ns
         return known_ns
-
-
-def _from(bins: EngineBins, first: int) -> EngineBins:
-    """Without those before ``first``."""
-    known = first - bins.first
-    if known <= 0:
-        return bins
-    return msgspec.structs.replace(
-        bins,
-        first=first,
-        arrivals=bins.arrivals[known:],
-        waiting=bins.waiting[known:],
-        unfinished=bins.unfinished[known:],
-    )

@@ -19,7 +19,7 @@ from adaptor.detection import RateEstimate
 from adaptor.gdrl import Supply, floored, least_rate
 from adaptor.ledger import Ledger, Reply, Tokens
 from adaptor.ring import partner
-from broker.bins import EngineHistories
+from broker.engine_bins import EngineHistories
 from broker.lease_holder import LeaseHolder, micro
 from srtm.adaptation import Indicator, Partners
 from srtm.control import Exchange, GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer

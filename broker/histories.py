@@ -17,7 +17,8 @@ import msgspec
 import trio
 
 from broker.asking import Question
-from broker.bins import EngineHistories, Followed
+from broker.bins import Followed
+from broker.engine_bins import EngineHistories
 from broker.events import Moved
 from broker.wakeup import Wakeup
 from srtm.control import HistoryReport, TopicHistory

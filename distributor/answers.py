@@ -29,6 +29,7 @@ class TopicPart(msgspec.Struct):
     rate_in_force: float | None
     burst_in_force: float | None
     demand: float | None
+    access_mean_ms: float | None
     fill_ratio: float | None
     share_version: int
     applied_version: int

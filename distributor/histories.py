@@ -13,6 +13,7 @@ import math
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import trio
@@ -43,6 +44,14 @@ class _Kept(NamedTuple):
     came_s: float  # trio time
     incarnation: str
     history: BrokerHistory
+
+
+class _Bin(NamedTuple):
+    came: int
+    waited: int  # when it began
+    delay_ns: int  # sum
+    supply: float | None  # msg/s at its end; None: not known
+    length_ns: int
 
 
 class _Gone(NamedTuple):
@@ -114,11 +123,22 @@ class Histories:
         """{broker: msg/s that came to ``topic`` there in the last second that was told, and what waited, which should
         be gone within one}. Steady traffic may have been told some minutes ago. Brokers of which nothing was told
         lately, or by a process that has ended, are left out."""
-        bins: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        return {broker: _demand(those) for broker, those in self._last_second(topic).items()}
+
+    def access_delay_ms(self, topic: str) -> dict[str, float]:
+        """{broker: mean access delay of what came to ``topic`` there in the last second that was told, refused messages
+        among it}. Left out are brokers of which ``demand`` says nothing, to which nothing came, and those with a share
+        of nothing, where nobody can tell."""
+        last = self._last_second(topic)
+        delays = {broker: _access_delay_ms(those) for broker, those in last.items()}
+        return {broker: delay_ms for broker, delay_ms in delays.items() if delay_ms is not None}
+
+    def _last_second(self, topic: str) -> dict[str, list[_Bin]]:
+        """By broker; none is empty."""
+        bins: defaultdict[str, list[_Bin]] = defaultdict(list)
         for told in (one.history for one in self._known(topic)):
-            columns = zip(told.history.arrivals, told.history.waiting, strict=True)
-            bins[told.broker] += [(came, waits, told.history.bin_ns) for came, waits in columns]
-        return {broker: _demand(those[-_LAST_BINS:]) for broker, those in bins.items() if those}
+            bins[told.broker] += _bins(told.history)
+        return {broker: those[-_LAST_BINS:] for broker, those in bins.items() if those}
 
     def forget_topic(self, name: str) -> None:
         """``name`` was removed: what was reported of it says nothing of another topic of that name."""
@@ -223,10 +243,27 @@ class Histories:
         self._gone = {name: one for name, one in self._gone.items() if one.at_s >= oldest_s}
 
 
-def _demand(bins: Sequence[tuple[int, int, int]]) -> float:
-    """Msg/s, of bins of (messages that came, that waited, length in ns)."""
-    seconds = sum(length_ns for _, _, length_ns in bins) / 1e9
-    return sum(came for came, _, _ in bins) / seconds + sum(waited for _, waited, _ in bins) / len(bins)
+def _bins(history: TopicHistory) -> list[_Bin]:
+    supply = dict(history.supply)
+    delay_ns = history.delay_ns or [0] * len(history.arrivals)
+    rate: float | None = None
+    bins = []
+    for at, (came, waited, delayed_ns) in enumerate(zip(history.arrivals, history.waiting, delay_ns, strict=True)):
+        rate = supply.get(at, rate)
+        bins.append(_Bin(came, waited, delayed_ns, rate, history.bin_ns))
+    return bins
+
+
+def _demand(bins: Sequence[_Bin]) -> float:
+    """Msg/s."""
+    seconds = sum(one.length_ns for one in bins) / 1e9
+    return sum(one.came for one in bins) / seconds + sum(one.waited for one in bins) / len(bins)
+
+
+def _access_delay_ms(bins: Sequence[_Bin]) -> float | None:
+    """A message's, on the average; None: not known."""
+    came = sum(one.came for one in bins)
+    return None if came == 0 or bins[-1].supply == 0 else sum(one.delay_ns for one in bins) / came / 1e6
 
 
 def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) -> TopicHistories:
@@ -251,15 +288,25 @@ def _are_counts(column: Sequence[float]) -> bool:
     return not column or (min(column) >= 0 and max(column) <= _LARGEST and math.isfinite(sum(column)))
 
 
+def _is_supply(supply: Sequence[tuple[int, float]], bins: int) -> bool:
+    at = [number for number, _ in supply]
+    ascends = all(before < after for before, after in pairwise([-1, *at, bins]))
+    return not supply or (ascends and _are_counts([rate for _, rate in supply]))
+
+
 def problem(history: TopicHistory, now_ns: int) -> str | None:
     """Why ``history``, come at ``now_ns`` (wall clock), cannot be; None: it can."""
-    columns: tuple[Sequence[float], ...] = (history.arrivals, history.waiting, history.unfinished)
+    columns: list[Sequence[float]] = [history.arrivals, history.waiting, history.unfinished]
+    if history.delay_ns:
+        columns.append(history.delay_ns)
     if not 0 < history.bin_ns <= _LONGEST_BIN_NS:
         return f"bin_ns {history.bin_ns} must be from 1 to {_LONGEST_BIN_NS}"
     if len({len(column) for column in columns}) != 1 or len(history.arrivals) > _LONGEST:
         return f"columns must be of one length, of at most {_LONGEST} bins"
     if not all(_are_counts(column) for column in columns):
         return f"counts must be from 0 to {_LARGEST}"
+    if not _is_supply(history.supply, len(history.arrivals)):
+        return f"supply must be of ascending bins among those {len(history.arrivals)}, rates from 0 to {_LARGEST}"
     if (change := history.change) is not None:
         if not 0 < change.span_ns <= _LONGEST_BIN_NS * _LONGEST:
             return f"change.span_ns {change.span_ns} must be from 1 to {_LONGEST_BIN_NS * _LONGEST}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,7 +32,8 @@ def role_view(registry: Registry) -> Json:
 
 def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
     """``TopicView``."""
-    spec, placement, demand = topic.spec, topic.placement, syncing.histories.demand(topic.name)
+    spec, placement = topic.spec, topic.placement
+    told = _Told(syncing.histories.demand(topic.name), syncing.histories.access_delay_ms(topic.name))
     return {
         "name": topic.name,
         "version": topic.version,
@@ -53,8 +55,15 @@ def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
         "changes": changes_view(registry.share_changes.get(topic.name, ())),
         "channels": list(topic.channels),
         "drl_penalty": penalty_view(syncing.penalties.get(topic.name)),
-        "brokers": [_part(topic, name, demand.get(name), registry, syncing) for name in _with_part(topic)],
+        "brokers": [_part(topic, name, told, registry, syncing) for name in _with_part(topic)],
     }
+
+
+class _Told(NamedTuple):
+    """By broker, of the last second that its histories tell."""
+
+    demand: dict[str, float]  # msg/s
+    access_delay_ms: dict[str, float]  # mean
 
 
 def _with_part(topic: Topic) -> list[str]:
@@ -62,7 +71,8 @@ def _with_part(topic: Topic) -> list[str]:
     return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
 
 
-def _part(topic: Topic, name: str, demand: float | None, registry: Registry, syncing: Syncing) -> Json:
+def _part(topic: Topic, name: str, told: _Told, registry: Registry, syncing: Syncing) -> Json:
+    demand = told.demand.get(name)
     holding, broker = topic.holding(name), registry.brokers.get(name)
     report = syncing.report(name, topic.name)
     return {
@@ -76,6 +86,7 @@ def _part(topic: Topic, name: str, demand: float | None, registry: Registry, syn
         "rate_in_force": report.rate if report is not None else None,  # under gdrl brokers exchange what they have
         "burst_in_force": report.burst if report is not None else None,
         "demand": demand,  # msg/s; null: its mode asks for no histories, or nothing came lately
+        "access_mean_ms": told.access_delay_ms.get(name),  # of the last second told; null: nothing came, or as above
         "fill_ratio": fill_ratio(holding.share.rate / MICRO, report, demand),
         "share_version": holding.version,
         "applied_version": holding.applied,

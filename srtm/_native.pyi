@@ -76,7 +76,8 @@ class Engine:
         """JSON of everything that Python may see, taken between two turns; "" = all topics. See ``broker.snapshot``."""
     def histories(self, topics: Sequence[str], since: int) -> bytes:
         """JSON of what came to these topics since bin number ``since`` (0: since as long as is kept, some 12 s), in
-        bins that are over; a topic without a limit, or to which nothing was, is left out. See ``broker.bins``."""
+        bins that are over; a topic without a limit, or to which nothing was, is left out. See ``broker.engine_bins``.
+        """
     def watch(self, topics: Sequence[str]) -> None:
         """Look for changes of traffic (event ``moved``) in these topics from now on, and in no others unless their
         ``histories`` are asked for, which makes it look for a second. Those that are not there are waited for."""

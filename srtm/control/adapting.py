@@ -16,10 +16,10 @@ class RateChange(Control, frozen=True):
     waiting: int  # for tokens, at its end
 
 
-class TopicHistory(Control, frozen=True):
+class TopicHistory(Control, frozen=True, omit_defaults=True):
     """Made by ``broker.histories``: one topic on one broker, in bins of ``bin_ns`` that follow one another. Columns of
-    equal length. A bin without a message is there, too; times when nothing came and nothing waited may be left out
-    between two reports. Demand (design section 11) is arrivals plus what waited."""
+    equal length, but for ``supply``. A bin without a message is there, too; times when nothing came and nothing waited
+    may be left out between two reports. Demand (design section 11) is arrivals plus what waited."""
 
     topic: str
     share_version: int  # of the share in force at the end of the last bin
@@ -27,6 +27,12 @@ class TopicHistory(Control, frozen=True):
     arrivals: list[int] = []  # messages that came in the bin, refused ones too
     waiting: list[int] = []  # for tokens, when it began
     unfinished: list[float] = []  # largest unfinished work U = b - tokens + waiting in it, messages
+    # Sum of the access delays of those that came in the bin, as things stood then; refused ones have none, and of
+    # those that came under a share of nothing it is not known. Empty: no delay in any bin.
+    delay_ns: list[int] = []
+    # (index of a bin, msg/s): the share's rate in force at the end of that bin and of those that follow it, up to the
+    # next pair. Of bins before the first pair it is not known: nothing came in them.
+    supply: list[tuple[int, float]] = []
     bin_ns: int = 100_000_000
     change: RateChange | None = None  # of the rate of arrivals: that is why it comes now, with or without bins
     steady: bool = False  # until the next report traffic stays as it is in this one: of a topic that may be told so

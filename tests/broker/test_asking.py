@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from broker.asking import Question
-from broker.bins import EngineBins, EngineHistories, Followed
+from broker.bins import Followed
+from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
 from srtm.control import TopicHistory
 
@@ -42,7 +43,9 @@ class Engine:
             bins = [self.came[topic].get(number, (0, 0)) for number in range(first, self.until)]
             if any(arrivals or waiting for arrivals, waiting in bins):
                 columns = {"arrivals": [one[0] for one in bins], "waiting": [one[1] for one in bins]}
-                topics.append(EngineBins(topic=topic, version=1, first=first, unfinished=[0.0] * len(bins), **columns))
+                nothing = {"unfinished": [0.0] * len(bins), "delay_ns": [0] * len(bins)}
+                supply = [(first, 1_000.0)]
+                topics.append(EngineBins(topic=topic, version=1, first=first, supply=supply, **columns, **nothing))
                 self.told[topic] += len(bins)
         return EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=0, topics=topics)
 

@@ -2,13 +2,15 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.bins import EngineBins, EngineHistories, Followed
+from broker.bins import Followed
+from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
-from srtm.control import RateChange
+from srtm.control import RateChange, TopicHistory
 
 BIN_NS = 100_000_000
 WALL_NS = 1_790_000_000_000_000_000
@@ -23,6 +25,7 @@ class Engine:
         self.followed.follow(topics)
         self.until = FIRST
         self.offset_ns = WALL_NS
+        self.delay_ns, self.rate = 0, 100.0
         self.said = []  # (bins since the first, report)
 
     def step(self, bins=1, **came):
@@ -37,6 +40,8 @@ class Engine:
                 arrivals=[count] * bins,
                 waiting=[waiting] * bins,
                 unfinished=[0.5 + waiting] * bins,
+                delay_ns=[self.delay_ns] * bins,
+                supply=[(since, self.rate)],
             )
             for topic, (count, waiting) in counts.items()
         ]
@@ -71,6 +76,29 @@ def test_every_bin_is_reported_once_a_second_without_gaps():
     assert all(now.first_ns == before.end_ns for before, now in pairwise(reports))
     assert (reports[1].topic, reports[1].share_version, reports[1].change) == ("t", 7, None)
     assert (reports[1].arrivals[0], reports[1].unfinished[0]) == (500, 0.5)
+
+
+def test_delay_and_the_rate_of_the_share_are_told_where_there_is_something_to_tell():
+    engine = Engine("t")
+    engine.run(1, t=500)
+    engine.run(10, t=500)
+    engine.delay_ns = 7_000
+    engine.run(5, t=500)
+    engine.rate = 250.0
+    engine.run(5, t=500)
+    plain, delayed = [report for _, report in engine.said[1:]]
+    assert (plain.delay_ns, plain.supply) == ([], [(0, 100.0)])
+    assert (delayed.delay_ns, delayed.supply) == ([7_000] * 10, [(0, 100.0), (5, 250.0)])
+
+
+def test_a_report_of_steady_traffic_is_no_longer_than_what_it_says():
+    engine = Engine("t")
+    engine.run(11, t=500)
+    *_, (_, report) = engine.said
+    told = msgspec.json.decode(msgspec.json.encode(report))
+    assert told.keys().isdisjoint({"delay_ns", "change", "steady"})
+    assert told["supply"] == [[0, 100.0]]
+    assert msgspec.json.decode(msgspec.json.encode(report), type=TopicHistory) == report
 
 
 def test_a_change_is_reported_at_once_with_the_bins_so_far_and_then_four_times_a_second_for_some_seconds():

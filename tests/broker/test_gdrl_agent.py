@@ -76,6 +76,8 @@ class CountingEngine(FakeEngine):
             "arrivals": [self._a_bin] * count,
             "waiting": [0] * count,
             "unfinished": [0.0] * count,
+            "delay_ns": [0] * count,
+            "supply": [],
         }
         told = {"until": until, "bin_ns": 100_000_000, "wall_offset_ns": 0, "topics": [bins] if count else []}
         return msgspec.json.encode(told)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import trio
 
-from broker.bins import EngineBins, EngineHistories
+from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
 from broker.histories import Histories
 from srtm.control import HistoryReport, Problem
@@ -39,6 +39,8 @@ class Engine:
                 arrivals=bins,
                 waiting=[0] * len(bins),
                 unfinished=[0.0] * len(bins),
+                delay_ns=[0] * len(bins),
+                supply=[(first, 1_000.0)],
             )
             for topic in topics
         ]

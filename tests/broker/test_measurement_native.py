@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from broker.bins import EngineHistories
 from broker.config import EngineConfig
+from broker.engine_bins import EngineHistories
 
 native = pytest.importorskip("srtm._native", reason="the extension is not built: make build", exc_type=ImportError)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.bins import EngineBins, EngineHistories, Followed
+from broker.bins import Followed
+from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
 from srtm._native import ChangeDetector
 from srtm.control import TopicHistory
@@ -29,7 +30,14 @@ class Broker:
             self.until += 1
             told += self._changes(count)
             bins = EngineBins(
-                topic="t", version=1, first=self.until - 1, arrivals=[count], waiting=[waiting], unfinished=[0.0]
+                topic="t",
+                version=1,
+                first=self.until - 1,
+                arrivals=[count],
+                waiting=[waiting],
+                unfinished=[0.0],
+                delay_ns=[0],
+                supply=[],
             )
             topics = [bins] if count or waiting else []
             answer = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=0, topics=topics)

@@ -187,6 +187,7 @@ async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_r
         arrivals=[10] * 10,
         waiting=[5] * 10,
         unfinished=[9.0] * 10,
+        delay_ns=[20_000_000] * 10,
     )
     opened.syncing.histories.take("b1", HistoryReport(incarnation=b1.incarnation, topics=[history]))
     await opened.registry.adapt([proposal(opened, {"b1": (100.0, 5.0), "b2": (1_000.0, 25.0)})])
@@ -194,7 +195,8 @@ async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_r
     first, second = view["brokers"]
     assert (first["demand"], first["rate_in_force"], first["burst_in_force"]) == (pytest.approx(105.0), 100.0, 5.0)
     assert first["fill_ratio"] == pytest.approx(100.0 / 105.0)
-    assert (second["demand"], second["fill_ratio"]) == (None, None)
+    assert first["access_mean_ms"] == pytest.approx(2.0)
+    assert (second["demand"], second["fill_ratio"], second["access_mean_ms"]) == (None, None, None)
     change, submitted = view["changes"]
     assert submitted["reason"] == "submitted"
     assert (change["mode"], change["reason"]) == ("fitted", "traffic moved")

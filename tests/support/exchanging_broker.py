@@ -32,8 +32,8 @@ class WaitedFor(GreedyEngine):
     waiting = DEMAND
 
     def histories(self, topics: list[str], since: int) -> bytes:
-        bins = {"version": 1, "first": 0, "arrivals": [0], "waiting": [self.waiting], "unfinished": [0.0]}
-        told = [{"topic": topic, **bins} for topic in topics]
+        columns = {"arrivals": [0], "waiting": [self.waiting], "unfinished": [0.0], "delay_ns": [0]}
+        told = [{"topic": topic, "version": 1, "first": 0, "supply": [], **columns} for topic in topics]
         return msgspec.json.encode({"until": since + 1, "bin_ns": 100_000_000, "wall_offset_ns": 0, "topics": told})
 
 

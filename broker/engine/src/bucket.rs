@@ -38,6 +38,10 @@ impl Bucket {
         self.fill + self.rate * (i128::from(at) - i128::from(self.at)).max(0)
     }
 
+    pub fn rate_micro(&self) -> u64 {
+        self.rate as u64
+    }
+
     pub fn burst(&self) -> i128 {
         self.burst
     }

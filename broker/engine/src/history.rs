@@ -1,6 +1,6 @@
-//! What came to a limited topic, in bins of a tenth of a second: arrivals, what waited for tokens when the bin began, the largest unfinished work in it. A few
-//! additions a message; bins are closed by whatever happens next, exactly as things stood at their edges. While somebody asks for them, a change of the rate of arrivals shows
-//! sooner than a bin is over: in slots, fifths of a bin (`change.rs`). Pure.
+//! What came to a limited topic, in bins of a tenth of a second: arrivals, what waited for tokens when the bin began, the largest unfinished work in it, the access delay of
+//! what was decided in it; and the rate of the share in force at its end. A few additions a message; bins are closed by whatever happens next, exactly as things stood at
+//! their edges. While somebody asks for them, a change of the rate of arrivals shows sooner than a bin is over: in slots, fifths of a bin (`change.rs`). Pure.
 
 use std::collections::VecDeque;
 
@@ -21,21 +21,35 @@ const WATCHED_NS: Nanos = 1_000_000_000;
 /// Bins that are kept: whoever reads them may be late by so many.
 const KEPT: i64 = 128;
 
+/// As much delay as is told of a bin: whoever reads it takes numbers that doubles have exactly, and nothing else.
+const MOST_DELAY_NS: u64 = 1 << 53;
+
 /// The stamps of a turn may be so much older than it: a bin is given out no earlier.
 const SETTLE_NS: Nanos = 5_000_000;
 
-#[derive(Debug, Clone, Copy)]
+/// Units in a thousandth of a message: as exactly as unfinished work is told.
+const THOUSANDTH: i128 = TOKEN / 1_000;
+
+#[derive(Debug, Clone, Copy, Default)]
 struct Bin {
     number: i64, // from the clock's zero on
     arrivals: u64,
     waiting: u64,
-    unfinished: i128, // units, the largest
+    unfinished: u64, // thousandths of a message, the largest, rounded up; known when the bin is over
+    delay_ns: u64,
 }
 
 impl Bin {
     fn is_empty(&self) -> bool {
         self.arrivals == 0 && self.waiting == 0 && self.unfinished == 0
     }
+}
+
+/// What stands as a bin begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Standing {
+    pub waiting: usize,
+    pub unfinished: i128, // units
 }
 
 /// The number of the first bin that may still get messages at `now`.
@@ -48,7 +62,9 @@ pub fn open_at(now: Nanos) -> i64 {
 pub struct History {
     end: Nanos, // of the present bin
     present: Bin,
-    over: VecDeque<Bin>, // ascending
+    largest: i128,                // unfinished work of the present bin, units
+    over: VecDeque<Bin>,          // ascending
+    supply: VecDeque<(i64, u64)>, // ascending: from the end of which bin on the share's rate is what, micro-msg/s
     slot_end: Nanos,
     in_slot: u64, // messages
     detector: ChangeDetector,
@@ -70,7 +86,9 @@ pub struct Bins {
     pub first: i64,
     pub arrivals: Vec<u64>,
     pub waiting: Vec<u64>,
-    pub unfinished: Vec<f64>, // messages
+    pub unfinished: Vec<f64>,    // messages
+    pub delay_ns: Vec<u64>,      // sum over the messages decided in the bin, as things stood then
+    pub supply: Vec<(i64, f64)>, // (number of the first bin at whose end it was in force, msg/s); of the first ones it may not be known
 }
 
 impl History {
@@ -78,8 +96,10 @@ impl History {
         let number = at.div_euclid(BIN_NS);
         Self {
             end: (number + 1) * BIN_NS,
-            present: Bin { number, arrivals: 0, waiting: 0, unfinished: 0 },
+            present: Bin { number, ..Bin::default() },
+            largest: 0,
             over: VecDeque::new(),
+            supply: VecDeque::new(),
             slot_end: (at.div_euclid(SLOT_NS) + 1) * SLOT_NS,
             in_slot: 0,
             detector: ChangeDetector::default(),
@@ -106,19 +126,21 @@ impl History {
         self.moved.take()
     }
 
-    /// Open the slot and the bin of `at`. `state`: what waits, and the unfinished work in units, at the instants when bins begin, while nothing has happened since the present
-    /// bin's last event.
+    /// Open the slot and the bin of `at`. `supply`: the rate in force, micro-msg/s, and `standing`: how things are at the instants when bins begin, while nothing has happened
+    /// since the present bin's last event.
     #[cold]
-    pub fn turn(&mut self, at: Nanos, state: impl Fn(Nanos) -> (usize, i128)) {
+    pub fn turn(&mut self, at: Nanos, supply: u64, standing: impl Fn(Nanos) -> Standing) {
         self.turn_slots(at);
         if at < self.end {
             return;
         }
         let last = at.div_euclid(BIN_NS);
+        self.note_supply(supply, last);
         self.close();
         for number in (self.present.number + 1).max(last - KEPT)..=last {
-            let (waiting, unfinished) = state(number * BIN_NS);
-            self.present = Bin { number, arrivals: 0, waiting: waiting as u64, unfinished };
+            let Standing { waiting, unfinished } = standing(number * BIN_NS);
+            self.present = Bin { number, waiting: waiting as u64, ..Bin::default() };
+            self.largest = unfinished;
             if number < last {
                 self.close();
             }
@@ -150,7 +172,18 @@ impl History {
         }
     }
 
+    /// It has been in force since the end of the present bin at the latest; `last` is the bin that begins.
+    fn note_supply(&mut self, supply: u64, last: i64) {
+        if self.supply.back().is_none_or(|(_, known)| *known != supply) {
+            self.supply.push_back((self.present.number, supply));
+        }
+        while self.supply.get(1).is_some_and(|(number, _)| *number <= last - KEPT) {
+            self.supply.pop_front();
+        }
+    }
+
     fn close(&mut self) {
+        self.present.unfinished = thousandths(self.largest);
         if !self.present.is_empty() {
             self.over.push_back(self.present);
         }
@@ -162,9 +195,14 @@ impl History {
         self.in_slot += u64::from(count);
     }
 
+    /// A message waits so long for its tokens.
+    pub fn delayed(&mut self, delay: Nanos) {
+        self.present.delay_ns = self.present.delay_ns.saturating_add(delay.max(0) as u64);
+    }
+
     /// The unfinished work has reached `units`.
     pub fn reached(&mut self, units: i128) {
-        self.present.unfinished = self.present.unfinished.max(units);
+        self.largest = self.largest.max(units);
     }
 
     /// Bins from number `since` on, before number `until`, all of which are over; `None`: nothing was in any of them.
@@ -176,23 +214,39 @@ impl History {
             return None;
         }
         let len = usize::try_from(until - first).ok()?;
-        let mut bins = Bins { first, arrivals: vec![0; len], waiting: vec![0; len], unfinished: vec![0.0; len] };
+        let supply = self.supply_between(first, until);
+        let mut bins =
+            Bins { first, arrivals: vec![0; len], waiting: vec![0; len], unfinished: vec![0.0; len], delay_ns: vec![0; len], supply };
         for bin in self.over.range(from..to) {
             let at = usize::try_from(bin.number - first).ok()?;
             bins.arrivals[at] = bin.arrivals;
             bins.waiting[at] = bin.waiting;
-            bins.unfinished[at] = bin.unfinished as f64 / TOKEN as f64;
+            bins.unfinished[at] = bin.unfinished as f64 / 1e3;
+            bins.delay_ns[at] = bin.delay_ns.min(MOST_DELAY_NS);
         }
         Some(bins)
     }
+
+    /// The rate at the end of bin `first`, and each other one up to that of the last before `until`.
+    fn supply_between(&self, first: i64, until: i64) -> Vec<(i64, f64)> {
+        let from = self.supply.partition_point(|(number, _)| *number <= first).saturating_sub(1);
+        let there = self.supply.range(from..).take_while(|(number, _)| *number < until);
+        there.map(|(number, rate)| (*number.max(&first), *rate as f64 / 1e6)).collect()
+    }
+}
+
+fn thousandths(units: i128) -> u64 {
+    u64::try_from((units.max(0) + THOUSANDTH - 1) / THOUSANDTH).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn idle(_: Nanos) -> (usize, i128) {
-        (0, 0)
+    const SUPPLY: u64 = 5_000_000;
+
+    fn idle(_: Nanos) -> Standing {
+        Standing::default()
     }
 
     #[test]
@@ -202,10 +256,13 @@ mod tests {
         history.reached(3 * TOKEN);
         history.reached(2 * TOKEN);
         assert!(!history.is_behind(SLOT_NS - 1) && history.is_behind(SLOT_NS));
-        history.turn(BIN_NS, |_| (1, TOKEN / 2));
+        history.delayed(7);
+        history.delayed(8);
+        history.turn(BIN_NS, SUPPLY, |_| Standing { waiting: 1, unfinished: TOKEN / 2 });
         history.came(1);
-        history.turn(2 * BIN_NS, idle);
-        let bins = Bins { first: 0, arrivals: vec![2, 1], waiting: vec![0, 1], unfinished: vec![3.0, 0.5] };
+        history.turn(2 * BIN_NS, SUPPLY, idle);
+        let supply = vec![(0, 5.0)];
+        let bins = Bins { first: 0, arrivals: vec![2, 1], waiting: vec![0, 1], unfinished: vec![3.0, 0.5], delay_ns: vec![15, 0], supply };
         assert_eq!(history.between(0, history.present.number), Some(bins));
         assert_eq!(history.between(1, 2).map(|bins| (bins.first, bins.arrivals)), Some((1, vec![1])));
         assert_eq!(history.between(0, 1).map(|bins| bins.arrivals), Some(vec![2]));
@@ -215,7 +272,7 @@ mod tests {
     /// `counts` messages, each at the middle of a slot from slot `first` on.
     fn fed(history: &mut History, first: i64, counts: &[u32]) {
         for (slot, count) in (first..).zip(counts) {
-            history.turn(slot * SLOT_NS + SLOT_NS / 2, idle);
+            history.turn(slot * SLOT_NS + SLOT_NS / 2, SUPPLY, idle);
             history.came(*count);
         }
     }
@@ -234,7 +291,7 @@ mod tests {
         let mut history = steady_and_watched();
         fed(&mut history, 49, &[20, 90, 180]);
         assert_eq!(history.take_moved(), None, "the last slot is not over");
-        history.turn(52 * SLOT_NS, idle);
+        history.turn(52 * SLOT_NS, SUPPLY, idle);
         assert_eq!(history.take_moved(), Some(Moved { since: 51 * SLOT_NS, span: SLOT_NS, arrivals: 180 }));
         assert_eq!(history.take_moved(), None);
     }
@@ -250,7 +307,7 @@ mod tests {
     fn an_end_of_all_traffic_shows_when_bins_are_asked_for() {
         let mut history = steady_and_watched();
         fed(&mut history, 49, &[20]);
-        history.turn(55 * SLOT_NS, idle);
+        history.turn(55 * SLOT_NS, SUPPLY, idle);
         assert_eq!(history.take_moved().map(|moved| moved.arrivals), Some(0));
     }
 
@@ -266,7 +323,7 @@ mod tests {
     fn bins_in_which_nothing_happened_are_as_things_stood() {
         let mut history = History::new(0);
         history.came(5);
-        history.turn(4 * BIN_NS, |at| (3, TOKEN * i128::from(4 - at / BIN_NS)));
+        history.turn(4 * BIN_NS, SUPPLY, |at| Standing { waiting: 3, unfinished: TOKEN * i128::from(4 - at / BIN_NS) });
         let bins = history.between(0, history.present.number).expect("bins");
         assert_eq!((bins.arrivals, bins.waiting, bins.unfinished), (vec![5, 0, 0, 0], vec![0, 3, 3, 3], vec![0.0, 3.0, 2.0, 1.0]));
     }
@@ -275,12 +332,12 @@ mod tests {
     fn quiet_times_take_no_room_and_are_told_as_zeros_between_others() {
         let mut history = History::new(0);
         history.came(1);
-        history.turn(50 * BIN_NS, idle);
+        history.turn(50 * BIN_NS, SUPPLY, idle);
         history.came(1);
-        history.turn(51 * BIN_NS, idle);
+        history.turn(51 * BIN_NS, SUPPLY, idle);
         assert_eq!(history.over.len(), 2);
         assert_eq!(history.between(10, 51).map(|bins| (bins.first, bins.arrivals.len(), bins.arrivals[40])), Some((10, 41, 1)));
-        history.turn(100 * BIN_NS, idle);
+        history.turn(100 * BIN_NS, SUPPLY, idle);
         assert_eq!(history.between(60, 100), None);
     }
 
@@ -289,11 +346,53 @@ mod tests {
         let mut history = History::new(0);
         for number in 1..1_000 {
             history.came(1);
-            history.turn(number * BIN_NS, idle);
+            history.turn(number * BIN_NS, SUPPLY, idle);
         }
-        history.turn(1_000_000 * BIN_NS, |_| (1, 1));
+        history.turn(1_000_000 * BIN_NS, SUPPLY, |_| Standing { waiting: 1, unfinished: 1 });
         assert!(history.over.len() as i64 <= KEPT);
         let bins = history.between(0, history.present.number).expect("bins");
         assert_eq!((bins.first, bins.waiting.len() as i64), (1_000_000 - KEPT, KEPT));
+    }
+
+    #[test]
+    fn the_rate_is_that_at_the_end_of_a_bin_and_told_where_it_is_another() {
+        let mut history = History::new(0);
+        for (number, rate) in (1..).zip([5, 5, 7, 7, 0, 5]) {
+            history.came(1);
+            history.turn(number * BIN_NS, rate * 1_000_000, idle);
+        }
+        let supply = |since, until| history.between(since, until).map(|bins| bins.supply);
+        assert_eq!(supply(0, 6), Some(vec![(0, 5.0), (2, 7.0), (4, 0.0), (5, 5.0)]));
+        assert_eq!(supply(3, 5), Some(vec![(3, 7.0), (4, 0.0)]));
+        assert_eq!(supply(1, 2), Some(vec![(1, 5.0)]));
+    }
+
+    #[test]
+    fn a_rate_that_is_always_another_one_is_kept_as_long_as_its_bins() {
+        let mut history = History::new(0);
+        for number in 1..1_000 {
+            history.came(1);
+            history.turn(number * BIN_NS, number as u64 * 1_000_000, idle);
+        }
+        assert!(history.supply.len() as i64 <= KEPT + 1, "{}", history.supply.len());
+        let bins = history.between(0, 999).expect("bins");
+        assert_eq!((bins.supply.len() as i64, bins.supply[0], bins.supply.last()), (KEPT, (871, 872.0), Some(&(998, 999.0))));
+    }
+
+    #[test]
+    fn work_is_told_to_a_thousandth_of_a_message_and_never_as_less_than_it_is() {
+        assert_eq!([0, 1, THOUSANDTH, THOUSANDTH + 1, -1].map(thousandths), [0, 1, 1, 2, 0]);
+        assert_eq!(thousandths(i128::MAX / 2), u64::MAX);
+    }
+
+    #[test]
+    fn a_delay_beyond_all_bounds_is_told_as_the_largest() {
+        let mut history = History::new(0);
+        history.came(2);
+        for delay in [Nanos::MAX, Nanos::MAX, Nanos::MAX, -5] {
+            history.delayed(delay);
+        }
+        history.turn(BIN_NS, SUPPLY, idle);
+        assert_eq!(history.between(0, 1).map(|bins| bins.delay_ns), Some(vec![MOST_DELAY_NS]));
     }
 }

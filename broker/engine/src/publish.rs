@@ -226,6 +226,9 @@ impl Engine {
             let Some(topic) = self.topics.get_mut(key) else { continue };
             let Some(limiter) = topic.limiter.as_mut() else { continue };
             let (released, due) = limiter.decide(message, source.trace_index.unwrap_or(0), stamp, now);
+            if let Some(due) = due {
+                limiter.note_delay(stamp, due);
+            }
             last_due = due;
             match released {
                 Some(message) => self.release(key, message, now),

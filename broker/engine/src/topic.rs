@@ -6,7 +6,7 @@ use crate::backlog::{Backlog, Take};
 use crate::bucket::{Bucket, Nanos, TOKEN};
 use crate::engine::ChannelKey;
 use crate::event::Event;
-use crate::history::History;
+use crate::history::{History, Standing};
 use crate::latency::Latency;
 use crate::message::Message;
 use crate::queue::Queue;
@@ -173,6 +173,11 @@ impl Limiter {
         }
     }
 
+    /// A message stamped `at` that has just been decided is due at `due`, as things stand.
+    pub fn note_delay(&mut self, at: Nanos, due: Nanos) {
+        self.history.delayed(due - self.backlog.effective(at));
+    }
+
     /// All messages of one publish, stamped `at`, are decided: each made the unfinished work larger, so that it is the largest now.
     pub fn note_unfinished(&mut self, at: Nanos, now: Nanos) {
         let unfinished = self.backlog.unfinished(self.backlog.effective(at));
@@ -197,7 +202,8 @@ impl Limiter {
     pub fn turn_history(&mut self, at: Nanos) {
         if self.history.is_behind(at) {
             let backlog = &self.backlog;
-            self.history.turn(at, |edge| (backlog.len(), backlog.unfinished(edge)));
+            let standing = |edge| Standing { waiting: backlog.len(), unfinished: backlog.unfinished(edge) };
+            self.history.turn(at, backlog.bucket().rate_micro(), standing);
         }
     }
 

@@ -12,6 +12,13 @@ fn columns(pair: &mut Pair) -> serde_json::Value {
     serde_json::to_value(found).expect("JSON")[0].clone()
 }
 
+/// A column of whole numbers from bin `first` on.
+fn column(pair: &mut Pair, name: &str, first: i64) -> Vec<i64> {
+    let columns = columns(pair);
+    let from = (first - columns["first"].as_i64().expect("a number")) as usize;
+    columns[name].as_array().expect("a column")[from..].iter().filter_map(serde_json::Value::as_i64).collect()
+}
+
 /// What asks for bins asks for changes, too.
 fn columns_now(pair: &mut Pair) {
     pair.engine.histories(&["t".into()], 0, open_at(pair.now), pair.now);
@@ -43,6 +50,62 @@ fn what_waits_at_the_edge_of_a_bin_is_exact_although_nothing_happens_there() {
     let unfinished: Vec<f64> = tail("unfinished").iter().filter_map(serde_json::Value::as_f64).collect();
     assert_eq!(unfinished, [30.0, 20.5, 10.5, 0.5]);
     assert_eq!(columns["version"], 1);
+}
+
+#[test]
+fn the_delay_of_a_bin_is_what_those_that_came_in_it_wait() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(100, 5, 1)); // a token every 10 ms
+    pair.advance(S);
+    let publisher = pair.connect();
+    let first = at_an_edge(&mut pair);
+    pair.ask(publisher, mpub("t", &["x"; 8])); // 5 go, the others wait 10, 20 and 30 ms
+    pair.advance(BIN_NS);
+    pair.ask(publisher, pub_("t", "x"));
+    pair.ask(publisher, mpub("t", &["x"; 4])); // of the 5 that the bucket keeps none is left
+    pair.ask(publisher, pub_("t", "x"));
+    pair.advance(BIN_NS);
+    assert_eq!(column(&mut pair, "delay_ns", first), [60 * MS, 10 * MS]);
+    let trace = pair.trace("t");
+    let instants = |bytes: &[u8]| -> i64 { bytes.chunks(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes"))).sum() };
+    assert_eq!(instants(&trace.due_ns) - instants(&trace.arrival_ns), 70 * MS, "every message is in one bin");
+}
+
+#[test]
+fn of_what_is_refused_and_of_what_comes_under_a_share_of_nothing_no_delay_is_counted() {
+    let mut pair = Pair::new();
+    pair.limit("t", crate::topic::Limit { reject: true, full: true, ..limit(1, 1, 1) });
+    let publisher = pair.connect();
+    let first = at_an_edge(&mut pair);
+    pair.ask(publisher, pub_("t", "x"));
+    pair.ask(publisher, pub_("t", "x"));
+    pair.advance(BIN_NS);
+    pair.limit("t", limit(0, 0, 2));
+    pair.ask(publisher, pub_("t", "x"));
+    pair.advance(BIN_NS);
+    assert_eq!(column(&mut pair, "delay_ns", first), [0, 0]);
+}
+
+#[test]
+fn the_supply_of_a_bin_is_the_rate_in_force_at_its_end() {
+    let mut pair = Pair::new();
+    pair.limit("t", limit(100, 5, 1));
+    let publisher = pair.connect();
+    let first = at_an_edge(&mut pair);
+    for rate in [100, 300, 200] {
+        pair.ask(publisher, pub_("t", "x"));
+        pair.advance(BIN_NS / 2);
+        pair.limit("t", limit(rate, 5, 1));
+        pair.advance(BIN_NS / 2);
+    }
+    pair.ask(publisher, pub_("t", "x"));
+    let boot_now = pair.now; // nothing was suspended
+    pair.limit("t", crate::topic::Limit { expires: boot_now + BIN_NS / 4, ..limit(200, 5, 1) });
+    pair.advance(BIN_NS);
+    let supply = columns(&mut pair)["supply"].clone();
+    let since =
+        |number: i64| supply.as_array().expect("pairs").iter().rfind(|pair| pair[0].as_i64() <= Some(number)).map(|pair| pair[1].clone());
+    assert_eq!([0, 1, 2, 3].map(|number| since(first + number).expect("known")), [100.0, 300.0, 200.0, 0.0]);
 }
 
 #[test]
