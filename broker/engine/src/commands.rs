@@ -1,5 +1,7 @@
 //! What Python asks of an engine: topics and channels, buckets and publishers.
 
+use std::collections::VecDeque;
+
 use serde::Serialize;
 
 use crate::bucket::Nanos;
@@ -107,7 +109,7 @@ impl Engine {
         let Some(key) = self.topic_key(name) else { return false };
         let topic = &mut self.topics[key];
         topic.queue.clear();
-        topic.restored = Vec::new();
+        topic.restored = VecDeque::new();
         if let Some(limiter) = &mut topic.limiter {
             limiter.drop_waiting();
         }
@@ -233,7 +235,8 @@ impl Engine {
             message.times.due = now;
             message
         };
-        self.release_waiting(key, limiter.backlog.into_waiting().map(at_once), now);
+        let restored = std::mem::take(&mut topic.restored);
+        self.release_waiting(key, limiter.backlog.into_waiting().map(at_once).chain(restored), now);
         true
     }
 

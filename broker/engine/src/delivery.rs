@@ -23,7 +23,7 @@ const CHANNEL_UNITS: u32 = 512;
 const LEAST_CHANNEL_UNITS: u32 = 16;
 
 /// Copies that a topic which begins to flow moves to its channels in a turn, if it has brought no more itself.
-const PUMPED: usize = 1_000;
+pub(crate) const PUMPED: usize = 1_000;
 
 impl Engine {
     /// The bucket lets a message go.
@@ -112,6 +112,7 @@ impl Engine {
             if let Some(topic) = self.topics.get_mut(key) {
                 topic.pumping = false;
             }
+            self.restore_waiting(key, now);
             self.pump(key, now);
         }
     }

@@ -175,6 +175,9 @@ impl Engine {
         let publish = &self.turn.publishes[index];
         let (key, count, bytes, source) = (publish.topic, publish.count, publish.bytes, publish.source);
         let (first, stamp) = (publish.first, publish.stamp.min(now));
+        if self.topics.get(key).is_some_and(|topic| !topic.restored.is_empty()) {
+            self.restore_rest(key, now);
+        }
         let effective =
             self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);

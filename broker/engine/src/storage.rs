@@ -5,6 +5,7 @@ use std::io;
 use std::rc::Rc;
 
 use crate::bucket::Nanos;
+use crate::delivery::PUMPED;
 use crate::disk::queue::DiskQueue;
 use crate::disk::store::Store;
 use crate::engine::{ChannelKey, Engine, TopicKey};
@@ -120,16 +121,28 @@ impl Engine {
         Ok(())
     }
 
-    /// What waited for tokens when an earlier incarnation ended waits for those of its topic's bucket again.
+    /// What waited for tokens when an earlier incarnation ended waits for those of its topic's bucket again: a portion of it, the next one in the next turn.
     pub(crate) fn restore_waiting(&mut self, key: TopicKey, now: Nanos) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
-        let restored = std::mem::take(&mut topic.restored);
-        if restored.is_empty() {
-            return;
+        self.restore_up_to(PUMPED, key, now);
+        if self.topics.get(key).is_some_and(|topic| topic.limiter.is_some() && !topic.restored.is_empty()) {
+            self.pump_later(key);
         }
-        for message in restored {
-            let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) else { return };
-            let publisher = limiter.trace.publisher("(restored)");
+    }
+
+    /// All that is left of it, before something that comes later is decided.
+    #[cold]
+    pub(crate) fn restore_rest(&mut self, key: TopicKey, now: Nanos) {
+        self.restore_up_to(usize::MAX, key, now);
+    }
+
+    fn restore_up_to(&mut self, most: usize, key: TopicKey, now: Nanos) {
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.restored.is_empty()) else { return };
+        let Some(limiter) = topic.limiter.as_mut() else { return };
+        let publisher = limiter.trace.publisher("(restored)");
+        for _ in 0..most {
+            let Some(topic) = self.topics.get_mut(key) else { return };
+            let Some(limiter) = topic.limiter.as_mut() else { return };
+            let Some(message) = topic.restored.pop_front() else { break };
             if let (Some(message), _) = limiter.decide(message, publisher, now, now) {
                 self.release(key, message, now);
             }
@@ -137,6 +150,7 @@ impl Engine {
         if let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) {
             limiter.note_unfinished(now, now);
         }
+        self.arm_release(key);
     }
 
     /// Everything is in place: a topic that has no limit by now has none, and what waited for tokens goes.
@@ -279,7 +293,7 @@ impl Engine {
         }
         for topic in self.topics.values_mut() {
             let waiting = topic.limiter.take().into_iter().flat_map(|limiter| limiter.backlog.into_waiting());
-            let aside = topic.restored.drain(..).chain(waiting).map(|message| (message, 0)).collect();
+            let aside = waiting.chain(topic.restored.drain(..)).map(|message| (message, 0)).collect();
             unsaved.extend(topic.queue.save(Vec::new(), aside));
         }
         for channel in self.channels.values_mut() {

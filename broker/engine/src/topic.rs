@@ -262,11 +262,11 @@ pub struct Counters {
 pub struct Topic {
     pub name: Box<str>,
     pub channels: Vec<ChannelKey>,
-    pub queue: Queue,           // released, but no channel is there to take it (or the topic is paused or held)
-    pub restored: Vec<Message>, // waited for tokens when an earlier incarnation ended
+    pub queue: Queue,                // released, but no channel is there to take it (or the topic is paused or held)
+    pub restored: VecDeque<Message>, // waited for tokens when an earlier incarnation ended; behind what waits for this one's
     pub paused: bool,
     pub held: bool,           // new: Python is still fetching its channels
-    pub(crate) pumping: bool, // in the engine's list of those with more to move to their channels
+    pub(crate) pumping: bool, // in the engine's list of those with more to move to their channels, or to decide of what was restored
     pub limiter: Option<Box<Limiter>>,
     pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: nobody said
     pub assignment_version: u64,
@@ -284,7 +284,7 @@ impl Topic {
             name: name.into(),
             channels: Vec::new(),
             queue,
-            restored: Vec::new(),
+            restored: VecDeque::new(),
             paused: false,
             held,
             pumping: false,

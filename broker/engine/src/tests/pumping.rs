@@ -116,21 +116,96 @@ fn what_waited_for_tokens_goes_on_in_portions_when_its_bucket_is_removed() {
     assert_in_order(&drained(&mut pair, consumer));
 }
 
-#[test]
-fn what_waited_for_tokens_of_an_earlier_incarnation_goes_on_in_portions_too() {
+/// An engine that does not accept yet, in which `COUNT` messages have waited for tokens since an earlier incarnation; and its disk.
+fn restored() -> (Pair, MemoryStore) {
     let store = MemoryStore::default();
     let mut pair = Pair::on_disk(Config::default(), &store, 1, START);
-    pair.limit("t", Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(0, 0, 1) });
+    pair.limit("t", starved());
     fill(&mut pair, COUNT);
     pair.engine.save().expect("a sound disk");
+    (restarted(&store, 2), store)
+}
+
+fn restarted(store: &MemoryStore, incarnation: u64) -> Pair {
     let config = Config { accepting: false, ..Config::default() };
-    let mut pair = Pair::on_disk(config, &store.after_kill(), 2, START);
+    let mut pair = Pair::on_disk(config, &store.after_kill(), incarnation, START);
     let now = pair.now;
     pair.engine.release_topic("t", now);
+    pair
+}
+
+fn starved() -> Limit {
+    Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(0, 0, 1) }
+}
+
+/// How many of those that were restored are not decided.
+fn undecided(pair: &Pair) -> usize {
+    pair.engine.topics[pair.engine.topic_names["t"]].restored.len()
+}
+
+#[test]
+fn what_waited_for_tokens_of_an_earlier_incarnation_goes_on_in_portions_too() {
+    let (mut pair, _) = restored();
     let (publisher, calm, consumer) = (pair.connect(), pair.connect(), pair.subscribe("t", "c", 2_500));
+    let now = pair.now;
     pair.engine.set_accepting(true, "", now);
     assert!((1..COUNT).contains(&depth(&pair)), "{}", depth(&pair));
     assert_eq!(pair.ask(publisher, pub_("t", "last")), [ok()]);
     assert!(depths(&mut pair, calm).len() > 5);
+    assert_in_order(&drained(&mut pair, consumer));
+}
+
+#[test]
+fn what_waits_for_tokens_again_is_decided_in_portions_and_passes_in_order() {
+    let (mut pair, _) = restored();
+    let consumer = pair.subscribe("t", "c", 2_500);
+    pair.limit("t", Limit { full: true, ..limit(1_000_000, 3 * COUNT as u64, 1) });
+    let mut left = vec![undecided(&pair)];
+    while left.last().is_some_and(|count| *count > 0) {
+        pair.turn();
+        left.push(undecided(&pair));
+    }
+    assert!(left.len() > 5 && left.windows(2).all(|two| two[0] - two[1] <= 1_000), "{left:?}");
+    pair.engine.set_accepting(true, "", pair.now);
+    assert_eq!(pair.publish("t", "last"), ok());
+    assert_in_order(&drained(&mut pair, consumer));
+}
+
+#[test]
+fn what_comes_before_all_is_decided_again_is_decided_behind_it() {
+    let (mut pair, _) = restored();
+    let consumer = pair.subscribe("t", "c", 2_500);
+    pair.limit("t", starved());
+    pair.engine.set_accepting(true, "", pair.now);
+    assert!(undecided(&pair) > 0);
+    assert_eq!(pair.publish("t", "last"), ok());
+    assert_eq!(undecided(&pair), 0);
+    pair.limit("t", Limit { version: 2, ..limit(1_000_000, 3 * COUNT as u64, 1) });
+    pair.advance(S);
+    assert_in_order(&drained(&mut pair, consumer));
+}
+
+#[test]
+fn a_bucket_that_is_removed_before_all_is_decided_again_lets_go_the_rest_too() {
+    let (mut pair, _) = restored();
+    let consumer = pair.subscribe("t", "c", 2_500);
+    pair.limit("t", starved());
+    pair.engine.set_accepting(true, "", pair.now);
+    assert!(undecided(&pair) > 0);
+    assert!(pair.engine.clear_bucket("t", pair.now));
+    assert_eq!(pair.publish("t", "last"), ok());
+    assert_in_order(&drained(&mut pair, consumer));
+}
+
+#[test]
+fn a_stop_before_all_is_decided_again_keeps_it_in_order() {
+    let (mut pair, store) = restored();
+    pair.limit("t", starved());
+    assert!(undecided(&pair) > 0);
+    pair.engine.save().expect("a sound disk");
+    let mut pair = restarted(&store, 3);
+    let consumer = pair.subscribe("t", "c", 2_500);
+    pair.engine.set_accepting(true, "", pair.now);
+    assert_eq!(pair.publish("t", "last"), ok());
     assert_in_order(&drained(&mut pair, consumer));
 }
