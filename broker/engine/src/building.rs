@@ -4,6 +4,7 @@
 
 use crate::connection::Connection;
 use crate::engine::{ConnKey, Engine};
+use crate::http::Http;
 use crate::id::MessageId;
 use crate::message::{Charge, Meter};
 use crate::share::{LARGE_BODY, LEAST_SHARE_UNITS, message_units};
@@ -74,10 +75,10 @@ impl Engine {
         self.conns.get_mut(key)?.building.take().map(|building| *building)
     }
 
-    /// Copy what has come of a large PUB or DPUB to a topic with a bucket. It runs in the turn in which it is whole, for behind later arrivals it would wait for
+    /// Copy what has come of a large PUB or DPUB, or message by HTTP, to a topic with a bucket. It runs in the turn in which it is whole, for behind later arrivals it would wait for
     /// their tokens: so little is left to copy then.
     pub(crate) fn build_unfinished(&mut self, key: ConnKey) {
-        let announced = self.conns.get(key).and_then(|conn| wire::announced_publish(&conn.input));
+        let announced = self.conns.get(key).and_then(|conn| announced_publish(conn.http.as_deref(), &conn.input));
         let Some(len) = announced.filter(|(topic, _, len)| *len >= LARGE_BODY && self.has_limit(topic)).map(|(_, _, len)| len) else {
             return;
         };
@@ -86,8 +87,8 @@ impl Engine {
         if !(self.is_building(key) || leaves_room && self.begin_building(key, len)) {
             return;
         }
-        if let Some(Connection { building: Some(building), input, .. }) = self.conns.get_mut(key)
-            && let Some((_, body, _)) = wire::announced_publish(input)
+        if let Some(Connection { building: Some(building), input, http, .. }) = self.conns.get_mut(key)
+            && let Some((_, body, _)) = announced_publish(http.as_deref(), input)
         {
             self.work.note(building.add(body, u32::MAX));
         }
@@ -127,6 +128,11 @@ impl Engine {
         }
         Some(self.no_room_to_build(len))
     }
+}
+
+/// Of the message that `input` begins with, where not all of it is there.
+fn announced_publish<'a>(http: Option<&'a Http>, input: &'a [u8]) -> Option<(&'a str, &'a [u8], usize)> {
+    http.map_or_else(|| wire::announced_publish(input), |http| http.announced_publish(input))
 }
 
 #[cold]

@@ -323,7 +323,7 @@ impl Engine {
             return self.refuse(key, error);
         }
         let Some(why) = self.keeps_too_much(key, len) else {
-            if !speaks_http && len > LARGE_INPUT {
+            if len > LARGE_INPUT {
                 self.build_unfinished(key);
             }
             return;

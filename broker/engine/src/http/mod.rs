@@ -16,6 +16,7 @@ pub mod serve;
 use std::collections::HashMap;
 
 use crate::bucket::Nanos;
+use crate::config::TlsRequired;
 use crate::engine::ConnKey;
 use crate::http::answer::Exchange;
 use crate::http::chunked::Chunked;
@@ -89,6 +90,7 @@ pub struct Http {
     idle_ns: Nanos, // how long it may be idle; 0: for ever
     looked: usize,  // so many bytes of the input are known to hold no whole head
     wanted: usize,  // the head is whole: so many bytes it has with its body
+    coming: Option<Coming>,
     chunks: Option<Chunks>,
     begun: Option<Nanos>, // when the first bytes of the request under way came
     idle_since: Nanos,
@@ -96,6 +98,14 @@ pub struct Http {
     stalled: bool,                 // parked until its answers are taken
     handed_charge: Option<Charge>, // for the request that Python has
     answer_charge: Option<Charge>, // for an answer of Python's, until it is taken
+}
+
+/// The request that is coming in is a large message: `len` bytes behind a head of `body_at`.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    pub topic: Box<str>,
+    pub body_at: usize,
+    pub len: usize,
 }
 
 /// A request with a chunked body that is coming in.
@@ -114,6 +124,7 @@ impl Http {
             idle_ns,
             looked: 0,
             wanted: 0,
+            coming: None,
             chunks: None,
             begun: None,
             idle_since: now,
@@ -134,6 +145,13 @@ impl Http {
         Some(self.wanted).filter(|wanted| *wanted > 0)
     }
 
+    /// Of the large message that `input` begins with: its topic, what has come of its body, and how long that will be.
+    pub(crate) fn announced_publish<'a>(&'a self, input: &'a [u8]) -> Option<(&'a str, &'a [u8], usize)> {
+        let Coming { topic, body_at, len } = self.coming.as_ref()?;
+        let body = input.get(*body_at..)?;
+        Some((topic, &body[..body.len().min(*len)], *len))
+    }
+
     /// Whether `input`, which has grown, may hold a whole request now. A head is parsed again only when it has a line more: byte by byte would cost its
     /// length squared.
     fn is_worth_a_look(&mut self, input: &[u8]) -> bool {
@@ -146,9 +164,14 @@ impl Http {
         worth
     }
 
+    /// Whether requests are answered without more TLS than there is.
+    pub(crate) fn is_safe_enough(&self, required: TlsRequired) -> bool {
+        self.over_tls || required != TlsRequired::True
+    }
+
     /// The request under way is whole: the next one begins.
     fn start_over(&mut self, now: Nanos) {
-        (self.looked, self.wanted, self.begun, self.idle_since) = (0, 0, None, now);
+        (self.looked, self.wanted, self.coming, self.begun, self.idle_since) = (0, 0, None, None, now);
     }
 
     fn is_late(&self, now: Nanos) -> bool {

@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use crate::bucket::Nanos;
 use crate::config::Config;
 use crate::engine::{ConnKey, Engine, Reply};
+use crate::http::Coming;
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
 use crate::http::query::{Broken, arguments};
+use crate::http::request::{Framing, Head};
 use crate::limits::Limit;
 use crate::publish::{Outcome, Publish, Verb};
 use crate::share::LARGE_BODY;
@@ -32,7 +34,7 @@ impl Engine {
     pub(crate) fn http_pub(
         &mut self,
         key: ConnKey,
-        query: &str,
+        head: &Head<'_, '_>,
         body: &[u8],
         stamp: Nanos,
         bound: u32,
@@ -44,18 +46,33 @@ impl Engine {
         if body.is_empty() {
             return Err(refusal(400, "MSG_EMPTY"));
         }
-        let [topic, defer] = arguments(query, ["topic", "defer"])?;
+        let [topic, defer] = arguments(head.query, ["topic", "defer"])?;
         let topic = topic_argument(topic.as_deref())?;
         let defer_ms = defer_ms(defer.as_deref(), self.config.max_req_timeout_ms)?;
-        if body.len() >= LARGE_BODY && self.refusal.is_none() && !self.has_limit(topic) {
+        // One for a bucket was built as it came in, unless nobody knew how long it would be.
+        let has_limit = self.has_limit(topic);
+        if body.len() >= LARGE_BODY && self.refusal.is_none() && (!has_limit || head.framing == Framing::Chunked) {
             if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
                 return Err((503, why.into()));
             }
-            if !self.build(key, body, self.copies_of(topic), bound) {
+            let copies = if has_limit { 1 } else { self.copies_of(topic) };
+            if !self.build(key, body, copies, bound) {
                 return Ok(false);
             }
         }
         self.http_publish(key, Verb::Pub, topic, std::iter::once(body), defer_ms, stamp, exchange)
+    }
+
+    /// What the head of a `/pub` that would be taken says of a large message, of which not all has come.
+    pub(crate) fn coming(&self, key: ConnKey, head: &Head<'_, '_>, len: usize) -> Option<Coming> {
+        let http = self.conns.get(key)?.http.as_ref()?;
+        let is_large = (LARGE_BODY..=self.config.max_msg_size as usize).contains(&len);
+        let is_taken = http.is_safe_enough(self.config.tls_required) && head.method == "POST" && self.is_authorized(head);
+        if head.path != "/pub" || !is_large || !is_taken {
+            return None;
+        }
+        let [topic] = arguments(head.query, ["topic"]).ok()?;
+        Some(Coming { topic: topic_argument(topic.as_deref()).ok()?.into(), body_at: head.len, len })
     }
 
     /// The same of many messages: a large one goes in by slices.

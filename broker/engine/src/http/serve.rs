@@ -4,7 +4,6 @@ use std::mem::MaybeUninit;
 
 use crate::arrival::Stamps;
 use crate::bucket::Nanos;
-use crate::config::TlsRequired;
 use crate::connection::{Connection, Phase};
 use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
@@ -128,7 +127,9 @@ impl Engine {
         if let Some(body) = bytes.get(head.len..end) {
             return self.answer_request(key, head, body, arrival(end), bound, now).then_some(end);
         }
-        self.conns.get_mut(key)?.http.as_mut()?.wanted = end;
+        let coming = self.coming(key, head, len as usize);
+        let http = self.conns.get_mut(key)?.http.as_mut()?;
+        (http.wanted, http.coming) = (end, coming);
         if bytes.len() == head.len && head.expects_continue {
             self.turn.replies.push((key, Reply::Http(CONTINUE.to_vec())));
         }
@@ -191,7 +192,7 @@ impl Engine {
         let exchange = Exchange { afterwards, head_only: head.method == "HEAD" };
         let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return true };
         http.start_over(now);
-        if self.config.tls_required == TlsRequired::True && !http.over_tls {
+        if !http.is_safe_enough(self.config.tls_required) {
             self.answer_tls_required(key, exchange, now);
             return true;
         }
@@ -211,7 +212,7 @@ impl Engine {
             return true;
         } else {
             match head.path {
-                "/pub" => self.http_pub(key, head.query, body, stamp, bound, exchange),
+                "/pub" => self.http_pub(key, head, body, stamp, bound, exchange),
                 "/mpub" => self.http_mpub(key, head.query, body, stamp, bound, exchange),
                 _ => {
                     self.answer_ping(key, exchange, now);
@@ -263,7 +264,7 @@ impl Engine {
     }
 
     /// Whether the request carries the token, where there is one. In constant time.
-    fn is_authorized(&self, head: &Head<'_, '_>) -> bool {
+    pub(crate) fn is_authorized(&self, head: &Head<'_, '_>) -> bool {
         if self.config.http_token.is_empty() {
             return true;
         }

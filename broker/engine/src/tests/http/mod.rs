@@ -1,6 +1,7 @@
 //! HTTP connections of an engine: what is answered here, what goes to Python, and what ends a connection.
 
 mod https;
+mod large;
 mod limits;
 mod publishing;
 mod serving;
