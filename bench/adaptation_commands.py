@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from bench.choosing import chosen
 from bench.document import ADAPTATION
@@ -15,12 +14,11 @@ from bench.experiments.adaptation import AdaptationOptions, adaptation
 from bench.experiments.adaptation_steady import MOST_WATCHED_S, SteadyOptions, adaptation_steady
 from bench.experiments.step_run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
 from bench.experiments.step_table import missed
+from bench.options import SeedOption, saying
 from srtm.commands.output import JsonOption
 from srtm.commands.running import run_trio
 
 app = typer.Typer()
-
-SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 
 
 @app.command("adaptation")
@@ -69,8 +67,7 @@ def bench_adaptation(
         json_file=json_file,
         document=ADAPTATION if document else None,
     )
-    console = Console(highlight=False, stderr=json_file == "-")
-    found = run_trio(partial(adaptation, options, partial(console.print, soft_wrap=True)))
+    found = run_trio(partial(adaptation, options, saying(json_file)))
     return 1 if missed(found) else 0
 
 
@@ -91,6 +88,5 @@ def bench_adaptation_steady(
     Status 0 if its p99 under fitted is at most a fifth of that under proportional.
     """
     options = SteadyOptions(pairs, seconds, seed, json_file, ADAPTATION if document else None)
-    console = Console(highlight=False, stderr=json_file == "-")
-    verdict = run_trio(partial(adaptation_steady, options, partial(console.print, soft_wrap=True)))
+    verdict = run_trio(partial(adaptation_steady, options, saying(json_file)))
     return 0 if verdict.reached else 1
