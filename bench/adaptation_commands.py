@@ -1,4 +1,4 @@
-"""``srtm bench adaptation`` and ``adaptation-steady``: options and exit status."""
+"""``srtm bench adaptation`` and the other commands about shares that follow the traffic: options and exit status."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from bench.choosing import chosen
 from bench.document import ADAPTATION
 from bench.experiments.adaptation import AdaptationOptions, adaptation
 from bench.experiments.adaptation_steady import MOST_WATCHED_S, SteadyOptions, adaptation_steady
+from bench.experiments.demand import DemandOptions, demand
+from bench.experiments.overhead import overhead
+from bench.experiments.overhead_turn import OverheadOptions
 from bench.experiments.step_run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
 from bench.experiments.step_table import missed
 from bench.options import SeedOption, saying
@@ -19,6 +22,8 @@ from srtm.commands.output import JsonOption
 from srtm.commands.running import run_trio
 
 app = typer.Typer()
+
+DocumentOption = Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")]
 
 
 @app.command("adaptation")
@@ -47,7 +52,7 @@ def bench_adaptation(
         ),
     ] = False,
     seed: SeedOption = AdaptationOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
+    document: DocumentOption = False,
     json_file: JsonOption = None,
 ) -> int:
     """How soon a split follows when traffic moves between two real brokers: each step under each mode.
@@ -80,7 +85,7 @@ def bench_adaptation_steady(
         float, typer.Option(min=1.0, max=MOST_WATCHED_S, help="Watched in each run.")
     ] = SteadyOptions.seconds,
     seed: SeedOption = SteadyOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
+    document: DocumentOption = False,
     json_file: JsonOption = None,
 ) -> int:
     """The worse of two real brokers while traffic stays at 10:90: fitted beside proportional. Eleven minutes.
@@ -90,3 +95,48 @@ def bench_adaptation_steady(
     options = SteadyOptions(pairs, seconds, seed, json_file, ADAPTATION if document else None)
     verdict = run_trio(partial(adaptation_steady, options, saying(json_file)))
     return 0 if verdict.reached else 1
+
+
+@app.command("demand")
+def bench_demand(
+    hours: Annotated[int, typer.Option(min=1, max=24, help="From midnight on.")] = DemandOptions.hours,
+    seconds: Annotated[float, typer.Option(min=1.0, max=3600.0, help="In which an hour is played.")] = (
+        DemandOptions.seconds
+    ),
+    seed: SeedOption = DemandOptions.seed,
+    document: DocumentOption = False,
+    json_file: JsonOption = None,
+) -> int:
+    """A day of demand that wanders between four brokers, at speed, under each mode. A simulation of some minutes.
+
+    Status 0 if fitted delays least, and nothing ever lets more go than the envelope.
+    """
+    options = DemandOptions(hours, seconds, seed, json_file, ADAPTATION if document else None)
+    return 0 if demand(options, saying(json_file)).reached else 1
+
+
+@app.command("overhead")
+def bench_overhead(
+    topics: Annotated[int, typer.Option(min=2, help="On six brokers, each topic on all.")] = OverheadOptions.topics,
+    moving: Annotated[int, typer.Option(min=1, help="Of these, where traffic moves.")] = OverheadOptions.moving,
+    seconds: Annotated[float, typer.Option(min=5.0, help="Of a turn under a mode.")] = OverheadOptions.seconds,
+    turns: Annotated[int, typer.Option(min=1, help="Of each mode.")] = OverheadOptions.turns,
+    seed: SeedOption = OverheadOptions.seed,
+    document: DocumentOption = False,
+    json_file: JsonOption = None,
+) -> int:
+    """What following the traffic costs adaptor, distributor and brokers in processor time: fitted beside static.
+
+    Some minutes on real brokers. Status 0 if it is less than 1 % of the machine's cores while traffic is steady.
+    """
+    options = OverheadOptions(
+        topics=topics,
+        moving=min(moving, topics // 2),
+        seconds=seconds,
+        turns=turns,
+        seed=seed,
+        json_file=json_file,
+        document=ADAPTATION if document else None,
+    )
+    found = run_trio(partial(overhead, options, saying(json_file)))
+    return 0 if found.reached else 1

@@ -15,11 +15,8 @@ from bench.attacks import ATTACKS
 from bench.choosing import chosen
 from bench.demo_runs import DemoRunsOptions, demo_runs
 from bench.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
-from bench.experiments.demand import DemandOptions, demand
 from bench.experiments.gdrl import GdrlOptions, gdrl, reached
 from bench.experiments.gdrl_real import GdrlRealOptions, gdrl_real, reached_really
-from bench.experiments.overhead import overhead
-from bench.experiments.overhead_turn import OverheadOptions
 from bench.experiments.placement import PlacementOptions, placement
 from bench.experiments.placement_run import WORKLOADS
 from bench.experiments.table1 import Table1Options, table1
@@ -180,51 +177,6 @@ def _real_runs(runs: int | None, largest: int | None) -> int:
     if runs is not None and runs > GdrlRealOptions.runs:
         raise BadInput("runs", runs, f"must be at most {GdrlRealOptions.runs} with --real")
     return runs or GdrlRealOptions.runs
-
-
-@app.command("demand")
-def bench_demand(
-    hours: Annotated[int, typer.Option(min=1, max=24, help="From midnight on.")] = DemandOptions.hours,
-    seconds: Annotated[float, typer.Option(min=1.0, max=3600.0, help="In which an hour is played.")] = (
-        DemandOptions.seconds
-    ),
-    seed: SeedOption = DemandOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
-    json_file: JsonOption = None,
-) -> int:
-    """A day of demand that wanders between four brokers, at speed, under each mode. A simulation of some minutes.
-
-    Status 0 if fitted delays least, and nothing ever lets more go than the envelope.
-    """
-    options = DemandOptions(hours, seconds, seed, json_file, ADAPTATION if document else None)
-    return 0 if demand(options, saying(json_file)).reached else 1
-
-
-@app.command("overhead")
-def bench_overhead(
-    topics: Annotated[int, typer.Option(min=2, help="On six brokers, each topic on all.")] = OverheadOptions.topics,
-    moving: Annotated[int, typer.Option(min=1, help="Of these, where traffic moves.")] = OverheadOptions.moving,
-    seconds: Annotated[float, typer.Option(min=5.0, help="Of a turn under a mode.")] = OverheadOptions.seconds,
-    turns: Annotated[int, typer.Option(min=1, help="Of each mode.")] = OverheadOptions.turns,
-    seed: SeedOption = OverheadOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
-    json_file: JsonOption = None,
-) -> int:
-    """What following the traffic costs adaptor, distributor and brokers in processor time: fitted beside static.
-
-    Some minutes on real brokers. Status 0 if it is less than 1 % of the machine's cores while traffic is steady.
-    """
-    options = OverheadOptions(
-        topics=topics,
-        moving=min(moving, topics // 2),
-        seconds=seconds,
-        turns=turns,
-        seed=seed,
-        json_file=json_file,
-        document=ADAPTATION if document else None,
-    )
-    found = run_trio(partial(overhead, options, saying(json_file)))
-    return 0 if found.reached else 1
 
 
 @app.command("placement")
