@@ -32,6 +32,7 @@ from bench.scenario import read_scenario
 from bench.scenario_run import prepare, run_scenario, show, write
 from bench.splits import SplitsOptions, no_worse, splits
 from bench.testbed.commands import app as testbed
+from srtm.adaptation import Indicator
 from srtm.commands.output import JsonOption, people_width, refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.errors import BadInput
@@ -155,6 +156,10 @@ def bench_gdrl(
         int | None, typer.Option(min=4, help="Number of brokers, up to 1,024; not with --real.", show_default="1024")
     ] = None,
     real: Annotated[bool, typer.Option("--real", help="Six broker processes, random partners, instead.")] = False,
+    indicator: Annotated[
+        Indicator | None,
+        typer.Option(help="What those brokers go by; only with --real.", show_default=GdrlRealOptions.indicator),
+    ] = None,
     seed: SeedOption = GdrlOptions.seed,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
     json_file: JsonOption = None,
@@ -165,8 +170,11 @@ def bench_gdrl(
     """
     where, show = ADAPTATION if document else None, saying(json_file)
     if real:
-        options = GdrlRealOptions(_real_runs(runs, largest), seed, json_file, where)
+        by = indicator or GdrlRealOptions.indicator
+        options = GdrlRealOptions(_real_runs(runs, largest), seed, json_file, where, by)
         return 0 if reached_really(run_trio(partial(gdrl_real, options, show))) else 1
+    if indicator is not None:
+        raise BadInput("indicator", indicator, "must not be given without --real: the simulation has both")
     sizes = tuple(size for size in GdrlOptions.sizes if largest is None or size <= largest)
     return 0 if reached(gdrl(GdrlOptions(sizes, runs or GdrlOptions.runs, seed, json_file, where), show)) else 1
 

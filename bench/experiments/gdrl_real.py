@@ -1,7 +1,9 @@
 """``srtm bench gdrl --real``: rounds until six broker processes agree, by their own count of rounds.
 
 Demand stands still because it is what waits: thousands of messages at each broker, under a limit that lets go a few a
-second. They wait before the exchange begins, and brokers that begin to exchange have seen nothing come.
+second. They wait before the exchange begins, and brokers that begin to exchange have seen nothing come. Where all lack
+supply there is no slack to share, and brokers that go by it (``--indicator slack``, the default of topics) divide
+tokens by demand (``adaptor.gdrl``): so what agrees in the end is the fill ratio, whichever they go by.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ from bench.experiments.gdrl import REACH
 from bench.gdrl_rounds import CLOSE, start
 from bench.handing_over import hand_over
 from bench.results import Results
+from srtm.adaptation import Indicator
 from srtm.cluster import BrokerPlace
 from srtm.distributor_client import DistributorClient
-from srtm.splitting import to_micro
+from srtm.splitting import MICRO, to_micro
 from srtm.supervisor import Cluster, cluster
 
 BROKERS = 6
-RATE, BURST = 66.0, 60.0  # of the topic: little of what waits goes
+RATE, BURST = 0.66, 60.0  # of the topic: in a minute nobody lets more than a few of what waits go
 BLOCK = "gdrl-real"
 _ROUNDS_METRIC = "srtm_broker_gdrl_rounds_total "
 _PUBLISHERS = 60
@@ -46,6 +49,7 @@ class GdrlRealOptions:
     seed: int = 1
     json_file: str | None = None
     document: Path | None = None  # to write the table into
+    indicator: Indicator = "fill"  # that the brokers go by
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,11 @@ async def gdrl_real(options: GdrlRealOptions, show: Callable[[str], None]) -> li
             cluster(brokers=BROKERS, mcap=RATE, data=Path(data), ready_timeout_s=_PATIENCE_S) as running,
             DistributorClient(running.distributor) as client,
         ):
-            runs = [await _run(running, client, number, options.seed) for number in range(options.runs)]
-    text = f"{claim(runs)}\n\n{markdown(runs)}"
+            runs = [await _run(running, client, number, options) for number in range(options.runs)]
+    text = f"{claim(runs, options.indicator)}\n\n{markdown(runs)}"
     show(text)
-    rows, settings = [run.row() for run in runs], {"brokers": BROKERS, "rate": RATE, "burst": BURST}
+    settings = {"brokers": BROKERS, "rate": RATE, "burst": BURST, "indicator": options.indicator}
+    rows = [run.row() for run in runs]
     results = Results.of("bench gdrl --real", rows, seed=options.seed, started=started, settings=settings)
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
     return runs
@@ -82,11 +87,12 @@ def reached_really(runs: Sequence[RealRun]) -> bool:
     return all(run.rounds is not None and run.rounds <= REACH[BROKERS] for run in runs)
 
 
-def claim(runs: Sequence[RealRun]) -> str:
+def claim(runs: Sequence[RealRun], indicator: Indicator) -> str:
     counts = [run.rounds for run in runs if run.rounds is not None]
     middle = f"median {statistics.median(counts):g}, worst {max(counts)}" if len(counts) == len(runs) else "not always"
     return (
-        f"{BROKERS} broker processes, random partners, a round every 100 ms, demand frozen (what waits at each); "
+        f"{BROKERS} broker processes, indicator `{indicator}`, random partners, a round every 100 ms, demand frozen "
+        "(what waits at each: more than there is supply for, so that tokens go by demand under either indicator); "
         f"rounds, as counted by whoever made most, until all fill ratios are within {CLOSE:.0%}: "
         f"{middle} of {len(runs)} runs; at most {REACH[BROKERS]} is asked."
     )
@@ -107,16 +113,18 @@ def markdown(runs: Sequence[RealRun]) -> str:
     return markdown_table(header, rows)
 
 
-async def _run(running: Cluster, client: DistributorClient, number: int, seed: int) -> RealRun:
+async def _run(running: Cluster, client: DistributorClient, number: int, options: GdrlRealOptions) -> RealRun:
     topic, places = f"frozen-{number}", running.brokers
-    demand = [round(one.demand) for one in start(BROKERS, random.Random(f"{seed} {BROKERS} {number}"))]
+    demand = [round(one.demand) for one in start(BROKERS, random.Random(f"{options.seed} {BROKERS} {number}"))]
     await client.create_or_change_topic(topic, _document(topic))
     await settled(client, topic, brokers=BROKERS, within_s=_PATIENCE_S)
-    for place, count in zip(places, demand, strict=True):
-        await request(place.http_address, "POST", f"/mpub?topic={topic}", b"\n".join([b"x"] * count))
+    for place, count, full in zip(places, demand, await _supplies(places, topic), strict=True):
+        sent = count + full.burst // MICRO  # so many go at once
+        await request(place.http_address, "POST", f"/mpub?topic={topic}", b"\n".join([b"x"] * sent))
     dealt = await _supplies(places, topic)
     before = [await _rounds(place) for place in places]
-    await client.set_options(topic, {"mode": "gdrl", "adaptation": {"indicator": "fill", "partners": "random"}})
+    adaptation = {"indicator": options.indicator, "partners": "random"}
+    await client.set_options(topic, {"mode": "gdrl", "adaptation": adaptation})
     now, rounds = dealt, None
     with trio.move_on_after(_PATIENCE_S):
         while spread("fill", now) > CLOSE:

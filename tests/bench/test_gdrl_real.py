@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.experiments.gdrl_real import RealRun, claim, markdown, reached_really
+from srtm.adaptation import Indicator
 
 
 def run(rounds: int | None) -> RealRun:
@@ -19,5 +20,10 @@ def test_every_run_must_agree_within_35_rounds(rounds: tuple[int | None, ...], r
 def test_the_table_names_demand_and_rounds_and_says_so_where_they_did_not_agree() -> None:
     assert "| 1 | 1,000, 40, 0, 1, 2, 3 | 287% | 28 | 0.40% |" in markdown([run(28)])
     assert "| more |" in markdown([run(None)])
-    assert "median 24, worst 28 of 2 runs" in claim([run(20), run(28)])
-    assert "not always of 1 runs" in claim([run(None)])
+    assert "median 24, worst 28 of 2 runs" in claim([run(20), run(28)], "fill")
+    assert "not always of 1 runs" in claim([run(None)], "fill")
+
+
+@pytest.mark.parametrize("indicator", ["fill", "slack"])
+def test_the_claim_names_the_indicator_that_brokers_went_by(indicator: Indicator) -> None:
+    assert f"indicator `{indicator}`" in claim([run(20)], indicator)
