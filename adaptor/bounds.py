@@ -41,6 +41,11 @@ def limits(envelope: Envelope, members: Sequence[Member], floor: float) -> Limit
     return Limits(least, most, bursts)
 
 
+def is_over(members: Sequence[Member]) -> bool:
+    """Whether anybody has more than it can process: others have come to its broker since."""
+    return any(from_micro(member.share[0]) > member.capacity for member in members)
+
+
 def shares_within(envelope: Envelope, bounds: Limits, rates: Sequence[float], bursts: Sequence[float]) -> Shares:
     """Shares as near to ``rates`` and ``bursts`` (weights, in any unit) as ``bounds`` allow. They sum to the envelope;
     rates to less only where all brokers together cannot process it."""

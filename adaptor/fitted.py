@@ -21,7 +21,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from adaptor.bounds import Limits, limits, shares_within
+from adaptor.bounds import Limits, is_over, limits, shares_within
 from adaptor.bursts import bursts
 from adaptor.detection import RateEstimate
 from adaptor.expectation import Expected, expected
@@ -144,7 +144,7 @@ class Fitted:
         old = {member.name: member.share for member in members}
         basis = self._basis
         is_lost = bool(basis.made) and old == basis.instead_of and old != basis.made
-        is_due = any(backlogs) or basis.was_backlogged or is_lost
+        is_due = any(backlogs) or basis.was_backlogged or is_lost or is_over(members)
         moved, refined = frozenset(self._moved), self._refined(members) if old == basis.made else set()
         parts = self._parts(members, rates)
         fitting = _fitting_rates(rates, parts, slack)

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adaptor.bounds import limits, shares_within
+from adaptor.bounds import is_over, limits, shares_within
 from adaptor.observed import BIN_S, Envelope, Member, Shares
 
 
 def proportional(
     envelope: Envelope, members: Sequence[Member], *, window_s: float, floor: float, dead_band: float
 ) -> Shares | None:
-    """New shares, or None where none of them would change by more than ``dead_band`` (a part of the share there is), or
-    where nothing arrived anywhere in the window. ``floor``: part of the topic. Raises BadInput as ``limits`` does."""
+    """New shares, or None where none of them would change by more than ``dead_band`` (a part of the share there is),
+    and none is more than its broker can process, or where nothing arrived anywhere in the window. ``floor``: part of
+    the topic. Raises BadInput as ``limits`` does."""
     recent = [member.bins[-max(1, round(window_s / BIN_S)) :] for member in members]
     arrived = [sum(one.arrivals for one in bins) / max(1, len(bins)) for bins in recent]
     if sum(arrived) == 0:
         return None
     work = [max((one.work for one in bins), default=0.0) for bins in recent]
     shares = shares_within(envelope, limits(envelope, members, floor), arrived, work)
-    return None if is_within(dead_band, [member.share for member in members], shares) else shares
+    near = is_within(dead_band, [member.share for member in members], shares)
+    return None if near and not is_over(members) else shares
 
 
 def is_within(dead_band: float, old: Shares, new: Shares) -> bool:

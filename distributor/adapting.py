@@ -2,23 +2,26 @@
 Pure.
 
 A proposal never changes who has a share, and never more than the split: it must name the brokers that the topic's
-target names, and sum to no more than the envelope. How the shares get there is ``leases``' business.
+target names, sum to no more than the envelope, and give none more than it can process (``carried``). How the shares
+get there is ``leases``' business.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from distributor.leases import MICRO, Amount, Leases
-from distributor.state import Broker, Placement, Topic
+from distributor.state import Placement, Topic
 from srtm.adaptation import ADAPTED
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
 from srtm.topic import TopicSpec
 
 _CHANGES_KEPT = 20  # a topic
+
+MostRate = Callable[[Topic, str], float | None]  # msg/s of a topic that a broker can process; None: not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +44,11 @@ def shares_version(topic: Topic) -> int:
     return max(topic.version, topic.assignment_version, *(held.version for held in topic.leases.holdings.values()), 0)
 
 
-def checked_target(topic: Topic, proposal: ShareProposal) -> dict[str, Amount]:
+def checked_target(topic: Topic, proposal: ShareProposal, most: MostRate) -> dict[str, Amount]:
     """The target that ``proposal`` asks for. Raises Conflict where the topic is not what it was made for, BadInput
-    where it makes no sense. Shares may have been issued since it was made: it says what they should be, whatever they
-    are, and nobody need be told of topics again only because shares moved."""
+    where it makes no sense, or gives a broker more than it can process. Shares may have been issued since it was made:
+    it says what they should be, whatever they are, and nobody need be told of topics again only because shares
+    moved."""
     if topic.spec.mode != proposal.mode or proposal.mode not in ADAPTED:
         raise Conflict("mode", proposal.mode, f"the topic's mode is {topic.spec.mode}")
     least = max(topic.version, topic.assignment_version)
@@ -59,6 +63,11 @@ def checked_target(topic: Topic, proposal: ShareProposal) -> dict[str, Amount]:
         envelope = topic.leases.envelope
         rule = f"must sum to at most {envelope.rate / MICRO:g} msg/s and {envelope.burst / MICRO:g} messages"
         raise BadInput("shares", f"{total.rate / MICRO:g} msg/s, {total.burst / MICRO:g} messages", rule)
+    for name, amount in target.items():
+        limit = most(topic, name)
+        if limit is not None and amount.rate > round(limit * MICRO):
+            rule = f"must be at most {limit:g} msg/s: what {name} can process of this topic beside all others"
+            raise BadInput(f"shares.{name}.rate", amount.rate / MICRO, rule)
     return target
 
 
@@ -123,7 +132,7 @@ def with_change(log: Mapping[str, tuple[ShareChange, ...]], name: str, change: S
     return (*log.get(name, ()), change)[-_CHANGES_KEPT:]
 
 
-def traits(topic: Topic, brokers: Mapping[str, Broker]) -> TopicTraits:
+def traits(topic: Topic, most: MostRate) -> TopicTraits:
     """What a policy must know of ``topic``."""
     settings = topic.spec.adaptation
     return TopicTraits(
@@ -132,14 +141,14 @@ def traits(topic: Topic, brokers: Mapping[str, Broker]) -> TopicTraits:
         interval_s=settings.interval_s,
         floor=settings.floor,
         dead_band=settings.dead_band,
-        brokers={name: _broker_traits(topic, brokers.get(name)) for name in topic.leases.target},
+        brokers={name: broker_traits(topic, name, most) for name in topic.leases.target},
     )
 
 
-def _broker_traits(topic: Topic, broker: Broker | None) -> BrokerTraits:
-    traffic = topic.placement.traffic.get(broker.name) if broker is not None else None
+def broker_traits(topic: Topic, broker: str, most: MostRate) -> BrokerTraits:
+    traffic = topic.placement.traffic.get(broker)
     return BrokerTraits(
-        capacity=broker.mcap if broker is not None and broker.mcap > 0 else None,
+        capacity=most(topic, broker),
         batch=traffic.batch if traffic is not None else 1,
         dispersion=traffic.dispersion if traffic is not None else 1.0,
         rate=traffic.rate if traffic is not None else 0.0,

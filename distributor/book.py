@@ -23,6 +23,7 @@ import trio
 
 from distributor import adapting, desired, placing, records
 from distributor.allocation import BrokerCapacity
+from distributor.carried import Carried, most_rate
 from distributor.changes import Changes
 from distributor.config import DistributorConfig
 from distributor.differences import Differences
@@ -70,6 +71,7 @@ class Book:
         self._unstored: dict[str, Topic] = {}  # {topic of which more was acknowledged: as it is stored}
         self._heard: dict[str, Heard] = {}  # {broker: its latest news}
         self._loads: tuple[int, Mapping[str, BrokerLoad]] = (0, {})  # as of so many changes of topics
+        self._carried: Carried | None = None  # made when first asked for: who stands by need not know
         self._attention = trio.Event()  # something for ``run`` to look at
         self._tried_on: dict[str, list[BrokerCapacity]] = {}  # {topic: brokers on which the rest of it found no room}
         self._grace_ends: dict[str, float] = {}  # {dead broker: trio time after which its publishers go elsewhere}
@@ -92,6 +94,7 @@ class Book:
         self.topic_changes.note({**self.topics, **stored.topics})
         self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
         self.removed = {name for name, topic in stored.topics.items() if topic.removed}
+        self._carried = None
         self._unstored = {}
         self.capacities = dict(stored.capacities)
         self.draining = set(stored.draining)
@@ -167,6 +170,21 @@ class Book:
             loads = loads_of(self.topics.values())
             self._loads = self.topic_changes.count, loads
         return loads
+
+    @property
+    def carried(self) -> Carried:
+        """What every broker carries, kept as topics change."""
+        if self._carried is None:
+            self._carried = Carried()
+            for topic in self.topics.values():
+                self._carried.note(topic)
+        return self._carried
+
+    def most_rate(self, topic: Topic, name: str) -> float | None:
+        """Msg/s of ``topic`` that broker ``name`` can process beside what else it carries; None: not known."""
+        broker = self.brokers.get(name)
+        mcap = self.carried.mcap(broker, self.capacities.get(name, ())) if broker is not None else 0.0
+        return most_rate(topic, name, mcap, self.carried.besides(name, topic.name)) if mcap else None
 
     def offered(
         self,
@@ -295,8 +313,10 @@ class Book:
         self.marks = marks
         if fitting is not None:
             self.fittings[fitting.topic] = fitting
-        self.version = version
+        self.version, carried = version, self.carried.changes.count
+        others = [one.name for one in brokers if one.name in self.brokers and self.brokers[one.name].mcap != one.mcap]
         self.brokers.update({broker.name: broker for broker in brokers})
+        self.carried.changes.note([*others, *figures])
         self.brokers.pop(forgotten, None)
         self.capacities = {name: kept for name, kept in {**self.capacities, **figures}.items() if kept}
         self.draining = {name for name in self.draining | changes.keys() if changes.get(name, True)}
@@ -309,15 +329,21 @@ class Book:
         self._show_topics(topics)
         for topic in topics if decision else ():
             self._note_shares(before.get(topic.name), topic, decision)
+        heavier = set(self.carried.changes.since(carried))
         for name in self.brokers:
             told = name in changes
             news = [topic.name for topic in topics if desired.concerns(before.get(topic.name), topic, name)]
+            news += self._pooled_on(name) if name in heavier else []
             if told or news:
                 self.differences.note(name, news, version)
                 self._desired_version[name] = version
             if told or topics or name not in self._desired_version:
                 self._desired_version.setdefault(name, version)
                 self._changed.pop(name, trio.Event()).set()
+
+    def _pooled_on(self, broker: str) -> list[str]:
+        """Topics whose tokens brokers exchange among themselves: each goes by what it was told that it can process."""
+        return [name for name in self.carried.topics_on(broker) if self.topics[name].leases.pool]
 
     def _note_shares(self, old: Topic | None, new: Topic, decision: str) -> None:
         """For people, beside what the adaptor proposed: shares that a decision has changed."""
@@ -329,6 +355,9 @@ class Book:
     def _show_topics(self, topics: Sequence[Topic]) -> None:
         """Instead of their namesakes."""
         self.topic_changes.note(topic.name for topic in topics if self.topics.get(topic.name) is not topic)
+        if self._carried is not None:
+            for topic in topics:
+                self._carried.note_change(self.topics.get(topic.name), topic)
         self.topics = {**self.topics, **{topic.name: topic for topic in topics}}
         for topic in topics:
             (self.removed.add if topic.removed else self.removed.discard)(topic.name)

@@ -17,18 +17,20 @@ def answer(
     topics: Iterable[Topic],
     moves: list[Move],
     brokers: Mapping[str, Broker],
+    most: adapting.MostRate,
     *,
     draining: bool,
     since: int = 0,
 ) -> SyncAnswer:
     """The state of ``broker``: every managed topic is named, also where it has no share; above 0, those that are not as
-    in the state ``since``, which are then ``topics``. ``brokers``: all that are known."""
+    in the state ``since``, which are then ``topics``. ``brokers``: all that are known; ``most``: what each can process
+    of a topic."""
     known = list(topics)
     return SyncAnswer(
         version=version,
         since=since,
         removed=[topic.name for topic in known if topic.removed] if since else [],
-        topics=[desired_topic(topic, broker, brokers) for topic in known if not topic.removed],
+        topics=[desired_topic(topic, broker, brokers, most) for topic in known if not topic.removed],
         moves=moves,
         draining=draining,
         # Only to one that knew the topic: a purge must not hit what came under the name later.
@@ -36,7 +38,7 @@ def answer(
     )
 
 
-def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> DesiredTopic:
+def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], most: adapting.MostRate) -> DesiredTopic:
     """``topic`` as ``broker`` shall run it."""
     return DesiredTopic(
         topic=topic.name,
@@ -47,16 +49,16 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> D
         channels=list(topic.channels),
         histories=topic.spec.mode != "static",
         steady_histories=adapting.may_be_told_seldom(topic),
-        exchange=exchange(topic, broker, brokers),
+        exchange=exchange(topic, broker, brokers, most),
     )
 
 
-def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker]) -> Exchange | None:
+def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker], most: adapting.MostRate) -> Exchange | None:
     """What ``broker`` must know to exchange tokens with the others; None: it may not."""
     takes_part = broker in topic.leases.target and topic.holding(broker).share.usable
     if not topic.leases.pool or topic.leases.is_recalled(broker) or not takes_part:
         return None
-    mine = adapting.traits(topic, brokers).brokers[broker]
+    mine = adapting.broker_traits(topic, broker, most)
     return Exchange(
         epoch=topic.leases.pool,
         rate=topic.leases.envelope.rate / MICRO,

@@ -198,7 +198,7 @@ class Registry(Upkeep):
                     topic = changed.get(proposal.topic) or self.topic(proposal.topic)
                     if topic.name in self.being_fitted:
                         raise Conflict("topic", topic.name, "is being fitted: its shares belong to that")
-                    target = adapting.checked_target(topic, proposal)
+                    target = adapting.checked_target(topic, proposal, self.most_rate)
                 except SrtmError as error:
                     results.append(ProposalResult(topic=proposal.topic, taken=False, problem=str(error)))
                     continue

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from distributor.leases import Amount
+from distributor.leases import MICRO, Amount
 from distributor.registry import Registry
 from distributor.state import Topic
 from srtm.adaptation import ADAPTED
 
 
 class _Terms(NamedTuple):
-    """What a proposal must fit. Not the shares themselves: that they were issued or acknowledged is no news."""
+    """What a proposal must fit. Not the shares themselves: that they were issued or acknowledged is no news. ``most``:
+    what brokers can process, micro-messages/s, as far as the envelope goes."""
 
     is_adapted: bool
     version: int
     assignment_version: int
     envelope: Amount
     holders: frozenset[str]
+    most: tuple[int, ...]
 
 
 class Shown:
@@ -27,6 +29,7 @@ class Shown:
         self._registry = registry
         self._terms: dict[str, _Terms] = {}
         self._count: int | None = None  # changes of topics that were looked at
+        self._carried = 0  # changes of what brokers carry
         self._fitted: frozenset[str] = frozenset()
 
     def is_managed(self, name: str) -> bool:
@@ -34,11 +37,13 @@ class Shown:
         return topic is not None and not topic.removed
 
     def changed(self) -> set[str]:
-        """Topics with other terms than the last time, and those whose fitting has ended since: what was proposed
-        meanwhile was refused."""
-        begins, changes = self._count is None, self._registry.topic_changes
-        names = list(self._registry.topics) if self._count is None else changes.since(self._count)
-        self._count = changes.count
+        """Topics with other terms than the last time, also because of what else their brokers carry, and those whose
+        fitting has ended since: what was proposed meanwhile was refused."""
+        begins, changes, carried = self._count is None, self._registry.topic_changes, self._registry.carried
+        names = set(self._registry.topics if self._count is None else changes.since(self._count))
+        if self._count is not None:
+            names.update(name for broker in carried.changes.since(self._carried) for name in carried.topics_on(broker))
+        self._count, self._carried = changes.count, carried.changes.count
         found = {name for name in names if self._is_other(name)}
         fitted = frozenset(self._registry.being_fitted)
         found |= {name for name in self._fitted - fitted if self.is_managed(name)}
@@ -51,15 +56,17 @@ class Shown:
         if topic is None or topic.removed:
             self._terms.pop(name, None)
             return False
-        self._terms[name] = now = _terms(topic)
+        self._terms[name] = now = self._terms_of(topic)
         return now != before and (now.is_adapted or (before is not None and before.is_adapted))
 
-
-def _terms(topic: Topic) -> _Terms:
-    return _Terms(
-        is_adapted=topic.spec.mode in ADAPTED,
-        version=topic.version,
-        assignment_version=topic.assignment_version,
-        envelope=topic.leases.envelope,
-        holders=frozenset(topic.leases.target),
-    )
+    def _terms_of(self, topic: Topic) -> _Terms:
+        is_adapted, envelope = topic.spec.mode in ADAPTED, topic.leases.envelope
+        limits = [self._registry.most_rate(topic, name) for name in sorted(topic.leases.target) if is_adapted]
+        return _Terms(
+            is_adapted=is_adapted,
+            version=topic.version,
+            assignment_version=topic.assignment_version,
+            envelope=envelope,
+            holders=frozenset(topic.leases.target),
+            most=tuple(envelope.rate if one is None else min(envelope.rate, round(one * MICRO)) for one in limits),
+        )

@@ -19,6 +19,7 @@ from distributor.gauged import Gauged
 from distributor.histories import Histories
 from distributor.presenting import presented
 from distributor.registry import Registry
+from distributor.releases import Releases
 from distributor.relief import Relief
 from distributor.relief_values import rules_of
 from distributor.reported import Reported, reported
@@ -80,6 +81,7 @@ class Syncing:
         self._latest: dict[str, object] = {}  # {broker: a token of its latest sync}
         self._strangers: dict[str, dict[Stranger, int]] = {}  # {broker: {who may have to move: how often told}}
         self._whereabouts = Whereabouts()
+        self._releases = Releases()
         self._ready_since_s: dict[str, dict[str, float]] = {}  # {topic: {broker: its share is in force, trio time}}
 
     async def sync(self, name: str, request: SyncRequest) -> SyncAnswer:
@@ -126,6 +128,9 @@ class Syncing:
         self._wake_for_subscribers(known, now)
         if request.partial:  # of what it does not name nothing is known that was not known before
             return
+        released = self._releases.note(name, now, trio.current_time())
+        if released is not None:
+            self._registry.carried.observe(name, released.rates, released.span_s, self._registry.topics)
         await self._account_for_strays(name, request.have_version, now.topics)
         await self._share_where_messages_wait(name, now.topics)
         if name in self._registry.draining and not request.accepting:
@@ -143,6 +148,8 @@ class Syncing:
         self._channels_seen.pop(name, None)
         self._whereabouts.forget(name)
         self._measured.pop(name, None)
+        self._releases.forget(name)
+        self._registry.carried.forget(name)
         for by_topic in self._ready_since_s.values():
             by_topic.pop(name, None)
 
@@ -292,12 +299,13 @@ class Syncing:
             changed = registry.differences.since(name, request.incarnation, have_version)
             since = have_version if request.takes_differences and changed is not None else 0
             topics = [registry.topics[one] for one in changed or ()] if since else registry.topics.values()
+            known, most = registry.brokers, registry.most_rate
             answer = desired.answer(
-                version, have_version, name, topics, moves, registry.brokers, draining=draining, since=since
+                version, have_version, name, topics, moves, known, most, draining=draining, since=since
             )
             registry.differences.hand_out(name, request.incarnation, version)
-        known = self._reported.get(name)
-        number = known.number if known is not None and known.incarnation == request.incarnation else 0
+        last = self._reported.get(name)
+        number = last.number if last is not None and last.incarnation == request.incarnation else 0
         return msgspec.structs.replace(answer, measurements=measurements, reported=number)
 
     def _due_moves(self, name: str) -> list[Move]:

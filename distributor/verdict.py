@@ -9,9 +9,15 @@ variables by betting", 2024): capital that stays 1 on average while the hypothes
 Messages of one burst share their fate, and so do bursts that meet in a queue. The bets are on blocks (batch means) of
 one interval, or two where only two follow each other, doubled in length until the latency in one block tells nothing
 about the next; at least 16 of them are asked for. How much is staked is a mixture: nobody has to know beforehand how
-much is late. Two things the stated confidence rests on: that the fraction of late messages does not depend on how many
-others are in a block, beyond what the blocks so far have shown; and that nothing changes more slowly than the series is
-long, for that cannot be seen in it: hence a shortest time for a measurement.
+much is late.
+
+Three things the stated confidence rests on: that the fraction of late messages does not depend on how
+many others are in a block, beyond what the blocks so far have shown; that nothing changes more slowly than the series
+is long, for that cannot be seen in it: hence a shortest time for a measurement; and that the whole machine does not
+stop more often, or for longer, than it did meanwhile. What a stop makes late is in a block or two unless much piles
+up, and takes at most ``_BOLDEST`` of what was gathered for "below" in each, however many messages that are; a verdict
+before it stands; and what came while everything stood is stamped when the machine goes on. Where stops keep a verdict
+from being clear, ``fitting`` replays what arrived without them, and says so.
 
 The length of blocks is chosen anew at each look, so there is a bet for every length, of which one is shown. Each has
 its own part of the error that is allowed (``_part_of_error``), nine tenths the shortest: together they are wrong no

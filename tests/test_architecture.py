@@ -62,6 +62,8 @@ PURE = (
     "distributor/keeping.py",
     "distributor/moves.py",
     "distributor/loads.py",
+    "distributor/carried.py",
+    "distributor/releases.py",
     "distributor/marks.py",
     "distributor/fitting.py",
     "distributor/fitting_events.py",

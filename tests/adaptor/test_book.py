@@ -32,7 +32,9 @@ def history(start: int, arrivals: list[int], **changes: object) -> TopicHistory:
     )
 
 
-def told(*reports: tuple[str, TopicHistory], mode: str = "fitted", shares: object = None) -> HistoryAnswer:
+def told(
+    *reports: tuple[str, TopicHistory], mode: str = "fitted", shares: object = None, capacity: float = 9_500.0
+) -> HistoryAnswer:
     given = SHARES if shares is None else shares
     assert isinstance(given, dict)
     topic = TopicHistories(
@@ -43,7 +45,7 @@ def told(*reports: tuple[str, TopicHistory], mode: str = "fitted", shares: objec
         version=7,
         shares={name: Share(version=7, rate=rate, burst=burst) for name, (rate, burst) in given.items()},
         reports=[BrokerHistory(broker=name, history=one) for name, one in reports],
-        traits=TopicTraits(brokers={"b1": BrokerTraits(capacity=9_500.0), "b2": BrokerTraits(capacity=9_500.0)}),
+        traits=TopicTraits(brokers={"b1": BrokerTraits(capacity=capacity), "b2": BrokerTraits(capacity=9_500.0)}),
     )
     return HistoryAnswer(version=1, topics=[topic])
 
@@ -67,6 +69,18 @@ def test_a_leap_is_answered_with_shares_that_sum_to_the_envelope_within_what_bro
     assert sum(burst for _, burst in shares.values()) == 25.0
     assert 9_000 < shares["b2"][0] <= 9_500
     assert "b2 9,0" in found[0].reason
+
+
+@pytest.mark.parametrize("mode", ["fitted", "proportional"])
+def test_a_share_that_its_broker_can_process_no_more_shrinks_though_traffic_is_as_it_was(mode: str) -> None:
+    book = Book()
+    both = [("b1", history(0, counts(500, 100, 1))), ("b2", history(0, counts(500, 100, 2)))]
+    assert book.take(told(*both, mode=mode), 10.0) == []
+    assert book.take(told(mode=mode, capacity=5_500.0), 11.5) == []
+    found = book.take(told(mode=mode, capacity=5_400.0), 13.0)
+    assert after(found)["b1"][0] == 5_400.0
+    assert after(found)["b2"][0] == 5_600.0
+    assert book.take(told(mode=mode, shares=after(found), capacity=5_400.0), 14.5) == []
 
 
 def test_what_was_told_before_counts_once_and_what_was_left_out_was_idle() -> None:

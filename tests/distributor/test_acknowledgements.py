@@ -37,7 +37,7 @@ async def test_what_may_go_to_others_by_it_is_stored_before_they_are_told(distri
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec(mode="fitted"))
     await settle(a, b)
-    shares = {"a": ProposedShare(rate=1000.0, burst=25.0), "b": ProposedShare(rate=100.0, burst=5.0)}
+    shares = {"a": ProposedShare(rate=600.0, burst=25.0), "b": ProposedShare(rate=500.0, burst=5.0)}
     topic = distributor.registry.topic("cars")
     proposal = ShareProposal(topic="cars", mode="fitted", version=shares_version(topic), shares=shares)
     assert (await distributor.registry.adapt([proposal])).results[0].taken

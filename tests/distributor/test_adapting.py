@@ -18,7 +18,7 @@ from srtm.errors import BadInput, NotFound
 from srtm.topic import TopicSpec, parse_options
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 
-ADAPTED = {"burst": 30, "mode": "fitted"}
+ADAPTED = {"burst": 30, "mode": "fitted", "placement": "lb"}
 
 
 def proposal(opened: Distributor, shares: dict[str, tuple[float, float]], **changes: object) -> ShareProposal:
@@ -31,9 +31,9 @@ def proposal(opened: Distributor, shares: dict[str, tuple[float, float]], **chan
 
 
 async def placed(path: Path, **changes: object) -> tuple[Distributor, list[FakeBroker]]:
-    """100 publishers of 10 msg/s, r = 1,100, on two brokers."""
+    """100 publishers of 10 msg/s, r = 1,100, on two brokers that could take twice as much each."""
     opened = await Distributor.open(path / "store.sqlite3")
-    brokers = await opened.brokers("b1", "b2")
+    brokers = await opened.brokers("b1", "b2", mcap=2_000.0)
     await opened.submit(spec(**{**ADAPTED, **changes}))
     await settle(*brokers)
     return opened, brokers
@@ -141,8 +141,8 @@ async def test_mode_and_adaptation_survive_a_restart_of_the_distributor(tmp_path
 
 async def test_what_a_policy_must_know_comes_from_the_topic_and_its_brokers(tmp_path: Path) -> None:
     opened, _ = await placed(tmp_path)
-    found = traits(opened.registry.topics["cars"], opened.registry.brokers)
-    assert found.brokers["b1"].capacity == 600.0
+    found = traits(opened.registry.topics["cars"], opened.registry.most_rate)
+    assert found.brokers["b1"].capacity == 2_000.0
     assert found.brokers["b1"].dispersion > 1.5  # groups of five, half of each here
     assert found.percentile == 99
     await opened.aclose()

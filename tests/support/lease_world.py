@@ -31,6 +31,10 @@ NAME = "t"
 LIVE_NS = 6_000 * MS
 
 
+def unlimited(_topic: Topic, _broker: str) -> None:
+    """Of no broker is it known what it can process."""
+
+
 @dataclass(frozen=True)
 class Clock:
     now_ns: Callable[[], int]  # of the simulation
@@ -145,7 +149,10 @@ class Book:
             return Answer(request, SyncAnswer(version=version, unchanged=True))
         topics = [self._disk.topic]
         return Answer(
-            request, desired.answer(version, request.have_version, request.broker, topics, [], brokers, draining=False)
+            request,
+            desired.answer(
+                version, request.have_version, request.broker, topics, [], brokers, unlimited, draining=False
+            ),
         )
 
     def live(self) -> set[str]:
