@@ -74,9 +74,14 @@ def means(runs: Sequence[Recorded], fleet: Fleet, bucket: Envelope, seconds: flo
 
 
 def theory_ms(fleet: Fleet, bucket: Envelope, k: int) -> float | None:
-    """Eq. (1) for each of ``k`` equal parts; None where messages depend on each other."""
+    """``eq1_ms``; None where messages depend on each other."""
     if (fleet.process, fleet.batch, fleet.group_size) != ("poisson", 1, 1):
         return None
+    return eq1_ms(fleet, bucket, k)
+
+
+def eq1_ms(fleet: Fleet, bucket: Envelope, k: int) -> float:
+    """Eq. (1) for each of ``k`` equal parts of independent Poisson messages; of a token at least."""
     rate, burst = bucket.rate_micro / MICRO / k, max(1, bucket.burst_micro // MICRO // k)
     return 1_000 * mean_delay_s(fleet.load / k, rate, burst)
 

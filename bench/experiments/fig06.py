@@ -5,13 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from bench.experiments.beside import eq1_ms
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, parts_of
-from bench.experiments.layouts import BROKERS, MACHINE, Envelope, Result, ms, residual, run
+from bench.experiments.layouts import BROKERS, MACHINE, Result, ms, residual, run
 from bench.experiments.points import bucket_of, buckets
 from bench.traffic import Fleet
 from bench.verdict import Check, within
-from srtm.poisson_bucket import mean_delay_s
-from srtm.splitting import MICRO
 
 FLEETS = {"6a": Fleet(count=1_000), "6b": Fleet(count=6_000)}
 PAPER_6A_P99_MS = 14.7  # end to end at k = 6
@@ -42,14 +41,10 @@ def _row(part: str, fleet: Fleet, k: int, effort: Effort) -> Row:
         **{f"{name}_ms": _mean(found, f"{name}_ns") for name in ("p50", "p95", "p99", "access_p99", "processing_p99")},
         "p99_deviation_ms": statistics.pstdev(ms(one.pooled.p99_ns) for one in found),
         "access_mean_ms": statistics.fmean(ms(one.pooled.access_mean_ns) for one in found),
-        "theory_mean_ms": statistics.fmean(_theory_ms(fleet, k, one.bucket) for one in found),
+        "theory_mean_ms": statistics.fmean(eq1_ms(fleet, one.bucket, k) for one in found),
         "residual": residual(fleet, "lb", found[0].loads),
         **bucket_of(found),
     }
-
-
-def _theory_ms(fleet: Fleet, k: int, bucket: Envelope) -> float:
-    return 1_000 * mean_delay_s(fleet.load / k, bucket.rate_micro / MICRO / k, bucket.burst_micro // MICRO // k)
 
 
 def _mean(found: Sequence[Result], name: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.experiments.figure import Effort, Experiment, Figure, Row, parts_of
 from bench.experiments.layouts import BROKERS, MACHINE, Kind, Result, attempts, by_rate, fewest, mcap, run
@@ -17,12 +17,7 @@ PUBLISHERS = (1_000, 2_000, 4_000, 6_000, 8_000, 10_000)
 
 def figure(effort: Effort) -> Figure:
     parts = effort.of(PARTS)
-    fleets = [
-        (part, Fleet(count=count, process=process, batch=batch))
-        for part, (process, batch) in parts.items()
-        for count in PUBLISHERS
-    ]
-    rows = [_row(part, fleet, strategy, effort) for part, fleet in fleets for strategy in ("lb", "conc")]
+    rows = [_row(part, fleet, strategy, effort) for part, fleet in fleets_of(parts) for strategy in ("lb", "conc")]
     return Figure(
         rows=rows,
         panels=[
@@ -32,6 +27,15 @@ def figure(effort: Effort) -> Figure:
         checks=checks(rows),
         conditions=f"{buckets(rows)}; {MACHINE}",
     )
+
+
+def fleets_of(parts: Mapping[str, tuple[str, int]]) -> list[tuple[str, Fleet]]:
+    """Of each part all, smallest first."""
+    return [
+        (part, Fleet(count=count, process=process, batch=batch))
+        for part, (process, batch) in parts.items()
+        for count in PUBLISHERS
+    ]
 
 
 def _row(part: str, fleet: Fleet, strategy: str, effort: Effort) -> Row:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from bench.experiments.fig07 import PUBLISHERS, fleets_of
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series, parts_of
 from bench.experiments.layouts import (
     MACHINE,
@@ -35,7 +36,6 @@ from bench.traffic import Fleet
 from bench.verdict import Check
 
 PARTS = {"8a": ("poisson", 1), "8b": ("poisson", 10), "8c": ("periodic", 1), "8d": ("periodic", 10)}
-PUBLISHERS = (1_000, 2_000, 4_000, 6_000, 8_000, 10_000)
 BEFORE = tuple(Fleet(count=load // 10, batch=10) for load in (10_000, 40_000, 50_000, 60_000, 70_000, 80_000))
 THIRD = 2  # the broker of which the paper prints what 8,000 publishers find
 PAPER_8K_MS = {"conc": 1.50, "maxmin": 0.87}
@@ -43,12 +43,7 @@ PAPER_8K_MS = {"conc": 1.50, "maxmin": 0.87}
 
 def figure(effort: Effort) -> Figure:
     parts = effort.of(PARTS)
-    fleets = [
-        (part, Fleet(count=count, process=process, batch=batch))
-        for part, (process, batch) in parts.items()
-        for count in PUBLISHERS
-    ]
-    rows = [_row(part, fleet, strategy, effort) for part, fleet in fleets for strategy in ("conc", "maxmin")]
+    rows = [_row(part, fleet, strategy, effort) for part, fleet in fleets_of(parts) for strategy in ("conc", "maxmin")]
     loads = ", ".join(f"{other.load:,.0f}" for other in BEFORE)
     return Figure(
         rows=rows,
