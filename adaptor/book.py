@@ -188,7 +188,7 @@ class Book:
         broker: _Broker,
         bins: Sequence[Bin],
         *,
-        is_steady: bool = False,
+        is_steady: bool,
     ) -> None:
         broker.bins.extend(bins)
         topic.policy.observe(name, bins, _dispersion(told, name), is_steady=is_steady)

@@ -50,9 +50,7 @@ async def record(
     return found
 
 
-async def record_once(
-    layout: Layout, *, seconds: float, seed: int, slo_ms: float, keep_intended: bool = False
-) -> Recorded:
+async def record_once(layout: Layout, *, seconds: float, seed: int, slo_ms: float, keep_intended: bool) -> Recorded:
     """Starts the brokers, sends, fetches what they recorded, ends them. Raises Unavailable, PeerError, BadInput."""
     options = ["--lab-service-time", f"{layout.lab_us:g}"] if layout.lab_us else []
     async with AsyncExitStack() as stack:

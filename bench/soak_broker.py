@@ -39,7 +39,6 @@ class Broker:
     namespace: trio.Process
     link: trio.Process
     process: trio.Process | None = None
-    is_stopped: bool = False
 
     @property
     def http_address(self) -> str:

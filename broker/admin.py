@@ -28,7 +28,7 @@ _OURS = ("/v1/", "/metrics", "/healthz", "/openapi.json")
 
 
 def admin_handler(context: AdminContext) -> Handler:
-    router = Router(tokens=context.tokens)
+    router = Router(context.tokens)
     add_nsqd_routes(router, context)
     add_option_routes(router, context)
     add_bucket_routes(router, context)

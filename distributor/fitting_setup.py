@@ -37,7 +37,7 @@ class FittingOptions:
             raise BadInput("rounds_s", self.rounds_s, f"must be from 1 to {_LONGEST_ROUNDS_S:g} s")
 
 
-def parsed_options(method: str, rounds_s: float = ROUNDS_S) -> FittingOptions:
+def parsed_options(method: str, rounds_s: float) -> FittingOptions:
     """Raises BadInput."""
     for known in METHODS:
         if method == known:

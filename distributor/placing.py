@@ -159,7 +159,7 @@ def _sum(shares: Collection[Amount]) -> Amount:
 
 
 def leaving_share(
-    old: Topic, placement: Placement, name: str, envelope: Amount, absent: Collection[str] = ()
+    old: Topic, placement: Placement, name: str, envelope: Amount, absent: Collection[str]
 ) -> dict[str, Amount] | None:
     """A target while ``name`` still has messages that wait for tokens, and its publishers are on their way: it keeps
     half of what it needed, as does every share until it has gone. Where there is no token for that it keeps its share,

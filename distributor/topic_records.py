@@ -160,8 +160,8 @@ class TopicRows:
 def topic_from(
     rows: TopicRows,
     astray: Mapping[str, Mapping[str, float]],
-    known_spec: TopicSpec | None = None,
-    known_placement: Placement | None = None,
+    known_spec: TopicSpec | None,
+    known_placement: Placement | None,
 ) -> Topic:
     """Where a part is known to be what is stored, it is not made from ``rows`` again."""
     row = rows.topic

@@ -9,14 +9,13 @@ import random
 class Backoff:
     """Delays of ``first_s``, doubled each time up to ``longest_s``, each drawn from the upper half of its range."""
 
-    def __init__(self, first_s: float, longest_s: float, rng: random.Random | None = None) -> None:
+    def __init__(self, first_s: float, longest_s: float) -> None:
         self._first_s = first_s
         self._longest_s = longest_s
         self._next_s = first_s
-        self._rng = rng or random.Random()
 
     def next_s(self) -> float:
-        delay_s = self._next_s * self._rng.uniform(0.5, 1.0)
+        delay_s = self._next_s * random.uniform(0.5, 1.0)
         self._next_s = min(2 * self._next_s, self._longest_s)
         return delay_s
 

@@ -126,7 +126,7 @@ def find_groups(arrivals: Arrivals, declared: Mapping[str, str], window_ns: int 
     )
 
 
-def unseen(declared: Mapping[str, str], window_ns: int = WINDOW_NS) -> Found:
+def unseen(declared: Mapping[str, str], window_ns: int) -> Found:
     """Of a topic of which nothing was recorded: what it declares ({publisher: group, "" for none}) is not judged."""
     sizes = Counter(group for group in declared.values() if group)
     return Found(

@@ -130,14 +130,16 @@ class _Route(NamedTuple):
     scopes: tuple[Scope, ...]  # besides operators
 
 
+_OPEN = "/healthz"  # to everybody
+
+
 class Router:
     """Methods and path patterns (``/v1/topics/{name}/bucket``) to handlers. Raises NotFound, NoSuchMethod,
     Unauthorized, Forbidden: the caller's flavour of error answers them."""
 
-    def __init__(self, *, tokens: Tokens | None = None, open_paths: frozenset[str] = frozenset({"/healthz"})) -> None:
+    def __init__(self, tokens: Tokens | None) -> None:
         self._routes: list[tuple[list[str], dict[str, _Route]]] = []
         self._tokens = tokens
-        self._open_paths = open_paths
 
     def add(self, method: str, pattern: str, handler: RouteHandler, *, scopes: tuple[Scope, ...] = ()) -> None:
         """``scopes``: whose tokens may use it, besides operators'."""
@@ -151,7 +153,7 @@ class Router:
     async def __call__(self, request: Request) -> Response:
         methods, names = self._find(request)
         route = methods.get(request.method)
-        if self._tokens is not None and request.path not in self._open_paths:
+        if self._tokens is not None and request.path != _OPEN:
             self._tokens.check(request.header("authorization"), route.scopes if route is not None else ())
         if not methods:
             raise NotFound("path", request.path)

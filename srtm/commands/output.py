@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from srtm import __version__
-from srtm.commands.tables import PeopleTable, people_table
+from srtm.commands.tables import PeopleTable
 from srtm.errors import BadInput
 
 SCHEMA = 1  # of the envelope and of every result in it; grows with an incompatible change
@@ -93,7 +93,7 @@ def write_json(command: str, result: object, json_file: str) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> PeopleTable:
     """The first ``left`` columns are text, the others numbers (aligned right)."""
-    return people_table(title, columns, ([number(value) for value in row] for row in rows), left=left)
+    return PeopleTable(title, tuple(columns), [tuple(map(number, row)) for row in rows], left)
 
 
 def number(value: object) -> str:

@@ -4,7 +4,7 @@ room for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -66,10 +66,6 @@ class PeopleTable:
         for at, column in enumerate(self.columns[1:], start=1):
             drawn.add_row(Text(column), *(Text(row[at]) for row in rows))
         return drawn
-
-
-def people_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> PeopleTable:
-    return PeopleTable(title, tuple(columns), [tuple(row) for row in rows], left)
 
 
 def _empty(title: str) -> Table:

@@ -168,7 +168,7 @@ def status(distributor: DistributorOption = None, token: TokenOption = None, jso
     show("status", result, json_file, partial(_show_status, result))
 
 
-def _status_of(view: Json, *, waited: bool = False) -> int:
+def _status_of(view: Json, *, waited: bool) -> int:
     """A topic that is stored but has no place yet, or that was waited for and does not fit, is not what was asked
     for."""
     fitted = not waited or view["fitting"]["state"] in ("fits", "off")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from bench.climb import WITHIN, Climb
 
 
-def climbed(limit: float, first: float = 1000.0, most: float = 200_000.0) -> tuple[Climb, list[float]]:
-    climb, tried = Climb(first, most), []
+def climbed(limit: float, first: float = 1000.0) -> tuple[Climb, list[float]]:
+    climb, tried = Climb(first, 200_000.0), []
     while (rate := climb.next) is not None:
         tried.append(rate)
         if rate <= limit:

@@ -37,8 +37,8 @@ async def greet(_request, name):
     return json_response({"hello": name})
 
 
-def router(**options):
-    routes = Router(**options)
+def router(tokens=None):
+    routes = Router(tokens)
     routes.add("POST", "/echo", echo)
     routes.add("GET", "/break", break_down)
     routes.add("GET", "/refuse", refuse)

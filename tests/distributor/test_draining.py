@@ -13,8 +13,8 @@ from tests.support.distributor_in_process import Distributor, settle, spec
 pytestmark = pytest.mark.usefixtures("no_threads")
 
 
-def rates(*brokers, topic="cars"):
-    return [broker.share(topic)[0] for broker in brokers]
+def rates(*brokers):
+    return [broker.share("cars")[0] for broker in brokers]
 
 
 def waiting(topic, count):

@@ -38,10 +38,10 @@ SECOND = 1_000_000_000
 TABLE_1 = [(5, 64, 1), (10, 189, 2), (15, 558, 3), (20, 745, 4), (25, 871, 5), (30, 1058, 6)]
 
 
-def table_1_fleet(group, brokers=8, seconds=200, **more):
+def table_1_fleet(group, brokers=8, **more):
     """1,000 publishers of 10 msg/s in batches of 10; a group fires together, groups in turn."""
     demand = grouped_demand(1_000, group, 10.0, 11_000.0, 1_600.0)
-    fires = firings(-(-1_000 // group), 1.0, "staggered", seconds, seed=1)
+    fires = firings(-(-1_000 // group), 1.0, "staggered", 200, seed=1)
     fleet = Fleet(demand, 10, fires, {f"b{at}": 18_000 for at in range(brokers)}, **more)
     return fleet, Task(demand=demand, percentile=99, target_ns=MS)
 

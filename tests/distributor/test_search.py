@@ -36,8 +36,9 @@ def recorded(trace):
     return recording({"b0": trace})
 
 
-def burst_trace(service_ns, seconds=20):
-    firing = np.arange(10 * seconds)
+def burst_trace(service_ns):
+    """Of 20 s."""
+    firing = np.arange(200)
     publisher = (firing[:, None] % 10 * GROUP + np.arange(GROUP)).ravel()
     return recorded(
         Trace(

@@ -163,7 +163,7 @@ def test_tokens_that_move_between_brokers_never_exceed_the_whole(seed, brokers):
     assert conforms_due(released, brokers * 1_000 * MICRO, brokers * 5 * MICRO) is None
 
 
-def worst_by_trying_all(log, rate, burst, lateness=0):
+def worst_by_trying_all(log, rate, burst, lateness):
     """The law, interval by interval: what exceeds b + r * (dt + J), in units; instants are whole ns, rounded up."""
     log = sorted(log)
     return max(

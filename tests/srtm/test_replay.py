@@ -24,7 +24,7 @@ def arrivals(gaps_ns):
     return np.cumsum(np.array([10**15, *gaps_ns], dtype=np.int64))
 
 
-def by_reference(arrival_ns, rate, burst, debt=0):
+def by_reference(arrival_ns, rate, burst, debt):
     bucket = Bucket(rate, burst, int(arrival_ns[0]))
     bucket.debit(debt, int(arrival_ns[0]))
     return [bucket.take(1, at) for at in arrival_ns.tolist()]

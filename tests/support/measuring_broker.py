@@ -21,15 +21,15 @@ from srtm.control import (
 from tests.support.distributor_in_process import FakeBroker
 
 PERIOD_NS = 5_000_000  # between two firings
+SERVICE_NS = 20_000  # of one message
 
 
 @dataclass
 class MeasuringBroker(FakeBroker):
-    """``service_ns``: of one message. ``traffic``: topics whose publishers send; ``broken``: topics whose promise is
-    not kept here while others are measured."""
+    """``traffic``: topics whose publishers send; ``broken``: topics whose promise is not kept here while others are
+    measured."""
 
     fittings: Fittings | None = None
-    service_ns: int = 20_000
     traffic: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     silent: bool = False
@@ -82,9 +82,9 @@ class MeasuringBroker(FakeBroker):
         self, request: MeasurementRequest, sequence: int, told: int, firings: int, *, final: bool
     ) -> MeasurementReport:
         heads = len(self.topics[request.topic].publishers) if request.topic in self.traffic else 0
-        late = max(0, heads - request.target_ns // self.service_ns)
+        late = max(0, heads - request.target_ns // SERVICE_NS)
         new = range(told, firings) if heads else range(0)
-        last_ns = heads * self.service_ns
+        last_ns = heads * SERVICE_NS
         report = MeasurementReport(
             incarnation=self.incarnation,
             sequence=sequence,
@@ -110,5 +110,5 @@ class MeasuringBroker(FakeBroker):
             first_ns=1_000_000_000,
             gap_ns=gaps,
             access_ns=[0] * (heads * firings),
-            processing_ns=[self.service_ns * (at + 1) for at in range(heads)] * firings,
+            processing_ns=[SERVICE_NS * (at + 1) for at in range(heads)] * firings,
         )
