@@ -1,7 +1,6 @@
 #!/bin/bash
 # fuzz.sh run:  each target in turn, for FUZZ_SECONDS (60) or until it has had FUZZ_RUNS inputs; says how many, and what they reached
-# fuzz.sh keep: what was found joins the corpus; of that stays what covers everything, at most 60 files a target, and what people gave a name
-# (corpus/operations and corpus/queues hold more, a thousand each, all that a longer run had found: `keep` would take most of it away)
+# fuzz.sh keep: what was found joins the corpus; of that stays what covers everything, and what people gave a name
 # FUZZ_TARGETS names those of the targets that are meant (default: all, which are the folders of corpus/).
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -25,11 +24,12 @@ run() { # TARGET
         return 1
     fi
     awk -v name="$1" '
-        /DONE/ { for (i = 1; i < NF; i++) if ($i == "cov:") edges = $(i + 1) }
+        function value(key, i) { for (i = 1; i < NF; i++) if ($i == key) return $(i + 1) + 0 }
+        /INITED/ { before = value("rss:") }
+        /DONE/ { edges = value("cov:"); after = value("rss:") }
         /number_of_executed_units/ { inputs = $2 }
-        /peak_rss_mb/ { rss = $2 }
         /slowest_unit_time_sec/ { slowest = $2 }
-        END { printf "%-10s %9d inputs, %5d edges reached, at most %d MiB, the slowest input %d s\n", name, inputs, edges, rss, slowest }' "$log"
+        END { printf "%-10s %9d inputs, %5d edges reached, %d MiB before, %d after, the slowest input %d s\n", name, inputs, edges, before, after, slowest }' "$log"
 }
 
 keep() { # TARGET
@@ -37,7 +37,7 @@ keep() { # TARGET
     rm -rf "$chosen" && mkdir -p "$chosen" "$target_dir/found/$1"
     FUZZ_TARGET=$1 "$fuzzer" -set_cover_merge=1 -use_counters=0 -max_len=600 "$chosen" "corpus/$1" "$target_dir/found/$1" 2>"$target_dir/$1.log"
     find "corpus/$1" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete # those with names of their own stay
-    find "$chosen" -type f -printf '%s %p\n' | sort -rn | head -60 | cut -d' ' -f2 | xargs -I{} cp {} "corpus/$1/"
+    find "$chosen" -type f -exec cp -t "corpus/$1/" {} +
 }
 
 command=${1:?run or keep}
