@@ -1,10 +1,10 @@
 """Brokers in numbers: arrivals -> assignment -> sub-token buckets -> servers -> latency. No clock, no sockets.
 
-The bucket is the engine's own, exact to the nanosecond (``srtm._native.Station``). Behind it ``Machine.servers``
-servers take messages first come, first served, the topic's and those of the load that was there before. What a
-message takes of a server depends on how many it came with (each firing wakes a connection once) and on how many
-publishers are connected; both are measured on a real broker by ``srtm bench calibrate``. In the laboratory one more
-server follows, which takes the same time for every message (``srtm broker --lab-service-time``).
+The bucket is the engine's own, exact to the nanosecond (``srtm._native.Station``). Behind it a server takes messages
+first come, first served, the topic's and those of the load that was there before. What a message takes of it depends on
+how many it came with (each firing wakes a connection once) and on how many publishers are connected; both are measured
+on a real broker by ``srtm bench calibrate``. In the laboratory one more server follows, which takes the same time for
+every message (``srtm broker --lab-service-time``).
 
 Delays are in ns. A run begins with full buckets and idle servers, and its first part, ``WARM_UP`` of it, is not
 counted.
@@ -32,29 +32,22 @@ _NO_LIMIT: Share = (2**62, 2**62)
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What a broker is made of. ``spread``: times that a message takes of a server, as parts of the mean; ``path_ns``:
-    what it takes besides, without keeping a server busy. Of both, each as likely as the others. ``lab_ns``: of the
-    laboratory's server behind these; 0: there is none."""
+    """What a broker is made of. ``path_ns``: what a message takes besides, without keeping the server busy, each as
+    likely as the others. ``lab_ns``: of the laboratory's server behind it; 0: there is none."""
 
-    servers: int = 1
     message_ns: float
     firing_ns: float = 0.0  # once for all messages that a publisher sends at once
     connection_ns: float = 0.0  # of each message, for every publisher connected
     path_ns: tuple[int, ...] = (0,)
-    spread: tuple[float, ...] = (1.0,)
     lab_ns: float = 0.0
 
     def mean_ns(self, batch: int, publishers: int) -> float:
-        """What a message takes of a server."""
+        """What a message takes of the server."""
         return self.message_ns + self.firing_ns / batch + self.connection_ns * publishers
 
     def capacity(self, batch: int, publishers: int) -> float:
-        """msg/s that keep all servers busy, or the laboratory's."""
-        return SECOND_NS / max(self.mean_ns(batch, publishers) / self.servers, self.lab_ns)
-
-    def service_ns(self, mean_ns: float) -> list[int]:
-        """Times whose mean is this."""
-        return [round(mean_ns * part) for part in self.spread]
+        """msg/s that keep the server busy, or the laboratory's."""
+        return SECOND_NS / max(self.mean_ns(batch, publishers), self.lab_ns)
 
     def without_stops(self) -> Machine:
         """Its ``path_ns`` but for the slowest hundredth."""
@@ -106,8 +99,8 @@ def serve(
 ) -> Delays:
     """What one broker makes of these arrivals, in order, drawn or recorded, in batches from so many ``publishers``. Its
     bucket is full at 0."""
-    times = machine.service_ns(machine.mean_ns(batch, publishers))
-    station = Station(*share, times, machine.servers, int(rng.integers(1, 2**62)))
+    service_ns = round(machine.mean_ns(batch, publishers))
+    station = Station(*share, [service_ns], 1, int(rng.integers(1, 2**62)))
     access_ns, processing_ns = _run(station, arrival_ns)
     if machine.lab_ns:
         passed = access_ns != Station.NEVER_NS
@@ -146,8 +139,8 @@ def _broker(
     theirs = others.arrivals(np.zeros(others.count, dtype=np.int64), 1, seconds, rng)[0]
     together = np.concatenate([due_ns, theirs])
     order = np.argsort(together, kind="stable")
-    times = machine.service_ns(_mixed(machine, [(fleet, publishers), (others, others.count)]))
-    _, served_ns = _run(Station(*_NO_LIMIT, times, machine.servers, seed), together[order])
+    service_ns = round(_mixed(machine, [(fleet, publishers), (others, others.count)]))
+    _, served_ns = _run(Station(*_NO_LIMIT, [service_ns]), together[order])
     if machine.lab_ns:
         served_ns = _in_laboratory(machine, together[order], served_ns)
     processing_ns = np.zeros(len(arrival_ns), dtype=np.int64)
@@ -158,7 +151,7 @@ def _broker(
 
 
 def _mixed(machine: Machine, parts: Sequence[tuple[Fleet, int]]) -> float:
-    """What a message takes in the mean where ``(fleet, how many of its publishers)`` share the servers."""
+    """What a message takes in the mean where ``(fleet, how many of its publishers)`` share the server."""
     publishers = sum(count for _, count in parts)
     loads = [count * fleet.rate for fleet, count in parts]
     means = [machine.mean_ns(fleet.batch, publishers) for fleet, _ in parts]
