@@ -107,10 +107,15 @@ class Book:
 
     def topic(self, name: str) -> Topic:
         """Raises NotFound."""
-        topic = self.topics.get(name)
-        if topic is None or topic.removed:
+        topic = self.managed_topic(name)
+        if topic is None:
             raise NotFound("topic", name)
         return topic
+
+    def managed_topic(self, name: str) -> Topic | None:
+        """None: it is not there, or was removed."""
+        topic = self.topics.get(name)
+        return None if topic is None or topic.removed else topic
 
     def managed(self) -> list[Topic]:
         return [topic for topic in self.topics.values() if not topic.removed]

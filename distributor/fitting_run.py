@@ -303,8 +303,8 @@ class FittingRun:
         while True:
             with trio.move_on_after(_LOOK_S):
                 await self._around.syncing.news.wait()
-            topic = self._registry.topics.get(self._name)
-            if topic is None or topic.removed or not is_same_task(self._topic.spec, topic.spec):
+            topic = self._registry.managed_topic(self._name)
+            if topic is None or not is_same_task(self._topic.spec, topic.spec):
                 self._tell(Superseded("the topic was changed"))
                 return
             if topic.assignment_version != self._topic.assignment_version and not self._arranging:

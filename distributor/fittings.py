@@ -310,8 +310,7 @@ class Fittings:
         return fitting_view.Services({**known, **recorded}, self._around.syncing.lab_service_ns)
 
     def _is_there(self, name: str) -> bool:
-        topic = self._registry.topics.get(name)
-        return topic is not None and not topic.removed
+        return self._registry.managed_topic(name) is not None
 
     def _has_company(self, topic: Topic) -> bool:
         """Whether other topics are on its brokers."""

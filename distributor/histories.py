@@ -100,7 +100,7 @@ class Histories:
         for history in report.topics:
             if problem(history, now_ns) is not None:
                 self.ignored[broker] += 1
-            elif (topic := self._registry.topics.get(history.topic)) is not None and not topic.removed:
+            elif self._registry.managed_topic(history.topic) is not None:
                 told = BrokerHistory(broker=broker, history=history)
                 self._keep(_Kept(self.version, now_s, report.incarnation, told))
         self._drop_old(now_s)
@@ -155,10 +155,8 @@ class Histories:
         if since:  # who knows nothing learns of a topic with its first report
             for name in self._changes.since(since):
                 reports.setdefault(name, [])
-        topics = ((self._registry.topics.get(name), told) for name, told in reports.items())
-        found = [
-            _told(topic, self._registry, told) for topic, told in topics if topic is not None and not topic.removed
-        ]
+        topics = ((self._registry.managed_topic(name), told) for name, told in reports.items())
+        found = [_told(topic, self._registry, told) for topic, told in topics if topic is not None]
         gone = [name for name, one in self._gone.items() if one.version > since > 0]
         return HistoryAnswer(version=self.version, topics=found, gone=gone)
 
@@ -208,8 +206,8 @@ class Histories:
 
     def _holds(self, steady: _Kept) -> bool:
         """Whether that traffic is steady may still be believed."""
-        topic = self._registry.topics.get(steady.history.history.topic)
-        may_be_seldom = topic is not None and not topic.removed and may_be_told_seldom(topic)
+        topic = self._registry.managed_topic(steady.history.history.topic)
+        may_be_seldom = topic is not None and may_be_told_seldom(topic)
         return may_be_seldom and steady.came_s >= trio.current_time() - _STEADY_KEPT_S and self._is_there(steady)
 
     def _is_there(self, one: _Kept) -> bool:

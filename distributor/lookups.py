@@ -19,15 +19,13 @@ def topics(registry: Registry, syncing: Syncing) -> list[str]:
 
 
 def channels(topic: str, registry: Registry, syncing: Syncing) -> list[str]:
-    known = registry.topics.get(topic)
-    return sorted(syncing.all_channels(topic).union(known.channels if known and not known.removed else ()))
+    known = registry.managed_topic(topic)
+    return sorted(syncing.all_channels(topic).union(known.channels if known else ()))
 
 
 def lookup(topic: str, registry: Registry, syncing: Syncing) -> Lookup | None:
     """None: nobody knows the topic."""
-    known = registry.topics.get(topic)
-    managed = known is not None and not known.removed
-    if not managed and not any(topic in reports for reports in syncing.living().values()):
+    if registry.managed_topic(topic) is None and not any(topic in reports for reports in syncing.living().values()):
         return None
     found = [producer(broker) for broker in active(registry) if _has(topic, broker.name, registry, syncing)]
     return Lookup(channels=channels(topic, registry, syncing), producers=found)
@@ -69,8 +67,8 @@ def active(registry: Registry) -> list[Broker]:
 def _has(topic: str, broker: str, registry: Registry, syncing: Syncing) -> bool:
     """Whether messages of ``topic`` may be there: it has a part in it, or had traffic. (All brokers have a bucket for
     every managed topic.)"""
-    known = registry.topics.get(topic)
-    if known is not None and not known.removed and (broker in known.leases.target or broker in known.placement.brokers):
+    known = registry.managed_topic(topic)
+    if known is not None and (broker in known.leases.target or broker in known.placement.brokers):
         return True
     report = syncing.report(broker, topic)
     return report is not None and report.received > 0

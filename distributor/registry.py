@@ -51,8 +51,8 @@ class Registry(Upkeep):
         whoever leads next fits it. Raises Conflict, BadInput."""
         await self.wait_settled()
         async with self._placing:
-            old = self.topics.get(spec.name)
-            if old is None or old.removed:
+            old = self.managed_topic(spec.name)
+            if old is None:
                 return await self._replace_topic(spec, *await self.dry_run(spec), "submitted", record=fitting(spec))
             if create_only:
                 raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
@@ -76,8 +76,8 @@ class Registry(Upkeep):
 
     async def _planned(self, spec: TopicSpec) -> tuple[float, Placement, tuple[str, ...]]:
         """``spec``: with a number for its burst."""
-        old, offered = self.topics.get(spec.name), self.offered(spec)
-        if old is None or old.removed or not same_principles(old.spec, spec):
+        old, offered = self.managed_topic(spec.name), self.offered(spec)
+        if old is None or not same_principles(old.spec, spec):
             return await trio.to_thread.run_sync(placing.place_anew, spec, offered)
         held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
         return await trio.to_thread.run_sync(placing.place_again, spec, offered, held)
@@ -241,15 +241,14 @@ class Registry(Upkeep):
     async def note_full(self, name: str, found: FullMarks) -> None:
         """The fitting of topic ``name``, if that is still there, has found brokers full."""
         async with self._writing:
-            topic = self.topics.get(name)
-            if topic is not None and not topic.removed:
+            if self.managed_topic(name) is not None:
                 await self._commit([], found=found)
 
     async def note_fitting(self, record: FittingRecord, *, decision: str = "", found: FullMarks = NO_MARKS) -> None:
         """``found``: brokers that it found full. A topic that was removed has no fitting."""
         async with self._writing:
-            topic = self.topics.get(record.topic)
-            if topic is None or topic.removed:
+            topic = self.managed_topic(record.topic)
+            if topic is None:
                 return
             await self._commit([topic] if decision else [], decision=decision, found=found, fitting=record)
 
@@ -257,8 +256,8 @@ class Registry(Upkeep):
         """Publishers of topic ``name`` belong to other brokers from now on: {publisher: broker}. False, and nothing is
         changed: they are not its own any more, or such a broker takes nobody."""
         async with self._placing:
-            topic = self.topics.get(name)
-            if topic is None or topic.removed or not set(to.values()) <= self.takes_more():
+            topic = self.managed_topic(name)
+            if topic is None or not set(to.values()) <= self.takes_more():
                 return False
             if not to.keys() <= topic.spec.publishers.positions.keys():
                 return False
@@ -270,8 +269,8 @@ class Registry(Upkeep):
     async def note(self, name: str, text: str) -> None:
         """An entry of the decision log of topic ``name``, if it is there."""
         async with self._writing:
-            topic = self.topics.get(name)
-            if topic is not None and not topic.removed:
+            topic = self.managed_topic(name)
+            if topic is not None:
                 await self._commit([topic], decision=text)
 
     # What a broker says

@@ -77,8 +77,8 @@ class Relieving:
             return False
 
     async def _carry_out(self, shift: Shift) -> bool:
-        topic = self._registry.topics.get(shift.topic)
-        if topic is None or topic.removed or self._is_fitting(shift.topic):
+        topic = self._registry.managed_topic(shift.topic)
+        if topic is None or self._is_fitting(shift.topic):
             return False
         if not shift.to.keys() <= topic.spec.publishers.positions.keys():  # some were removed since the look
             return False

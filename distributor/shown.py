@@ -32,10 +32,6 @@ class Shown:
         self._carried = 0  # changes of what brokers carry
         self._fitted: frozenset[str] = frozenset()
 
-    def is_managed(self, name: str) -> bool:
-        topic = self._registry.topics.get(name)
-        return topic is not None and not topic.removed
-
     def changed(self) -> set[str]:
         """Topics with other terms than the last time, also because of what else their brokers carry, and those whose
         fitting has ended since: what was proposed meanwhile was refused."""
@@ -46,14 +42,14 @@ class Shown:
         self._count, self._carried = changes.count, carried.changes.count
         found = {name for name in names if self._is_other(name)}
         fitted = frozenset(self._registry.being_fitted)
-        found |= {name for name in self._fitted - fitted if self.is_managed(name)}
+        found |= {name for name in self._fitted - fitted if self._registry.managed_topic(name) is not None}
         self._fitted = fitted
         return set() if begins else found
 
     def _is_other(self, name: str) -> bool:
         """Under a mode in which nobody proposes anything, no topic is another than before."""
-        before, topic = self._terms.get(name), self._registry.topics.get(name)
-        if topic is None or topic.removed:
+        before, topic = self._terms.get(name), self._registry.managed_topic(name)
+        if topic is None:
             self._terms.pop(name, None)
             return False
         self._terms[name] = now = self._terms_of(topic)

@@ -266,8 +266,8 @@ class Syncing:
 
     async def _share_where_messages_wait(self, name: str, reports: Mapping[str, TopicReport]) -> None:
         for report in [one for one in reports.values() if one.backlog]:
-            topic = self._registry.topics.get(report.topic)
-            if topic is not None and not topic.removed and name not in topic.leases.target:
+            topic = self._registry.managed_topic(report.topic)
+            if topic is not None and name not in topic.leases.target:
                 await self._registry.share_with(topic.name, name)
 
     async def _take_shares_not_needed(self, name: str, reports: Mapping[str, TopicReport]) -> None:
