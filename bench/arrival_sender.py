@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from bench import nsq_socket, own_network
+from srtm import wire
 
 READY = b"ready\n"
 _STOPS_WITHIN_S = 5.0
@@ -80,7 +81,7 @@ def _one_round(order: Order, senders: dict[str, socket.socket], sent: dict[str, 
         for number, name in enumerate(turns):
             _wait_until(start_ns + span_ns * number // len(turns))
             at_ns = time.monotonic_ns()
-            senders[name].sendall(nsq_socket.publish_command(order.topic, at_ns.to_bytes(8, "big")))
+            senders[name].sendall(wire.pub(order.topic, at_ns.to_bytes(8, "big")))
             sent[name].append(at_ns)
         _wait_until(start_ns + span_ns)
     finally:

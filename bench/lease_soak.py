@@ -33,6 +33,7 @@ from bench import own_network
 from bench.relay import CUT, GOOD, Quality
 from bench.soak_broker import Broker, forward_between_brokers, new_broker, until_answer
 from bench.soak_logs import Logs
+from srtm import wire
 from srtm.commands.running import run_trio
 from srtm.control import DeadNotice
 from srtm.distributor_client import DistributorClient
@@ -179,11 +180,10 @@ async def publish(broker: Broker) -> None:
 
 
 async def _send(stream: trio.SocketStream, number: int) -> None:
-    identity = b'{"client_id": "soak", "heartbeat_interval": -1}'
-    await stream.send_all(b"  V2IDENTIFY\n" + len(identity).to_bytes(4, "big") + identity)
+    await stream.send_all(wire.MAGIC + wire.identify({"client_id": "soak", "heartbeat_interval": -1}))
     count = round(RATE * _OFFERED * _BEAT_S)
     parts = {topic: count * 2 // number if topic == "exchanged" else count for topic in TOPICS}
-    batch = b"".join(b"PUB %s\n\0\0\0\1x" % topic.encode() * part for topic, part in parts.items())
+    batch = b"".join(wire.pub(topic, b"x") * part for topic, part in parts.items())
     while True:
         await stream.send_all(batch)
         await trio.sleep(_BEAT_S)

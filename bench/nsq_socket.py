@@ -1,14 +1,14 @@
 """NSQ connections as plain blocking sockets, for measurements that need thousands of idle ones or exact instants.
 
-Only what those need: IDENTIFY without negotiation, PUB, and the frame that answers.
+Only what those need: IDENTIFY without negotiation, and the frame that answers.
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 
+from srtm import wire
 from srtm.errors import PeerError
 
 OK = (0, b"OK")
@@ -16,20 +16,14 @@ ANSWER_WITHIN_S = 10.0
 
 
 def connect(address: str, client_id: str, **settings: object) -> socket.socket:
-    """A connection that has said who it is and gets no heartbeats; ``settings``: more of IDENTIFY, or
-    something else. Raises OSError,
-    PeerError."""
+    """A connection that has said who it is and gets no heartbeats; ``settings``: more of IDENTIFY, or something else.
+    Raises OSError, PeerError."""
     host, _, port = address.rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    body = json.dumps({"client_id": client_id, "heartbeat_interval": -1, **settings}).encode()
-    connection.sendall(b"  V2IDENTIFY\n" + struct.pack(">I", len(body)) + body)
+    connection.sendall(wire.MAGIC + wire.identify({"client_id": client_id, "heartbeat_interval": -1, **settings}))
     expect_ok(connection)
     return connection
-
-
-def publish_command(topic: str, body: bytes) -> bytes:
-    return f"PUB {topic}\n".encode() + struct.pack(">I", len(body)) + body
 
 
 def expect_ok(connection: socket.socket) -> None:

@@ -22,6 +22,7 @@ from bench.broker_api import bucket_state, put_bucket
 from bench.systems import System, bare_broker
 from bench.trace import Trace, fetch_trace
 from bench.verdict import Check, Verdict, none_of
+from srtm import wire
 from srtm.bucket import Bucket
 from srtm.splitting import to_micro
 
@@ -89,7 +90,7 @@ def _delayed_by_reference(sends: Sends) -> int:
 
 
 async def _send_while_stopped(broker: System, connections: list[socket.socket]) -> Sends:
-    command = nsq_socket.publish_command(TOPIC, b"x" * 100)
+    command = wire.pub(TOPIC, b"x" * 100)
     sent_ns = []
     os.kill(broker.pid, signal.SIGSTOP)
     try:
