@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,45 +57,35 @@ class System:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@asynccontextmanager
-async def bare_broker(folder: Path, *options: str) -> AsyncIterator[System]:
+def bare_broker(folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
     """Our broker on its own, without a distributor: a drop-in nsqd."""
     tcp_address, http_address = free_addresses()
     command = bare_broker_command(folder, tcp_address, http_address, *options)
-    async with running("srtm", command, folder, tcp_address, http_address) as system:
-        yield system
+    return running("srtm", command, folder, tcp_address, http_address)
 
 
-@asynccontextmanager
-async def nsqd(folder: Path, *options: str) -> AsyncIterator[System]:
-    """The real nsqd with its defaults, found where ``make peers`` puts it."""
-    tcp_address, http_address = free_addresses()
-    command = [peer("nsqd"), *nsqd_options(folder, tcp_address, http_address), *options]
-    async with running("nsqd", command, folder, tcp_address, http_address) as system:
-        yield system
+def nsqd(folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
+    """The real nsqd with its defaults, found where ``make peers`` puts it. Raises Unavailable."""
+    return _nsqd("nsqd", [peer("nsqd")], folder, options)
 
 
-@asynccontextmanager
-async def nsqd_in_place(folder: Path, *options: str) -> AsyncIterator[System]:
+def nsqd_in_place(folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
     """Our broker in nsqd's place: the flags of ``nsqd`` here, word for word."""
+    return _nsqd("srtm", [sys.executable, "-m", "srtm", "nsqd"], folder, options)
+
+
+def _nsqd(name: str, program: list[str], folder: Path, options: Sequence[str]) -> AbstractAsyncContextManager[System]:
     tcp_address, http_address = free_addresses()
-    command = [sys.executable, "-m", "srtm", "nsqd", *nsqd_options(folder, tcp_address, http_address), *options]
-    async with running("srtm", command, folder, tcp_address, http_address) as system:
-        yield system
+    where = ["--tcp-address", tcp_address, "--http-address", http_address, "--data-path", str(folder)]
+    command = [*program, *where, "--broadcast-address", "127.0.0.1", "--log-level", "warn", *options]
+    return running(name, command, folder, tcp_address, http_address)
 
 
-@asynccontextmanager
-async def floor(folder: Path) -> AsyncIterator[System]:
-    """The bare epoll loop of ``bench/floor``, found where ``make floor`` puts it."""
+def floor(folder: Path) -> AbstractAsyncContextManager[System]:
+    """The bare epoll loop of ``bench/floor``, found where ``make floor`` puts it. Raises Unavailable."""
     tcp_address, _ = free_addresses()
     ready = partial(takes_connections, tcp_address)
-    async with running("floor", [floor_program(), tcp_address], folder, tcp_address, "", ready) as system:
-        yield system
-
-
-def nsqd_options(folder: Path, tcp_address: str, http_address: str) -> list[str]:
-    where = ["--tcp-address", tcp_address, "--http-address", http_address, "--data-path", str(folder)]
-    return [*where, "--broadcast-address", "127.0.0.1", "--log-level", "warn"]
+    return running("floor", [floor_program(), tcp_address], folder, tcp_address, "", ready)
 
 
 def bare_broker_command(folder: Path, tcp_address: str, http_address: str, *options: str) -> list[str]:
