@@ -12,24 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.broker_api import request
+from srtm import control
 from srtm.errors import PeerError
 
 FETCH_WITHIN_S = 60.0
 ANSWER_LIMIT_BYTES = 1 << 30
 
 Column = NDArray[np.int64]
-
-
-class TraceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Made by ``broker.admin``. Equal columns, one entry a message, in order of decision."""
-
-    publishers: list[str]  # names that ``publisher`` indexes
-    publisher: list[int]
-    arrival_ns: list[int]
-    due_ns: list[int]
-    released_ns: list[int]  # 0: still waiting
-    sent_ns: list[int]  # 0: not sent yet
-    share_version: list[int]
 
 
 @dataclass(frozen=True)
@@ -73,7 +62,7 @@ async def fetch_trace(http_address: str, topic: str) -> Trace:
 def decode_trace(body: bytes) -> Trace:
     """Raises PeerError."""
     try:
-        answer = msgspec.json.decode(body, type=TraceAnswer)
+        answer = msgspec.json.decode(body, type=control.Trace)
     except msgspec.DecodeError as error:
         raise PeerError(f"no trace: {error}") from error
     numbers = (answer.publisher, answer.arrival_ns, answer.due_ns, answer.released_ns, answer.sent_ns)

@@ -15,19 +15,6 @@ _REFERENCE = "#/components/schemas/{name}"
 _JSON, _TEXT, _PROBLEM = "application/json", "text/plain", "application/problem+json"
 
 
-class Trace(msgspec.Struct):
-    """What arrived last at this broker, a million messages at most: columns of equal length, in order of decision.
-    Times are ns of CLOCK_MONOTONIC."""
-
-    publishers: list[str]  # names that ``publisher`` indexes
-    publisher: list[int]
-    arrival_ns: list[int]
-    due_ns: list[int]
-    released_ns: list[int]  # 0: still waiting
-    sent_ns: list[int]  # 0: not sent yet
-    share_version: list[int]
-
-
 class Health(msgspec.Struct):
     status: str
     name: str
@@ -50,7 +37,7 @@ class Operation:
 
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
-    ("GET", "/v1/topics/{name}/trace"): Operation("What arrived, when, from whom.", Trace, None, (400, 404)),
+    ("GET", "/v1/topics/{name}/trace"): Operation("What arrived, when, from whom.", control.Trace, None, (400, 404)),
     ("GET", "/v1/topics/{name}/bucket"): Operation(
         "The token bucket and its latencies; `hlog`: histograms.", dict[str, Any], None, (400, 404), query="format"
     ),
@@ -80,7 +67,7 @@ def document(version: str) -> dict[str, Any]:
     """OpenAPI 3.1."""
     kinds = [kind for one in OPERATIONS.values() for kind in (one.answers, one.takes) if kind is not None]
     kinds.append(control.Problem)
-    found, components = msgspec.json.schema_components(kinds, schema_hook=_schema_of, ref_template=_REFERENCE)
+    found, components = msgspec.json.schema_components(kinds, schema_hook=control.schema_of, ref_template=_REFERENCE)
     schemas = dict(zip(map(id, kinds), found, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for (method, path), one in OPERATIONS.items():
@@ -118,10 +105,3 @@ def _content(kind: Any, schemas: dict[int, Any]) -> dict[str, Any]:
     if kind is None:
         return {}
     return {"content": {_TEXT if kind is str else _JSON: {"schema": schemas[id(kind)]}}}
-
-
-def _schema_of(kind: type) -> dict[str, Any]:
-    """Of what msgspec does not know."""
-    if kind is object:
-        return {"description": "anything: a value that was refused"}
-    raise NotImplementedError(kind)

@@ -129,15 +129,8 @@ def _schemas() -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
     kinds = [kind for kind in ANSWERS.values() if kind is not None]
     kinds += _BODIES.values()
     kinds += [control.Problem, answers.LookupRefusal, dict[str, Any]]
-    found, components = msgspec.json.schema_components(kinds, schema_hook=_schema_of, ref_template=_REFERENCE)
+    found, components = msgspec.json.schema_components(kinds, schema_hook=control.schema_of, ref_template=_REFERENCE)
     return lambda kind: found[kinds.index(kind)], components
-
-
-def _schema_of(kind: type) -> dict[str, Any]:
-    """Of what msgspec does not know."""
-    if kind is object:
-        return {"description": "anything: a value that was refused"}
-    raise NotImplementedError(kind)
 
 
 def _answer(refer: Callable[[Any], dict[str, Any]], kind: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ not as a group of one."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
@@ -13,10 +13,17 @@ import trio
 async def background_nursery() -> AsyncIterator[trio.Nursery]:
     """Tasks started here are cancelled when the block ends. If exactly one thing failed, that exception itself is
     raised."""
-    try:
+    with lone_failure():
         async with trio.open_nursery() as nursery:
             yield nursery
             nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def lone_failure() -> Iterator[None]:
+    """A group that leaves the block with one failure in it is raised as that failure."""
+    try:
+        yield
     except BaseExceptionGroup as group:
         error = only_failure(group)
         if error is group:

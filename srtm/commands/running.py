@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import trio
 
-from srtm.nursery import background_nursery, only_failure
+from srtm.nursery import background_nursery, lone_failure
 
 _T = TypeVar("_T")
 
@@ -35,13 +35,8 @@ def run_service(work: Callable[[], Awaitable[None]]) -> int:
 
 
 def _run(work: Callable[[], Awaitable[_T]]) -> _T:
-    try:
+    with lone_failure():
         return trio.run(work)
-    except BaseExceptionGroup as group:
-        error = only_failure(group)
-        if error is group:
-            raise
-        raise error from error.__cause__
 
 
 async def _until_terminated(work: Callable[[], Awaitable[None]]) -> None:

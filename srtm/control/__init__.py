@@ -24,7 +24,7 @@ from srtm.control.adapting import (
     TopicHistory,
     TopicTraits,
 )
-from srtm.control.clients import FITTING_ENDED, Assignment, Lookup, Problem, Producer
+from srtm.control.clients import FITTING_ENDED, Assignment, Lookup, Problem, Producer, Trace, schema_of
 from srtm.control.gdrl import GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
 from srtm.control.measuring import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest, Promise
 from srtm.control.message import Control, check_broker_name
@@ -84,5 +84,7 @@ __all__ = [
     "TopicLatency",
     "TopicReport",
     "TopicTraits",
+    "Trace",
     "check_broker_name",
+    "schema_of",
 ]

@@ -1,6 +1,9 @@
-"""What clients are answered: where a publisher connects, where a consumer finds a topic, why something is refused."""
+"""What clients are answered: where a publisher connects, where a consumer finds a topic, what came to it, why
+something is refused."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from srtm.control.message import Control
 
@@ -47,3 +50,23 @@ class Problem(Control, frozen=True):
     value: object = None
     rule: str | None = None
     leader: str | None = None  # of a distributor that stands by: URL of the one that leads, where it is known
+
+
+class Trace(Control, frozen=True):
+    """Answer of a broker's ``GET /v1/topics/NAME/trace``, read by commands and benches: what arrived last there, a
+    million messages at most: columns of equal length, in order of decision. Times are ns of CLOCK_MONOTONIC."""
+
+    publishers: list[str]  # names that ``publisher`` indexes
+    publisher: list[int]
+    arrival_ns: list[int]
+    due_ns: list[int]
+    released_ns: list[int]  # 0: still waiting
+    sent_ns: list[int]  # 0: not sent yet
+    share_version: list[int]
+
+
+def schema_of(kind: type) -> dict[str, Any]:
+    """JSON Schema of what msgspec does not know: the value of a ``Problem``."""
+    if kind is object:
+        return {"description": "anything: a value that was refused"}
+    raise NotImplementedError(kind)

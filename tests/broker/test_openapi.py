@@ -48,8 +48,8 @@ async def test_a_trace_and_how_far_draining_has_got_are_as_it_says(admin, monkey
     columns = [["p"], array("I", [0]).tobytes(), *(array("q", [5]).tobytes() for _ in range(5))]
     monkeypatch.setattr(admin.engine, "trace", lambda _topic: columns, raising=False)
     answer = await admin.ask("GET", "/v1/topics/cars/trace")
-    trace = msgspec.json.decode(answer.body, type=openapi.Trace)
-    assert json.loads(answer.body).keys() == set(openapi.Trace.__struct_fields__)
+    trace = msgspec.json.decode(answer.body, type=control.Trace)
+    assert json.loads(answer.body).keys() == set(control.Trace.__struct_fields__)
     assert (trace.publishers, trace.arrival_ns) == (["p"], [5])
     msgspec.json.decode((await admin.ask("GET", "/v1/drain")).body, type=control.DrainProgress)
     msgspec.json.decode((await admin.ask("GET", "/healthz")).body, type=openapi.Health)
