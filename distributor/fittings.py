@@ -172,6 +172,7 @@ class Fittings:
                 self.begin(record.topic, parsed_options(record.method, record.rounds_s))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._around.scaling.run)
+            await self._registry.wait_settled()  # a search over those heard so far would end without the others
             while True:
                 for name in list(self._wishes):
                     if name in self._runners:

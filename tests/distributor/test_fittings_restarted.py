@@ -43,6 +43,26 @@ async def test_what_was_running_is_begun_again_from_the_layout_in_force(distribu
     await again.aclose()
 
 
+async def test_it_is_not_begun_again_before_all_brokers_on_record_were_heard(distributor, tmp_path, autojump_clock):
+    async with live(distributor) as here:
+        for name in "ab":
+            (await here.start_broker(name, mcap=5_000)).silent = True
+        await here.submit(count=40)  # 8,000 msg/s: more than one of them carries
+        await trio.sleep(2)
+        before = here.placed_on()
+        assert (here.view()["state"], before) == ("running", {"a", "b"})
+    await distributor.aclose()
+    again = await Distributor.open(tmp_path / "store.sqlite3")
+    async with live(again) as here:
+        await here.start_broker("a", mcap=5_000)
+        await trio.sleep(2)
+        assert (here.view()["state"], here.placed_on()) == ("queued", before)
+        await here.start_broker("b", mcap=5_000)
+        assert (await here.ended())["state"] == "fits"
+        assert here.placed_on() == before
+    await again.aclose()
+
+
 async def test_a_fitting_that_is_switched_off_meanwhile_stays_off_also_for_the_next_leader(
     distributor, tmp_path, autojump_clock
 ):
