@@ -91,7 +91,8 @@ def bench_nsqd(
 ) -> int:
     """In nsqd's place beside the real nsqd 1.3.0 (`make peers`) and a bare epoll loop (`make floor`).
 
-    The same load in turns: all rows of the table, or those named. Status 0 if everything asked of them is reached.
+    The same load in turns: all rows of the table, in about an hour, or those named. Status 0 if everything asked of
+    them is reached.
     """
     options = RowOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
     verdicts = run_trio(partial(compare, options, console(json_file)))
@@ -109,7 +110,7 @@ def bench_reach(
     document: DocumentOption = False,
     json_file: JsonOption = None,
 ) -> int:
-    """What this project must reach: all, or those named.
+    """What this project must reach: all, in some forty minutes (nearly all of them for split), or those named.
 
     Status 0 if all of them are reached.
     """
@@ -133,7 +134,8 @@ def bench_splits(
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
     json_file: JsonOption = None,
 ) -> int:
-    """What splitting one bucket over two unequal brokers costs: proportional, fitted, refined. A simulation.
+    """What splitting one bucket over two unequal brokers costs: proportional, fitted, refined. A simulation of
+    some minutes.
 
     Status 0 if the fitted split is nowhere worse than the proportional one.
     """
@@ -164,7 +166,8 @@ def bench_gdrl(
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
     json_file: JsonOption = None,
 ) -> int:
-    """How many rounds of GDRL brokers need to agree: random partners, ring, as printed. A simulation, unless --real.
+    """How many rounds of GDRL brokers need to agree: random partners, ring, as printed. A simulation of
+    some minutes, unless --real.
 
     Status 0 if random partners reach what they must and the printed formula diverges.
     """
@@ -251,7 +254,8 @@ def bench_table1(
 ) -> int:
     """Table 1 of the paper on real brokers: how long fitting takes, and whether the promise is kept afterwards.
 
-    Status 0 if every row fits, in a twentieth of the paper's time, and keeps its promise. In virtual time, where it
+    A minute and a half a row; a row of --paper-rows takes what the paper took. Status 0 if every row fits, in a
+    twentieth of the paper's time, and keeps its promise. In virtual time, where it
     must also be on no more brokers than the paper's way, what is found does not decide the status.
     """
     if directory is not None and virtual:
@@ -329,7 +333,7 @@ def bench_hostile(
     document: DocumentOption = False,
     json_file: JsonOption = None,
 ) -> int:
-    """A calm flow while somebody else attacks the broker: all attacks, or those named.
+    """A calm flow while somebody else attacks the broker: all attacks, in some 25 minutes, or those named.
 
     Status 0 if no attack doubles the p99 that it has beside a process that burns as much processor.
     """

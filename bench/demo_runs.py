@@ -19,6 +19,7 @@ from bench.demo import BROKERS, MCAP, PLACEMENTS, DemoOptions
 from bench.document import markdown_table, refuse_without_block
 from bench.handing_over import hand_over
 from bench.plot import Promise
+from bench.progress import counted
 from bench.results import Results
 from bench.sensors import TOPIC_TOML
 from bench.trace import Column, Trace, percentile_ms
@@ -109,13 +110,14 @@ def worst_p99_ms(placement: Strategy, seed: int, seconds: float) -> float:
 
 
 def demo_runs(options: DemoRunsOptions, show: Callable[[str], None]) -> DemoRuns:
-    """All runs, the table shown at the end. Raises BadInput for a document without the block."""
+    """All runs, counted, the table shown at the end. Raises BadInput for a document without the block."""
     refuse_without_block(options.document, BLOCK)
     started = time.time()
-    delays = {
-        placement: np.array([worst_p99_ms(placement, seed, options.seconds) for seed in range(options.runs)])
-        for placement in PLACEMENTS
-    }
+    both = [
+        [worst_p99_ms(placement, seed, options.seconds) for placement in PLACEMENTS]
+        for seed in counted(range(options.runs), show)
+    ]
+    delays = dict(zip(PLACEMENTS, np.array(both).T, strict=True))
     found = DemoRuns(
         [_sampled(placement, column) for placement, column in delays.items()],
         int(np.count_nonzero(delays["srtm"] < delays["lb"])),

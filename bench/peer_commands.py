@@ -30,8 +30,8 @@ def bench_peers(
 ) -> int:
     """Load against latency, processor time and memory: srtm, nsqd, NATS, Mosquitto and Redis, each in its own tongue.
 
-    A peer that is not here is named with what brings it, and left out. Status 0 if srtm was measured at every load and
-    lost nothing.
+    Six minutes. A peer that is not here is named with what brings it, and left out. Status 0 if srtm was measured at
+    every load and lost nothing.
     """
     options = PeersOptions(chosen(names), loads(rates), seconds, pairs, seed, json_file, document)
     outcome = run_trio(partial(compare_peers, options, console(json_file)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bench.document import markdown_table, refuse_without_block
 from bench.handing_over import hand_over
+from bench.progress import counted
 from bench.results import Results
 from srtm.fitted_split import Shares, Traffic, fitted_bucket
 from srtm.refined_split import refined_bucket, worst_delay_ns
@@ -73,10 +74,10 @@ COLUMNS: dict[str, Figure] = {
 
 
 def splits(options: SplitsOptions, show: Callable[[str], None]) -> list[SplitsRun]:
-    """All of them, the table shown at the end."""
+    """All of them, counted while they are made, the table shown at the end."""
     refuse_without_block(options.document, BLOCK)
     started = time.time()
-    runs = list(_runs(options))
+    runs = [_run(options, *one) for one in counted(_wanted(options), show)]
     text = f"{claim(options)}\n\n{markdown(runs)}"
     show(text)
     settings = {"seconds": options.seconds, "runs": options.runs, "load": LOAD, "rate": RATE, "bursts": BURSTS}
@@ -98,12 +99,13 @@ def claim(options: SplitsOptions) -> str:
     return CLAIM.format(runs=options.runs, seconds=options.seconds)
 
 
-def _runs(options: SplitsOptions) -> Iterator[SplitsRun]:
-    for batch in BURSTS:
-        for part in PARTS:
-            for number in range(options.runs):
-                rng = np.random.default_rng([options.seed, batch, round(100 * part), number])
-                yield judged(batch, part, options.seconds, rng)
+def _wanted(options: SplitsOptions) -> list[tuple[int, float, int]]:
+    return [(batch, part, number) for batch in BURSTS for part in PARTS for number in range(options.runs)]
+
+
+def _run(options: SplitsOptions, batch: int, part: float, number: int) -> SplitsRun:
+    rng = np.random.default_rng([options.seed, batch, round(100 * part), number])
+    return judged(batch, part, options.seconds, rng)
 
 
 def judged(batch: int, part: float, seconds: float, rng: np.random.Generator) -> SplitsRun:

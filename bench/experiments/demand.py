@@ -65,11 +65,14 @@ class DemandRun:
 
 
 def demand(options: DemandOptions, show: Callable[[str], None]) -> Verdict:
-    """All modes on the same day, then the one bucket that they stand for."""
+    """All modes on the same day, then the one bucket that they stand for; each is told of when it is over."""
     refuse_without_block(options.document, BLOCK)
     started = time.time()
     rates = day.demand(read_detectors(), BROKERS, options.hours, PEAK, options.seed)
-    runs = list(runs_of(options, rates))
+    runs = []
+    for run in runs_of(options, rates):
+        show(f"{run.kind}: {run.delay_p99_ms:,.3g} ms at p99")
+        runs.append(run)
     verdict = judged(runs)
     text = f"{claim(options, rates)}\n\n{markdown(runs)}\n\n{verdict.line}."
     show(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from bench.document import markdown_table, refuse_without_block
 from bench.gdrl_rounds import as_printed, random_rounds, ring, ring_rounds, ring_with_momentum, start
 from bench.handing_over import hand_over
+from bench.progress import counted
 from bench.results import Results
 
 SIZES = (4, 6, 16, 64, 256, 1024)
@@ -51,10 +52,10 @@ class GdrlRun:
 
 
 def gdrl(options: GdrlOptions, show: Callable[[str], None]) -> list[GdrlRun]:
-    """All runs; the table is shown at the end."""
+    """All runs, counted while they are made; the table is shown at the end."""
     refuse_without_block(options.document, BLOCK)
     started = time.time()
-    runs = list(_runs(options))
+    runs = [run_once(*one, options.seed) for one in counted(_wanted(options), show)]
     text = f"{claim(options)}\n\n{markdown(runs)}"
     show(text)
     settings = {"sizes": options.sizes, "runs": options.runs, "ring_runs": _RING_RUNS}
@@ -78,11 +79,11 @@ def reached(runs: Sequence[GdrlRun]) -> bool:
     return fast and all(run.rounds is None for run in runs if run.kind == "as printed")
 
 
-def _runs(options: GdrlOptions) -> Iterator[GdrlRun]:
-    for brokers in options.sizes:
-        for kind in KINDS:
-            for number in range(options.runs if kind.startswith("random") else min(options.runs, _RING_RUNS)):
-                yield run_once(kind, brokers, number, options.seed)
+def _wanted(options: GdrlOptions) -> list[tuple[str, int, int]]:
+    def count(kind: str) -> int:
+        return options.runs if kind.startswith("random") else min(options.runs, _RING_RUNS)
+
+    return [(kind, brokers, number) for brokers in options.sizes for kind in KINDS for number in range(count(kind))]
 
 
 def run_once(kind: str, brokers: int, number: int, seed: int) -> GdrlRun:
