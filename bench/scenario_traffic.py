@@ -58,6 +58,9 @@ def read_block(block: object, target: int, place: str, id_prefix: str, folder: P
     """``id_prefix``: of those that have none. Raises BadInput."""
     keys: dict[str, Any] = block if isinstance(block, dict) else {}
     if "trace" in keys:
+        drawn = [key for key in keys if key in _Drawn.model_fields.keys() - _Recorded.model_fields.keys()]
+        if drawn:
+            raise BadInput(f"{place}.{drawn[0]}", keys[drawn[0]], "must not be given beside trace: it is as recorded")
         return _recorded(parsed(_Recorded, block, place), target, place, folder)
     if "count" in keys:
         return Block(place, _drawn(parsed(_Drawn, block, place), target, place, id_prefix))

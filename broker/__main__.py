@@ -95,7 +95,7 @@ def _number(field: str, text: str) -> float:
     except ValueError:
         raise BadInput(field, text, "must be a number") from None
     if not math.isfinite(number):
-        raise BadInput(field, text, "must be a number that is not infinite")
+        raise BadInput(field, text, "must be a finite number")
     return number
 
 

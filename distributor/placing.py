@@ -26,6 +26,7 @@ from srtm.topic import TopicSpec
 # Of the topic's rate, for a broker that has undeclared publishers only: the floor of design section 6.
 STARVED_WEIGHT = 0.02
 # Of the slack (r less all rates), for publishers that are on their way from one broker to another, which count at both.
+_NAMED = 5  # topics in a refusal: who has a thousand cannot read them all
 _FOR_MOVERS = 0.75
 
 Astray = Mapping[str, Mapping[str, float]]  # as in ``state.Topic``
@@ -269,3 +270,12 @@ def oversized_batches(spec: TopicSpec, placement: Placement, target: Mapping[str
             rule = f"must be at most {burst:g} messages, the burst of its share on {name}, to pass in one go"
             found.append(BadInput(f"batch of publisher {spec.publishers.ids[worst]}", int(batches[worst]), rule))
     return found
+
+
+def without_room(lacking: Mapping[str, float]) -> str:
+    """``lacking``: {topic: msg/s for which other brokers have no room}. The worst are named, the rest summed up."""
+    worst = sorted(lacking, key=lambda topic: -lacking[topic])
+    named, rest = worst[:_NAMED], worst[_NAMED:]
+    parts = [f"{topic} {lacking[topic]:,.6g} msg/s" for topic in named]
+    parts += [f"{len(rest):,} more topics {sum(lacking[topic] for topic in rest):,.6g} msg/s"] if rest else []
+    return f"the other brokers have no room for: {', '.join(parts)}"

@@ -144,8 +144,7 @@ class Registry(Upkeep):
                 raise Conflict("broker", name, "is not heard from, so it cannot be drained")
             lacking = {} if force else await self._lacking_without(name)
             if lacking:
-                where = ", ".join(f"{topic} {rate:,.6g} msg/s" for topic, rate in lacking.items())
-                raise Conflict("broker", name, f"the other brokers have no room for: {where}; --force drains it anyway")
+                raise Conflict("broker", name, f"{placing.without_room(lacking)}; --force drains it anyway")
             async with self._writing:
                 await self._commit([], draining={name: True})
             await self._move_publishers_off(name)

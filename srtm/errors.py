@@ -27,7 +27,7 @@ class BadInput(SrtmError):
     exit_status = 2
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        super().__init__(f"{field}: {shown(value)}: {rule}")
+        super().__init__(_refused(field, value, rule))
         self.field = field
         self.value = value
         self.rule = rule
@@ -77,7 +77,7 @@ class Conflict(SrtmError):
     exit_status = 1
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        super().__init__(f"{field}: {shown(value)}: {rule}")
+        super().__init__(_refused(field, value, rule))
         self.field = field
         self.value = value
         self.rule = rule
@@ -127,6 +127,11 @@ class InternalError(SrtmError):
     """A rule of our own was broken by our own code: please report it."""
 
     title = "internal error"
+
+
+def _refused(field: str, value: object, rule: str) -> str:
+    """What was not given has no value to show."""
+    return f"{field}: {rule}" if value is None else f"{field}: {shown(value)}: {rule}"
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -178,7 +178,7 @@ def _listed_twice(parts: Sequence[Rows]) -> BadInput:
     for rows in parts:
         for index, publisher in enumerate(rows.ids):
             if publisher in seen:
-                return BadInput(f"{rows.place(index)}.id", publisher, f"is listed before: {seen[publisher]}")
+                return BadInput(f"{rows.place(index)}.id", publisher, f"is listed already, in {seen[publisher]}")
             seen[publisher] = rows.place(index)
     raise AssertionError("no id comes twice")
 

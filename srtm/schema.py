@@ -14,20 +14,23 @@ if TYPE_CHECKING:
 
 
 class Schema(BaseModel):
-    """No unknown keys, no text where a number belongs, no change afterwards."""
+    """No unknown keys, no text where a number belongs, no number that is not finite, no change afterwards."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 Model = TypeVar("Model", bound=Schema)
 
 
 def parsed(model: type[Model], value: object, place: str = "") -> Model:
-    """``value``, which stands at ``place`` ("": the top), as a ``model``. Raises BadInput for the first rule broken."""
+    """``value``, which stands at ``place`` ("": the top), as a ``model``. Raises BadInput for a key that nobody knows,
+    else for the first rule broken: a key that is missing may be one that was mistyped."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise _refusal(model, error.errors(include_url=False)[0], place) from None
+        found = error.errors(include_url=False)
+        unknown = [one for one in found if one["type"] == "extra_forbidden"]
+        raise _refusal(model, (unknown or found)[0], place) from None
 
 
 def _refusal(model: type[Schema], error: ErrorDetails, place: str) -> BadInput:

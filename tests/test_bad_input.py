@@ -28,7 +28,7 @@ TWICE = [{"ids": ["a", "a"], "rates": [5, 5]}]
 
 BAD_TOPICS: dict[str, tuple[dict[str, Any], str, str]] = {  # what is changed, the field refused, the words
     "a negative rate": ({"rate": -1}, "rate", "rate: -1: must be greater than 0"),
-    "a publisher listed twice": ({"publishers": TWICE}, "publishers[0][1].id", "'a': is listed before"),
+    "a publisher listed twice": ({"publishers": TWICE}, "publishers[0][1].id", "'a': is listed already"),
     "an unknown percentile": (
         {"slo": {"percentile": 42, "latency_ms": 1}},
         "slo.percentile",

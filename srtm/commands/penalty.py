@@ -57,6 +57,9 @@ def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console)
 
     for note in notes:
         console.print(f"warning: {note}", soft_wrap=True)
+    if not found.messages:
+        console.print(f"{name}: no message is on record since its shares changed last: no penalty to tell")
+        return
     console.print(
         f"{name}: {found.messages:,} messages in {found.seconds:,.3g} s; DRL penalty: sum {ms(found.sum_ms)}, "
         f"{ms(found.mean_ms)} a message; p99 {ms(found.p99_ms)} more than the {ms(found.one_p99_ms)} of one bucket",

@@ -164,7 +164,10 @@ def up(
     data: Annotated[Path, typer.Option(metavar="DIR", help="Everything that is kept: store, ports, logs.")],
     mcap: Annotated[
         float | None,
-        typer.Option(metavar="RATE", help="msg/s that each broker may be given. Default: what `srtm capacity` finds."),
+        typer.Option(
+            metavar="RATE",
+            help="msg/s that each broker may be given. Default: no bound until `srtm capacity` finds one.",
+        ),
     ] = None,
     http_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Of the distributor.")] = "127.0.0.1:4190",
     tokens: Annotated[

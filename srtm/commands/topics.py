@@ -115,6 +115,8 @@ def set_options(
         indicator=indicator,
     )
     options = _given(mode=mode, split=split, adaptation=adaptation or None)
+    if not options:
+        raise BadInput("topic set", None, "needs what to change, such as --mode; --help lists all options")
     view = ask_distributor(distributor, token, lambda client: client.set_options(name, options))
     show("topic set", view, json_file, partial(_show_topic, view))
 

@@ -131,6 +131,19 @@ async def test_several_topics_must_find_room_together(distributor):
         await distributor.registry.drain("a", force=False)
 
 
+async def test_a_refusal_names_the_worst_five_of_many_topics_and_sums_the_rest_up(distributor):
+    brokers = await distributor.brokers("a", mcap=1000)
+    for number in range(1, 9):
+        await distributor.submit(spec(f"t{number}", count=number))
+    await settle(*brokers)
+    with pytest.raises(Conflict) as caught:
+        await distributor.registry.drain("a", force=False)
+    named = ", ".join(f"t{number} {number}0 msg/s" for number in (8, 7, 6, 5, 4))
+    assert caught.value.rule == (
+        f"the other brokers have no room for: {named}, 3 more topics 60 msg/s; --force drains it anyway"
+    )
+
+
 async def test_it_gets_nothing_new_while_it_drains(distributor):
     a, b = await distributor.brokers("a", "b", mcap=2000)
     await distributor.registry.drain("a", force=False)

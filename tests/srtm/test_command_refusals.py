@@ -67,7 +67,7 @@ def test_a_refusal_is_one_line_with_field_value_and_rule(
     ("contents", "message"),
     [
         ("name = ", "file: .*: must be TOML: "),
-        ("rate = 5\n", "name: None: must be the topic's name"),
+        ("rate = 5\n", "name: must be the topic's name"),
         ("name = 7\n", "name: 7: must be the topic's name"),
         (
             TOPIC + '[[publishers]]\ncsv = "none.csv"\n',
@@ -107,7 +107,7 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
         (["distributor", "--tokens", "/dev/null"], "tokens: 'no line': must have at least one token"),
         (["distributor", "--scaler-token-file", "/nowhere"], "scaler_token_file: '/nowhere': must be a file that can"),
         (["distributor", "--scaler-ca-file", "/nowhere"], "ca_file: '/nowhere': must be a file that can be read"),
-        (["distributor", "--tls-cert", "/nowhere"], "tls_key: None: a certificate and its key must be given together"),
+        (["distributor", "--tls-cert", "/nowhere"], "tls_key: a certificate and its key must be given together"),
         (
             ["distributor", "--tls-cert", "/nowhere", "--tls-key", "/dev/null"],
             "tls_cert: '/nowhere': must be a file that can be read",
@@ -132,6 +132,7 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
             ["up", "--brokers", "1", "--data", "x", "--scaler", "luck"],
             "--scaler: 'luck': 'luck' is not one of 'process'",
         ),
+        (["topic", "set", "roads"], "topic set: needs what to change, such as --mode"),
         (["topic", "set", "roads", "--window-s", "nan"], "adaptation.window_s: nan: must be a finite number"),
         (["topic", "show", "\udcff"], "name: '\\udcff': must be UTF-8"),
         (["drain", "--broker", "nowhere"], "broker: 'nowhere': must be HOST:PORT"),

@@ -44,7 +44,7 @@ def test_a_drain_whose_broker_dies_is_a_failure(distributor: Distributor, capsys
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "NAME: None: must be given, or else --broker HOST:PORT: one of the two"),
+        ([], "NAME: must be given, or else --broker HOST:PORT: one of the two"),
         (["b", "--broker", "127.0.0.1:1"], "NAME: 'b': must be given, or else --broker HOST:PORT: one of the two"),
         (["b", "--timeout", "0"], "timeout: 0.0: must be above 0 s"),
     ],

@@ -175,7 +175,7 @@ REFUSED = [
     ("publishers[0].csv line 2.id", with_csv("x" * 256 + ",1,"), "must be 1 to 255"),
     ("publishers[0].csv line 2.correlation_group", with_csv("a,1,\x1b[2J"), "none of them a control character"),
     ("publishers[0].csv line 2", with_csv('"a,1,'), "is not CSV"),
-    ("publishers[0].csv line 4.id", with_csv("a,1,", "b,1,", "a,1,"), "is listed before: publishers[0].csv line 2"),
+    ("publishers[0].csv line 4.id", with_csv("a,1,", "b,1,", "a,1,"), "is listed already, in publishers[0].csv line 2"),
     ("rate", with_csv("a,60,", "b,60,"), "must be at least the publishers' rates, which sum to 120 msg/s"),
     (
         "burst",
@@ -198,7 +198,7 @@ def test_a_publisher_listed_in_two_blocks_is_refused_naming_both_places():
         document(publishers=[{"count": 3, "rate": 1, "id_prefix": "s"}, {"ids": ["x", "s1"], "rates": [1, 1]}])
     )
     assert (error.field, error.value) == ("publishers[1][1].id", "s1")
-    assert error.rule == "is listed before: publishers[0]"
+    assert error.rule == "is listed already, in publishers[0]"
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_publishers_are_added_at_the_end_and_removed():
     ("body", "error", "words"),
     [
         ({"remove": ["z"]}, NotFound, "'z'"),
-        ({"add": [{"id": "a", "rate": 1}]}, BadInput, r"add\[0\]\.id: 'a': is listed before: the topic"),
+        ({"add": [{"id": "a", "rate": 1}]}, BadInput, r"add\[0\]\.id: 'a': is listed already, in the topic"),
         ({"add": [{"id": "d", "rate": 99}]}, BadInput, "rate: 100.0: must be at least"),
-        ({"add": [{"id": "d", "rte": 99}]}, BadInput, r"add\[0\]\.rate: None: is required"),
+        ({"add": [{"id": "d", "rte": 99}]}, BadInput, r"add\[0\]\.rte: 99: no such key; did you mean \'rate\'\?"),
         ({"ad": []}, BadInput, "did you mean 'add'"),
     ],
 )
