@@ -1,6 +1,6 @@
 //! One piece of work on a thread of its own: started once, waited for, its outcome kept.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl<T: Send + Sync + 'static> Job<T> {
         work: impl FnOnce() -> Result<T, RunError> + Send + 'static,
         finished: impl FnOnce(bool) + Send + 'static,
     ) -> Result<(), RunError> {
-        let mut thread = locked(&self.thread);
+        let mut thread = held(self.thread.lock());
         if thread.is_some() {
             return Err(RunError::Started);
         }
@@ -43,7 +43,7 @@ impl<T: Send + Sync + 'static> Job<T> {
             let worker = thread::Builder::new().name(worker).spawn(work);
             let outcome = worker.map_err(RunError::Io).and_then(|worker| worker.join().unwrap_or(Err(RunError::Panicked)));
             finished(outcome.is_ok());
-            *locked(&ending.outcome) = Outcome::Over(outcome.map(Arc::new).map_err(Arc::new));
+            *held(ending.outcome.lock()) = Outcome::Over(outcome.map(Arc::new).map_err(Arc::new));
             ending.reached.notify_all();
         };
         *thread = Some(thread::Builder::new().name(name.to_owned()).spawn(conduct)?);
@@ -51,25 +51,25 @@ impl<T: Send + Sync + 'static> Job<T> {
     }
 
     pub fn started(&self) -> bool {
-        locked(&self.thread).is_some()
+        held(self.thread.lock()).is_some()
     }
 
     /// True when the work has ended, well or not.
     pub fn wait(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        let mut outcome = locked(&self.ending.outcome);
+        let mut outcome = held(self.ending.outcome.lock());
         while matches!(*outcome, Outcome::NotYet) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            outcome = self.ending.reached.wait_timeout(outcome, left).unwrap_or_else(PoisonError::into_inner).0;
+            outcome = held(self.ending.reached.wait_timeout(outcome, left)).0;
         }
         true
     }
 
     pub fn result(&self) -> Result<Arc<T>, Arc<RunError>> {
-        match &*locked(&self.ending.outcome) {
+        match &*held(self.ending.outcome.lock()) {
             Outcome::NotYet => Err(Arc::new(RunError::NotOver)),
             Outcome::Over(outcome) => outcome.clone(),
         }
@@ -77,14 +77,14 @@ impl<T: Send + Sync + 'static> Job<T> {
 
     /// Wait without end for work that was told to stop.
     pub fn join(&self) {
-        if let Some(thread) = locked(&self.thread).take() {
+        if let Some(thread) = held(self.thread.lock()).take() {
             // The thread catches the panics of the others and has none of its own to report.
             let _ = thread.join();
         }
     }
 }
 
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds one of these locks can leave its value half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// A lock, whatever a panic left: nothing that holds one of these can leave its value half changed.
+pub(crate) fn held<T>(lock: LockResult<T>) -> T {
+    lock.unwrap_or_else(PoisonError::into_inner)
 }

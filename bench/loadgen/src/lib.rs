@@ -28,6 +28,7 @@ mod plan;
 mod protocol;
 mod publisher;
 mod report;
+mod retries;
 mod run;
 mod schedule;
 mod shared;

@@ -17,15 +17,15 @@ use crate::link::{Arrival, Link, State};
 use crate::outbox::{Command, Outbox};
 use crate::plan::Plan;
 use crate::protocol::{Driver, Event, Role};
+use crate::retries::Retries;
 use crate::run::RunError;
 use crate::schedule::Schedule;
 use crate::shared::{Phase, Shared};
-use crate::sys::{self, Poller};
+use crate::sys::{self, EVENTS_A_WAIT, Poller};
 
 /// Handshakes under way at once: below any broker's listen backlog, where a connection too many costs a second.
 const CONNECTING: usize = 64;
 const CONNECT_NS: i64 = 30_000_000_000;
-const RECONNECT_NS: i64 = 200_000_000;
 /// From the last handshake to the start: lets the broker come to rest.
 const START_NS: i64 = 20_000_000;
 /// Sends between two looks at the sockets, when the thread is behind.
@@ -38,7 +38,6 @@ const DRAIN_TICK_NS: i64 = 2_000_000;
 const PROGRESS_NS: i64 = 500_000_000;
 /// All that waits for sockets, over all connections.
 const MOST_WAITING_BYTES: usize = 256 << 20;
-const WAKE: u64 = u64::MAX;
 
 /// Measured messages of one publisher.
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,7 +76,7 @@ pub struct Sender<'a, D> {
     format: &'a BodyFormat,
     poller: Poller,
     publishers: Vec<Publisher<D>>,
-    retries: VecDeque<(i64, usize)>,
+    retries: Retries,
     waiting_bytes: usize,
     /// Copies of measured messages that should arrive, as far as is known.
     expected: u64,
@@ -91,7 +90,7 @@ pub struct Sender<'a, D> {
 impl<'a, D: Driver<'a>> Sender<'a, D> {
     pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Sender<'a, D>> {
         let poller = Poller::new()?;
-        poller.add(&shared.wake_sender, WAKE, sys::READABLE)?;
+        poller.add_wake(&shared.wake_sender)?;
         let copies = plan.channels_at();
         let publisher = |(i, target): (usize, &usize)| Publisher {
             link: Link::new(addresses[*target], i as u64),
@@ -109,7 +108,7 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
             format,
             poller,
             publishers: plan.publishers.target.iter().enumerate().map(publisher).collect(),
-            retries: VecDeque::new(),
+            retries: Retries::default(),
             waiting_bytes: 0,
             expected: 0,
             cursor: 0,
@@ -143,14 +142,16 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
     fn connect_all(&mut self) -> Result<(), RunError> {
         let deadline_ns = sys::now_ns() + CONNECT_NS;
         let (mut opened, mut ready) = (0, 0);
+        let mut sockets = Vec::with_capacity(EVENTS_A_WAIT);
         while ready < self.publishers.len() && !self.shared.stopped() {
             while opened < self.publishers.len() && opened - ready < CONNECTING {
                 let opening = self.publishers[opened].link.open(&self.poller);
                 opening.map_err(|error| self.no_connection(opened, error))?;
                 opened += 1;
             }
-            for (token, _) in self.wait(deadline_ns - sys::now_ns())? {
-                let i = token as usize;
+            self.poller.wait_into(&mut sockets, deadline_ns - sys::now_ns(), &self.shared.wake_sender)?;
+            for (token, _) in &sockets {
+                let i = *token as usize;
                 self.step_greeting(i).map_err(|error| self.no_connection(i, error))?;
                 ready += usize::from(self.publishers[i].link.state == State::Ready);
             }
@@ -169,14 +170,15 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
     /// The heart: sleep to the next instant, send, then see to the sockets.
     fn send_all(&mut self) -> io::Result<()> {
         let mut schedule = Schedule::new(self.plan);
+        let mut ready = Vec::with_capacity(EVENTS_A_WAIT);
         let start_ns = sys::now_ns() + START_NS;
         let mut progress_at_ns = start_ns;
         self.shared.begin(start_ns, start_ns + self.plan.warmup_ns() as i64);
         while let Some(next_at) = schedule.next_at().filter(|_| !self.shared.stopped()) {
             let sleep_ns = start_ns + next_at as i64 - sys::now_ns();
-            let ready = self.wait(sleep_ns.min(self.sweep_interval_ns()))?;
+            self.poller.wait_into(&mut ready, sleep_ns.min(self.sweep_interval_ns()), &self.shared.wake_sender)?;
             self.send_due(&mut schedule, start_ns);
-            self.handle_sockets(ready);
+            self.handle_sockets(&ready);
             if sys::now_ns() >= progress_at_ns {
                 self.publish_progress(next_at >= self.plan.warmup_ns());
                 progress_at_ns = sys::now_ns() + PROGRESS_NS;
@@ -202,9 +204,10 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
     /// Wait for everything measured to arrive, at most the plan's drain time. The receiver says how far it is; so a tick, in a part that is not measured.
     fn drain(&mut self) -> io::Result<()> {
         let deadline_ns = sys::now_ns() + self.plan.drain_ns() as i64;
+        let mut ready = Vec::with_capacity(EVENTS_A_WAIT);
         while !self.shared.stopped() && sys::now_ns() < deadline_ns {
-            let ready = self.wait(DRAIN_TICK_NS)?;
-            self.handle_sockets(ready);
+            self.poller.wait_into(&mut ready, DRAIN_TICK_NS, &self.shared.wake_sender)?;
+            self.handle_sockets(&ready);
             let mut settled = true;
             for i in 0..self.publishers.len() {
                 if !self.publishers[i].awaiting.is_empty() {
@@ -219,29 +222,17 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
         Ok(())
     }
 
-    fn handle_sockets(&mut self, ready: Vec<(u64, u32)>) {
+    fn handle_sockets(&mut self, ready: &[(u64, u32)]) {
         for (token, readiness) in ready {
-            self.handle_ready(token as usize, readiness);
+            self.handle_ready(*token as usize, *readiness);
         }
         let now_ns = sys::now_ns();
-        while let Some((_, i)) = self.retries.front().copied().filter(|(at_ns, _)| *at_ns <= now_ns) {
-            self.retries.pop_front();
+        while let Some(i) = self.retries.due(now_ns) {
             if let Err(error) = self.publishers[i].link.open(&self.poller) {
                 self.drop_link(i, &error);
             }
         }
         self.sweep(now_ns);
-    }
-
-    fn wait(&mut self, timeout_ns: i64) -> io::Result<Vec<(u64, u32)>> {
-        let mut ready: Vec<(u64, u32)> = self.poller.wait(timeout_ns)?.collect();
-        ready.retain(|(token, _)| {
-            if *token == WAKE {
-                self.shared.wake_sender.reset();
-            }
-            *token != WAKE
-        });
-        Ok(ready)
     }
 
     fn handle_ready(&mut self, i: usize, readiness: u32) {
@@ -428,7 +419,7 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
         let id = &self.plan.publishers.ids[i];
         self.report.errors.note(CONNECTION, format!("{CONNECTION} publisher {id}: {error}"));
         self.report.reconnects += 1;
-        self.retries.push_back((sys::now_ns() + RECONNECT_NS, i));
+        self.retries.add(i, sys::now_ns());
     }
 
     /// Answers, heartbeats and closings on connections that send seldom.

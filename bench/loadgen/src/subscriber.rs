@@ -2,7 +2,6 @@
 //!
 //! A message's latency runs from its intended instant to the instant at which the read that brought it returned; only its first receipt counts.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -15,15 +14,14 @@ use crate::ledger::{Ledger, Receipt};
 use crate::link::{Link, State};
 use crate::plan::{Plan, Subscriber};
 use crate::protocol::{Driver, Event, Role};
+use crate::retries::{RECONNECT_NS, Retries};
 use crate::run::RunError;
 use crate::shared::Shared;
-use crate::sys::{self, Poller};
+use crate::sys::{self, EVENTS_A_WAIT, Poller};
 use crate::timeline::Timeline;
 
 const CONNECT_NS: i64 = 10_000_000_000;
-const RECONNECT_NS: i64 = 200_000_000;
 const PROGRESS_NS: i64 = 500_000_000;
-const WAKE: u64 = u64::MAX;
 
 struct Consumer<D> {
     link: Link,
@@ -64,7 +62,7 @@ struct Books<'a> {
 pub struct Receiver<'a, D> {
     poller: Poller,
     consumers: Vec<Consumer<D>>,
-    retries: VecDeque<(i64, usize)>,
+    retries: Retries,
     buffer: Vec<u8>,
     books: Books<'a>,
 }
@@ -72,7 +70,7 @@ pub struct Receiver<'a, D> {
 impl<'a, D: Driver<'a>> Receiver<'a, D> {
     pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Receiver<'a, D>> {
         let poller = Poller::new()?;
-        poller.add(&shared.wake_receiver, WAKE, sys::READABLE)?;
+        poller.add_wake(&shared.wake_receiver)?;
         let channels = plan.channels();
         let consumer = |(i, s): (usize, &'a Subscriber)| Consumer {
             link: Link::new(addresses[s.target], i as u64),
@@ -96,7 +94,7 @@ impl<'a, D: Driver<'a>> Receiver<'a, D> {
         Ok(Receiver {
             poller,
             consumers: plan.subscribers.iter().enumerate().map(consumer).collect(),
-            retries: VecDeque::new(),
+            retries: Retries::default(),
             buffer: vec![0; 1 << 18],
             books: Books { plan, shared, format, report },
         })
@@ -124,14 +122,16 @@ impl<'a, D: Driver<'a>> Receiver<'a, D> {
             let opening = self.consumers[i].link.open(&self.poller);
             opening.map_err(|error| self.no_subscription(i, error))?;
         }
+        let mut ready = Vec::with_capacity(EVENTS_A_WAIT);
         while !self.books.shared.stopped() {
             let Some(late) = self.consumers.iter().position(|c| !c.subscribed) else { break };
             if sys::now_ns() > deadline_ns {
                 return Err(self.no_subscription(late, io::ErrorKind::TimedOut.into()));
             }
-            for (token, readiness) in self.wait(deadline_ns - sys::now_ns())? {
-                let i = token as usize;
-                self.step(i, readiness).map_err(|error| self.no_subscription(i, error))?;
+            self.poller.wait_into(&mut ready, deadline_ns - sys::now_ns(), &self.books.shared.wake_receiver)?;
+            for (token, readiness) in &ready {
+                let i = *token as usize;
+                self.step(i, *readiness).map_err(|error| self.no_subscription(i, error))?;
             }
         }
         Ok(())
@@ -142,12 +142,13 @@ impl<'a, D: Driver<'a>> Receiver<'a, D> {
     }
 
     fn receive_all(&mut self) -> io::Result<()> {
-        let mut progress_at_ns = 0;
+        let (mut progress_at_ns, mut ready) = (0, Vec::with_capacity(EVENTS_A_WAIT));
         while !self.books.shared.over() && !self.books.shared.stopped() {
-            let ready = self.wait(if self.retries.is_empty() { PROGRESS_NS } else { RECONNECT_NS / 4 })?;
-            for (token, readiness) in ready {
-                let i = token as usize;
-                if let Err(error) = self.step(i, readiness) {
+            let timeout_ns = if self.retries.is_empty() { PROGRESS_NS } else { RECONNECT_NS / 4 };
+            self.poller.wait_into(&mut ready, timeout_ns, &self.books.shared.wake_receiver)?;
+            for (token, readiness) in &ready {
+                let i = *token as usize;
+                if let Err(error) = self.step(i, *readiness) {
                     self.drop_link(i, &error);
                 }
             }
@@ -159,17 +160,6 @@ impl<'a, D: Driver<'a>> Receiver<'a, D> {
             }
         }
         Ok(())
-    }
-
-    fn wait(&mut self, timeout_ns: i64) -> io::Result<Vec<(u64, u32)>> {
-        let mut ready: Vec<(u64, u32)> = self.poller.wait(timeout_ns)?.collect();
-        ready.retain(|(token, _)| {
-            if *token == WAKE {
-                self.books.shared.wake_receiver.reset();
-            }
-            *token != WAKE
-        });
-        Ok(ready)
     }
 
     /// Something happened on connection `i`: greet, read, acknowledge.
@@ -206,12 +196,11 @@ impl<'a, D: Driver<'a>> Receiver<'a, D> {
         let target = &self.books.plan.targets[consumer.target];
         self.books.report.errors.note(CONNECTION, format!("{CONNECTION} subscriber at {target}: {error}"));
         self.books.report.reconnects += 1;
-        self.retries.push_back((sys::now_ns() + RECONNECT_NS, i));
+        self.retries.add(i, sys::now_ns());
     }
 
     fn reconnect(&mut self, now_ns: i64) {
-        while let Some((_, i)) = self.retries.front().copied().filter(|(at_ns, _)| *at_ns <= now_ns) {
-            self.retries.pop_front();
+        while let Some(i) = self.retries.due(now_ns) {
             if let Err(error) = self.consumers[i].link.open(&self.poller) {
                 self.drop_link(i, &error);
             }

@@ -71,6 +71,12 @@ pub fn open_files() -> io::Result<u64> {
     Ok(std::fs::read_dir("/proc/self/fd")?.count() as u64)
 }
 
+/// Most that one wait gives.
+pub const EVENTS_A_WAIT: usize = 256;
+
+/// The token of the `Wake` of a poller's thread.
+const WAKE: u64 = u64::MAX;
+
 pub struct Poller {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
@@ -80,11 +86,16 @@ impl Poller {
     pub fn new() -> io::Result<Poller> {
         // SAFETY: no memory is passed; the descriptor is fresh and owned by nobody else.
         let epoll = unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
-        Ok(Poller { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; 256] })
+        Ok(Poller { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS_A_WAIT] })
     }
 
     pub fn add(&self, file: &impl AsRawFd, token: u64, interest: u32) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, file.as_raw_fd(), token, interest)
+    }
+
+    /// Have `wake` end the waits.
+    pub fn add_wake(&self, wake: &Wake) -> io::Result<()> {
+        self.add(wake, WAKE, READABLE)
     }
 
     pub fn change(&self, file: &impl AsRawFd, token: u64, interest: u32) -> io::Result<()> {
@@ -126,6 +137,19 @@ impl Poller {
             },
         };
         Ok(self.events[..ready].iter().map(|event| (event.u64, event.events)))
+    }
+
+    /// `wait`, into `ready` instead of what is there: without `wake`, which is set no longer.
+    pub fn wait_into(&mut self, ready: &mut Vec<(u64, u32)>, timeout_ns: i64, wake: &Wake) -> io::Result<()> {
+        ready.clear();
+        for (token, readiness) in self.wait(timeout_ns)? {
+            if token == WAKE {
+                wake.reset();
+            } else {
+                ready.push((token, readiness));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -298,5 +322,22 @@ mod tests {
         });
         wake.reset();
         assert_eq!(poller.wait(0).expect("wait").count(), 0);
+    }
+
+    #[test]
+    fn a_wake_ends_a_wait_once_and_is_none_of_what_is_ready() {
+        let mut poller = Poller::new().expect("epoll");
+        let (wake, other) = (Wake::new().expect("eventfd"), Wake::new().expect("eventfd"));
+        poller.add_wake(&wake).expect("add");
+        poller.add(&other, 7, READABLE).expect("add");
+        wake.set();
+        let mut ready = vec![(1, 1)];
+        poller.wait_into(&mut ready, 10_000_000_000, &wake).expect("wait");
+        assert_eq!(ready, []);
+        assert_eq!(poller.wait(0).expect("wait").count(), 0, "it is set no longer");
+        wake.set();
+        other.set();
+        poller.wait_into(&mut ready, 10_000_000_000, &wake).expect("wait");
+        assert_eq!(ready, [(7, READABLE)]);
     }
 }

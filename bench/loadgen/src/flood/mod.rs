@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::flood::field::Field;
 use crate::flood::plan::Task;
-use crate::job::{Job, locked};
+use crate::job::{Job, held};
 use crate::link::Link;
 use crate::run::{RunError, make_room_for, resolve};
 pub use plan::FloodPlan;
@@ -61,12 +61,12 @@ impl Flood {
         }
         let addresses = resolve(std::slice::from_ref(&self.plan.target))?;
         make_room_for(self.plan.task.connections() as u64)?;
-        let (plan, stop, held) = (self.plan.clone(), self.stop.clone(), self.held.clone());
+        let (plan, stop, kept) = (self.plan.clone(), self.stop.clone(), self.held.clone());
         let work = move || {
             let mut field = Field::new(&plan, addresses[0], &stop)?;
             let (report, links) =
                 run(&mut field, &plan.task).map_err(|source| RunError::Connect { target: plan.target.clone(), source })?;
-            *locked(&held) = links;
+            *held(kept.lock()) = links;
             Ok(report)
         };
         self.job.start("loadgen-flood", work, |_| ())
@@ -80,7 +80,7 @@ impl Flood {
     /// End early, which is a failure; and close the connections that stay.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        locked(&self.held).clear();
+        held(self.held.lock()).clear();
     }
 
     /// The result as JSON.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -60,9 +60,9 @@ struct Inbox {
     ended: bool, // the reactor is gone: nobody would run them
 }
 
-/// The data is a plain list: a panic in another thread cannot have left it half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// A lock, whatever a panic left. The data is a plain list: it cannot be half changed.
+fn held<T>(lock: LockResult<T>) -> T {
+    lock.unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
@@ -85,25 +85,25 @@ impl Shared {
     }
 
     pub(crate) fn run_commands(&self, engine: &mut Engine, now: Nanos) {
-        let commands = std::mem::take(&mut lock(&self.commands).commands);
+        let commands = std::mem::take(&mut held(self.commands.lock()).commands);
         for command in commands {
             command(engine, now);
         }
     }
 
     pub(crate) fn push_events(&self, events: Vec<Event>) {
-        lock(&self.events).extend(events);
+        held(self.events.lock()).extend(events);
         self.told.wake();
     }
 
     pub(crate) fn push_requests(&self, requests: Vec<Handed>) {
-        lock(&self.requests).extend(requests);
+        held(self.requests.lock()).extend(requests);
         self.told.wake();
     }
 
     /// Whoever waits for an answer gets none any more (its sender is dropped here).
     pub(crate) fn ended(&self) {
-        let mut inbox = lock(&self.commands);
+        let mut inbox = held(self.commands.lock());
         inbox.ended = true;
         inbox.commands.clear();
         self.over.notify_all();
@@ -115,8 +115,8 @@ impl Shared {
 
     /// Whether the reactor is gone, before `patience` is over.
     fn wait_for_end(&self, patience: Duration) -> bool {
-        let inbox = lock(&self.commands);
-        let (inbox, _) = self.over.wait_timeout_while(inbox, patience, |inbox| !inbox.ended).unwrap_or_else(PoisonError::into_inner);
+        let inbox = held(self.commands.lock());
+        let (inbox, _) = held(self.over.wait_timeout_while(inbox, patience, |inbox| !inbox.ended));
         inbox.ended
     }
 
@@ -188,8 +188,8 @@ impl Handle {
 
     /// Bind everything, then start; gives the bound ports. Once: a second start, also after `stop`, is an error; one after a failed bind is not.
     pub fn start(&self) -> Result<Ports, StartError> {
-        let mut running = lock(&self.thread);
-        if running.is_some() || lock(&self.shared.commands).ended || self.shared.stopping() {
+        let mut running = held(self.thread.lock());
+        if running.is_some() || held(self.shared.commands.lock()).ended || self.shared.stopping() {
             return Err(std::io::Error::other("the engine was started or stopped before").into());
         }
         socket::raise_descriptor_limit();
@@ -224,11 +224,11 @@ impl Handle {
     /// everything (an event says why). Idempotent.
     pub fn stop(&self, patience: Duration) -> bool {
         self.shared.ask_to_stop();
-        if lock(&self.thread).is_none() {
+        if held(self.thread.lock()).is_none() {
             return !self.shared.unsaved.load(Ordering::Acquire);
         }
         let ended = self.shared.saving.wait_while_it_goes_on(|| self.shared.wait_for_end(patience));
-        if ended && let Some(thread) = lock(&self.thread).take() {
+        if ended && let Some(thread) = held(self.thread.lock()).take() {
             return thread.join().is_ok() && !self.shared.unsaved.load(Ordering::Acquire);
         }
         ended && !self.shared.unsaved.load(Ordering::Acquire)
@@ -237,11 +237,11 @@ impl Handle {
     /// Run `command` between two turns and wait for what it gives.
     pub fn call<T: Send + 'static>(&self, command: impl FnOnce(&mut Engine, Nanos) -> T + Send + 'static) -> Result<T, NotRunning> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        if lock(&self.thread).is_none() {
+        if held(self.thread.lock()).is_none() {
             return Err(NotRunning);
         }
         {
-            let mut inbox = lock(&self.shared.commands);
+            let mut inbox = held(self.shared.commands.lock());
             if inbox.ended {
                 return Err(NotRunning);
             }
@@ -365,12 +365,12 @@ impl Handle {
 
     pub fn drain_events(&self) -> Vec<Event> {
         self.shared.told.clear();
-        std::mem::take(&mut *lock(&self.shared.events))
+        std::mem::take(&mut *held(self.shared.events.lock()))
     }
 
     /// Requests that Python is to answer.
     pub fn drain_requests(&self) -> Vec<Handed> {
-        std::mem::take(&mut *lock(&self.shared.requests))
+        std::mem::take(&mut *held(self.shared.requests.lock()))
     }
 
     /// The descriptor that is readable while `drain_events` or `drain_requests` has something. The former clears it: call it first.
