@@ -8,7 +8,7 @@ use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::WireError;
 use crate::event::Event;
 use crate::message::Message;
-use crate::publish::{Outcome, Publish, Source, Verb};
+use crate::publish::{Asked, Outcome, Publish, Source, Verb};
 use crate::share::message_units;
 
 /// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
@@ -23,35 +23,26 @@ struct Framed {
 }
 
 impl Engine {
-    #[allow(clippy::too_many_arguments)] // the one place where a command's parts and a turn's instants meet
-    pub(crate) fn publish_from<'a>(
-        &mut self,
-        key: ConnKey,
-        verb: Verb,
-        topic: &str,
-        bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
-    ) -> Result<(), WireError> {
-        self.check_accepting(verb)?;
-        let collected = self.collect_from(key, verb, topic, bodies, defer_ms, stamp);
-        let index = collected.map_err(|why| verb.refused(&why))?;
-        self.turn.replies.push((key, Reply::Publish(index)));
+    pub(crate) fn publish_from<'a>(&mut self, asked: Asked<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<(), WireError> {
+        self.check_accepting(asked.verb)?;
+        let index = self.collect(asked, bodies).map_err(|why| asked.verb.refused(&why))?;
+        self.turn.replies.push((asked.key, Reply::Publish(index)));
         Ok(())
     }
 
-    /// Collect a publish of a connection; gives its index among those of the turn, or why it cannot be.
-    pub(crate) fn collect_from<'a>(
-        &mut self,
-        key: ConnKey,
-        verb: Verb,
-        topic: &str,
-        bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
-    ) -> Result<usize, String> {
+    /// Keep a publish until the end of the turn; gives its index among those of the turn, or why it cannot be kept.
+    pub(crate) fn collect<'a>(&mut self, asked: Asked<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<usize, String> {
+        let Asked { key, verb, topic, defer_ms, stamp } = asked;
         let (topic, source) = self.source(key, topic)?;
-        self.collect(verb, topic, source, bodies, defer_ms, stamp)
+        let mut messages = std::mem::take(&mut self.turn.messages);
+        let first = messages.len();
+        let framed = self.frame(key, bodies, defer_ms, stamp, &mut messages);
+        self.turn.messages = messages;
+        let Framed { bytes, units, paid } = framed?;
+        let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
+        let copied = units.saturating_mul(self.counted_copies(topic)).saturating_sub(paid);
+        self.work.note_collected(copied, ordered);
+        Ok(self.push_publish(verb, topic, source, stamp, first, bytes))
     }
 
     fn source(&mut self, key: ConnKey, topic: &str) -> Result<(TopicKey, Source), String> {
@@ -73,7 +64,7 @@ impl Engine {
         Ok(framed.bytes)
     }
 
-    /// Collect an MPUB whose slices were kept; gives its index as `collect_from` does.
+    /// Collect an MPUB whose slices were kept; gives its index as `collect` does.
     pub(crate) fn publish_kept(
         &mut self,
         key: ConnKey,
@@ -132,27 +123,6 @@ impl Engine {
             }
             None => conn.remember(entry),
         })
-    }
-
-    /// Keep a publish until the end of the turn; gives its index, or why it cannot be kept.
-    fn collect<'a>(
-        &mut self,
-        verb: Verb,
-        topic: TopicKey,
-        source: Source,
-        bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
-    ) -> Result<usize, String> {
-        let mut messages = std::mem::take(&mut self.turn.messages);
-        let first = messages.len();
-        let framed = self.frame(source.conn, bodies, defer_ms, stamp, &mut messages);
-        self.turn.messages = messages;
-        let Framed { bytes, units, paid } = framed?;
-        let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
-        let copied = units.saturating_mul(self.counted_copies(topic)).saturating_sub(paid);
-        self.work.note_collected(copied, ordered);
-        Ok(self.push_publish(verb, topic, source, stamp, first, bytes))
     }
 
     /// Make messages of `bodies` behind those that are `into`. The bodies are copied into their frames here, but for large ones that were built before

@@ -12,7 +12,7 @@ use crate::http::publish::write_outcome;
 use crate::id::MessageId;
 use crate::identify;
 use crate::limits::Limit;
-use crate::publish::{Outcome, Verb};
+use crate::publish::{Asked, Outcome, Verb};
 use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
 use crate::slices::{Batch, Sliced};
 use crate::timer::Timer;
@@ -146,10 +146,12 @@ impl Engine {
 
     fn execute(&mut self, key: ConnKey, command: Command<'_>, stamp: Nanos, now: Nanos) -> Result<(), WireError> {
         match command {
-            Command::Pub { topic, body } => self.publish_from(key, Verb::Pub, topic, std::iter::once(body), 0, stamp),
-            Command::Mpub { topic, bodies } => self.publish_from(key, Verb::Mpub, topic, bodies, 0, stamp),
+            Command::Pub { topic, body } => {
+                self.publish_from(Asked { key, verb: Verb::Pub, topic, defer_ms: 0, stamp }, std::iter::once(body))
+            }
+            Command::Mpub { topic, bodies } => self.publish_from(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies),
             Command::Dpub { topic, defer_ms, body } => {
-                self.publish_from(key, Verb::Dpub, topic, std::iter::once(body), defer_ms as u32, stamp)
+                self.publish_from(Asked { key, verb: Verb::Dpub, topic, defer_ms: defer_ms as u32, stamp }, std::iter::once(body))
             }
             Command::Fin(id, word) => self.finish(key, id, now).map_err(|why| not_yours(error::E_FIN_FAILED, "FIN", word, why)),
             Command::Req(id, word, ms) => self.requeue(key, id, ms, now).map_err(|why| not_yours(error::E_REQ_FAILED, "REQ", word, why)),

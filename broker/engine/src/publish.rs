@@ -37,6 +37,16 @@ impl Verb {
     }
 }
 
+/// A publish, but for its messages: on which connection, what is asked for, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub key: ConnKey,
+    pub verb: Verb,
+    pub topic: &'a str,
+    pub defer_ms: u32,
+    pub stamp: Nanos,
+}
+
 /// Where a publish came from.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {

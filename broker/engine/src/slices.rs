@@ -7,7 +7,7 @@ use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::answer::Exchange;
 use crate::message::{Message, Meter};
-use crate::publish::Verb;
+use crate::publish::{Asked, Verb};
 use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
 use crate::wire::Bodies;
 
@@ -114,7 +114,7 @@ impl Engine {
         let Batch { key, topic, stamp, exchange, .. } = batch;
         let Some(len) = self.next_slice(batch, rest, self.copies_of(topic))? else { return Ok(Sliced::Later) };
         let mut behind = rest;
-        let index = self.collect_from(key, Verb::Mpub, topic, behind.by_ref().take(len), 0, stamp)?;
+        let index = self.collect(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, behind.by_ref().take(len))?;
         progress.note(rest, behind);
         if progress.left > 0 {
             self.reply(key, Reply::Slice(index));

@@ -11,7 +11,7 @@ use crate::http::date::Date;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
 use crate::limits::Limit;
-use crate::publish::{Outcome, Publish, Verb};
+use crate::publish::{Asked, Outcome, Publish, Verb};
 use crate::share::LARGE_BODY;
 use crate::slices::{Batch, Sliced};
 use crate::wire::{self, Bodies};
@@ -29,17 +29,21 @@ impl From<Broken> for Refusal {
     }
 }
 
+/// A whole request that publishes: when it came, and where its connection's share of the turn ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a, 'h, 'b> {
+    pub key: ConnKey,
+    pub head: &'a Head<'h, 'b>,
+    pub body: &'a [u8],
+    pub stamp: Nanos,
+    pub bound: u32,
+    pub exchange: Exchange,
+}
+
 impl Engine {
     /// False: it is more than this turn has room for, and is to be taken again in the next one.
-    pub(crate) fn http_pub(
-        &mut self,
-        key: ConnKey,
-        head: &Head<'_, '_>,
-        body: &[u8],
-        stamp: Nanos,
-        bound: u32,
-        exchange: Exchange,
-    ) -> Result<bool, Refusal> {
+    pub(crate) fn http_pub(&mut self, request: Request<'_, '_, '_>) -> Result<bool, Refusal> {
+        let Request { key, head, body, stamp, bound, exchange } = request;
         if body.len() > self.config.max_msg_size as usize {
             return Err(refusal(413, "MSG_TOO_BIG"));
         }
@@ -60,7 +64,7 @@ impl Engine {
                 return Ok(false);
             }
         }
-        self.http_publish(key, Verb::Pub, topic, std::iter::once(body), defer_ms, stamp, exchange)
+        self.http_publish(Asked { key, verb: Verb::Pub, topic, defer_ms, stamp }, std::iter::once(body), exchange)
     }
 
     /// What the head of a `/pub` that would be taken says of a large message, of which not all has come.
@@ -76,16 +80,9 @@ impl Engine {
     }
 
     /// The same of many messages: a large one goes in by slices.
-    pub(crate) fn http_mpub(
-        &mut self,
-        key: ConnKey,
-        query: &str,
-        body: &[u8],
-        stamp: Nanos,
-        bound: u32,
-        exchange: Exchange,
-    ) -> Result<bool, Refusal> {
-        let [topic, binary] = arguments(query, ["topic", "binary"])?;
+    pub(crate) fn http_mpub(&mut self, request: Request<'_, '_, '_>) -> Result<bool, Refusal> {
+        let Request { key, head, body, stamp, bound, exchange } = request;
+        let [topic, binary] = arguments(head.query, ["topic", "binary"])?;
         let topic = topic_argument(topic.as_deref())?;
         let begun = self.conns.get(key).and_then(|conn| conn.sliced.as_ref()).map(|progress| progress.count());
         let bodies = match (is_binary(binary.as_deref()), begun) {
@@ -99,7 +96,7 @@ impl Engine {
         }
         let batch = Batch { key, topic, stamp, bound, exchange: Some(exchange) };
         match self.run_slice(batch, bodies).map_err(|why| (503, why.into()))? {
-            Sliced::Whole => self.http_publish(key, Verb::Mpub, topic, bodies, 0, stamp, exchange),
+            Sliced::Whole => self.http_publish(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies, exchange),
             sliced => Ok(sliced == Sliced::Done),
         }
     }
@@ -113,22 +110,12 @@ impl Engine {
         Err((413, format!("TOO_MANY_MESSAGES: {count} > {most}").into()))
     }
 
-    #[allow(clippy::too_many_arguments)] // a publish, and the exchange that asked for it
-    fn http_publish<'a>(
-        &mut self,
-        key: ConnKey,
-        verb: Verb,
-        topic: &str,
-        bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
-        exchange: Exchange,
-    ) -> Result<bool, Refusal> {
+    fn http_publish<'a>(&mut self, asked: Asked<'_>, bodies: impl Iterator<Item = &'a [u8]>, exchange: Exchange) -> Result<bool, Refusal> {
         if let Some(reason) = &self.refusal {
             return Err((503, reason.clone().into()));
         }
-        let index = self.collect_from(key, verb, topic, bodies, defer_ms, stamp).map_err(|why| (503, why.into()))?;
-        self.turn.replies.push((key, Reply::Published(index, exchange)));
+        let index = self.collect(asked, bodies).map_err(|why| (503, why.into()))?;
+        self.turn.replies.push((asked.key, Reply::Published(index, exchange)));
         Ok(true)
     }
 }

@@ -10,6 +10,7 @@ use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
 use crate::http::handing::MAX_HANDED;
+use crate::http::publish::Request;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::identify::Identity;
@@ -212,8 +213,8 @@ impl Engine {
             return true;
         } else {
             match head.path {
-                "/pub" => self.http_pub(key, head, body, stamp, bound, exchange),
-                "/mpub" => self.http_mpub(key, head.query, body, stamp, bound, exchange),
+                "/pub" => self.http_pub(Request { key, head, body, stamp, bound, exchange }),
+                "/mpub" => self.http_mpub(Request { key, head, body, stamp, bound, exchange }),
                 _ => {
                     self.answer_ping(key, exchange, now);
                     Ok(true)
