@@ -1,7 +1,8 @@
 """For which topics the engine is asked for bins, and when: a question costs by the topics in it. Pure.
 
 The engine keeps bins for some seconds, so that none is lost to whoever asks seldom. It looks for changes of traffic for
-a second after each question, and in those topics that it is told to watch: in these it is not asked for that.
+a second after each question, and in those topics that it is told to watch; of these it says by itself too that they
+drift, or that messages wait. So nothing is asked of them while it says nothing.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ import msgspec
 
 PERIOD_NS = 100_000_000  # between questions for topics in motion; also the length of bins
 SELDOM_NS = 500_000_000  # for those to which nothing comes: half of the time for which changes are looked for
-_REST_NS = 5_000_000_000  # between two looks at bins of topics that rest
-LOOK_BINS = 10  # that such a look is at
+LOOK_BINS = 10  # of a topic that is not asked for often, once something is said of it
 FAR_BINS = 100  # where it is to be told how rare messages are; the engine keeps 128
 
 
 class Pace(Enum):
     OFTEN = "often"  # ten times a second
     SELDOM = "seldom"  # twice a second: nothing came
-    RESTING = "resting"  # the engine watches for changes; bins only now and then
+    RESTING = "resting"  # never: the engine watches
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -29,6 +29,13 @@ class Question(msgspec.Struct, frozen=True):
 
     topics: Sequence[str]
     since: int
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """Topics that the engine is to watch from now on, and those that it no longer is to."""
+
+    topics: list[str]
+    no_longer: list[str]
 
 
 _INSTANT = Question((), 1 << 62)  # for the time alone: of no topic, from a bin on that never comes
@@ -44,8 +51,8 @@ class Asking:
         self._often_since = 0
         self._seldom_since = 0
         self._seldom_due_ns = 0
-        self._rest_due_ns = 0
         self._looks_far = False
+        self._watched: dict[str, None] = {}  # as the engine was told last
         self._watched_are_others = False
 
     def place(self, topic: str, pace: Pace) -> None:
@@ -61,14 +68,20 @@ class Asking:
             del self._topics[pace][topic]
             self._watched_are_others |= pace is Pace.RESTING
 
-    def take_watched(self) -> list[str] | None:
-        """Topics that the engine is to watch from now on; None: the same as it was told last."""
-        is_news, self._watched_are_others = self._watched_are_others, False
-        return list(self._topics[Pace.RESTING]) if is_news else None
+    def take_watched(self) -> Watched | None:
+        """What has changed since the last call; None: nothing."""
+        if not self._watched_are_others:
+            return None
+        before, self._watched = self._watched, dict(self._topics[Pace.RESTING])
+        self._watched_are_others = False
+        return Watched(
+            [topic for topic in self._watched if topic not in before],
+            [topic for topic in before if topic not in self._watched],
+        )
 
     def look_far(self) -> None:
-        """At more bins of topics that rest, and with the next question for them."""
-        self._rest_due_ns, self._looks_far = 0, True
+        """Once at the bins of topics that rest, as many as say how rare messages are."""
+        self._looks_far = True
 
     def is_resting(self, topic: str) -> bool:
         return self._paces.get(topic) is Pace.RESTING
@@ -84,7 +97,7 @@ class Asking:
         is_seldom = now_ns >= self._seldom_due_ns
         if is_seldom:
             self._seldom_due_ns = now_ns + SELDOM_NS
-            yield from self._of_resting(now_ns)
+            yield from self._of_resting()
         topics = list(self._topics[Pace.OFTEN])
         since = self._often_since
         if is_seldom and self._topics[Pace.SELDOM]:
@@ -96,14 +109,12 @@ class Asking:
         if is_seldom:
             self._seldom_since = self.until
 
-    def _of_resting(self, now_ns: int) -> Iterator[Question]:
+    def _of_resting(self) -> Iterator[Question]:
         topics = list(self._topics[Pace.RESTING])
-        if not topics or now_ns < self._rest_due_ns:
-            return
-        self._rest_due_ns = now_ns + _REST_NS
         looks_far, self._looks_far = self._looks_far, False
-        yield _INSTANT  # the latest answer may be old
-        yield Question(topics, max(self.until - FAR_BINS, 1) if looks_far else self._latest)
+        if topics and looks_far:
+            yield _INSTANT  # the latest answer may be old
+            yield Question(topics, max(self.until - FAR_BINS, 1))
 
     def of_sleepers(self, topics: Sequence[str]) -> Iterator[Question]:
         """For what is missing of these where they are asked for less than often. Each is to be answered (``until``)
@@ -111,8 +122,4 @@ class Asking:
         slow = [topic for topic in topics if self._paces.get(topic, Pace.OFTEN) is not Pace.OFTEN]
         if slow:
             yield _INSTANT
-            yield Question(slow, self._latest)
-
-    @property
-    def _latest(self) -> int:
-        return max(self.until - LOOK_BINS, 1)
+            yield Question(slow, max(self.until - LOOK_BINS, 1))

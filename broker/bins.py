@@ -6,8 +6,8 @@ messages wait for tokens at the beginning of every bin. A topic to which nothing
 once that its traffic ended was told; and what was not taken is told anew (``untell``), as it is then.
 A topic that may be told seldom says when its traffic has become steady, and then only that it still is, without bins
 (``steadiness``); if little
-comes its bins are hardly looked at then (``asking``), and all is left to the engine's word that traffic has changed,
-or to what the bins say of a slow change (``drift``).
+comes its bins are not looked at then (``asking``), and all is left to the engine's word: that traffic has changed, or
+that it drifts, or that messages wait. Where much comes the bins say the latter two (``drift``).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Followed:
 
     def begin_at(self, first: int) -> None:
         """Bins from that one on were asked for, and none before unless they are here."""
-        if not self._bins.first <= first <= self.known_until:
+        if not (self._bins.arrivals and self._bins.first <= first <= self.known_until):
             self._bins.clear()
             self._bins.first = self.known_until = first
 
@@ -272,6 +272,16 @@ class Followed:
             waiting=moved.waiting,
         )
         return topic.report(moved.topic, self._bin_ns, self._wall_offset_ns, now_ns, change=change)
+
+    def disturb(self, name: str) -> None:
+        """The engine says that a topic which it watches does not rest: its rate has drifted, or messages wait. It is to
+        be asked for before (``asking.of_sleepers``)."""
+        topic = self._topics.get(name)
+        if topic is None or topic.steadiness is None:
+            return
+        self._awake[name] = None
+        topic.steadiness.disturb(self.asking.until)
+        self._place(name)
 
     def renewals(self, now_ns: int) -> list[str]:
         """Topics of which it is time to say that they are still steady, at ``now_ns`` (of the same clock as above)."""

@@ -52,6 +52,13 @@ class Moved(msgspec.Struct, frozen=True, tag="moved"):
     waiting: int
 
 
+class Restless(msgspec.Struct, frozen=True, tag="restless"):
+    """A topic that the engine watches is not steady any more: its rate has drifted, or messages waited for some
+    bins."""
+
+    topic: str
+
+
 class Starved(msgspec.Struct, frozen=True, tag="starved"):
     """``waiting`` messages wait under a (0, 0) share."""
 
@@ -124,6 +131,7 @@ Event = (
     | ChannelDeleted
     | StrangerSeen
     | Moved
+    | Restless
     | Starved
     | Lapsed
     | AuthAsked

@@ -19,7 +19,7 @@ import trio
 from broker.asking import Question
 from broker.bins import Followed
 from broker.engine_bins import EngineHistories
-from broker.events import Moved
+from broker.events import Moved, Restless
 from broker.wakeup import Wakeup
 from srtm.control import HistoryReport, TopicHistory
 from srtm.distributors import LONGEST_PAUSE_S, Distributors
@@ -54,6 +54,7 @@ class Histories:
         self._followed = Followed()
         self._some = trio.Event()  # there is something to follow
         self._moved: list[Moved] = []  # not told yet
+        self._restless: list[str] = []  # topics of which it is not known yet what comes there
         self._has_moved = Wakeup()
         self._due: list[TopicHistory] = []  # of the last second at most, unless the one before was refused
         self._still_steady: list[str] = []  # topics to be named as such
@@ -72,6 +73,11 @@ class Histories:
     def note_moved(self, moved: Moved) -> None:
         """The rate of a topic has changed: tell it at once."""
         self._moved.append(moved)
+        self._has_moved.set()
+
+    def note_restless(self, restless: Restless) -> None:
+        """A topic that the engine watches is not steady any more: look at it."""
+        self._restless.append(restless.topic)
         self._has_moved.set()
 
     def untell_all(self) -> None:
@@ -136,12 +142,16 @@ class Histories:
 
     def _have_watched(self) -> None:
         if (watched := self._followed.asking.take_watched()) is not None:
-            self._engine.watch(watched)
+            self._engine.watch(watched.topics, watched.no_longer)
 
     def _changes(self) -> list[TopicHistory]:
         moved, self._moved = self._moved, []
-        for question in self._followed.asking.of_sleepers([one.topic for one in moved]):
+        restless, self._restless = self._restless, []
+        for question in self._followed.asking.of_sleepers([*(one.topic for one in moved), *restless]):
             self._followed.note(self._ask(question), question)
+        for topic in restless:
+            self._followed.disturb(topic)
+        self._have_watched()
         now_ns = round(trio.current_time() * 1e9)
         return [report for one in moved if (report := self._followed.move(one, now_ns)) is not None]
 

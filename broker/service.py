@@ -257,6 +257,9 @@ class Broker:
             case events.Moved():
                 if self._membership is not None:
                     self._membership.histories.note_moved(event)
+            case events.Restless():
+                if self._membership is not None:
+                    self._membership.histories.note_restless(event)
             case events.Starved():
                 if self._synchronizer is not None:
                     self._synchronizer.wake()

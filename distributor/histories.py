@@ -30,7 +30,7 @@ from srtm.errors import Conflict, NotLeader
 _KEPT_S = 10.0
 _STEADY_KEPT_S = 330.0  # brokers renew such a report every 300 s (``broker.steadiness``), or soon after
 _GONE_KEPT_S = 600.0  # that a topic was removed: for an adaptor that could not ask for a while
-_CLEAN_S = 10.0
+_CLEAN_S = 60.0  # of what nobody is told any more
 _LAST_BINS = 10  # by which demand is known
 _LONGEST = 1_000  # bins in one report
 _LONGEST_BIN_NS = 10_000_000_000

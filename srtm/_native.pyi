@@ -78,9 +78,10 @@ class Engine:
         """JSON of what came to these topics since bin number ``since`` (0: since as long as is kept, some 12 s), in
         bins that are over; a topic without a limit, or to which nothing was, is left out. See ``broker.engine_bins``.
         """
-    def watch(self, topics: Sequence[str]) -> None:
-        """Look for changes of traffic (event ``moved``) in these topics from now on, and in no others unless their
-        ``histories`` are asked for, which makes it look for a second. Those that are not there are waited for."""
+    def watch(self, topics: Sequence[str], no_longer: Sequence[str]) -> None:
+        """Look for changes of traffic (event ``moved``) and for an end of rest (``restless``) in ``topics``, too, from
+        now on, and in ``no_longer`` only, as in any other, for a second after their ``histories`` were asked for. Those
+        that are not there are waited for."""
     def create_topic(self, topic: str) -> None: ...
     def refusal_to_make(self, topic: str, channel: str) -> str | None:
         """Why a client may not have this topic, or this channel of one ("": the topic itself), made for it: a limit,

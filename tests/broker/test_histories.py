@@ -23,8 +23,8 @@ class Engine:
         self.asked = []  # (time, topics, since)
         self.watched = []
 
-    def watch(self, topics):
-        self.watched = topics
+    def watch(self, topics, no_longer):
+        self.watched = [topic for topic in self.watched if topic not in no_longer] + topics
 
     def histories(self, topics, since):
         self.asked.append((trio.current_time(), list(topics), since))

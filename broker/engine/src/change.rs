@@ -27,6 +27,8 @@ const CONFIRMED: f64 = 3.0;
 const KEPT: usize = 64;
 /// Slots over which the rate is averaged, once there were so many.
 const SLOWEST: u32 = 500;
+/// What a slot without a message leaves of the rate, then.
+const KEEPS: f64 = 1.0 - 1.0 / SLOWEST as f64;
 /// Slots with messages over which the dispersion is: it is what publishers are like, not what they do now.
 const SLOWEST_DISPERSION: f64 = 2_000.0;
 /// Slots after a change until which the new rate is only looked at: traffic that comes every second is no change each time.
@@ -62,6 +64,14 @@ impl Last {
     fn push(&mut self, count: u64) {
         self.counts[self.slots % KEPT] = count;
         self.slots += 1;
+    }
+
+    fn push_empty(&mut self, slots: u32) {
+        let slots = slots as usize;
+        for at in self.slots..self.slots + slots.min(KEPT) {
+            self.counts[at % KEPT] = 0;
+        }
+        self.slots += slots;
     }
 
     /// What came since `rate` (messages a slot) changed; `None`: that cannot be told yet.
@@ -153,6 +163,42 @@ impl ChangeDetector {
         None
     }
 
+    /// Slots without a message that can follow before a change can be said, as far as is known now; `None`: any number. Fewer than can, rather than more.
+    pub fn calm_slots(&self) -> Option<u32> {
+        if !self.is_settled() {
+            return Some(LEARNING - self.slots);
+        }
+        let most = self.rate * f64::from(SLOWEST); // all that is expected of empty slots before their rate is nothing
+        let slots = self.sums.iter().zip(TESTS).filter(|(_, (_, growth))| *growth < 0.0).filter_map(|(sum, (_, growth))| {
+            let needed = (THRESHOLD - sum).max(0.0) * self.dispersion.index / -growth;
+            (needed < most).then(|| (1.0 - needed / most).ln() / KEEPS.ln())
+        });
+        slots.min_by(f64::total_cmp).map(|slots| slots.min(f64::from(u32::MAX)) as u32)
+    }
+
+    /// As `note`, of so many slots without a message that follow another, none of which says a change (`calm_slots`): in one step where that can be.
+    pub fn note_calm(&mut self, slots: u32) {
+        let stepped = SLOWEST.saturating_sub(self.slots).min(slots);
+        for _ in 0..stepped {
+            self.note(0);
+        }
+        self.skip(slots - stepped);
+    }
+
+    /// Slots without a message that follow another, with the rate learnt as slowly as it ever is: all that they do is a geometric series.
+    fn skip(&mut self, slots: u32) {
+        let fading = if self.rate > LEAST { (((LEAST / self.rate).ln() / KEEPS.ln()).ceil() as u32).min(slots) } else { 0 };
+        let index = self.dispersion.index;
+        let passed = |slots: u32| self.rate * f64::from(SLOWEST) * (1.0 - KEEPS.powf(f64::from(slots)));
+        let (expected, risen) = (passed(slots), passed(fading) + LEAST * f64::from(slots - fading));
+        for (sum, (_, growth)) in self.sums.iter_mut().zip(TESTS) {
+            *sum = (*sum - growth * if growth > 0.0 { risen } else { expected } / index).clamp(0.0, HIGHEST);
+        }
+        self.last.push_empty(slots);
+        self.rate *= KEEPS.powf(f64::from(slots));
+        self.slots = self.slots.saturating_add(slots);
+    }
+
     fn tested(&mut self, count: u64) -> Verdict {
         let index = self.dispersion.index;
         let (counted, rate, risen) = (count as f64 / index, self.rate / index, self.rate.max(LEAST) / index);
@@ -200,6 +246,54 @@ mod tests {
                 assert_eq!((0..1_000).find_map(|_| detector.note(20)), None, "{burst} after {slots} slots");
             }
         }
+    }
+
+    /// Slots with one message each `apart`, the last of them behind `slots`.
+    fn rare(slots: u32, apart: u32) -> ChangeDetector {
+        let mut detector = ChangeDetector::default();
+        assert!((0..slots).all(|slot| detector.note(u64::from(slot % apart == 0)).is_none()));
+        detector
+    }
+
+    #[test]
+    fn empty_slots_noted_at_once_are_as_each_noted() {
+        for (behind, apart) in [(200, 7), (3_001, 10), (3_001, 30), (3_050, 100), (3_013, 49)] {
+            for slots in [1, 2, 40, 63, 64, 65, 200, 3_000] {
+                let (mut each, mut at_once) = (rare(behind, apart), rare(behind, apart));
+                assert_eq!((each.note(0), at_once.note(0)), (None, None));
+                if each.calm_slots().is_some_and(|calm| calm < slots) {
+                    continue;
+                }
+                assert!((0..slots).all(|_| each.note(0).is_none()));
+                at_once.note_calm(slots);
+                let sums = each.sums.iter().zip(at_once.sums);
+                assert!(sums.clone().all(|(one, other)| (one - other).abs() < 1e-9), "{apart}, {slots}: {sums:?}");
+                assert!((each.rate - at_once.rate).abs() < 1e-12 && each.slots == at_once.slots);
+                assert_eq!((each.last.counts, each.last.slots), (at_once.last.counts, at_once.last.slots));
+                let told = |detector: &mut ChangeDetector| (0..50).find_map(|_| detector.note(1));
+                assert_eq!(told(&mut each), told(&mut at_once));
+            }
+        }
+    }
+
+    #[test]
+    fn no_change_is_said_of_so_many_empty_slots_as_are_calm_and_one_soon_after() {
+        for apart in [1, 2, 3, 5, 8] {
+            for behind in [60, 400, 3_000] {
+                let mut detector = rare(behind, apart);
+                let calm = detector.calm_slots().expect("an end of this shows");
+                assert!((0..calm).all(|_| detector.note(0).is_none()), "every {apart}. slot of {behind}");
+                let known_well = behind > SLOWEST; // else the rate fades faster than is reckoned with
+                assert!(!known_well || (0..calm / 4 + 5).any(|_| detector.note(0).is_some()), "every {apart}. slot: calm for {calm}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_messages_are_so_rare_that_none_says_nothing_all_slots_are_calm() {
+        let mut detector = rare(3_000, 60);
+        assert_eq!(detector.calm_slots(), None);
+        assert_eq!((0..20_000).find_map(|_| detector.note(0)), None);
     }
 
     #[test]

@@ -211,6 +211,7 @@ impl Engine {
             }
         }
         self.has_leases |= limit.expires < Nanos::MAX;
+        self.watch_if_wanted(name, key, now);
         self.lapse(key, now); // its word may have come late
         self.restore_waiting(key, now);
         let Some(topic) = self.topics.get_mut(key) else { return false };

@@ -35,6 +35,10 @@ pub enum Event {
         arrivals: u64,
         waiting: usize,
     },
+    /// A topic that is watched does not rest: its rate has drifted since, or messages have waited for some bins.
+    Restless {
+        topic: String,
+    },
     /// Messages wait under a share of nothing; once per share.
     Starved {
         topic: String,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::bucket::{Nanos, TOKEN};
 use crate::change::ChangeDetector;
+use crate::rest::Rest;
 
 pub const BIN_NS: Nanos = 100_000_000;
 pub const SLOT_NS: Nanos = BIN_NS / 5;
@@ -57,6 +58,11 @@ pub fn open_at(now: Nanos) -> i64 {
     (now - SETTLE_NS).div_euclid(BIN_NS)
 }
 
+/// When number `open_at` becomes that one.
+pub fn opens_at(number: i64) -> Nanos {
+    number * BIN_NS + SETTLE_NS
+}
+
 /// Bins of one topic; of those that are over, the ones in which nothing was are missing.
 #[derive(Debug)]
 pub struct History {
@@ -70,6 +76,8 @@ pub struct History {
     detector: ChangeDetector,
     watched_until: Nanos,
     moved: Option<Moved>,
+    rest: Option<Box<Rest>>, // it is watched, whoever asks
+    restless: bool,
 }
 
 /// The rate of arrivals has changed: what came since, until a moment ago.
@@ -105,6 +113,8 @@ impl History {
             detector: ChangeDetector::default(),
             watched_until: Nanos::MIN,
             moved: None,
+            rest: None,
+            restless: false,
         }
     }
 
@@ -118,7 +128,46 @@ impl History {
         if now >= self.watched_until {
             self.detector = ChangeDetector::default();
         }
-        self.watched_until = now + WATCHED_NS;
+        self.watched_until = self.watched_until.max(now + WATCHED_NS);
+    }
+
+    /// From `now` on it rests: it is watched until `leave`. False: it did before.
+    pub fn rest(&mut self, now: Nanos) -> bool {
+        if self.rest.is_some() {
+            return false;
+        }
+        self.watch(now);
+        self.watched_until = Nanos::MAX;
+        self.rest = Some(Box::new(Rest::new(self.present.number + 1)));
+        true
+    }
+
+    /// It is watched no longer than as if somebody had asked at `now`.
+    pub fn leave(&mut self, now: Nanos) {
+        if self.rest.take().is_some() {
+            self.watched_until = now + WATCHED_NS;
+        }
+    }
+
+    /// When it is to be looked at, if it rests.
+    pub fn look_due(&self) -> Option<Nanos> {
+        self.rest.as_ref().map(|rest| rest.due)
+    }
+
+    pub fn set_look_due(&mut self, due: Nanos) {
+        if let Some(rest) = &mut self.rest {
+            rest.due = due;
+        }
+    }
+
+    /// As far as is known, silence says nothing before.
+    pub fn speaks_at(&self) -> Nanos {
+        self.detector.calm_slots().map_or(Nanos::MAX, |slots| self.slot_end + Nanos::from(slots) * SLOT_NS)
+    }
+
+    /// Whether it rested and, by the bins that are over, does so no longer; once.
+    pub fn take_restless(&mut self) -> bool {
+        std::mem::take(&mut self.restless)
     }
 
     /// Once for each change.
@@ -146,6 +195,7 @@ impl History {
             }
         }
         self.end = (last + 1) * BIN_NS;
+        self.restless |= self.rest.as_mut().is_some_and(|rest| rest.ends_before(last));
         while self.over.front().is_some_and(|bin| bin.number < last - KEPT) {
             self.over.pop_front();
         }
@@ -163,10 +213,24 @@ impl History {
         self.slot_end += slots * SLOT_NS;
     }
 
-    /// The present one, and those after it in which nothing came.
+    /// The present one, and those after it in which nothing came: in one step those that say nothing.
     fn note_slots(&mut self, slots: i64) {
-        for slot in 0..slots.min(LONGEST_SLEEP) {
-            let Some(moved) = self.detector.note(if slot == 0 { self.in_slot } else { 0 }) else { continue };
+        self.note_slot(self.in_slot, 0);
+        let slots = slots.min(LONGEST_SLEEP);
+        let mut slot = 1;
+        while slot < slots {
+            self.note_slot(0, slot);
+            slot += 1;
+            let left = (slots - slot) as u32;
+            let calm = self.detector.calm_slots().map_or(left, |calm| calm.min(left));
+            self.detector.note_calm(calm);
+            slot += i64::from(calm);
+        }
+    }
+
+    /// `slot`: how many behind the present one.
+    fn note_slot(&mut self, count: u64, slot: i64) {
+        if let Some(moved) = self.detector.note(count) {
             let span = Nanos::from(moved.slots) * SLOT_NS;
             self.moved = Some(Moved { since: self.slot_end + slot * SLOT_NS - span, span, arrivals: moved.arrivals });
         }
@@ -184,6 +248,9 @@ impl History {
 
     fn close(&mut self) {
         self.present.unfinished = thousandths(self.largest);
+        if let Some(rest) = &mut self.rest {
+            rest.note(self.present.number, self.present.arrivals, self.present.waiting);
+        }
         if !self.present.is_empty() {
             self.over.push_back(self.present);
         }

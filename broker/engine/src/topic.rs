@@ -191,9 +191,10 @@ impl Limiter {
         self.history.came(count);
     }
 
-    /// The word that the rate of arrivals of this topic has changed; once for each change.
+    /// The word that the rate of arrivals of this topic has changed, once for each change, or that it does not rest any more.
     pub fn moved(&mut self, topic: &str) -> Option<Event> {
-        let moved = self.history.take_moved()?;
+        let is_restless = self.history.take_restless();
+        let Some(moved) = self.history.take_moved() else { return is_restless.then(|| Event::Restless { topic: topic.into() }) };
         let (since_ns, span_ns, arrivals) = (moved.since, moved.span, moved.arrivals);
         Some(Event::Moved { topic: topic.into(), since_ns, span_ns, arrivals, waiting: self.backlog.len() })
     }

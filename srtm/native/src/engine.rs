@@ -119,8 +119,8 @@ impl Engine {
         Ok(PyBytes::new(py, &json))
     }
 
-    fn watch(&self, py: Python<'_>, topics: Vec<String>) -> PyResult<()> {
-        self.call(py, move |engine, now| engine.watch(topics, now))
+    fn watch(&self, py: Python<'_>, topics: Vec<String>, no_longer: Vec<String>) -> PyResult<()> {
+        self.call(py, move |engine, now| engine.watch(topics, &no_longer, now))
     }
 
     fn create_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {

@@ -1,6 +1,7 @@
 //! Histories of a whole engine: who counts, in which bin, and what waits at the edges.
 
 use super::pair::*;
+use crate::engine::ConnKey;
 use crate::event::Event;
 use crate::history::{BIN_NS, SLOT_NS, open_at};
 
@@ -180,7 +181,7 @@ fn in_watched_topics_changes_show_without_any_question_and_so_does_the_end_of_th
     pair.limit("t", crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
     let publisher = pair.connect();
     let names = (0..600).map(|number| format!("other-{number}")).chain(["t".to_owned(), "nowhere".to_owned()]).collect();
-    pair.engine.watch(names, pair.now);
+    pair.engine.watch(names, &[], pair.now);
     for _ in 0..200 {
         pair.ask(publisher, mpub("t", &["x"; 4]));
         pair.advance(SLOT_NS);
@@ -207,18 +208,75 @@ fn in_a_topic_that_is_watched_no_longer_nobody_looks_for_changes() {
     let mut pair = Pair::new();
     pair.limit("t", crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
     let publisher = pair.connect();
-    pair.engine.watch(vec!["t".into()], pair.now);
+    pair.engine.watch(vec!["t".into()], &[], pair.now);
     for _ in 0..100 {
         pair.ask(publisher, mpub("t", &["x"; 4]));
         pair.advance(SLOT_NS);
     }
-    pair.engine.watch(Vec::new(), pair.now);
+    pair.engine.watch(Vec::new(), &["t".into()], pair.now);
     pair.advance(2 * S);
     for _ in 0..5 {
         pair.ask(publisher, mpub("t", &["x"; 60]));
         pair.advance(SLOT_NS);
     }
     assert!(moved(&mut pair, "t").is_empty());
+}
+
+/// A topic that is watched, and to which a message has come in every so many slots for a minute.
+fn at_rest(pair: &mut Pair, limit: crate::topic::Limit, apart: i64) -> ConnKey {
+    pair.engine.watch(vec!["t".into()], &[], pair.now); // before it is there
+    pair.limit("t", limit);
+    let publisher = pair.connect();
+    for _ in 0..3_000 / apart {
+        pair.ask(publisher, pub_("t", "x"));
+        pair.advance(apart * SLOT_NS);
+    }
+    assert!(said(pair).is_empty());
+    publisher
+}
+
+/// What the engine has told of topics that it watches: whether each is that the rate has changed.
+fn said(pair: &mut Pair) -> Vec<bool> {
+    let told = pair.engine.poll_events().into_iter().filter_map(|event| match event {
+        Event::Moved { .. } => Some(true),
+        Event::Restless { .. } => Some(false),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_queue_that_stands_in_a_topic_that_is_watched_is_told_of_although_its_traffic_is_steady() {
+    let mut pair = Pair::new();
+    let publisher = at_rest(&mut pair, limit(20, 5, 1), 5);
+    pair.limit("t", limit(9, 5, 2));
+    for _ in 0..200 {
+        pair.ask(publisher, pub_("t", "x"));
+        pair.advance(BIN_NS);
+    }
+    let said = said(&mut pair);
+    assert!(!said.is_empty() && said.iter().all(|is_change| !is_change), "{said:?}");
+}
+
+#[test]
+fn the_end_of_traffic_in_a_topic_that_is_watched_shows_as_soon_as_silence_says_so() {
+    for (apart, bins) in [(1, 7), (2, 12), (5, 30)] {
+        let mut pair = Pair::new();
+        at_rest(&mut pair, crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) }, apart);
+        pair.advance(bins * BIN_NS);
+        assert_eq!(moved(&mut pair, "t"), [0], "a message in {apart} slots");
+    }
+}
+
+#[test]
+fn a_topic_that_is_deleted_and_made_anew_is_still_watched() {
+    let mut pair = Pair::new();
+    let unlimited = crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) };
+    at_rest(&mut pair, unlimited, 1);
+    pair.engine.delete_topic("t");
+    at_rest(&mut pair, unlimited, 1);
+    pair.advance(S);
+    assert_eq!(moved(&mut pair, "t"), [0]);
 }
 
 #[test]
