@@ -102,8 +102,7 @@ async def arrival(options: ArrivalOptions, console: Console) -> Verdict:
     text = markdown(found, verdict, started)
     if options.document is not None:
         write_block(options.document, BLOCK, text)
-    if options.json_file is not None:
-        write_results(options.json_file, results)
+    write_results(options.json_file, results)
     return verdict
 
 

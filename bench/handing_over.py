@@ -21,5 +21,4 @@ def hand_over(
         write_block(document, block, f"{text}\n\n{provenance(started)}")
         if data:
             keep_beside(document, block, results)
-    if json_file is not None:
-        write_results(json_file, results)
+    write_results(json_file, results)

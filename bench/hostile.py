@@ -192,8 +192,7 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
     if options.document is not None:
         write_block(options.document, BLOCK, markdown(outcomes, started))
-    if options.json_file is not None:
-        write_results(options.json_file, results)
+    write_results(options.json_file, results)
     return verdicts
 
 

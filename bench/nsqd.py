@@ -59,10 +59,9 @@ async def compare(options: RowOptions, console: Console) -> list[Verdict]:
             outcomes = kept(options.document, ROWS)
             write_block(options.document, BLOCK, markdown(outcomes))
             picture(options.document, outcomes)
-    if options.json_file is not None:
-        settings = options.settings
-        results = Results.of_verdicts("bench nsqd", verdicts, seed=options.seed, started=started, settings=settings)
-        write_results(options.json_file, results)
+    settings = options.settings
+    results = Results.of_verdicts("bench nsqd", verdicts, seed=options.seed, started=started, settings=settings)
+    write_results(options.json_file, results)
     return verdicts
 
 

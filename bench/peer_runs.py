@@ -152,13 +152,12 @@ def _write(options: PeersOptions, outcome: Outcome, samples: Sequence[Sample], s
         keep_beside(EVALUATION, "peers", outcome)
         picture(EVALUATION, outcome)
         write_block(EVALUATION, "peers", markdown(outcome))
-    if options.json_file is not None:
-        settings = {"pairs": options.pairs, "seconds": options.seconds, "rates": list(options.rates)}
-        runs = [{"name": one.system, **one.values, "reasons": "; ".join(one.reasons)} for one in samples]
-        reasons = [
-            f"{one.system} at {one.rate:,} msg/s: {'; '.join(one.refused)}" for one in outcome.points if not one.runs
-        ]
-        results = Results.of(
-            "bench peers", runs, seed=options.seed, started=started, settings=settings, reasons=reasons, result=outcome
-        )
-        write_results(options.json_file, results)
+    settings = {"pairs": options.pairs, "seconds": options.seconds, "rates": list(options.rates)}
+    runs = [{"name": one.system, **one.values, "reasons": "; ".join(one.reasons)} for one in samples]
+    reasons = [
+        f"{one.system} at {one.rate:,} msg/s: {'; '.join(one.refused)}" for one in outcome.points if not one.runs
+    ]
+    results = Results.of(
+        "bench peers", runs, seed=options.seed, started=started, settings=settings, reasons=reasons, result=outcome
+    )
+    write_results(options.json_file, results)

@@ -57,8 +57,9 @@ async def reach(options: ReachOptions, console: Console) -> list[Verdict]:
             show(console, verdict)
             if options.document is not None and not options.quick:
                 write_block(options.document, _block(name), markdown(verdict, started))
-    if options.json_file is not None:
-        _write_json(options, verdicts, started, options.json_file)
+    settings = {"quick": options.quick, **{verdict.name: verdict.settings for verdict in verdicts}}
+    results = Results.of_verdicts("bench reach", verdicts, seed=options.seed, started=started, settings=settings)
+    write_results(options.json_file, results)
     return verdicts
 
 
@@ -81,9 +82,3 @@ def markdown(verdict: Verdict, started: float) -> str:
     """The block of a document: the claim, its checks, the verdict, where it was measured."""
     table = markdown_table(["", "measured", "must be", "reached"], [check.cells for check in verdict.checks])
     return f"{verdict.claim}\n\n{table}\n\n**{verdict.line}.** {provenance(started)}"
-
-
-def _write_json(options: ReachOptions, verdicts: Sequence[Verdict], started: float, json_file: str) -> None:
-    settings = {"quick": options.quick, **{verdict.name: verdict.settings for verdict in verdicts}}
-    results = Results.of_verdicts("bench reach", verdicts, seed=options.seed, started=started, settings=settings)
-    write_results(json_file, results)

@@ -89,8 +89,10 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def write_results(json_file: str, results: Results) -> None:
-    """Write ``results`` to ``json_file`` (``-``: standard output), whole or not at all. Raises BadInput."""
+def write_results(json_file: str | None, results: Results) -> None:
+    """``results`` to ``json_file`` (``-``: standard output; None: nowhere), whole or not at all. Raises BadInput."""
+    if json_file is None:
+        return
     if json_file == "-":
         sys.stdout.buffer.write(_as_json(results))
         sys.stdout.buffer.flush()

@@ -128,10 +128,9 @@ def run(
     found = outcome(session, traffic)
     verdict = judged(found, traffic, uses)
     tell(shown(found, verdict, uses))
-    if json_file is not None:
-        settings = {**verdict.settings, "hosts": [asdict(one) for one in layout.hosts]}
-        command = "bench testbed run"
-        write_results(json_file, Results.of_verdicts(command, [verdict], seed=seed, started=started, settings=settings))
+    settings = {**verdict.settings, "hosts": [asdict(one) for one in layout.hosts]}
+    results = Results.of_verdicts("bench testbed run", [verdict], seed=seed, started=started, settings=settings)
+    write_results(json_file, results)
     return 0 if verdict.reached else 1
 
 
