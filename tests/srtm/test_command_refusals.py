@@ -123,7 +123,10 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
         ),
         (["topic", "remove", "roads", "--json", "/"], "json: '/': must be a file that can be written"),
         (["distributor", "--http-address", "127.0.0.1:99999"], "http_address: '127.0.0.1:99999': must be HOST:PORT"),
-        (["distributor", "--store", "mysql://x"], "store: 'mysql://x': must be sqlite:///PATH"),
+        (
+            ["distributor", "--http-address", "127.0.0.1:0", "--store", "mysql://x"],
+            "store: 'mysql://x': must be sqlite:///PATH",
+        ),
         (["distributor", "--token", "a b"], "token: '(not shown)': must be ASCII"),
         (["up", "--brokers", "0", "--mcap", "5", "--data", "/nowhere"], "brokers: 0: must be 1 to 1024"),
         (["up", "--brokers", "1", "--mcap", "-5", "--data", "/nowhere"], "mcap: -5.0: must be a rate above 0 msg/s"),

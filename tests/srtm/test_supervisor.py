@@ -102,6 +102,17 @@ def child_running(program: str, data: Path) -> Child:
     return child
 
 
+async def status_when_cancelled(child: Child) -> int | None:
+    """Of one that has said "up"."""
+    process = child.start()
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(child.run, process)
+            assert _first_line(child.log) == "up\n"
+            nursery.cancel_scope.cancel()
+    return process.returncode
+
+
 @pytest.mark.slow
 async def test_a_child_that_ends_by_itself_is_noticed_with_its_status_and_last_words(tmp_path: Path) -> None:
     child = child_running("print('port in use'); raise SystemExit(3)", tmp_path)
@@ -112,14 +123,8 @@ async def test_a_child_that_ends_by_itself_is_noticed_with_its_status_and_last_w
 
 @pytest.mark.slow
 async def test_cancelling_ends_the_child_with_sigterm(tmp_path: Path) -> None:
-    child = child_running("import time; print('up', flush=True); time.sleep(60)", tmp_path)
-    process = child.start()
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(child.run, process)
-            assert _first_line(child.log) == "up\n"
-            nursery.cancel_scope.cancel()
-    assert process.returncode == -signal.SIGTERM
+    program = "import time; print('up', flush=True); time.sleep(60)"
+    assert await status_when_cancelled(child_running(program, tmp_path)) == -signal.SIGTERM
 
 
 @pytest.mark.slow
@@ -128,14 +133,7 @@ async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(
 ) -> None:
     monkeypatch.setattr("srtm.supervisor.STOP_GRACE_S", 0.1)
     program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    child = child_running(program, tmp_path)
-    process = child.start()
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(child.run, process)
-            assert _first_line(child.log) == "up\n"
-            nursery.cancel_scope.cancel()
-    assert process.returncode == -signal.SIGKILL
+    assert await status_when_cancelled(child_running(program, tmp_path)) == -signal.SIGKILL
 
 
 @pytest.mark.slow
