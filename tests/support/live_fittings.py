@@ -55,8 +55,8 @@ class Live:
     brokers: dict[str, MeasuringBroker] = field(default_factory=dict)
     scopes: dict[str, trio.CancelScope] = field(default_factory=dict)
 
-    async def start_broker(self, name: str) -> MeasuringBroker:
-        broker = MeasuringBroker(name, self.syncing, mcap=0.0, fittings=self.fittings, traffic=self.traffic)
+    async def start_broker(self, name: str, mcap: float = 0.0) -> MeasuringBroker:
+        broker = MeasuringBroker(name, self.syncing, mcap=mcap, fittings=self.fittings, traffic=self.traffic)
         self.brokers[name] = broker
         await broker.settle()
         self.nursery.start_soon(self.run_broker, broker)
