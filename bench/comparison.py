@@ -111,7 +111,7 @@ class Ratio:
 
     def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
         found = interval(ratios(rounds, self.key, self.ours, self.theirs))
-        measured = f"{found.median:.3g}x ({found.low:.3g} to {found.high:.3g})"
+        measured = found.text(".3g", "x")
         what = f"{self.label}, {self.ours} / {self.theirs}"
         if self.at_most is not None:
             return Check(what, measured, f"at most {self.at_most:g}x", found.median <= self.at_most)
@@ -134,7 +134,7 @@ class Bound:
 
     def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
         found = interval(values(rounds, self.ours, self.key))
-        measured = f"{found.median:.3g} {self.unit} ({found.low:.3g} to {found.high:.3g})"
+        measured = found.text(".3g", f" {self.unit}")
         return Check(self.label, measured, f"at most {self.at_most:g} {self.unit}", found.median <= self.at_most)
 
     def mark(self, rounds: Sequence[Round]) -> Mark:  # noqa: ARG002
@@ -154,10 +154,9 @@ class NoWorse:
 
     def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
         found = interval(ratios(rounds, self.key, self.ours, self.theirs))
-        measured = f"{found.median:.3g}x ({found.low:.3g} to {found.high:.3g})"
         bound = f"1x within the interval, its upper end at most {self.margin:g}x"
         kept = found.low <= 1.0 and found.high <= self.margin
-        return Check(f"{self.label}, {self.ours} / {self.theirs}", measured, bound, kept)
+        return Check(f"{self.label}, {self.ours} / {self.theirs}", found.text(".3g", "x"), bound, kept)
 
     def mark(self, rounds: Sequence[Round]) -> None:
         """Noise has no one place."""
@@ -228,10 +227,7 @@ class MeasuredFigure(msgspec.Struct, frozen=True, kw_only=True):
 
     def cell(self, system: str) -> str:
         found = self.systems.get(system)
-        if found is None:
-            return ""
-        median, low, high = (f"{value:,.{self.digits}f}" for value in (found.median, found.low, found.high))
-        return f"{median} ({low} to {high})"
+        return "" if found is None else found.text(f",.{self.digits}f")
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):

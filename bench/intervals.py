@@ -23,6 +23,10 @@ class Interval(msgspec.Struct, frozen=True):
     low: float
     high: float
 
+    def text(self, form: str, unit: str = "") -> str:
+        """``form``: of each number."""
+        return f"{self.median:{form}}{unit} ({self.low:{form}} to {self.high:{form}})"
+
 
 def interval(values: Sequence[float]) -> Interval:
     """Of at least one value."""

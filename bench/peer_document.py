@@ -37,9 +37,7 @@ def _cells(point: Point) -> list[str]:
     cells = []
     for figure in FIGURES:
         found = point.figures.get(figure.key)
-        numbers = (found.median, found.low, found.high) if found else ()
-        texts = [f"{number:,.{figure.digits}f}" for number in numbers]
-        cells.append(f"{texts[0]} ({texts[1]} to {texts[2]})" if texts else "-")
+        cells.append(found.text(f",.{figure.digits}f") if found else "-")
     return [f"{point.rate:,}", point.system, *cells, f"{point.lost:,}", str(point.runs)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.interop.drop_in.session import Play, Sessions
-from bench.interop.drop_in.sessions.flags import KEYS, start
+from bench.interop.drop_in.sessions.flags import shown, start
 
 SESSIONS = Sessions()
 _FULL = """
@@ -77,8 +77,7 @@ async def files(play: Play) -> None:
 
 @SESSIONS.add("config file: what counts", "--config=FILE", "--max-rdy-count=20", alone=True)
 async def counts(play: Play) -> None:
-    for key in KEYS:
-        await play.config(key)
+    await shown(play)
 
 
 def _written(play: Play, name: str, text: str) -> Path:
