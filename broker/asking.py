@@ -14,6 +14,7 @@ import msgspec
 
 PERIOD_NS = 100_000_000  # between questions for topics in motion; also the length of bins
 SELDOM_NS = 500_000_000  # for those to which nothing comes: half of the time for which changes are looked for
+REST_NS = 5_000_000_000  # where there is nothing to ask: whoever places a topic elsewhere need not wait for its end
 LOOK_BINS = 10  # of a topic that is not asked for often, once something is said of it
 FAR_BINS = 100  # where it is to be told how rare messages are; the engine keeps 128
 
@@ -88,8 +89,10 @@ class Asking:
 
     @property
     def period_ns(self) -> int:
-        """Until the next questions."""
-        return PERIOD_NS if self._topics[Pace.OFTEN] else SELDOM_NS
+        """Until the next questions, as things stand."""
+        if self._topics[Pace.OFTEN]:
+            return PERIOD_NS
+        return SELDOM_NS if self._topics[Pace.SELDOM] or self._looks_far else REST_NS
 
     def questions(self, now_ns: int) -> Iterator[Question]:
         """Each is to be answered (``until``) before the next: what rested may be found to move. ``now_ns`` is of any

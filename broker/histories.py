@@ -55,7 +55,7 @@ class Histories:
         self._some = trio.Event()  # there is something to follow
         self._moved: list[Moved] = []  # not told yet
         self._restless: list[str] = []  # topics of which it is not known yet what comes there
-        self._has_moved = Wakeup()
+        self._has_news = Wakeup()  # there may be something to ask before the next questions were due
         self._due: list[TopicHistory] = []  # of the last second at most, unless the one before was refused
         self._still_steady: list[str] = []  # topics to be named as such
         self._has_due = Wakeup()
@@ -65,6 +65,7 @@ class Histories:
         """From now on these, and no others; ``seldom``: those of them that are told seldom while they are steady."""
         self._followed.follow(topics, seldom)
         self._have_watched()
+        self._has_news.set()
         if topics:
             self._some.set()
         elif self._some.is_set():
@@ -73,16 +74,16 @@ class Histories:
     def note_moved(self, moved: Moved) -> None:
         """The rate of a topic has changed: tell it at once."""
         self._moved.append(moved)
-        self._has_moved.set()
+        self._has_news.set()
 
     def note_restless(self, restless: Restless) -> None:
         """A topic that the engine watches is not steady any more: look at it."""
         self._restless.append(restless.topic)
-        self._has_moved.set()
+        self._has_news.set()
 
     def untell_all(self) -> None:
         """Whoever leads knows nothing of what was told before."""
-        self._followed.untell(self._followed.names)
+        self._untell(self._followed.names)
 
     async def run(self) -> None:
         """Until cancelled; then the connections are closed."""
@@ -101,7 +102,7 @@ class Histories:
             self._renew()
             while trio.current_time() < (again_s := began_s + self._followed.asking.period_ns / 1e9):
                 with trio.move_on_at(again_s):
-                    await self._has_moved.wait()
+                    await self._has_news.wait()
                 self._post(self._changes())
 
     def _post(self, due: list[TopicHistory]) -> None:
@@ -126,11 +127,15 @@ class Histories:
                 self._followed.renew_again(still_steady)
             if fate is _Fate.UNKNOWN and unanswered is None:
                 unanswered = [one for one in due if one.steady]
-                self._followed.untell([one.topic for one in due if not one.steady])
+                self._untell([one.topic for one in due if not one.steady])
                 continue
             if fate is not _Fate.TAKEN:
-                self._followed.untell([one.topic for one in (*(unanswered or ()), *due)])
+                self._untell([one.topic for one in (*(unanswered or ()), *due)])
             unanswered = None
+
+    def _untell(self, topics: Collection[str]) -> None:
+        self._followed.untell(topics)
+        self._has_news.set()
 
     def _look(self) -> list[TopicHistory]:
         now_ns = round(trio.current_time() * 1e9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.asking import Asking, Pace, Question, Watched
+from broker.asking import PERIOD_NS, REST_NS, Asking, Pace, Question, Watched
 from broker.bins import Followed
 from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
@@ -75,6 +75,11 @@ class Engine:
         self.said.append(told)
         return told
 
+    def untell(self, topic: str) -> None:
+        """Its report was lost."""
+        self.followed.untell([topic])
+        self._next_ns = min(self._next_ns, self.now_ns + BIN_NS)
+
     def disturb(self, topic: str) -> None:
         """It does not rest, says the engine."""
         for question in self.followed.asking.of_sleepers([topic]):
@@ -114,6 +119,13 @@ def test_what_is_not_watched_any_more_is_asked_for() -> None:
     engine.followed.follow([])
     assert engine.followed.asking.take_watched() == Watched([], ["u"])
     assert engine.followed.asking.take_watched() is None
+
+
+def test_where_all_topics_rest_there_is_hardly_anything_to_ask_until_one_does_not() -> None:
+    engine = settled(t=1, u=1)
+    assert engine.followed.asking.period_ns == REST_NS
+    engine.disturb("u")
+    assert engine.followed.asking.period_ns == PERIOD_NS
 
 
 def test_a_topic_that_is_watched_no_longer_and_then_again_is_news_of_which_nothing_is_lost() -> None:
@@ -191,7 +203,7 @@ def test_steady_traffic_of_which_the_report_was_lost_is_told_again_within_a_seco
     engine = settled(t=1)
     engine.run(37, t=1)
     assert engine.said == []
-    engine.followed.untell(["t"])
+    engine.untell("t")
     engine.run(10, t=1)
     assert [(one.steady, set(one.arrivals)) for one in engine.said] == [(True, {1})]
 

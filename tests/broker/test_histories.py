@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from broker.engine_bins import EngineBins, EngineHistories
-from broker.events import Moved
+from broker.events import Moved, Restless
 from broker.histories import Histories
 from srtm.control import HistoryReport, Problem
 from srtm.distributors import Distributors
@@ -142,6 +142,31 @@ async def test_a_change_shifts_no_question_to_the_engine(rig, autojump_clock):
         await trio.sleep(0.05)
         rig.histories.note_moved(Moved(topic="t", since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
     assert len(rig.engine.asked) == 10
+
+
+async def test_while_all_topics_rest_nothing_is_asked_and_another_one_is_at_once(rig, autojump_clock):
+    rig.engine.rate = 1
+    rig.histories.follow(["t"], ["t"])
+    await trio.sleep(60)
+    assert rig.engine.watched == ["t"]
+    rig.engine.asked.clear()
+    await trio.sleep(9.03)
+    assert rig.engine.asked == []
+    rig.histories.follow(["t", "u"], ["t", "u"])
+    await trio.sleep(0.01)
+    assert [topics for _, topics, _ in rig.engine.asked] == [["u"]]
+
+
+async def test_a_topic_that_does_not_rest_is_asked_for_at_once_and_told_as_unsteady(rig, autojump_clock):
+    rig.engine.rate = 1
+    rig.histories.follow(["t"], ["t"])
+    await trio.sleep(63)
+    rig.leader.reports.clear()
+    rig.histories.note_restless(Restless(topic="t"))
+    await trio.sleep(0.01)
+    (report,) = rig.reports
+    assert [(one.topic, one.steady) for one in report.topics] == [("t", False)]
+    assert rig.engine.watched == []
 
 
 async def test_what_nobody_takes_in_time_is_not_sent_again(rig, autojump_clock):
