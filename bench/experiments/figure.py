@@ -28,22 +28,6 @@ def parts_of(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row["part"] for row in rows))
 
 
-def lines(rows: Sequence[Row], labels: Mapping[str, str], x: str, y: str) -> list[Series]:
-    """One for each strategy of ``labels`` ({strategy: label}) that ``rows`` have, the number of brokers beside each
-    point. ``x``, ``y``: keys of a row."""
-    return [
-        Series(
-            label=label,
-            x=[row[x] for row in mine],
-            y=[row[y] for row in mine],
-            spread=[row["p99_deviation_ms"] for row in mine],
-            notes=[str(row["brokers"]) for row in mine],
-        )
-        for strategy, label in labels.items()
-        if (mine := [row for row in rows if row["strategy"] == strategy])
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Panel:
     title: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.experiments.figure import Panel, Row, lines
+from bench.experiments.figure import Panel, Row, Series
 from bench.experiments.layouts import SLO_NS, Envelope, Result, ms, residual, text_of
 from bench.traffic import Fleet
 
@@ -71,10 +71,21 @@ def keeps(row: Row) -> bool:
 
 
 def panel(part: str, what: str, rows: Sequence[Row], x: str, x_label: str) -> Panel:
-    """The worst broker's p99 over ``x``, a key of a row, the number of brokers beside each point."""
+    """The worst broker's p99 over ``x``, a key of a row: of each placement, the number of brokers beside each point."""
+    series = [
+        Series(
+            label=label,
+            x=[row[x] for row in mine],
+            y=[row["worst_p99_ms"] for row in mine],
+            spread=[row["p99_deviation_ms"] for row in mine],
+            notes=[str(row["brokers"]) for row in mine],
+        )
+        for strategy, label in LABELS.items()
+        if (mine := of(rows, part, strategy))
+    ]
     return Panel(
         title=f"Fig. {part}: {what}",
         x_label=x_label,
         y_label="worst broker's p99 (ms, log scale)",
-        series=lines([row for row in rows if row["part"] == part], LABELS, x, "worst_p99_ms"),
+        series=series,
     )
