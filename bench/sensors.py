@@ -34,8 +34,8 @@ class Detector:
     longitude: float
 
 
-def read_detectors(path: Path = DETECTORS_CSV) -> list[Detector]:
-    with path.open(newline="") as file:
+def read_detectors() -> list[Detector]:
+    with DETECTORS_CSV.open(newline="") as file:
         return [Detector(r["sensor_id"], float(r["latitude"]), float(r["longitude"])) for r in csv.DictReader(file)]
 
 

@@ -51,7 +51,7 @@ class Term:
     """The time for which a session holds the lock, won with a question sent at ``won_ns``. ``clock_ns`` goes on while
     the process is stopped."""
 
-    def __init__(self, session: Session, won_ns: int, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, session: Session, won_ns: int, clock_ns: Callable[[], int]) -> None:
         self.lost_because = "the time for which it is sure is over"
         self._session = session
         self._clock_ns = clock_ns

@@ -88,10 +88,10 @@ async def test_a_broker_of_which_nothing_is_stated_or_measured_is_not_limited(di
     assert most(distributor) == 640.0  # the hardest promise decides
 
 
-async def observed(distributor: Distributor, broker: FakeBroker, rates: dict[str, float], seconds: int = 10) -> None:
-    """What ``broker`` lets go for so long."""
+async def observed(distributor: Distributor, broker: FakeBroker, rates: dict[str, float]) -> None:
+    """What ``broker`` lets go in ten seconds."""
     before = {one.topic: one.released for one in broker.reports}
-    for second in range(1, seconds + 1):
+    for second in range(1, 11):
         broker.reports = [report(name, before.get(name, 0) + round(rate * second)) for name, rate in rates.items()]
         await broker.sync()
         await trio.sleep(1)

@@ -174,8 +174,9 @@ def test_where_bursts_come_as_often_as_intervals_each_is_an_observation():
     assert test.blocks == test.bursts == 300
 
 
-def across_edges(rng, bursts=700):
+def across_edges(rng):
     """Bursts that follow each other at once, each half in one interval and half in the next, both halves as slow."""
+    bursts = 700
     latency_ns = np.repeat(rng.integers(MS // 4, MS // 2, bursts), 2)
     latency_ns[rng.integers(0, bursts, 10) * 2 + [[0], [1]]] = 2 * MS
     count = np.full(2 * bursts, 25)
