@@ -206,11 +206,10 @@ class _Run:
 
     async def counted(self) -> PlacementRun:
         """The first that counts, else the last."""
-        run = await self._measured(1)
-        for number in range(2, TRIES + 1):
+        for number in range(1, TRIES + 1):
+            run = await self._measured(number)
             if not run.reasons:
                 break
-            run = await self._measured(number)
         return run
 
     async def _measured(self, number: int) -> PlacementRun:
