@@ -19,10 +19,10 @@ use crate::wire;
 /// What came to one topic, as Python sees it. `version`: of the share in force.
 #[derive(Debug, Serialize)]
 pub struct TopicBins {
-    topic: String,
+    pub(crate) topic: String,
     version: u64,
     #[serde(flatten)]
-    bins: Bins,
+    pub(crate) bins: Bins,
 }
 
 impl Engine {

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use crate::bucket::Nanos;
 use crate::config::Config;
-use crate::engine::ConnKey;
+use crate::engine::{ConnKey, TopicKey};
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, limit};
+use crate::history::open_at;
 use crate::http::answer::Answer;
 use crate::topic::Limit;
 
@@ -46,6 +47,10 @@ pub enum Operation {
     /// Python answers all requests that it was handed.
     Respond,
     Snapshot,
+    /// Python asks for as many of the latest bins.
+    Histories(i64),
+    /// The engine looks for changes of traffic by itself, in all topics, or no longer.
+    Watch(bool),
     /// The wall clock is set.
     Wall(i64),
     /// So many bytes may still be written to the disk.
@@ -62,11 +67,13 @@ pub struct World {
     conns: Vec<ConnKey>,
     ids: HashMap<ConnKey, Vec<String>>,
     version: u64,
+    bins: HashMap<(TopicKey, u64, i64), [u64; 4]>, // what was told, by limiter and number
 }
 
 impl World {
     pub fn in_memory(config: Config) -> Self {
-        Self { pair: Pair::with(config.clone()), config, disk: None, conns: Vec::new(), ids: HashMap::new(), version: 0 }
+        let (conns, ids, bins) = Default::default();
+        Self { pair: Pair::with(config.clone()), config, disk: None, conns, ids, version: 0, bins }
     }
 
     pub fn on_disk(config: Config) -> Self {
@@ -96,6 +103,9 @@ impl World {
             }
             Operation::Respond => self.respond(),
             Operation::Snapshot => _ = self.pair.snapshot(),
+            Operation::Histories(count) => self.read_histories(count),
+            Operation::Watch(true) => self.pair.engine.watch(TOPICS.map(str::to_owned).to_vec(), &[], now),
+            Operation::Watch(false) => self.pair.engine.watch(Vec::new(), &TOPICS.map(str::to_owned), now),
             Operation::Wall(offset) => self.pair.engine.set_wall_offset(offset),
             Operation::Accepting(accepting) => self.pair.engine.set_accepting(accepting, "on request", now),
             Operation::Space(space) => self.with_disk(|store| store.with(|disk| disk.space = space)),
@@ -175,6 +185,21 @@ impl World {
         }
     }
 
+    /// What was told of a bin is told again, however late.
+    fn read_histories(&mut self, count: i64) {
+        let until = open_at(self.pair.now);
+        for topic in self.pair.engine.histories(&TOPICS.map(str::to_owned), until - count, until, self.pair.now) {
+            let (key, began) = self.pair.engine.trace_identity(&topic.topic).expect("a topic with bins has a limit");
+            let bins = topic.bins;
+            for (at, number) in (bins.first..until).enumerate() {
+                let told = [bins.arrivals[at], bins.waiting[at], bins.unfinished[at].to_bits(), bins.delay_ns[at]];
+                assert_eq!(*self.bins.entry((key, began, number)).or_insert(told), told, "bin {number} is another now");
+            }
+            assert!(bins.supply.is_sorted_by(|(a, _), (b, _)| a < b), "{:?}", bins.supply);
+            assert!(bins.supply.iter().all(|(number, rate)| (bins.first..until).contains(number) && rate.is_finite()));
+        }
+    }
+
     /// Another process on the same disk, which knows no more of the topics than what lies there.
     fn restart(&mut self, saved: bool) {
         let Some((store, incarnation)) = self.disk.take() else { return };
@@ -188,6 +213,7 @@ impl World {
         self.disk = Some((store, incarnation + 1));
         self.conns.clear();
         self.ids.clear();
+        self.bins.clear();
         for topic in TOPICS {
             self.pair.engine.release_topic(topic, self.pair.now);
         }
