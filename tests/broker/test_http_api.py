@@ -171,7 +171,7 @@ async def test_no_connection_is_unavailable():
         await HttpClient("http://h:1", connect=connect).request("GET", "/", timeout_s=1)
 
 
-async def test_a_peer_that_does_not_speak_http_is_a_peer_error(nursery):
+async def test_a_peer_that_does_not_speak_http_is_a_peer_error():
     async def connect():
         near, far = memory_stream_pair()
         await far.send_all(b"\x00\x00\x00\x06nonsense\r\n\r\n")

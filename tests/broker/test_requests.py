@@ -108,7 +108,7 @@ async def test_an_engine_that_has_ended_is_nobodys_fault(rig, nursery):
     nursery.cancel_scope.cancel()
 
 
-async def test_the_port_is_opened_and_closed_with_the_service(rig, nursery):
+async def test_the_port_is_opened_and_closed_with_the_service(rig):
     assert rig.engine.http == "bound"
     async with trio.open_nursery() as inner:
         inner.start_soon(rig.requests.serve)

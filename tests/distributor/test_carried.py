@@ -88,7 +88,7 @@ async def test_a_broker_of_which_nothing_is_stated_or_measured_is_not_limited(di
     assert most(distributor) == 640.0  # the hardest promise decides
 
 
-async def observed(distributor: Distributor, broker: FakeBroker, rates: dict[str, float]) -> None:
+async def observed(broker: FakeBroker, rates: dict[str, float]) -> None:
     """What ``broker`` lets go in ten seconds."""
     before = {one.topic: one.released for one in broker.reports}
     for second in range(1, 11):
@@ -104,14 +104,14 @@ async def test_what_others_are_seen_to_let_go_counts_where_it_is_clearly_more_th
     await distributor.submit(spec(**WIDE))
     await distributor.submit(spec("vans", count=20, placement="lb"))
     await settle(a)
-    await observed(distributor, a, {"vans": 110.0, "cars": 900.0})
+    await observed(a, {"vans": 110.0, "cars": 900.0})
     assert most(distributor) == 900.0  # Poisson, in groups: 110 is no news
-    await observed(distributor, a, {"vans": 300.0})
+    await observed(a, {"vans": 300.0})
     assert most(distributor) == pytest.approx(700.0, rel=0.01)
     before = most(distributor)
-    await observed(distributor, a, {"vans": 310.0})
+    await observed(a, {"vans": 310.0})
     assert most(distributor) == before
-    await observed(distributor, a, {"vans": 0.0})
+    await observed(a, {"vans": 0.0})
     assert most(distributor) == 900.0
 
 
@@ -119,11 +119,11 @@ async def test_unlimited_topics_count_too_and_are_forgotten_with_their_broker(di
     a, _ = await two(distributor)
     await distributor.submit(spec(**WIDE))
     await settle(a)
-    await observed(distributor, a, {"loose": 250.0})
+    await observed(a, {"loose": 250.0})
     assert most(distributor) == pytest.approx(750.0, rel=0.01)
     a.restart()
     await a.sync()
-    await observed(distributor, a, {"loose": 100.0})
+    await observed(a, {"loose": 100.0})
     assert most(distributor) == pytest.approx(900.0, rel=0.01)
     distributor.syncing.forget("a")
     assert most(distributor) == 1_000.0

@@ -68,11 +68,11 @@ async def test_a_change_of_one_topic_is_all_that_is_told(distributor):
     answer = await a.sync()
     assert (answer.since, [topic.topic for topic in answer.topics]) == (before, ["cars"])
     await settle(a, b)
-    whole = await told_whole(distributor, a)
+    whole = await told_whole(a)
     assert a.topics == whole
 
 
-async def told_whole(distributor, broker):
+async def told_whole(broker):
     """What another incarnation of ``broker`` would be told."""
     version, broker.version = broker.version, 0
     answer = await broker.sync()
