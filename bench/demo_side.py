@@ -10,13 +10,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from bench.placed_run import penalty_of
 from bench.plot import Promise
 from bench.run import RunResult
 from bench.sensors import publisher_id, read_detectors
 from bench.trace import Trace, percentile_ms
 from srtm.distributor_client import Json
-from srtm.replay import Penalty, penalty
-from srtm.splitting import to_micro
 
 
 @dataclass(frozen=True)
@@ -135,31 +134,10 @@ def side_of(
     )
 
 
-def without_warmup(traces: dict[str, Trace], started_ns: int, warmup_s: float) -> dict[str, Trace]:
-    """What arrived of the run that began after ``started_ns`` once its warm-up was over."""
-    run = {broker: trace.since(started_ns) for broker, trace in traces.items()}
-    begun_ns = min(int(trace.arrival_ns.min()) for trace in run.values()) + round(warmup_s * 1e9)
-    return {broker: trace.since(begun_ns) for broker, trace in run.items()}
-
-
-def penalty_of(view: Json, traces: dict[str, Trace]) -> Penalty:
-    """The DRL penalty of the recorded arrivals: under the shares that the brokers had, less under one (r, b)."""
-    shares = {place["broker"]: (place["rate"], place["burst"]) for place in view["brokers"]}
-    return penalty(
-        [trace.arrival_ns for trace in traces.values()],
-        [_micro(*shares[broker]) for broker in traces],
-        *_micro(view["rate"], view["burst"]),
-    )
-
-
 def places_of_detectors(assignments: Json) -> list[str]:
     """Broker of each detector, in the order of the detectors' file."""
     broker = dict(zip(assignments["ids"], assignments["brokers"], strict=True))
     return [broker[publisher_id(detector)] for detector in read_detectors()]
-
-
-def _micro(rate: float, burst: float) -> tuple[int, int]:
-    return to_micro(rate, "rate"), to_micro(burst, "burst")
 
 
 def shortcomings(lb: Side, srtm: Side) -> list[str]:

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bench.assigned import settled
-from bench.demo_side import without_warmup
 from bench.run import RunResult
 from bench.trace import Trace, fetch_trace
 from srtm.distributor_client import DistributorClient, Json
+from srtm.replay import Penalty, penalty
+from srtm.splitting import to_micro
 from srtm.supervisor import Cluster
 
 
@@ -50,3 +51,21 @@ async def placed_run(
 def addresses(cluster: Cluster) -> dict[str, str]:
     """{broker: where it is published to}."""
     return {place.name: place.tcp_address for place in cluster.brokers}
+
+
+def without_warmup(traces: dict[str, Trace], started_ns: int, warmup_s: float) -> dict[str, Trace]:
+    """What arrived of the run that began after ``started_ns`` once its warm-up was over."""
+    run = {broker: trace.since(started_ns) for broker, trace in traces.items()}
+    begun_ns = min(int(trace.arrival_ns.min()) for trace in run.values()) + round(warmup_s * 1e9)
+    return {broker: trace.since(begun_ns) for broker, trace in run.items()}
+
+
+def penalty_of(view: Json, traces: dict[str, Trace]) -> Penalty:
+    """The DRL penalty of the recorded arrivals: under the shares that the brokers had, less under one (r, b)."""
+    shares = {place["broker"]: _bucket(place) for place in view["brokers"]}
+    arrivals_ns = [trace.arrival_ns for trace in traces.values()]
+    return penalty(arrivals_ns, [shares[broker] for broker in traces], *_bucket(view))
+
+
+def _bucket(view: Json) -> tuple[int, int]:
+    return to_micro(view["rate"], "rate"), to_micro(view["burst"], "burst")

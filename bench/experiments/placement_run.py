@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.demo_side import penalty_of
+from bench.placed_run import penalty_of
 from bench.run import RunResult
 from bench.trace import Trace, percentile_ms
 from srtm.distributor_client import Json

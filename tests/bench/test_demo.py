@@ -14,9 +14,10 @@ import pytest
 from bench.assigned import plan_of
 from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, run_demo
 from bench.demo_runs import NAMES, DemoRunsOptions, arranged, demo_runs, simulated, worst_p99_ms
-from bench.demo_side import BrokerPart, Side, penalty_of, shortcomings, side_of, together, without_warmup
+from bench.demo_side import BrokerPart, Side, shortcomings, side_of, together
 from bench.demo_view import draw, plain
 from bench.document import README, with_block
+from bench.placed_run import penalty_of, without_warmup
 from bench.plot import Promise
 from bench.run import Histograms, RunResult
 from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
