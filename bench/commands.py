@@ -67,8 +67,8 @@ def bench_run(
 ) -> int:
     """A scenario of your own: open loop against any NSQ broker, latency from the intended instants.
 
-    Status 0 if the run is valid and keeps its promise (if it has one), 1 if the promise is broken, 3 if the run is not
-    valid.
+    Says first how long it will take. Status 0 if the run is valid and keeps its promise (if it has one), 1 if the
+    promise is broken, 3 if the run is not valid.
     """
     scenario = read_scenario(file, seed=seed, seconds=seconds)
     wide = Console(highlight=False, width=people_width())
@@ -314,7 +314,7 @@ def bench_arrival(
 ) -> int:
     """The arrival times that a broker notes, against the truth, in network namespaces of their own (needs root).
 
-    Status 0 if the packet clock is exact and the kernel's error within its bound.
+    Some twenty seconds. Status 0 if the packet clock is exact and the kernel's error within its bound.
     """
     own_network.check_privileges()
     own_network.enter()

@@ -178,7 +178,7 @@ def bench_scale(
 ) -> int:
     """Beyond the paper's scale: 1,000,000 publishers in 40,000 groups on 1,000 brokers, placed and simulated.
 
-    Says whether at least 10 million messages are simulated in a second of one core.
+    Some seconds. Says whether at least 10 million messages are simulated in a second of one core.
     """
     options = ScaleOptions(
         brokers=brokers,
@@ -196,6 +196,6 @@ def bench_scale(
 for _name, _selected in known().items():
     if _name != "gdrl" and (_selected.parts or not _selected.experiment.parts):
         _what = _title(_name)
-        app.command(_name, short_help=_what, help=f"{_what}. The same as `srtm bench figures {_name}`.")(
+        app.command(_name, short_help=_what, help=f"{_what}. Some minutes. The same as `srtm bench figures {_name}`.")(
             _command(_name)
         )

@@ -83,6 +83,15 @@ class Scenario:
     def duration_s(self) -> float:
         return self._plan.duration_s
 
+    @property
+    def phases(self) -> str:
+        """How long it will take, for people."""
+        plan = self._plan
+        return (
+            f"{plan.warmup_s:g} s of warm-up, {plan.duration_s:g} s measured, "
+            f"at most {plan.drain_s:g} s for what is still on its way"
+        )
+
     def plan(self, address: str) -> Plan:
         return msgspec.structs.replace(self._plan, targets=[address] * len(self._plan.targets))
 

@@ -49,8 +49,9 @@ class Outcome:
 
 
 async def run_scenario(scenario: Scenario, console: Console) -> Outcome:
-    """Raises Unavailable where the broker cannot be reached, or started."""
+    """Says first how long it will take. Raises Unavailable where the broker cannot be reached, or started."""
     started = time.time()
+    console.print(f"{scenario.name}: {scenario.phases}", soft_wrap=True)
     async with _broker(scenario) as address:
         with console.status(scenario.name) as status:
             result = await run_plan(scenario.plan(address), partial(_tell, status, scenario.name))

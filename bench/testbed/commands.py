@@ -108,7 +108,7 @@ def run(
 ) -> int:
     """Services on their hosts, a topic with the paper's envelope, its traffic; one-way latency by parts, a verdict.
 
-    Status 0 if the run counts and the promise is kept on every broker.
+    Less than a minute besides what is measured. Status 0 if the run counts and the promise is kept on every broker.
     """
     link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss, rate_mbit=rate_mbit)
     layout = hosts(brokers=brokers, publishers=publishers, subscribers=subscribers, link=link, each=host or ())

@@ -14,7 +14,7 @@ from bench.peer_servers import ALL, missing
 from bench.results import merged, percentile_ms
 from bench.scenario import scenario
 from bench.scenario_run import Outcome, judged, prepare, show
-from srtm.errors import BadInput
+from srtm.errors import BadInput, Unavailable
 from tests.support.run_results import EMPTY, result, target
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "bench" / "scenarios").glob("*.toml"))
@@ -37,6 +37,14 @@ def logged(path):
         counts[interval.get_tag()] = counts.get(interval.get_tag(), 0) + interval.get_total_count()
     reader.close()
     return counts
+
+
+def test_how_long_a_run_takes_is_said_before_its_broker_is_asked(tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text(FILE)
+    with pytest.raises(Unavailable):
+        bench_run(tmp_path / "mine.toml", seconds=600.0, out=tmp_path)
+    said = "mine: 1 s of warm-up, 600 s measured, at most 5 s for what is still on its way\n"
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.slow
