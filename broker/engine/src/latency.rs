@@ -40,6 +40,15 @@ struct Slot {
 pub struct Latency {
     since_start: [Histogram<u64>; 4],
     slots: VecDeque<Slot>, // ascending numbers; those without a sample are missing
+    known: Known,
+}
+
+/// As asked for last: quantiles cost more than the messages of a topic in which there are few, and all topics are asked for once a second.
+#[derive(Debug, Default)]
+struct Known {
+    recorded: u64, // so far
+    slot: i64,
+    summaries: Summaries,
 }
 
 pub(crate) fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
@@ -57,7 +66,7 @@ pub(crate) fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { since_start: std::array::from_fn(|_| histogram(3)), slots: VecDeque::new() }
+        Self { since_start: std::array::from_fn(|_| histogram(3)), slots: VecDeque::new(), known: Known::default() }
     }
 }
 
@@ -105,12 +114,18 @@ impl Latency {
     }
 
     pub fn summaries(&mut self, now: Nanos) -> Summaries {
-        self.expire(now / SLOT_NS);
-        Summaries {
-            since_start: Summary::of_all(|kind| Summary::of(&self.since_start[kind])),
-            last_60s: Summary::of_all(|kind| Summary::of(&self.last_60s(kind, now))),
-            recent: Summary::of_all(|kind| Summary::of(&self.last_slots(RECENT_SLOTS, kind, now))),
+        let (recorded, slot) = (self.since_start[0].len(), now / SLOT_NS);
+        let (has_more, is_later) = (recorded != self.known.recorded, slot != self.known.slot);
+        if has_more {
+            self.known.summaries.since_start = Summary::of_all(|kind| Summary::of(&self.since_start[kind]));
         }
+        if has_more || is_later {
+            self.expire(slot);
+            self.known.summaries.last_60s = Summary::of_all(|kind| Summary::of(&self.last_60s(kind, now)));
+            self.known.summaries.recent = Summary::of_all(|kind| Summary::of(&self.last_slots(RECENT_SLOTS, kind, now)));
+        }
+        self.known = Known { recorded, slot, ..self.known };
+        self.known.summaries
     }
 
     /// HDR V2, deflated, in base64: a payload of an `.hlog` line. `None`: no such kind or window.
@@ -128,14 +143,14 @@ impl Latency {
     }
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Summaries {
     pub since_start: Kinds,
     pub last_60s: Kinds,
     pub recent: Kinds, // the last 5 to 10 s
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Kinds {
     pub access: Summary,
     pub processing: Summary,
@@ -143,7 +158,7 @@ pub struct Kinds {
     pub total: Summary,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Summary {
     pub count: u64,
     pub p50_ns: u64,
@@ -182,6 +197,22 @@ mod tests {
         let later = latency.summaries(61_000_000_000);
         assert_eq!(later.last_60s.total.count, 0);
         assert_eq!(later.since_start.total.count, 2);
+    }
+
+    #[test]
+    fn whatever_was_asked_before_a_summary_is_that_of_its_instant() {
+        let (mut asked_often, mut asked_once) = (Latency::default(), Latency::default());
+        for step in 0..200 {
+            let now = step * 700_000_000;
+            if step % 7 < 3 || step % 100 < 20 {
+                for latency in [&mut asked_often, &mut asked_once] {
+                    latency.record(Sample { access: step * 1_000, consumer_wait: 0, total: step * 5_000 }, 1, now);
+                }
+            }
+            let seen = serde_json::to_value(asked_often.summaries(now)).expect("JSON");
+            asked_once.known = Known::default();
+            assert_eq!(seen, serde_json::to_value(asked_once.summaries(now)).expect("JSON"), "{step}");
+        }
     }
 
     #[test]
