@@ -7,6 +7,7 @@ that its percentile allows may have been late.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
@@ -34,39 +35,57 @@ Record = Callable[[str, int], Recorder]
 """Topic and target in ns to a recorder of what arrives from now on. Raises ValueError: the topic has no limit here."""
 
 
+@dataclass
+class _Other:
+    """A topic that was there."""
+
+    recorder: Recorder
+    kept: bool = True
+    unsent: int = 0  # messages, up to the last look
+
+
 class Others:
     """The promises to other topics, as they were kept in the last whole second. ``worst_ns``: the largest of their
-    percentiles in it."""
+    percentiles in it. Where more messages than may be late were not measured, for nobody took them in time, it is not
+    known how a second was: then a promise that was broken stays so, for a broker that is overloaded soon takes longer
+    than is measured; and one that was kept stays kept, for the subscriber may be at fault."""
 
     def __init__(self, record: Record, began_ns: int) -> None:
         self.kept = True
         self.worst_ns = 0
         self._record = record
-        self._recorders: dict[Promise, Recorder] = {}
+        self._others: dict[Promise, _Other] = {}
         self._next_ns = began_ns + NS_PER_S
 
     def look(self, promises: Sequence[Promise], now_ns: int) -> None:
         """A topic that is not here, or not limited, has had no promise broken."""
-        self._recorders = {promise: recorder for promise, recorder in self._recorders.items() if promise in promises}
+        self._others = {promise: other for promise, other in self._others.items() if promise in promises}
         for promise in promises:
-            if promise not in self._recorders:
+            if promise not in self._others:
                 try:
-                    self._recorders[promise] = self._record(promise.topic, promise.target_ns)
+                    self._others[promise] = _Other(self._record(promise.topic, promise.target_ns))
                 except ValueError:
                     continue
         if now_ns >= self._next_ns:
             self._next_ns = max(self._next_ns + NS_PER_S, now_ns + NS_PER_S // 2)
-            seconds = [_second(promise, recorder) for promise, recorder in self._recorders.items()]
-            self.kept = all(kept for kept, _ in seconds)
-            self.worst_ns = max((worst_ns for _, worst_ns in seconds), default=0)
+            self.worst_ns = max((_look(promise, other) for promise, other in self._others.items()), default=0)
+            self.kept = all(other.kept for other in self._others.values())
 
 
-def _second(promise: Promise, recorder: Recorder) -> tuple[bool, int]:
-    """Whether it was kept since the last time, and its percentile."""
+def _look(promise: Promise, other: _Other) -> int:
+    """At what came since the last time; returns its percentile, ns."""
+    recorder, allowed = other.recorder, 100 - promise.percentile  # of a hundred may be late
     recorder.advance()
     recorder.intervals(True)  # nobody asks for them: not to be kept
     count, late, worst_ns = recorder.recent(promise.percentile)
-    return late <= count * (1 - promise.percentile / 100), worst_ns
+    _, unsent = recorder.gaps()
+    missed, other.unsent = unsent - other.unsent, unsent
+    is_known = 100 * missed <= (count + missed) * allowed
+    if 100 * late > count * allowed:
+        other.kept = False
+    elif is_known:
+        other.kept = True
+    return worst_ns
 
 
 def report(
