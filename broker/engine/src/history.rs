@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::bucket::{Nanos, TOKEN};
 use crate::change::ChangeDetector;
 use crate::rest::Rest;
+use crate::supply::Supply;
 
 pub const BIN_NS: Nanos = 100_000_000;
 pub const SLOT_NS: Nanos = BIN_NS / 5;
@@ -68,9 +69,9 @@ pub fn opens_at(number: i64) -> Nanos {
 pub struct History {
     end: Nanos, // of the present bin
     present: Bin,
-    largest: i128,                // unfinished work of the present bin, units
-    over: VecDeque<Bin>,          // ascending
-    supply: VecDeque<(i64, u64)>, // ascending: from the end of which bin on the share's rate is what, micro-msg/s
+    largest: i128,       // unfinished work of the present bin, units
+    over: VecDeque<Bin>, // ascending
+    supply: Supply,
     slot_end: Nanos,
     in_slot: u64, // messages
     detector: ChangeDetector,
@@ -107,7 +108,7 @@ impl History {
             present: Bin { number, ..Bin::default() },
             largest: 0,
             over: VecDeque::new(),
-            supply: VecDeque::new(),
+            supply: Supply::default(),
             slot_end: (at.div_euclid(SLOT_NS) + 1) * SLOT_NS,
             in_slot: 0,
             detector: ChangeDetector::default(),
@@ -184,7 +185,7 @@ impl History {
             return;
         }
         let last = at.div_euclid(BIN_NS);
-        self.note_supply(supply, last);
+        self.supply.note(self.present.number, supply, last - KEPT); // in force at its end at the latest, as nothing has happened since
         self.close();
         for number in (self.present.number + 1).max(last - KEPT)..=last {
             let Standing { waiting, unfinished } = standing(number * BIN_NS);
@@ -236,16 +237,6 @@ impl History {
         }
     }
 
-    /// It has been in force since the end of the present bin at the latest; `last` is the bin that begins.
-    fn note_supply(&mut self, supply: u64, last: i64) {
-        if self.supply.back().is_none_or(|(_, known)| *known != supply) {
-            self.supply.push_back((self.present.number, supply));
-        }
-        while self.supply.get(1).is_some_and(|(number, _)| *number <= last - KEPT) {
-            self.supply.pop_front();
-        }
-    }
-
     fn close(&mut self) {
         self.present.unfinished = thousandths(self.largest);
         if let Some(rest) = &mut self.rest {
@@ -281,7 +272,7 @@ impl History {
             return None;
         }
         let len = usize::try_from(until - first).ok()?;
-        let supply = self.supply_between(first, until);
+        let supply = self.supply.between(first, until);
         let mut bins =
             Bins { first, arrivals: vec![0; len], waiting: vec![0; len], unfinished: vec![0.0; len], delay_ns: vec![0; len], supply };
         for bin in self.over.range(from..to) {
@@ -292,13 +283,6 @@ impl History {
             bins.delay_ns[at] = bin.delay_ns.min(MOST_DELAY_NS);
         }
         Some(bins)
-    }
-
-    /// The rate at the end of bin `first`, and each other one up to that of the last before `until`.
-    fn supply_between(&self, first: i64, until: i64) -> Vec<(i64, f64)> {
-        let from = self.supply.partition_point(|(number, _)| *number <= first).saturating_sub(1);
-        let there = self.supply.range(from..).take_while(|(number, _)| *number < until);
-        there.map(|(number, rate)| (*number.max(&first), *rate as f64 / 1e6)).collect()
     }
 }
 
@@ -419,31 +403,6 @@ mod tests {
         assert!(history.over.len() as i64 <= KEPT);
         let bins = history.between(0, history.present.number).expect("bins");
         assert_eq!((bins.first, bins.waiting.len() as i64), (1_000_000 - KEPT, KEPT));
-    }
-
-    #[test]
-    fn the_rate_is_that_at_the_end_of_a_bin_and_told_where_it_is_another() {
-        let mut history = History::new(0);
-        for (number, rate) in (1..).zip([5, 5, 7, 7, 0, 5]) {
-            history.came(1);
-            history.turn(number * BIN_NS, rate * 1_000_000, idle);
-        }
-        let supply = |since, until| history.between(since, until).map(|bins| bins.supply);
-        assert_eq!(supply(0, 6), Some(vec![(0, 5.0), (2, 7.0), (4, 0.0), (5, 5.0)]));
-        assert_eq!(supply(3, 5), Some(vec![(3, 7.0), (4, 0.0)]));
-        assert_eq!(supply(1, 2), Some(vec![(1, 5.0)]));
-    }
-
-    #[test]
-    fn a_rate_that_is_always_another_one_is_kept_as_long_as_its_bins() {
-        let mut history = History::new(0);
-        for number in 1..1_000 {
-            history.came(1);
-            history.turn(number * BIN_NS, number as u64 * 1_000_000, idle);
-        }
-        assert!(history.supply.len() as i64 <= KEPT + 1, "{}", history.supply.len());
-        let bins = history.between(0, 999).expect("bins");
-        assert_eq!((bins.supply.len() as i64, bins.supply[0], bins.supply.last()), (KEPT, (871, 872.0), Some(&(998, 999.0))));
     }
 
     #[test]

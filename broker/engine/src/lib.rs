@@ -56,6 +56,7 @@ pub mod slices;
 pub mod snapshot;
 pub mod storage;
 pub mod stream;
+mod supply;
 pub mod timer;
 pub mod topic;
 pub mod topology;
