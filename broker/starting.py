@@ -76,7 +76,10 @@ def stop_engine(engine: Engine, log: Log, _kind: object, error: BaseException | 
     failures = [event.reason for event in events.drain(engine) if isinstance(event, events.DiskFailed)]
     if saved:
         return
-    reason = failures[-1] if failures else f"nothing was written or synced for {_DISK_PATIENCE_MS // 1000} s"
+    stalled = f"nothing was written or synced for {_DISK_PATIENCE_MS // 1000} s"
+    # One of them counts the messages, wherever it stands; what it says already is not said twice.
+    said = [one for one in dict.fromkeys(failures) if not any(one != other and one in other for other in failures)]
+    reason = "; ".join(said) or stalled
     log.failure("queued messages were not all saved", reason=reason)
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error] if error else [])
     if error is None or group.subgroup(SrtmError) is None:

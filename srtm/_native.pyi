@@ -53,8 +53,8 @@ class Engine:
         cannot be had, or "data_path"; ValueError if there can be no packet clock here (``arrival_clock``)."""
     def stop(self, patience_ms: int) -> bool:
         """Close the listener and all connections, save what is queued to ``data_path``, join the thread. False if it
-        did not end and did nothing to a file for ``patience_ms``, or not everything could be saved (the last
-        ``disk_failed`` event says why). Idempotent."""
+        did not end and did nothing to a file for ``patience_ms``, or not everything could be saved (of the
+        ``disk_failed`` events one counts the messages, others may say more). Idempotent."""
     def fileno(self) -> int:
         """An eventfd that is readable while ``drain_events`` or ``drain_requests`` has something. The former resets it:
         call it first."""

@@ -60,6 +60,8 @@ class FakeEngine:
     def stop(self, _patience_ms: int) -> bool:
         if self.unsaved:
             self.emit(type="disk_failed", reason=self.unsaved)
+            self.emit(type="disk_failed", reason="No space left on device")
+            self.emit(type="disk_failed", reason="sync t.000001.seg: failed")
         if not self.stopped:
             self.stopped = True
             os.close(self._eventfd)
