@@ -265,7 +265,7 @@ impl History {
 
     /// Bins from number `since` on, before number `until`, all of which are over; `None`: nothing was in any of them.
     pub fn between(&self, since: i64, until: i64) -> Option<Bins> {
-        let first = since.max(until - KEPT);
+        let first = since.max(self.present.number - KEPT);
         let there = |number| self.over.partition_point(|bin| bin.number < number);
         let (from, to) = (there(first), there(until));
         if from >= to {
@@ -403,6 +403,18 @@ mod tests {
         assert!(history.over.len() as i64 <= KEPT);
         let bins = history.between(0, history.present.number).expect("bins");
         assert_eq!((bins.first, bins.waiting.len() as i64), (1_000_000 - KEPT, KEPT));
+    }
+
+    #[test]
+    fn a_bin_that_is_kept_no_longer_is_left_out_rather_than_told_as_empty() {
+        let mut history = History::new(0);
+        for number in 1..=KEPT + 3 {
+            history.came(1);
+            history.turn(number * BIN_NS, SUPPLY, idle);
+        }
+        let bins = history.between(0, KEPT).expect("bins");
+        assert_eq!((bins.first, bins.arrivals), (3, vec![1; KEPT as usize - 3]));
+        assert_eq!(history.between(0, 3), None);
     }
 
     #[test]
