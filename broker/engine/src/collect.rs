@@ -3,12 +3,12 @@
 
 use crate::bucket::Nanos;
 use crate::building::no_memory_for;
-use crate::connection::Published;
 use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::WireError;
 use crate::event::Event;
 use crate::message::Message;
 use crate::publish::{Asked, Outcome, Publish, Source, Verb};
+use crate::published::Published;
 use crate::share::message_units;
 
 /// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
@@ -82,32 +82,31 @@ impl Engine {
     /// The connection's cache entry for a topic, made or renewed where the topic or its publisher list is another by now.
     fn published_index(&mut self, key: ConnKey, name: &str) -> Result<usize, String> {
         let conn = self.conns.get(key).ok_or("exiting")?;
-        let cached = conn.published_index(name);
-        if let Some(index) = cached {
-            let entry = &conn.published[index];
-            if self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation) {
-                return Ok(index);
-            }
-        }
-        self.look_up_published(key, name, cached)
+        // By the topic's own name, which all its publishers share, rather than by each one's copy.
+        let holds = |entry: &Published| {
+            self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation && *topic.name == *name)
+        };
+        let known = conn.published.iter().position(holds);
+        known.map_or_else(|| self.look_up_published(key, name), Ok)
     }
 
     #[cold]
-    fn look_up_published(&mut self, key: ConnKey, name: &str, cached: Option<usize>) -> Result<usize, String> {
+    fn look_up_published(&mut self, key: ConnKey, name: &str) -> Result<usize, String> {
         let client = self.conns.get(key).map_or("", |conn| &conn.remote).to_owned();
         if let Some(why) = self.refusal_to_make(name, "", &client) {
             return Err(why);
         }
         let topic_key = self.topic_of(name);
         let (conn, topic) = self.conns.get_mut(key).zip(self.topics.get_mut(topic_key)).ok_or("exiting")?;
-        let client_id = conn.identity.client_id.clone();
+        let client_id = conn.identity().client_id.clone();
         let declared = match (&topic.publishers, &client_id) {
             (None, _) => true,
             (Some(assigned), Some(id)) => assigned.contains(id),
             (Some(_), None) => false,
         };
         let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.publisher()));
-        let count = cached.map_or(0, |index| conn.published[index].count);
+        let cached = conn.published.position(name);
+        let count = cached.and_then(|index| conn.published.get(index)).map_or(0, |entry| entry.count);
         let entry = Published { topic: topic_key, name: name.into(), count, generation: topic.generation, declared, trace_index };
         if !declared
             && let Some(id) = client_id
@@ -116,13 +115,7 @@ impl Engine {
         {
             self.events.push(Event::Stranger { topic: name.into(), publisher_id: id.into() });
         }
-        Ok(match cached {
-            Some(index) => {
-                conn.published[index] = entry;
-                index
-            }
-            None => conn.remember(entry),
-        })
+        Ok(conn.published.remember(cached, entry))
     }
 
     /// Make messages of `bodies` behind those that are `into`. The bodies are copied into their frames here, but for large ones that were built before

@@ -8,10 +8,11 @@ use crate::building::Building;
 use crate::engine::{ChannelKey, TopicKey};
 use crate::http::Http;
 use crate::id::MessageId;
-use crate::identify::Identity;
+use crate::identify::{Identity, Terms};
 use crate::limits::UNFINISHED_NS;
 use crate::message::{Charge, Message};
 use crate::parking::Waiting;
+use crate::published::PublishedTopics;
 use crate::share::Share;
 use crate::slices::Progress;
 use crate::stream::{Broken, Layers, Step};
@@ -33,9 +34,6 @@ pub const MAX_UNREAD_ANSWERS: usize = 16 << 20;
 
 /// An idle connection's buffers are given back beyond this capacity.
 const KEEP_BUFFER: usize = 16 << 10;
-
-/// Topics that a connection's publish cache remembers.
-const PUBLISHED_TOPICS: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -59,17 +57,6 @@ pub struct Mark {
     pub trace: u64,
 }
 
-/// What a connection's publishes to one topic have in common, looked up once.
-#[derive(Debug)]
-pub struct Published {
-    pub topic: TopicKey,
-    pub name: Box<str>,
-    pub count: u64,
-    pub generation: u64, // of the topic when this was read
-    pub declared: bool,
-    pub trace_index: Option<u32>,
-}
-
 #[derive(Debug)]
 pub struct Subscription {
     pub channel: ChannelKey,
@@ -86,36 +73,38 @@ pub struct Subscription {
 }
 
 #[derive(Debug)]
+#[repr(C)] // in this order: what each message asks for stands together at the front, in few cache lines, for there are thousands of connections
 pub struct Connection {
     pub phase: Phase,
-    pub eof: bool,           // the peer has ended its stream
-    pub linger_until: Nanos, // while lingering
     pub state: State,
-    pub identity: Box<Identity>,
-    pub remote: Box<str>,
-    pub connected_wall_ns: i64,
-    pub subscription: Option<Box<Subscription>>,
-    pub auth: Option<Box<Auth>>,
-    pub published: Vec<Published>,
-    pub http: Option<Box<Http>>,                       // a connection of the HTTP port
-    pub input: Vec<u8>,                                // the unfinished command, or what came while it waits; empty nearly always
-    pub waiting: Option<Box<Waiting>>,                 // for an answer from Python: nothing more runs until then
-    pub(crate) input_charge: Option<(Charge, Charge)>, // for what is in `input`, and for its room besides
-    pub unfinished_since: Option<Nanos>,               // the command that `input` begins with, where no heartbeat watches
+    pub eof: bool,   // the peer has ended its stream
+    pub dirty: bool, // in the engine's list of connections with something to write
+    pub terms: Terms,
     pub(crate) share: Share,
+    pub http: Option<Box<Http>>,                // a connection of the HTTP port
+    pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
+    pub waiting: Option<Box<Waiting>>,          // for an answer from Python: nothing more runs until then
     pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
     pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`
-    pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
+    pub subscription: Option<Box<Subscription>>,
+    pub input: Vec<u8>, // the unfinished command, or what came while it waits; empty nearly always
+    pub published: PublishedTopics,
+    pub last_command: Nanos,
     output: Vec<u8>,
     output_at: usize,   // bytes of `output` that have been written
     stream_offset: u64, // of output[0]
     pub marks: VecDeque<Mark>,
-    pub dirty: bool, // in the engine's list of connections with something to write
-    pub last_command: Nanos,
-    pub next_heartbeat: Nanos,
-    pub blocked_since: Option<Nanos>,         // the socket takes nothing
-    pub(crate) unread_charge: Option<Charge>, // for the output then
+    pub blocked_since: Option<Nanos>, // the socket takes nothing
     pub armed: Armed,
+    pub next_heartbeat: Nanos,
+    pub auth: Option<Box<Auth>>,
+    identity: Box<Identity>,
+    pub remote: Box<str>,
+    pub connected_wall_ns: i64,
+    pub(crate) input_charge: Option<(Charge, Charge)>, // for what is in `input`, and for its room besides
+    pub unfinished_since: Option<Nanos>,               // the command that `input` begins with, where no heartbeat watches
+    pub(crate) unread_charge: Option<Charge>,          // for the output then
+    pub linger_until: Nanos,                           // while lingering
 }
 
 impl Connection {
@@ -125,12 +114,13 @@ impl Connection {
             eof: false,
             linger_until: Nanos::MAX,
             state: State::Init,
+            terms: identity.terms(),
             identity: Box::new(identity),
             remote: remote.into(),
             connected_wall_ns: wall_ns,
             subscription: None,
             auth: None,
-            published: Vec::new(),
+            published: PublishedTopics::default(),
             http: None,
             input: Vec::new(),
             waiting: None,
@@ -151,6 +141,17 @@ impl Connection {
             unread_charge: None,
             armed: Armed::default(),
         }
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// It has introduced itself, perhaps anew: what was looked up for who it was holds no longer.
+    pub fn identify(&mut self, identity: Identity) {
+        self.terms = identity.terms();
+        *self.identity = identity;
+        self.published.clear();
     }
 
     /// The id that the client gave itself in IDENTIFY; otherwise its address stands for it, in statistics only.
@@ -289,25 +290,6 @@ impl Connection {
             self.output_at = 0;
         }
         sent
-    }
-
-    /// The cached entry for a topic's name, and whether it must be looked up afresh.
-    pub fn published_index(&self, name: &str) -> Option<usize> {
-        self.published.iter().position(|published| &*published.name == name)
-    }
-
-    pub fn remember(&mut self, published: Published) -> usize {
-        if self.published.len() == PUBLISHED_TOPICS {
-            self.published.remove(0);
-        }
-        self.published.push(published);
-        self.published.len() - 1
-    }
-
-    pub fn count_published(&mut self, topic: TopicKey, count: u32) {
-        if let Some(published) = self.published.iter_mut().find(|published| published.topic == topic) {
-            published.count += u64::from(count);
-        }
     }
 
     pub fn heartbeat_ns(&self) -> Option<Nanos> {

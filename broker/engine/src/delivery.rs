@@ -196,8 +196,8 @@ impl Engine {
             let Some(consumer) = next else { break };
             let Some(conn) = self.conns.get_mut(consumer) else { continue };
             let ready = conn.is_ready();
-            let timeout_ns = conn.identity.msg_timeout_ms as Nanos * 1_000_000;
-            let sample_rate = conn.identity.sample_rate;
+            let timeout_ns = conn.identity().msg_timeout_ms as Nanos * 1_000_000;
+            let sample_rate = conn.identity().sample_rate;
             let Some(sub) = conn.subscription.as_mut() else { continue };
             sub.listed = false;
             if !ready {

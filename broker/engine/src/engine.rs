@@ -307,7 +307,7 @@ impl Engine {
                     waiting.note(end, stamp);
                 }
             }
-            None if conn.http.is_none() && conn.identity.heartbeat_ms.is_none() => conn.unfinished_since = Some(begun),
+            None if conn.http.is_none() && !conn.terms.heartbeats => conn.unfinished_since = Some(begun),
             None => {}
         }
         let len = input.len();
@@ -498,8 +498,8 @@ impl Engine {
         let Some(mut conn) = self.conns.remove(key) else { return };
         self.closed.push(key);
         self.limits.count_out(&conn);
-        if conn.identity.aware {
-            forget_aware(&mut self.aware, &conn.identity, key);
+        if conn.identity().aware {
+            forget_aware(&mut self.aware, conn.identity(), key);
         }
         if let Some(http) = &conn.http {
             self.http.connections -= 1;

@@ -68,6 +68,14 @@ pub struct Identity {
     negotiated: bool,
 }
 
+/// What of an identity every command or its answer depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    pub heartbeats: bool,
+    pub receipts: bool,
+    pub left: bool, // as in `Identity`
+}
+
 /// Level of deflate that a client gets that names none.
 const DEFLATE_LEVEL: u8 = 6;
 
@@ -181,6 +189,10 @@ fn bad(what: &str, value: i64) -> WireError {
 }
 
 impl Identity {
+    pub fn terms(&self) -> Terms {
+        Terms { heartbeats: self.heartbeat_ms.is_some(), receipts: self.receipts, left: self.left }
+    }
+
     /// What a connection is before it says IDENTIFY.
     pub fn unknown(config: &Config) -> Self {
         Self {

@@ -46,6 +46,7 @@ pub mod packet;
 pub mod parking;
 pub mod protocol;
 pub mod publish;
+pub mod published;
 pub mod queue;
 pub mod quiet;
 pub mod rest;

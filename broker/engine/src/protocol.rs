@@ -56,9 +56,9 @@ impl Engine {
             }
             let context = Context {
                 state: conn.state,
-                heartbeats: conn.identity.heartbeat_ms.is_some(),
+                heartbeats: conn.terms.heartbeats,
                 needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
-                asks_left: conn.identity.left,
+                asks_left: conn.terms.left,
                 checked: conn.sliced.is_some(),
                 config: &self.config,
             };
@@ -224,7 +224,7 @@ impl Engine {
                 Reply::Publish(index) | Reply::Slice(index) => {
                     let publish = &self.turn.publishes[index];
                     match &publish.outcome {
-                        Outcome::Done { .. } if !conn.identity.receipts => conn.respond(wire::OK),
+                        Outcome::Done { .. } if !conn.terms.receipts => conn.respond(wire::OK),
                         Outcome::Done { wait_ns: Some(wait_ns), fill } => {
                             conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes());
                         }
@@ -268,12 +268,11 @@ impl Engine {
             return Err(WireError::new(error::E_IDENTIFY_FAILED, "IDENTIFY failed TLS and compression can be asked for once"));
         }
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
-        if conn.identity.aware {
-            forget_aware(&mut self.aware, &conn.identity, key);
+        if conn.identity().aware {
+            forget_aware(&mut self.aware, conn.identity(), key);
         }
-        *conn.identity = identity;
-        conn.published.clear();
-        if let (true, Some(id)) = (conn.identity.aware, &conn.identity.client_id) {
+        conn.identify(identity);
+        if let (true, Some(id)) = (conn.identity().aware, &conn.identity().client_id) {
             self.aware.entry(id.clone()).or_default().push(key);
         }
         self.start_heartbeat(key, now);
@@ -297,7 +296,7 @@ impl Engine {
         target.consumers.push(key);
         if let Some(conn) = self.conns.get_mut(key) {
             conn.state = State::Subscribed;
-            conn.subscription = Some(Box::new(Subscription::new(channel_key, Nearness::of(&conn.identity, &self.config))));
+            conn.subscription = Some(Box::new(Subscription::new(channel_key, Nearness::of(conn.identity(), &self.config))));
         }
         self.reply(key, Reply::Response(wire::OK));
         Ok(())
@@ -363,7 +362,7 @@ impl Engine {
     fn touch(&mut self, key: ConnKey, id: Option<MessageId>, now: Nanos) -> Result<(), NotYours> {
         let limit_ns = self.config.max_msg_timeout_ms as Nanos * 1_000_000;
         let conn = self.conns.get_mut(key).ok_or(NotYours::NotInFlight)?;
-        let timeout_ns = conn.identity.msg_timeout_ms as Nanos * 1_000_000;
+        let timeout_ns = conn.identity().msg_timeout_ms as Nanos * 1_000_000;
         let sub = conn.subscription.as_mut().ok_or(NotYours::NotInFlight)?;
         let channel = self.channels.get_mut(sub.channel).ok_or(NotYours::NotInFlight)?;
         let id = id.ok_or(NotYours::NotInFlight)?;

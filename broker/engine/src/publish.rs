@@ -222,7 +222,7 @@ impl Engine {
         topic.counters.messages += u64::from(count);
         topic.counters.bytes += bytes;
         if let Some(conn) = self.conns.get_mut(source.conn) {
-            conn.count_published(key, count);
+            conn.published.count(key, count);
         }
         if topic.limiter.is_some() {
             return self.charge(key, first..first + count as usize, source, stamp, now);

@@ -79,7 +79,7 @@ impl Engine {
 
     /// As which publishers of a topic a connection stands in its trace.
     fn indices_of(&self, key: ConnKey, topic: TopicKey) -> impl Iterator<Item = u32> + '_ {
-        let published = self.conns.get(key).into_iter().flat_map(|conn| &conn.published);
+        let published = self.conns.get(key).into_iter().flat_map(|conn| conn.published.iter());
         published.filter(move |published| published.topic == topic).filter_map(|published| published.trace_index)
     }
 
