@@ -109,10 +109,13 @@ def beside(document: Path, name: str) -> Path:
 
 
 def keep_beside(document: Path, name: str, found: msgspec.Struct) -> None:
-    """Raises OSError."""
+    """Raises BadInput."""
     path = beside(document, name)
-    path.parent.mkdir(exist_ok=True)
-    replace_file(path, _as_json(found))
+    try:
+        path.parent.mkdir(exist_ok=True)
+        replace_file(path, _as_json(found))
+    except OSError as error:
+        raise BadInput("document", str(path), f"must be a file that can be written ({error.strerror})") from error
 
 
 def _as_json(found: msgspec.Struct) -> bytes:

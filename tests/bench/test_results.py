@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from bench.host import Disturbance, Host, quota_cores
-from bench.results import Results, cdf, commit, merged, percentile_ms, write_results
+from bench.results import Results, cdf, commit, keep_beside, merged, percentile_ms, write_results
 from srtm.errors import BadInput
 from tests.support.run_results import histogram
 
@@ -56,6 +56,12 @@ def test_a_result_that_cannot_be_written_names_the_file_and_leaves_nothing(tmp_p
         with pytest.raises(BadInput, match=r"json: .*must be a file that can be written"):
             write_results(str(path), results())
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_a_result_that_cannot_be_kept_beside_a_document_names_its_file(tmp_path):
+    (tmp_path / "measured").write_text("in the way of the folder")
+    with pytest.raises(BadInput, match=r"measured/steady\.json.*must be a file that can be written"):
+        keep_beside(tmp_path / "performance.md", "steady", results())
 
 
 def test_histograms_add_up():
