@@ -60,7 +60,7 @@ def test_a_result_that_cannot_be_written_names_the_file_and_leaves_nothing(tmp_p
 
 def test_a_result_that_cannot_be_kept_beside_a_document_names_its_file(tmp_path):
     (tmp_path / "measured").write_text("in the way of the folder")
-    with pytest.raises(BadInput, match=r"measured/steady\.json.*must be a file that can be written"):
+    with pytest.raises(BadInput, match=r"document: .*measured/.*must be a file that can be written"):
         keep_beside(tmp_path / "performance.md", "steady", results())
 
 
