@@ -44,7 +44,7 @@ impl Engine {
     /// The connection wants to know when all has left that it has published to `topic`.
     pub(crate) fn ask_left(&mut self, key: ConnKey, topic: &str, number: u64, now: Nanos) {
         let Some(conn) = self.conns.get(key) else { return };
-        let Some(published) = conn.published.position(topic).and_then(|index| conn.published.get(index)) else {
+        let Some(published) = conn.published.iter().find(|published| *published.name == *topic) else {
             return self.reply(key, Reply::Json(told(topic, number)));
         };
         self.leaving.asked.insert(key, Question { topic: published.topic, name: topic.into(), number, at: now });

@@ -171,13 +171,19 @@ fn what_waits_for_tokens_again_is_decided_in_portions_and_passes_in_order() {
     assert_in_order(&drained(&mut pair, consumer));
 }
 
-#[test]
-fn what_comes_before_all_is_decided_again_is_decided_behind_it() {
+/// A consumer, and a broker that accepts publishes while some of what was restored is not decided yet.
+fn partly_decided() -> (Pair, ConnKey) {
     let (mut pair, _) = restored();
     let consumer = pair.subscribe("t", "c", 2_500);
     pair.limit("t", starved());
     pair.engine.set_accepting(true, "", pair.now);
     assert!(undecided(&pair) > 0);
+    (pair, consumer)
+}
+
+#[test]
+fn what_comes_before_all_is_decided_again_is_decided_behind_it() {
+    let (mut pair, consumer) = partly_decided();
     assert_eq!(pair.publish("t", "last"), ok());
     assert_eq!(undecided(&pair), 0);
     pair.limit("t", Limit { version: 2, ..limit(1_000_000, 3 * COUNT as u64, 1) });
@@ -187,11 +193,7 @@ fn what_comes_before_all_is_decided_again_is_decided_behind_it() {
 
 #[test]
 fn a_bucket_that_is_removed_before_all_is_decided_again_lets_go_the_rest_too() {
-    let (mut pair, _) = restored();
-    let consumer = pair.subscribe("t", "c", 2_500);
-    pair.limit("t", starved());
-    pair.engine.set_accepting(true, "", pair.now);
-    assert!(undecided(&pair) > 0);
+    let (mut pair, consumer) = partly_decided();
     assert!(pair.engine.clear_bucket("t", pair.now));
     assert_eq!(pair.publish("t", "last"), ok());
     assert_in_order(&drained(&mut pair, consumer));
