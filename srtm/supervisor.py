@@ -32,10 +32,10 @@ from srtm.lifeline import PARENT_VARIABLE
 from srtm.nursery import background_nursery
 
 STOP_GRACE_S = 65.0  # then SIGKILL: longer than a broker takes at most to save what is queued
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0  # a busy machine takes half a minute to start a cluster
 _STEADY_S = 10.0  # a process that ran this long did not crash at start: its next restart is quick again
-# another process's port cannot signal us that it is open; this is 2 % of one core at worst, for the time of a start
-_POLL_S = 0.02
+# another process's port cannot signal us that it is open: it is asked again, less and less often
+_FIRST_LOOK_S, _LATER_LOOK_S = 0.02, 0.2
 
 
 class Child:
@@ -342,12 +342,12 @@ async def _tell_death(running: Cluster, child: Child) -> None:
 
 
 async def _wait_ready(running: Cluster, timeout_s: float) -> None:
-    waiting = [child.name for child in running.children()]
+    waiting, looks = [child.name for child in running.children()], Backoff(_FIRST_LOOK_S, _LATER_LOOK_S)
     with trio.move_on_after(timeout_s) as scope:
         async with running.client(timeout_s) as client:
             while waiting := await _not_ready(running, client):
                 _refuse_crash(running)
-                await trio.sleep(_POLL_S)
+                await trio.sleep(looks.next_s())
     if scope.cancelled_caught:
         raise Unavailable(f"not ready within {timeout_s:g} s: {', '.join(waiting)}; see {running.data}/*.log")
 

@@ -7,6 +7,8 @@ import ssl
 from functools import cache
 from urllib.parse import urlsplit
 
+import trio
+
 from srtm.errors import BadInput
 
 CA_VARIABLE = "SRTM_CA_FILE"
@@ -41,8 +43,13 @@ def trouble(url: str, error: BaseException, remedy: str = "") -> str:
             return _distrust(url, cause, remedy)
         if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
             return "does not speak TLS: should it be http://?"
-    text = next((str(cause) for cause in _chain(error) if str(cause)), type(error).__name__)
+    text = next((_said(cause) for cause in _chain(error) if _said(cause)), type(error).__name__)
     return f"cannot be reached: {text}"
+
+
+def _said(cause: BaseException) -> str:
+    """What is below a timeout in the chain speaks of how it was brought about."""
+    return "no answer in time" if isinstance(cause, trio.TooSlowError) else str(cause)
 
 
 def no_answer(url: str) -> str:

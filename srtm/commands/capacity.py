@@ -76,7 +76,10 @@ async def _bench(
     found = await measure_capacity(client, name, options, partial(_tell, console))
     if found.capacity is None:
         last = found.steps[-1]
-        raise Unavailable(f"no capacity found for {name}: {last.rate:,.6g} msg/s: {last.verdict} ({last.why})")
+        disturbed = "".join(f"; meanwhile {one}" for one in found.disturbed)
+        raise Unavailable(
+            f"no capacity found for {name}: {last.rate:,.6g} msg/s: {last.verdict} ({last.why}){disturbed}"
+        )
     return found, await client.note_capacity(name, found.capacity.to_json())
 
 

@@ -46,6 +46,13 @@ def groups(
     show("topic groups", result, json_file, partial(_show, found, changes, notes, apply))
 
 
+def _named(arrivals: Arrivals, file: Path) -> Arrivals:
+    """Raises BadInput where nothing says who sent what."""
+    if len(arrivals) and not any(arrivals.names):
+        raise BadInput("trace", str(file), "must name the publisher of each arrival: a column publisher")
+    return arrivals
+
+
 async def _groups(
     name: str, files: list[Path], window_ns: int, apply: bool, token: str | None, client: DistributorClient
 ) -> tuple[Found, dict[str, str], list[str]]:
@@ -55,7 +62,7 @@ async def _groups(
     fleet = await client.publishers(name)
     declared = dict(zip(fleet["ids"], fleet["groups"], strict=True))
     notes: list[str] = []
-    traces = [read_arrivals(file) for file in files]
+    traces = [_named(read_arrivals(file), file) for file in files]
     if not traces:
         traces = await recorded(client, await client.topic(name), token, notes, _arrivals, len)
         if not sum(map(len, traces)):
@@ -101,8 +108,8 @@ def _declarations(fleet: Json, changes: dict[str, str]) -> list[Json]:
 
 def _show(found: Found, changes: dict[str, str], notes: list[str], applied: bool, console: Console) -> None:
     console.print(
-        f"{found.publishers:,} publishers fired {found.firings:,} times in {found.seconds:,.0f} s; "
-        f"together: within {found.window_ns / 1e6:g} ms"
+        f"{found.publishers:,} publisher{'s' * (found.publishers != 1)} fired {found.firings:,} times in "
+        f"{found.seconds:,.0f} s; together: within {found.window_ns / 1e6:g} ms"
     )
     verdicts = Counter(one.verdict for one in found.declared)
     console.print(

@@ -40,7 +40,8 @@ def show_plan(plan: Json, console: Console) -> None:
     say(f"admitted afterwards: {_admitted(plan['admitted_afterwards'])}")
     if (even := plan["balanced"]) is not None:
         kept = "kept" if even["predicted"]["keeps"] else "BROKEN"
-        say(f"balanced over {even['k']} brokers instead (lb): {_delays(even['predicted'])}: it would be {kept}")
+        over = f"{even['k']} broker{'s' * (even['k'] != 1)}"
+        say(f"balanced over {over} instead (lb): {_delays(even['predicted'])}: it would be {kept}")
         say(f"  DRL penalty {_penalty(even['penalty'])}; admitted afterwards: {_admitted(even['admitted_afterwards'])}")
 
 

@@ -180,6 +180,10 @@ def up(
     json_file: JsonOption = None,
 ) -> int:
     """Run a whole cluster here, until Ctrl-C: distributor, adaptor and brokers, restarted when they crash."""
+    from distributor.config import DistributorConfig
+    from distributor.fitting_events import Scaler
+
+    DistributorConfig(scaler=Scaler(scaler.value), scaler_command=scaler_command)  # refused before anything is started
     options = ["--fitting", fitting.value, "--scaler", scaler.value, "--scaler-data", str(data / "scaled")]
     options += ["--scaler-command", scaler_command] if scaler_command else []
     return run_service(partial(_up, brokers, mcap, data, http_address, tokens, options, json_file))

@@ -16,6 +16,7 @@ from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
 from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.commands.plans import promise, show_plan
 from srtm.conditions import conditions, remarks
+from srtm.control import FITTING_ENDED
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput
 from srtm.topic_file import read_topic_file, topic_name
@@ -53,7 +54,7 @@ def submit(
         return {**view, **await client.topic(name), "fitting": found}
 
     view = ask_distributor(distributor, token, ask)
-    show("topic submit", view, json_file, partial(_show_submitted, view))
+    show("topic submit", view, json_file, partial(_show_submitted, view, file))
     return _status_of(view, waited=wait)
 
 
@@ -200,6 +201,8 @@ def _show_status(result: dict[str, list[Json]], console: Console) -> None:
     for one in result["brokers"]:
         for remark in remarks(*conditions(one)):
             console.print(f"{one['name']}: {remark}", soft_wrap=True)
+    if any(one["alive"] is None for one in result["brokers"]):
+        console.print("a standby answered: which brokers are alive, and what they report, is known to the leader alone")
     _show_topics(result["topics"], console)
 
 
@@ -283,9 +286,15 @@ def _show_topic(view: Json, console: Console) -> None:
         show_fitting(view["fitting"], console)
 
 
-def _show_submitted(view: Json, console: Console) -> None:
+def _show_submitted(view: Json, file: Path, console: Console) -> None:
     _show_topic(view, console)
     show_plan(view["explanation"], console)
+    if "fitting" in view and view["fitting"]["state"] not in FITTING_ENDED:
+        console.print(
+            "This is the placement by rates; whether it keeps the promise is not measured yet, and fitting goes on. "
+            f"`srtm topic show {view['name']}` says how far it is, `srtm topic submit {file} --wait` waits for it.",
+            soft_wrap=True,
+        )
 
 
 def _or(value: float | None, other: float) -> float:

@@ -132,6 +132,10 @@ def test_a_topic_file_that_cannot_be_sent_changes_nothing(
         (["up", "--brokers", "1", "--mcap", "-5", "--data", "/nowhere"], "mcap: -5.0: must be a rate above 0 msg/s"),
         (["up", "--brokers", "one", "--mcap", "5", "--data", "/nowhere"], "--brokers: 'one': must be a valid integer"),
         (
+            ["up", "--brokers", "1", "--data", "/nowhere", "--scaler", "command"],
+            "scaler_command: '': must be given with scaler \"command\", and only then",
+        ),
+        (
             ["up", "--brokers", "1", "--data", "x", "--scaler", "luck"],
             "--scaler: 'luck': 'luck' is not one of 'process'",
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import ExitStack
 from urllib.parse import unquote
 
 import httpx
@@ -183,6 +185,30 @@ async def test_when_all_are_away_each_is_named() -> None:
     async with Hosts(a=None, b=None).client() as client:
         with pytest.raises(Unavailable, match=r"http://a cannot be reached: connection refused; http://b cannot"):
             await client.topics()
+
+
+async def tells_of_no_answer(listener: socket.socket) -> None:
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with DistributorClient(url, timeout_s=0.1) as client:
+        with pytest.raises(Unavailable) as caught:
+            await client.topics()
+    assert str(caught.value) == f"{url} cannot be reached: no answer in time"
+
+
+async def test_one_that_does_not_answer_in_time_is_told_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        await tells_of_no_answer(silent)
+
+
+async def test_one_to_which_no_connection_comes_about_is_told_in_words() -> None:
+    with socket.socket() as full, ExitStack() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(3):  # the kernel takes one more than it was told, and lets the next wait
+            connection = waiting.enter_context(socket.socket())
+            connection.setblocking(False)
+            connection.connect_ex(full.getsockname())
+        await tells_of_no_answer(full)
 
 
 async def test_a_lookup_asks_all_of_them_and_merges_what_they_know() -> None:

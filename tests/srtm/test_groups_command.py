@@ -146,6 +146,14 @@ def test_a_recording_of_ones_own_is_judged_instead(
     assert result["publishers"] == 2
 
 
+def test_a_recording_that_names_no_publishers_is_refused(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "trace.csv").write_text("arrival_ns\n1\n2\n")
+    assert main(["topic", "groups", "roads", "--trace", str(tmp_path / "trace.csv")]) == 2
+    assert "must name the publisher of each arrival" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["nowhere"], ["roads", "--window-ms", "0"], ["roads", "--trace", "nowhere"]])
 def test_what_cannot_be_judged_is_bad_input(cluster: Cluster, arguments: list[str]) -> None:
     assert main(["topic", "groups", *arguments]) == 2

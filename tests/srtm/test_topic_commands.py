@@ -97,6 +97,20 @@ def test_a_submission_that_does_not_wait_ends_well_however_far_its_fitting_is(
     assert main(["topic", "submit", str(topic_file)]) == 0
 
 
+@pytest.mark.parametrize(
+    ("state", "goes_on"), [("queued", True), ("waiting", True), ("running", True), ("fits", False)]
+)
+def test_a_submission_says_that_its_fitting_goes_on_and_how_to_follow_it(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str], topic_file: Path, state: str, goes_on: bool
+) -> None:
+    view = distributor.answers["PUT", "/v1/topics/roads"][1]
+    distributor.answers["PUT", "/v1/topics/roads"] = (200, {**view, "fitting": {**FITTING, "state": state}})
+    assert main(["topic", "submit", str(topic_file)]) == 0
+    shown = capsys.readouterr().out
+    for part in ("fitting goes on", "`srtm topic show roads`", f"`srtm topic submit {topic_file} --wait`"):
+        assert (part in shown) is goes_on
+
+
 @pytest.mark.parametrize(("state", "status"), [("fits", 0), ("does not fit", 1), ("failed", 1)])
 def test_a_submission_that_waits_ends_as_its_fitting_does(
     distributor: Distributor,
@@ -120,6 +134,15 @@ def test_the_last_changes_of_shares_are_shown_with_their_reasons(
     assert main(["topic", "show", "roads"]) == 0
     told = "static: r_l/b_l broker-1 60.5/3, broker-2 39.5/2 (options: mode static instead of fitted)"
     assert told in capsys.readouterr().out
+
+
+def test_what_a_standby_does_not_know_is_said(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    distributor.answers["GET", "/v1/brokers"] = (200, [BROKER])
+    assert main(["status"]) == 0
+    assert "a standby answered" not in capsys.readouterr().out
+    distributor.answers["GET", "/v1/brokers"] = (200, [{**BROKER, "alive": None}])
+    assert main(["status"]) == 0
+    assert "a standby answered" in capsys.readouterr().out
 
 
 def test_nothing_is_free_on_a_broker_that_is_away(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
