@@ -15,6 +15,7 @@ from srtm.adaptation import Adaptation, Mode
 _MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
 _SETTLING_S = 0.05  # traffic that leaves one broker comes to another, and both notice within some slots
 _EPISODE_S = 1.0  # changes within it are of one move of traffic
+_STANDSTILL_S = 1.0  # so long may less come, and nowhere more, before shares follow that
 _SURE = 0.1  # of the sum of all rates, which has to be known to within that to say that nothing else moves
 _LONGEST_PAUSE_S = 2.0  # between proposals that are refused: somebody else may be at work on the shares for a while
 _PAUSE_S = 0.2  # between two splits of fitted: brokers report one by one, and every change of shares is told to all
@@ -25,7 +26,8 @@ class Policy:
 
     After a change that was told (``note_change``) the other brokers are heard out for a moment: what only one side of a
     move says makes shares that are wrong, and are changed again at once. That ends as soon as the sum of all rates is
-    again what it was."""
+    again what it was. Where less comes and nowhere more nobody needs another share: what stands still for a moment, a
+    network or a machine, goes on as it was."""
 
     def __init__(self, mode: Mode, settings: Adaptation) -> None:
         self.mode = mode
@@ -38,6 +40,7 @@ class Policy:
         self._total = 0.0  # msg/s, before traffic began to move
         self._moved_s = float("-inf")  # when that was
         self._told: set[str] = set()  # brokers that said so since
+        self._has_risen = False  # on any of them
         self._refusals = 0  # in a row
         self._asked_s: dict[str, float] = {}  # {broker: when shares were first asked for, others being heard}
 
@@ -61,8 +64,11 @@ class Policy:
         if at_s >= self._moved_s + _EPISODE_S:
             self._total, self._moved_s = self._fitted.total().rate, at_s
             self._told.clear()
+            self._has_risen = False
         self._told.add(name)
+        before = self._fitted.rate(name)
         self._fitted.note_change(name, change)
+        self._has_risen |= self._fitted.rate(name) > before
         if not self.is_settling:
             self.is_settling, self.due_s = True, at_s + _SETTLING_S
 
@@ -107,6 +113,9 @@ class Policy:
         if self.is_settling:
             if at_s < (self.due_s or at_s) and not self._is_explained(members):
                 return None
+            if self._stands_still(at_s):
+                self.due_s = self._moved_s + _STANDSTILL_S
+                return None
             self.is_settling = False
         elif self._next_s is not None and at_s < self._next_s:
             self.due_s = self._next_s
@@ -117,6 +126,12 @@ class Policy:
         if shares is not None:
             self._next_s = at_s + _PAUSE_S
         return shares
+
+    def _stands_still(self, at_s: float) -> bool:
+        """Whether less comes than before, and nowhere more, and has not for long."""
+        total = self._fitted.total()
+        is_less = not self._has_risen and total.rate + total.deviation < self._total
+        return is_less and at_s < self._moved_s + _STANDSTILL_S
 
     def _is_explained(self, members: Sequence[Member]) -> bool:
         """Whether all that has moved was told."""

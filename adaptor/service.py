@@ -18,6 +18,7 @@ from srtm.backoff import Backoff
 from srtm.control import HistoryAnswer, ProposalResults, ShareProposal
 from srtm.errors import SrtmError
 from srtm.log import Log
+from srtm.outage import Outage
 
 _WAIT_S = 2.0  # of a long poll; silence of a broker is noticed that often at least
 _ROUND_S = 0.05  # at most twenty rounds a second, however many topics move
@@ -52,7 +53,7 @@ class Adaptor:
         self._log = log
         self._since = 0
         self._untaken: deque[HistoryAnswer] = deque()  # pieces of the last answer
-        self._trouble = ""
+        self._outage = Outage()
         self._refused: dict[str, int] = {}  # {topic: in how many rounds that proposed anything, up to the last one}
         self._told = 0  # of what was ignored, what a distributor knows of
         self._warned: set[str] = set()  # brokers of which it was logged that they were ignored
@@ -65,11 +66,13 @@ class Adaptor:
             try:
                 await self._round()
             except SrtmError as error:
-                self._note_trouble(str(error))
+                if self._outage.is_news(str(error)):
+                    self._log.warning("no histories; shares stay as they are", reason=error)
                 self.book.lost_touch(trio.current_time())
                 await trio.sleep(backoff.next_s())
             else:
-                self._note_trouble("")
+                if self._outage.ends():
+                    self._log.info("histories again")
                 backoff.reset()
                 haste_s = 0.0 if self._untaken else _HASTE_S if self.book.is_settling else _ROUND_S
                 await trio.sleep_until(started_s + haste_s)
@@ -105,14 +108,6 @@ class Adaptor:
         self._refused = {topic: self._refused.get(topic, 0) + 1 for topic in problems}
         for topic in [topic for topic, rounds in self._refused.items() if rounds == 2]:
             self._log.warning("proposals are refused", topic=topic, reason=problems[topic])
-
-    def _note_trouble(self, trouble: str) -> None:
-        """Once a change."""
-        if trouble and trouble != self._trouble:
-            self._log.warning("no histories; shares stay as they are", reason=trouble)
-        if self._trouble and not trouble:
-            self._log.info("histories again")
-        self._trouble = trouble
 
 
 def _pieces(answer: HistoryAnswer) -> Iterator[HistoryAnswer]:

@@ -1,14 +1,18 @@
 """The split of a bucket that fits its brokers' traffic (design section 5): a small one gets more than its proportion.
 
-From heavy traffic. The unfinished work U of a server with rate r_l, to which messages come at lambda_l with an index of
-dispersion I_l (1: Poisson), exceeds x with a probability of about exp(-2 x (r_l - lambda_l) / (I_l lambda_l)). A
-message waits longer than d if U + 1 - b_l exceeds r_l d (appendix A, Eq. 2). So that a part p of the messages wait
-longer than d on every broker alike, it takes
+The unfinished work U of a server with rate r_l, to which firings of I_l messages come as a Poisson process, lambda_l
+messages a second, exceeds x with a probability of about C exp(-t x / I_l), where q (e^t - 1) = t and
+C = (1 - q) / (q e^t - 1) for the load q = lambda_l / r_l (the Cramer-Lundberg approximation; Asmussen, "Applied
+Probability and Queues", XIII 5). About (I_l - 1) / 2 messages of its own firing are ahead of a message. It waits longer
+than d if U + 1 and those less b_l exceed r_l d (appendix A, Eq. 2). So that a part p of the messages wait longer than d
+on every broker alike, it takes
 
-    b_l = 1 + ln(1 / p) / 2 * I_l lambda_l / (r_l - lambda_l) - r_l d
+    b_l = 1 + (I_l - 1) / 2 + I_l ln(C / p) / t - r_l d
 
-These sum to b for one d, and that d is smallest where the slack, r less all lambda_l, is divided in proportion to
-sqrt(I_l lambda_l). Floats only weigh here; ``srtm.splitting`` keeps the sums exact. No numpy: brokers may use this.
+These sum to b for one d. In heavy traffic, where C is 1 and 1 / t is lambda_l / (r_l - lambda_l) / 2, that d is
+smallest where the slack, r less all lambda_l, is divided in proportion to sqrt(I_l lambda_l); what is more, at first
+I_l (ln(1 / p) - 1) / 3, hardly goes with r_l. Floats only weigh here; ``srtm.splitting`` keeps the sums exact. No
+numpy: brokers may use this.
 ``srtm.refined_split`` improves on it where a trace was recorded.
 """
 
@@ -23,6 +27,8 @@ from srtm.splitting import MICRO, from_micro, split, split_bucket
 Shares = list[tuple[int, int]]  # (r_l, b_l), micro-messages/s and micro-messages
 
 _HALVINGS = 200
+_STEPS = 6  # no more changes anything
+_LEAST_LOAD = 1e-9  # of less work there is as little
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +38,41 @@ class Traffic:
     rate: float  # lambda_l, msg/s
     dispersion: float = 1.0  # I_l: of messages per firing, weighted by messages, where firings are Poisson
     batch: int = 1  # the largest that one publisher sends at once, messages
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Of the work that a message finds, with what is ahead of it in its own firing, messages: the chance of more than
+    ``shift`` is about 1, and falls by a factor of e each ``scale``."""
+
+    scale: float
+    shift: float
+
+    def exceeded_by(self, chance: float) -> float:
+        """What is exceeded with that ``chance``, messages."""
+        return max(0.0, self.shift - self.scale * math.log(chance))
+
+    def chance_above(self, work: float) -> float:
+        """Of more than so many messages."""
+        return math.exp(-max(0.0, work - self.shift) / self.scale)
+
+
+def tail_of(traffic: Traffic, margin: float) -> Tail:
+    """``margin``: what its share has above its rate, msg/s, > 0."""
+    load, idle = traffic.rate / (traffic.rate + margin), margin / (traffic.rate + margin)
+    decay = _decay(max(load, _LEAST_LOAD), idle)
+    first = math.log(idle / (decay - idle)) / decay
+    own = max(0.0, traffic.dispersion - 1) / 2
+    return Tail(scale=traffic.dispersion / decay, shift=own + traffic.dispersion * first)
+
+
+def _decay(load: float, idle: float) -> float:
+    """t > 0 with load (e^t - 1) = t. ``idle``: 1 - load, as exact as it can be said. By Newton's steps for
+    ln(1 + t / load) - t, which is concave, from beyond its top: from the second on they come down to its root."""
+    found = 6 * idle / (2 + load)  # to the second order of idle
+    for _ in range(_STEPS):
+        found -= (math.log1p(found / load) - found) / (1 / (load + found) - 1)
+    return found
 
 
 def fitted_bucket(rate_micro: int, burst_micro: int, traffic: Sequence[Traffic], percentile: float = 99.0) -> Shares:
@@ -46,9 +87,9 @@ def fitted_bucket(rate_micro: int, burst_micro: int, traffic: Sequence[Traffic],
         return proportional
     spread = [math.sqrt(one.dispersion * one.rate) for one in traffic]
     margins = [slack * part / sum(spread) for part in spread]
-    odds = math.log(100 / (100 - percentile)) / 2
+    chance = (100 - percentile) / 100
     work = [
-        odds * one.dispersion * one.rate / margin if margin > 0 else 0.0
+        tail_of(one, margin).exceeded_by(chance) if margin > 0 else 0.0
         for one, margin in zip(traffic, margins, strict=True)
     ]
     rates = [one.rate + margin for one, margin in zip(traffic, margins, strict=True)]

@@ -51,6 +51,35 @@ def test_what_no_other_broker_explains_is_answered_after_a_moment() -> None:
     assert shares[1][0] > 4_000 * MICRO
 
 
+def test_where_less_comes_and_nowhere_more_shares_stay_for_a_second() -> None:
+    policy = settled(9_000, 1_000)
+    policy.note_change("b0", Change(0, 0.02), 5.0)
+    assert policy.propose(5.05, ENVELOPE, members()) is None
+    assert policy.due_s == pytest.approx(6.0)
+    assert policy.propose(5.99, ENVELOPE, members()) is None
+    assert policy.propose(6.0, ENVELOPE, members()) is not None
+
+
+def test_what_stood_still_and_goes_on_as_it_was_keeps_its_share() -> None:
+    policy = settled(9_000, 1_000)
+    policy.note_change("b0", Change(0, 0.06), 5.0)
+    assert policy.propose(5.05, ENVELOPE, members()) is None
+    policy.observe("b0", [Bin(540 + 360), Bin(900), Bin(900)])
+    kept = [Member(name="b0", share=UNEVEN[0]), Member(name="b1", share=UNEVEN[1])]
+    assert policy.propose(5.3, ENVELOPE, kept) is None
+    assert not policy.is_settling
+
+
+def test_a_rise_after_a_fall_is_answered_though_less_comes_in_all() -> None:
+    policy = settled(9_000, 1_000)
+    policy.note_change("b0", Change(0, 0.02), 5.0)
+    assert policy.propose(5.05, ENVELOPE, members()) is None
+    policy.note_change("b1", Change(100, 0.02, waiting=80), 5.1)
+    shares = policy.propose(5.15, ENVELOPE, members())
+    assert shares is not None
+    assert shares[1][0] > 5_000 * MICRO
+
+
 def test_those_whose_traffic_stays_are_not_waited_for_once_the_rates_add_up() -> None:
     policy = settled(9_000, 1_000, 300, 300)
     policy.note_change("b1", ROSE, 5.0)
@@ -96,10 +125,10 @@ def test_bins_to_come_that_began_before_a_change_are_mixed(since_bins: float, mi
 def test_a_book_proposes_when_the_moment_is_over_although_nothing_more_was_told() -> None:
     book = Book()
     book.take(told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))), 5.0)
-    change = RateChange(since_ns=50 * BIN_NS, span_ns=20_000_000, arrivals=20, waiting=0)
+    change = RateChange(since_ns=50 * BIN_NS, span_ns=20_000_000, arrivals=180, waiting=60)
     assert book.take(told(("b1", history(50, [], change=change))), 5.02) == []
     assert book.due_s == pytest.approx(5.07)
     assert book.take(HistoryAnswer(version=2), 5.06) == []
     (found,) = book.take(HistoryAnswer(version=2), 5.07)
-    assert found.shares["b1"].rate < 3_000
+    assert found.shares["b1"].rate > 6_000
     assert book.due_s == float("inf")

@@ -126,7 +126,7 @@ async def test_while_nothing_is_told_it_asks_once_in_two_seconds(autojump_clock:
 
 async def test_a_change_is_proposed_for_a_moment_later_though_nothing_more_is_told(autojump_clock: MockClock) -> None:
     before = told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2))))
-    change = RateChange(since_ns=5_000_000_000, span_ns=20_000_000, arrivals=20, waiting=0)
+    change = RateChange(since_ns=5_000_000_000, span_ns=20_000_000, arrivals=180, waiting=60)
     after = told(("b1", history(50, [], change=change)))
     distributor = Scripted(before, after)
     adaptor = Adaptor(distributor, Log("adaptor", lambda _line: None))
@@ -134,7 +134,7 @@ async def test_a_change_is_proposed_for_a_moment_later_though_nothing_more_is_to
         nursery.start_soon(adaptor.run)
         await trio.sleep(0.3)
         nursery.cancel_scope.cancel()
-    assert [one.shares["b1"].rate < 3_000 for one in distributor.proposals] == [True]
+    assert [one.shares["b1"].rate > 6_000 for one in distributor.proposals] == [True]
 
 
 async def test_what_was_silent_while_no_answer_came_has_not_ended(autojump_clock: MockClock) -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from srtm.dispersion import traffic_of
 from srtm.errors import BadInput
-from srtm.fitted_split import Traffic, fitted_bucket
+from srtm.fitted_split import Traffic, fitted_bucket, tail_of
+from srtm.poisson_bucket import poisson_burst
 from srtm.refined_split import refined_bucket, worst_delay_ns
 from srtm.splitting import MICRO, split_bucket
 from srtm.topic import parse_topic_json
@@ -85,6 +86,29 @@ def test_without_slack_the_split_is_proportional():
 def test_a_burst_with_fewer_tokens_than_brokers_is_refused():
     with pytest.raises(BadInput, match="every share needs one token"):
         fitted_bucket(RATE, 1_500_000, [Traffic(rate=1), Traffic(rate=1)])
+
+
+@given(st.floats(0.3, 0.98), st.floats(90, 99.9))
+def test_poisson_work_at_a_percentile_is_what_theory_says_to_a_token(load, percentile):
+    work = tail_of(Traffic(rate=load), 1 - load).exceeded_by((100 - percentile) / 100)
+    assert poisson_burst(load, 1.0, percentile) - 1.1 <= work + 1 <= poisson_burst(load, 1.0, percentile) + 0.1
+
+
+@given(st.floats(0, 1e6), st.floats(1e-9, 1e6), st.floats(0.1, 200), st.floats(1e-4, 0.5))
+def test_a_tail_says_the_same_of_a_chance_and_of_the_work_that_it_exceeds(rate, margin, dispersion, chance):
+    tail = tail_of(Traffic(rate=rate, dispersion=dispersion), margin)
+    work = tail.exceeded_by(chance)
+    assert tail.scale > 0
+    assert work == 0 or tail.chance_above(work) == pytest.approx(chance, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 4, 10])
+def test_unequal_brokers_wait_alike_at_the_percentile(batch):
+    traffic, arrivals = poisson(0.1, batch, seconds=60 * batch)
+    shares = fitted_bucket(13_000 * MICRO, 6 * batch * MICRO, traffic)
+    small, large = (worst_delay_ns([came], [share]) for came, share in zip(arrivals, shares, strict=True))
+    assert small == pytest.approx(large, rel=0.15)
 
 
 @pytest.mark.parametrize(("part", "batch", "burst"), [(0.1, 1, 25), (0.3, 1, 25), (0.1, 10, 243), (0.2, 10, 243)])
