@@ -86,7 +86,7 @@ impl Engine {
         let holds = |entry: &Published| {
             self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation && *topic.name == *name)
         };
-        let known = conn.published.iter().position(holds);
+        let known = conn.published.find(holds);
         known.map_or_else(|| self.look_up_published(key, name), Ok)
     }
 

@@ -319,7 +319,7 @@ impl Engine {
         if self.is_waiting(key) {
             return; // it is we who keep it, and no more than `Waiting::is_full` allows
         }
-        if !speaks_http && let Some(error) = self.conns.get(key).and_then(|conn| self.refusal_of_announced(&conn.input)) {
+        if !speaks_http && let Some(error) = self.refusal_of_announced(key) {
             return self.refuse(key, error);
         }
         let Some(why) = self.keeps_too_much(key, len) else {
@@ -353,11 +353,17 @@ impl Engine {
         self.close(key);
     }
 
-    /// The socket took `len` bytes; `now` is after the write.
+    /// Whether somebody wants to know when what a connection has to send was sent: of deliveries, not of answers.
+    pub fn is_timed(&self, key: ConnKey) -> bool {
+        self.conns.get(key).is_some_and(|conn| !conn.marks.is_empty())
+    }
+
+    /// The socket took `len` bytes; `now` is after the write if that `is_timed`.
     pub fn handle_sent(&mut self, key: ConnKey, len: usize, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        conn.blocked_since = None;
-        conn.unread_charge = None;
+        if conn.blocked_since.take().is_some() {
+            conn.unread_charge = None;
+        }
         let sent = conn.advance(len);
         let mut alike: Option<(TopicKey, Sample, u32)> = None; // the last ones
         while let Some(mark) = conn.marks.front().copied().filter(|mark| mark.end <= sent) {

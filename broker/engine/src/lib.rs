@@ -42,6 +42,7 @@ pub mod leisure;
 pub mod limits;
 pub mod measure;
 pub mod message;
+pub(crate) mod newcomers;
 pub mod packet;
 pub mod parking;
 pub mod protocol;

@@ -196,6 +196,7 @@ impl Engine {
     /// Whether a connection from `remote` (`HOST:PORT`), which was just accepted, may come in.
     pub fn admit(&mut self, remote: &str) -> Result<(), Unwanted> {
         self.work.note(ACCEPT_UNITS);
+        self.work.newcomers.note();
         let most = self.limits.most(&self.config);
         if self.conns.len() >= most {
             self.limits.note(Limit::Connections, remote);
@@ -269,13 +270,20 @@ impl Engine {
 
     /// Why the command that a connection's input begins with can be refused before it is whole: large, for messages that memory has no room for. The
     /// rest is not waited for.
-    pub(crate) fn refusal_of_announced(&self, input: &[u8]) -> Option<WireError> {
+    pub(crate) fn refusal_of_announced(&mut self, key: ConnKey) -> Option<WireError> {
+        let input = &self.conns.get(key)?.input;
         if input.len() <= LARGE_INPUT {
             return None;
         }
         let whole = wire::announced_len(input)? as u64;
         let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
-        (self.meter.used() + whole > self.config.max_memory_bytes).then(|| verb.refused(&self.memory_is_reached()))
+        if self.meter.used() + whole <= self.config.max_memory_bytes {
+            return None;
+        }
+        if let Some(topic) = wire::announced_topic(input).and_then(|topic| self.topic_key(topic)) {
+            self.work.note_topic(topic); // others have waited for its reads
+        }
+        Some(verb.refused(&self.memory_is_reached()))
     }
 
     /// Whether a client that has left `len` bytes unread must go, for all together leave too much.

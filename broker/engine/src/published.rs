@@ -37,8 +37,16 @@ impl PublishedTopics {
         if index == 0 { self.first.as_ref() } else { self.others.get(index - 1) }
     }
 
+    /// The index of the one that this is true of.
+    pub fn find(&self, is_it: impl Fn(&Published) -> bool) -> Option<usize> {
+        if self.first.as_ref().is_some_and(&is_it) {
+            return Some(0);
+        }
+        self.others.iter().position(is_it).map(|index| index + 1)
+    }
+
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.iter().position(|published| &*published.name == name)
+        self.find(|published| &*published.name == name)
     }
 
     /// In place of the one at `index`, or, where that is nowhere, as the newest; gives its index.
@@ -59,7 +67,7 @@ impl PublishedTopics {
     }
 
     pub fn count(&mut self, topic: TopicKey, messages: u32) {
-        if let Some(published) = self.first.iter_mut().chain(&mut self.others).find(|published| published.topic == topic) {
+        if let Some(published) = self.find(|published| published.topic == topic).and_then(|index| self.get_mut(index)) {
             published.count += u64::from(messages);
         }
     }

@@ -4,8 +4,9 @@
 //! the last byte's arrival is known, and a publish that ended earlier in it gets a stamp that is too late, never too early, by at most the time
 //! from the first unread byte to that stamp. The first unread byte cannot be older than either of these:
 //!
-//! * The instant just before the last wait that did not report the connection. Waiting is level-triggered: a wait names every connection with unread
-//!   bytes, unless its event buffer was too small for all or a signal broke it off. So a connection that it did not name had none when the wait looked,
+//! * The instant just before the last wait that did not report the connection. A wait names every connection with unread bytes, unless its event buffer
+//!   was too small for all or a signal broke it off: whoever was not read to the end is asked for again, and then named at once, and bytes that come
+//!   behind a read to the end are an edge that the next wait names. So a connection that it did not name had none when the wait looked,
 //!   which was not before it was entered. (While bytes of a connection are not asked for, no wait says anything about it.)
 //! * The stamp of the previous read, if that read left nothing: bytes come in order, and what it returned last came at that stamp.
 //!

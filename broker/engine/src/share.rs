@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine, TopicKey};
+use crate::newcomers::Newcomers;
 
 /// Units of commands in a turn, of which one connection may take half; once they are used, every connection still gets `LEAST_SHARE_UNITS`.
 const COMMAND_UNITS: u32 = 1_024;
@@ -43,7 +44,7 @@ const REST: Nanos = 4;
 const LONGEST_REST: Nanos = 20_000_000;
 
 /// What a unit takes, for that.
-const UNIT_NS: Nanos = 100;
+pub(crate) const UNIT_NS: Nanos = 100;
 
 /// What a refused command costs beyond being read: its text.
 pub(crate) const REFUSAL_UNITS: u32 = 3;
@@ -98,6 +99,7 @@ pub(crate) struct Work {
     topic: Option<TopicKey>, // whose message was collected or delivered last
     since: Nanos,            // the turn's begin, as near as it is known
     shared_until: Nanos,
+    pub newcomers: Newcomers,
     rests_until: Nanos,         // no dear command runs before
     rests: bool,                // the command that was just asked for has to wait until then
     resting: VecDeque<ConnKey>, // theirs have, and are not looked at before
@@ -206,6 +208,7 @@ impl Work {
 
     /// A message of this topic is collected or delivered.
     pub fn note_topic(&mut self, topic: TopicKey) {
+        self.newcomers.note_message(self.since);
         if self.topic.replace(topic).is_some_and(|before| before != topic) {
             self.shared_until = self.since + SHARED_NS;
         }
@@ -219,6 +222,7 @@ impl Work {
 
     pub fn end_turn(&mut self, now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
+        self.newcomers.end_turn();
         (self.units, self.before, self.in_order, self.in_line, self.decoded, self.oversize) = (0, 0, 0, false, 0, false);
         self.since = now;
     }
@@ -301,9 +305,10 @@ impl Engine {
         self.work.units - self.work.in_order >= HOLD_UNITS
     }
 
-    /// Whether what is read of a connection would only wait for many turns: what it had last was more than its share. (It is moved with each.)
+    /// Whether what is read of a connection would only wait for many turns, for what it had last was more than its share (it is moved with each), or is
+    /// for nobody, for it was refused: a client that goes on sending until it reads that would fill turns with megabytes.
     pub fn is_flooded_by(&mut self, key: ConnKey) -> bool {
-        self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.share.floods))
+        self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.share.floods) || !conn.reads())
     }
 }
 

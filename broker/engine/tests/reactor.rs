@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -396,6 +397,19 @@ fn a_half_closed_client_gets_its_answers_and_then_the_end() {
 }
 
 #[test]
+fn what_comes_behind_an_urgent_byte_needs_nothing_else_to_be_heard() {
+    let (handle, port) = start();
+    let mut client = Client::connect(port);
+    client.send(b"PUB t\n\0\0\0\x03a");
+    // SAFETY: one byte is sent, from memory that outlives the call.
+    let sent = unsafe { libc::send(client.0.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1);
+    client.send(b"bc");
+    assert_eq!(client.frame(), (0, b"OK".to_vec()));
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
 fn of_a_crowd_that_leaves_together_every_socket_is_closed_and_who_stays_is_served() {
     let (handle, port) = start();
     let mut crowd: Vec<Client> = (0..200).map(|_| Client::connect(port)).collect();
@@ -407,6 +421,21 @@ fn of_a_crowd_that_leaves_together_every_socket_is_closed_and_who_stays_is_serve
         assert_eq!(client.0.read(&mut [0]).expect("the end, not silence"), 0);
     }
     assert_eq!(connections(&handle), 1);
+    assert!(handle.stop(PATIENCE));
+}
+
+/// They rest behind each other, and when the last of them come there is nothing but their instant to end that.
+#[test]
+fn a_crowd_that_comes_beside_messages_is_let_in_also_when_no_more_of_them_follow() {
+    let (handle, port) = start();
+    let mut publisher = Client::connect(port);
+    publisher.publish("t", b"x");
+    let mut crowd: Vec<Client> = (0..200).map(|_| Client::connect(port)).collect();
+    crowd.iter_mut().for_each(|client| client.send(b"PUB t\n\0\0\0\x01x"));
+    for client in &mut crowd {
+        assert_eq!(client.frame(), (0, b"OK".to_vec()));
+    }
+    assert_eq!(connections(&handle), 201);
     assert!(handle.stop(PATIENCE));
 }
 

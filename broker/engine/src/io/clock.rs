@@ -87,6 +87,11 @@ impl ClockMap {
         self.offset
     }
 
+    /// Whether a stamp was taken after the last step, and not after `now`: then `monotonic_of` is the same for every later `now`, which need not be read.
+    pub fn is_before(&self, stamp: Nanos, now: Nanos) -> bool {
+        (self.stepped..=now).contains(&(stamp - self.offset))
+    }
+
     /// The monotonic instant of a stamp that was taken between `since` and `now`. (A stamp is some microseconds older than what it stamps: so much
     /// below `since` is no sign of a step.)
     pub fn monotonic_of(&mut self, stamp: Nanos, since: Nanos, now: Nanos) -> Nanos {
@@ -168,6 +173,29 @@ mod tests {
 
     proptest! {
         #![proptest_config(seeded())]
+
+        /// Of a stamp from before `now` the clock need not be read again, whatever steps there were.
+        #[test]
+        fn a_stamp_from_before_an_instant_is_mapped_alike_for_every_later_one(
+            steps in prop::collection::vec((a_step(), 1..S), 0..4),
+            ago in -S..3 * S,
+            unread in 0..10 * S,
+            later in 0..S,
+        ) {
+            let (mut now, mut offset) = (1_000 * S, OFFSET);
+            let mut map = ClockMap::starting(offset, now);
+            for (step, length) in steps {
+                now += length;
+                offset += step;
+                map.update(offset, now);
+            }
+            let stamp = offset + now - ago;
+            let before = map.is_before(stamp, now);
+            prop_assert_eq!(before, ago >= 0 && now - ago >= map.stepped);
+            if before {
+                prop_assert_eq!(map.monotonic_of(stamp, now - unread, now), map.monotonic_of(stamp, now - unread, now + later));
+            }
+        }
 
         /// One step by an hour at most between two samples, at any instant between them: every stamp of that time is mapped to its instant exactly.
         #[test]

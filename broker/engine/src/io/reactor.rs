@@ -3,32 +3,35 @@
 //! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of one `send` to the subscriber and
 //! of one `recvmsg` of its FINs (see `leisure`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
 //! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer (the watermark of design section 4).
+//! Who comes in is in `reactor/ports.rs`, whose answers are left for a while in `reactor/leisurely.rs`.
+
+mod leisurely;
+mod ports;
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use slotmap::{Key, KeyData, SecondaryMap};
 
+use self::ports::Port;
 use crate::arrival::Stamps;
 use crate::bucket::Nanos;
 use crate::config::ArrivalClock;
 use crate::engine::{ConnKey, Engine};
 use crate::event::Event;
-use crate::http::Stage;
 use crate::io::alarm::Alarm;
 use crate::io::clock::{self, ClockMap};
 use crate::io::handle::Shared;
-use crate::io::listener::{Listener, Speaks};
+use crate::io::listener::Listener;
 use crate::io::packet::PacketClock;
 use crate::io::realtime;
 use crate::io::socket::{self, Block, Epoll, Received};
 use crate::io::worker::Worker;
-use crate::leisure::{Credit, LEISURE_NS, Leisure};
-use crate::limits::{TABLES, Unwanted};
+use crate::leisure::Leisure;
+use crate::limits::TABLES;
 use crate::quiet::{Unread, Waits};
 
 const WAKE: u64 = u64::MAX;
@@ -36,6 +39,9 @@ const ALARM: u64 = u64::MAX - 1;
 
 /// Tokens from here on are listeners, by index. The NSQ port comes first: the others may go, and leave its index as it is.
 const LISTENER: u64 = u64::MAX - 8;
+
+/// What epoll says of a connection on which there are bytes, or room for some, and that is all.
+const PLAIN: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
 
 /// Events of one wait, and so reads before anything is answered: 256 reads take about a millisecond.
 const EVENTS: usize = 256;
@@ -50,15 +56,6 @@ const READ_BUFFER: usize = 256 << 10;
 const SMALL_READ: usize = 32 << 10;
 const TURN_BYTES: usize = 512 << 10;
 
-/// Connections of one port accepted in one turn, where it has nothing else to do: one takes some ten microseconds, and as long to close.
-const ACCEPTS: usize = 16;
-
-/// Connections closed in one turn: one takes some ten microseconds, most of it the kernel's.
-const CLOSES: usize = 32;
-
-/// How long accepting rests after the process ran out of descriptors or memory.
-const ACCEPT_REST_NS: Nanos = 100_000_000;
-
 struct Socket {
     fd: OwnedFd,
     writes: bool, // EPOLLOUT is asked for
@@ -67,14 +64,6 @@ struct Socket {
     unread: Unread,
     at_leisure: bool, // in the list of `leisure`: read from there unless `reads`
     written: Nanos,   // a consumer's last write
-}
-
-struct Port {
-    listener: Listener,
-    accepts: bool,              // the HTTP ports do once the service around the engine is ready
-    waiting: Unread,            // connections to accept
-    rests_until: Option<Nanos>, // out of descriptors: nothing is accepted before
-    fails: bool,                // out of descriptors since all that waited were in
 }
 
 pub struct Reactor {
@@ -107,19 +96,9 @@ impl Reactor {
         let waits = Waits::default();
         let packets = match engine.config.arrival_clock {
             ArrivalClock::Kernel => None,
-            ArrivalClock::Packet => Some(PacketClock::open(&clocked_ports(&listeners)?)?),
+            ArrivalClock::Packet => Some(PacketClock::open(&ports::clocked(&listeners)?)?),
         };
-        let waiting = Unread::new(&waits, clock::monotonic());
-        let ports: Vec<Port> = listeners
-            .into_iter()
-            .map(|listener| Port { accepts: listener.speaks == Speaks::Nsq, listener, waiting, rests_until: None, fails: false })
-            .collect();
-        for (port, token) in ports.iter().zip(LISTENER..) {
-            epoll.add(port.listener.as_raw_fd(), token)?;
-            if !port.accepts {
-                epoll.set_interest(port.listener.as_raw_fd(), token, false, false)?;
-            }
-        }
+        let ports = ports::listened_to(listeners, &epoll, Unread::new(&waits, clock::monotonic()))?;
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
         let worker = engine.tls.is_some().then(|| Worker::start(Arc::clone(&shared))).transpose()?;
         let room = socket::room_for_connections();
@@ -198,7 +177,7 @@ impl Reactor {
             self.give_handshakes()?;
             self.read_at_leisure(now);
             self.measure_ways();
-            self.close_some();
+            self.close_some(now);
             self.publish_events();
             now = clock::monotonic();
         }
@@ -246,17 +225,18 @@ impl Reactor {
     }
 
     fn handle_ready(&mut self, key: ConnKey, readiness: u32, now: Nanos) {
-        if readiness & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0 {
-            self.read(key, now);
+        if readiness & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0 && !self.read(key, readiness & !PLAIN == 0, now) {
+            self.look_again(key);
         }
         if readiness & libc::EPOLLOUT as u32 != 0 {
             self.engine.handle_writable(key);
         }
     }
 
-    /// One read; what it brought goes to the engine with the arrival of its last byte.
-    fn read(&mut self, key: ConnKey, now: Nanos) {
-        let Some(socket) = self.sockets.get_mut(key) else { return };
+    /// One read; what it brought goes to the engine with the arrival of its last byte. False: there may be more, of which no edge will tell. `plain`: there
+    /// are bytes and nothing else, as far as is known.
+    fn read(&mut self, key: ConnKey, plain: bool, now: Nanos) -> bool {
+        let Some(socket) = self.sockets.get_mut(key) else { return true };
         socket.unread.reported(&self.waits);
         let since = socket.unread.since;
         let floods = self.engine.is_flooded_by(key);
@@ -265,10 +245,12 @@ impl Reactor {
         match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..room]) {
             Received::Bytes(len, stamp) => {
                 self.read_bytes += len;
+                let drained = len < room && stamp.is_some(); // without a stamp it is no TCP stream, and may end a read at any byte
                 let stamp = match stamp {
                     Some(stamp) => {
-                        let stamp = self.clock.monotonic_of(stamp, since, clock::monotonic());
-                        if len < room {
+                        let now = if self.clock.is_before(stamp, now) { now } else { clock::monotonic() };
+                        let stamp = self.clock.monotonic_of(stamp, since, now);
+                        if drained {
                             socket.unread.drained(stamp);
                         }
                         stamp
@@ -288,161 +270,19 @@ impl Reactor {
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);
                 }
+                drained && plain
             }
-            Received::Nothing => {}
+            Received::Nothing => false,
             Received::End => {
                 self.engine.handle_eof(key);
                 self.set_interest(key, |socket| (socket.reads, socket.ended) = (false, true));
+                true
             }
-            Received::Broken => self.engine.handle_broken(key),
-        }
-    }
-
-    /// Read the consumers whose answers were left for a while; one to which nothing was sent meanwhile is waited for again.
-    fn read_at_leisure(&mut self, now: Nanos) {
-        let mut keys = self.leisure.take_due(now);
-        for key in keys.drain(..) {
-            let Some(socket) = self.sockets.get_mut(key) else { continue };
-            socket.at_leisure = false;
-            if socket.reads || socket.ended || !self.engine.wants_input(key) {
-                continue; // waited for already, or by whoever resumes it
-            }
-            if now - socket.written > LEISURE_NS {
-                self.attend(key);
-                continue;
-            }
-            socket.at_leisure = true;
-            socket.unread.asked_again(&self.waits);
-            self.leisure.add(key, now);
-            self.read(key, now);
-        }
-        self.leisure.give_back(keys);
-    }
-
-    /// After a write to a consumer: its answers may wait, or must not any more.
-    fn pace(&mut self, key: ConnKey, now: Nanos) {
-        let Some(credit) = self.engine.credit(key) else { return };
-        let Some(socket) = self.sockets.get_mut(key) else { return };
-        let often = now - std::mem::replace(&mut socket.written, now) < LEISURE_NS;
-        match credit {
-            Credit::Plenty if often && socket.reads => {
-                if !std::mem::replace(&mut socket.at_leisure, true) {
-                    self.leisure.add(key, now);
-                }
-                self.set_interest(key, |socket| socket.reads = false);
-            }
-            Credit::Scarce if socket.at_leisure && !socket.reads => self.attend(key),
-            _ => {}
-        }
-    }
-
-    /// Wait for what a connection sends, again.
-    fn attend(&mut self, key: ConnKey) {
-        let Some(socket) = self.sockets.get_mut(key) else { return };
-        socket.unread.asked_again(&self.waits);
-        if self.engine.wants_input(key) {
-            self.set_interest(key, |socket| socket.reads = !socket.ended);
-        }
-    }
-
-    /// Those that waited for an answer and have it are read again, if their stream has not ended meanwhile.
-    fn read_on(&mut self) {
-        for key in self.engine.poll_resumed() {
-            if self.engine.wants_input(key) {
-                let waits = &self.waits;
-                if let Some(socket) = self.sockets.get_mut(key) {
-                    socket.unread.asked_again(waits);
-                }
-                self.set_interest(key, |socket| socket.reads = !socket.ended);
+            Received::Broken => {
+                self.engine.handle_broken(key);
+                true
             }
         }
-    }
-
-    fn accept(&mut self, index: usize, now: Nanos) {
-        let Some(port) = self.ports.get_mut(index) else { return };
-        port.waiting.reported(&self.waits);
-        let room = self.room.map_or(ACCEPTS, |room| room.saturating_sub(self.sockets.len() + self.leaving.len()));
-        if room == 0 {
-            return self.rest(index, "the descriptors that are left are kept for files", now);
-        }
-        for taken in 0..room.min(ACCEPTS) {
-            if taken > 0 && self.engine.has_a_full_turn() {
-                return; // level-triggered: they are told of again
-            }
-            match port.listener.accept() {
-                Ok(Some((mut fd, peer))) => {
-                    let remote = peer.map_or_else(|| "@".to_owned(), |peer| peer.to_string()); // as Go shows who has no address
-                    if let Err(unwanted) = self.engine.admit(&remote) {
-                        refuse(&mut self.engine, &fd, port.listener.speaks, &unwanted, now);
-                        continue;
-                    }
-                    let unread = Unread::new(&self.waits, port.waiting.since);
-                    let key = match port.listener.speaks {
-                        Speaks::Nsq => self.engine.handle_accept(&remote, now),
-                        Speaks::Http => self.engine.handle_accept_http(&remote, now),
-                        Speaks::Https => self.engine.handle_accept_https(&remote, now),
-                    };
-                    if self.epoll.add(fd.as_raw_fd(), key.data().as_ffi()).is_err() {
-                        self.engine.handle_broken(key);
-                        continue;
-                    }
-                    if let (Some(packets), Some(peer), true) = (&mut self.packets, peer, is_clocked(port.listener.speaks)) {
-                        let stream = TcpStream::from(fd);
-                        if let Ok(local) = stream.local_addr() {
-                            packets.accept(key, peer, local, &mut self.clock);
-                        }
-                        fd = stream.into();
-                    }
-                    self.sockets.insert(
-                        key,
-                        Socket { fd, writes: false, reads: true, ended: false, unread, at_leisure: false, written: Nanos::MIN / 2 },
-                    );
-                }
-                Ok(None) => {
-                    port.fails = false;
-                    return;
-                }
-                Err(error) if is_exhaustion(&error) => return self.rest(index, &error.to_string(), now),
-                Err(_) => {} // that connection was gone before we took it
-            }
-        }
-    }
-
-    /// There is no room for a connection that waits. Level-triggered, it would wake us for ever: look again a little later.
-    fn rest(&mut self, index: usize, reason: &str, now: Nanos) {
-        let Some(port) = self.ports.get_mut(index) else { return };
-        let first = !std::mem::replace(&mut port.fails, true);
-        self.engine.handle_accept_failed(reason, first);
-        if self.epoll.set_interest(port.listener.as_raw_fd(), LISTENER + index as u64, false, false).is_ok() {
-            port.rests_until = Some(now + ACCEPT_REST_NS);
-        }
-    }
-
-    /// The HTTP ports begin to accept, or goes, as the service says.
-    fn set_http_ports(&mut self) -> std::io::Result<()> {
-        match self.engine.http_stage() {
-            Stage::Bound => {}
-            Stage::Closing => self.ports.retain(|port| port.listener.speaks == Speaks::Nsq),
-            Stage::Open => {
-                for (port, token) in self.ports.iter_mut().zip(LISTENER..).filter(|(port, _)| !port.accepts) {
-                    port.accepts = true;
-                    port.waiting.asked_again(&self.waits);
-                    self.epoll.set_interest(port.listener.as_raw_fd(), token, true, false)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn end_rests(&mut self, now: Nanos) -> std::io::Result<()> {
-        for (port, token) in self.ports.iter_mut().zip(LISTENER..) {
-            if port.rests_until.is_some_and(|until| until <= now) {
-                port.rests_until = None;
-                port.waiting.asked_again(&self.waits);
-                self.epoll.set_interest(port.listener.as_raw_fd(), token, true, false)?;
-            }
-        }
-        Ok(())
     }
 
     fn give_handshakes(&mut self) -> std::io::Result<()> {
@@ -476,14 +316,16 @@ impl Reactor {
     fn write(&mut self, key: ConnKey, now: Nanos) {
         let Some(socket) = self.sockets.get(key) else { return };
         let fd = socket.fd.as_raw_fd();
-        let mut now = now;
+        let (timed, mut now) = (self.engine.is_timed(key), now);
         let blocked = loop {
             let unsent = self.engine.unsent(key);
             if unsent.is_empty() {
                 break false;
             }
             let sent = socket::send(fd, unsent);
-            now = clock::monotonic();
+            if timed {
+                now = clock::monotonic();
+            }
             match sent {
                 Ok(0) => break true,
                 Ok(len) => self.engine.handle_sent(key, len, now),
@@ -505,11 +347,15 @@ impl Reactor {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         let before = (socket.reads, socket.writes);
         change(socket);
-        if before == (socket.reads, socket.writes) {
-            return;
+        if before != (socket.reads, socket.writes) {
+            self.look_again(key);
         }
-        let (fd, reads, writes) = (socket.fd.as_raw_fd(), socket.reads, socket.writes);
-        if self.epoll.set_interest(fd, key.data().as_ffi(), reads, writes).is_err() {
+    }
+
+    /// Have the next wait name a connection if there is what it is waited for, whatever waits have said of that.
+    fn look_again(&mut self, key: ConnKey) {
+        let Some(Socket { fd, reads, writes, .. }) = self.sockets.get(key) else { return };
+        if self.epoll.set_edges(fd.as_raw_fd(), key.data().as_ffi(), *reads, *writes).is_err() {
             self.engine.handle_broken(key);
         }
     }
@@ -524,11 +370,12 @@ impl Reactor {
     }
 
     /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.
-    fn close_some(&mut self) {
+    fn close_some(&mut self, now: Nanos) {
+        let closes = self.engine.closes(now);
         for key in self.engine.poll_closed() {
             if let Some(socket) = self.sockets.remove(key) {
                 // Those that must wait would be told of at every wait once their peers are gone. (If that fails they are, and closed soon all the same.)
-                if self.leaving.len() >= CLOSES {
+                if self.leaving.len() >= closes {
                     let _ = self.epoll.remove(socket.fd.as_raw_fd());
                 }
                 self.leaving.push_back(socket);
@@ -537,7 +384,7 @@ impl Reactor {
                 packets.forget(key);
             }
         }
-        self.leaving.drain(..CLOSES.min(self.leaving.len()));
+        self.leaving.drain(..closes.min(self.leaving.len()));
     }
 
     fn publish_events(&mut self) {
@@ -548,32 +395,6 @@ impl Reactor {
             self.shared.push_requests(self.engine.poll_handed());
         }
     }
-}
-
-/// Tell a connection that is not wanted why, as far as its socket takes it at once.
-fn refuse(engine: &mut Engine, fd: &OwnedFd, speaks: Speaks, unwanted: &Unwanted, now: Nanos) {
-    let text = match speaks {
-        Speaks::Nsq => unwanted.frame(),
-        Speaks::Http => engine.unwanted_by_http(unwanted, now),
-        Speaks::Https => return, // what it could read would take a handshake
-    };
-    // It is closed next, whatever becomes of the text.
-    let _ = socket::send(fd.as_raw_fd(), &text);
-}
-
-/// Whose bytes are those of its commands: what comes inside of TLS is not where the packets say.
-fn is_clocked(speaks: Speaks) -> bool {
-    matches!(speaks, Speaks::Nsq | Speaks::Http)
-}
-
-fn clocked_ports(listeners: &[Listener]) -> std::io::Result<Vec<u16>> {
-    let ports: Vec<u16> = listeners.iter().filter(|listener| is_clocked(listener.speaks)).filter_map(Listener::port).collect();
-    if ports.is_empty() { Err(std::io::Error::other("the packet clock needs a TCP port")) } else { Ok(ports) }
-}
-
-/// The accept errors that pass: out of descriptors or memory.
-fn is_exhaustion(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// Run a reactor on this thread; its failure, a panic included, becomes an event, and nobody waits for it any more.

@@ -204,6 +204,12 @@ pub fn grow_descriptor_table(any: RawFd) {
     }
 }
 
+/// Ends of streams and urgent bytes are told apart from others, for a read up to one of them leaves something although it was short.
+fn edges(read: bool, write: bool) -> libc::c_int {
+    let reading = if read { libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI } else { 0 };
+    libc::EPOLLET | reading | if write { libc::EPOLLOUT } else { 0 }
+}
+
 /// Whether a wait sleeps until there is something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Block {
@@ -232,13 +238,17 @@ impl Epoll {
 
     /// Tell each time that something becomes readable, not as long as it is.
     pub fn add_edges(&self, fd: RawFd, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN | libc::EPOLLET, token)
+        self.control(libc::EPOLL_CTL_ADD, fd, edges(true, false), token)
     }
 
-    /// Level-triggered interest: reading, and writing too where output waits.
-    pub fn set_interest(&self, fd: RawFd, token: u64, read: bool, write: bool) -> io::Result<()> {
-        let bits = if read { libc::EPOLLIN } else { 0 } | if write { libc::EPOLLOUT } else { 0 };
-        self.control(libc::EPOLL_CTL_MOD, fd, bits, token)
+    /// The same of what is asked for from now on, and at once of what is there already.
+    pub fn set_edges(&self, fd: RawFd, token: u64, read: bool, write: bool) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, edges(read, write), token)
+    }
+
+    /// Whether to tell as long as something is readable, of what was `add`ed.
+    pub fn set_interest(&self, fd: RawFd, token: u64, read: bool) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, if read { libc::EPOLLIN } else { 0 }, token)
     }
 
     /// Tell nothing more of `fd`.
@@ -288,7 +298,7 @@ mod tests {
         let mut epoll = Epoll::new(4).expect("an epoll set");
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         epoll.add(ours.as_raw_fd(), 1).expect("room");
-        epoll.set_interest(ours.as_raw_fd(), 1, false, false).expect("it is there");
+        epoll.set_interest(ours.as_raw_fd(), 1, false).expect("it is there");
         drop(theirs);
         assert_eq!(epoll.wait(Block::No).expect("a wait"), 1, "no interest keeps a hang-up away");
         epoll.remove(ours.as_raw_fd()).expect("it is there");

@@ -20,6 +20,7 @@ mod leases;
 mod leaving;
 mod limits;
 mod measure;
+mod newcomers;
 mod parking;
 mod pumping;
 mod random_operations;

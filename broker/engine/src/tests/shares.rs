@@ -440,3 +440,29 @@ fn a_sampler_that_drops_nearly_all_of_a_backlog_takes_it_in_portions_also_alone(
     pair.advance(0);
     assert_eq!(depth(&mut pair), 0);
 }
+
+#[test]
+fn what_a_refused_client_goes_on_sending_is_read_in_small_portions() {
+    let mut pair = Pair::new();
+    let (refused, calm) = (pair.connect(), pair.connect());
+    assert_eq!(pair.ask(calm, pub_("t", "x")), [ok()]);
+    assert!(matches!(&pair.ask(refused, "NONSENSE\n")[..], [Frame::Error(_)]));
+    for _ in 0..3 {
+        assert!(pair.engine.is_flooded_by(refused), "as long as it is there");
+        assert!(!pair.engine.is_flooded_by(calm));
+    }
+}
+
+#[test]
+fn publishes_that_memory_has_no_room_for_share_the_turns_like_those_that_are_taken() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 1_000_000, ..Config::default() });
+    pair.publish("full", &"y".repeat(200_000));
+    let (calm, hostile) = (pair.connect(), pair.connect());
+    assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+    pair.advance(2_000_000_000);
+    assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+    assert!(!pair.engine.reads_little(), "one flow is alone");
+    let large = mpub("full", &[&"x".repeat(900_000)]);
+    assert!(matches!(&pair.ask(hostile, &large[..200_000])[..], [Frame::Error(text)] if text.starts_with("E_MPUB_FAILED")));
+    assert!(pair.engine.reads_little());
+}
