@@ -113,11 +113,11 @@ class Asking:
             self._seldom_since = self.until
 
     def _of_resting(self) -> Iterator[Question]:
-        topics = list(self._topics[Pace.RESTING])
         looks_far, self._looks_far = self._looks_far, False
-        if topics and looks_far:
+        topics = self._topics[Pace.RESTING] if looks_far else {}
+        if topics:
             yield _INSTANT  # the latest answer may be old
-            yield Question(topics, max(self.until - FAR_BINS, 1))
+            yield Question(list(topics), max(self.until - FAR_BINS, 1))
 
     def of_sleepers(self, topics: Sequence[str]) -> Iterator[Question]:
         """For what is missing of these where they are asked for less than often. Each is to be answered (``until``)

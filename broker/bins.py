@@ -18,12 +18,12 @@ from broker.asking import FAR_BINS, LOOK_BINS, PERIOD_NS, Asking, Pace, Question
 from broker.drift import Drift
 from broker.engine_bins import Columns, EngineBins, EngineHistories
 from broker.events import Moved
-from broker.steadiness import Steadiness
+from broker.steadiness import Steadiness, next_turn_ns
 from srtm.control import RateChange, TopicHistory
 
 _SELDOM_NS = 1_000_000_000
 _OFTEN_NS = 250_000_000
-_RENEWALS_NS = 5_000_000_000  # between two looks for topics to be named as still steady
+_RENEWALS_NS = 5_000_000_000  # until another look for topics to be named as still steady, where that came to nobody
 _STEADY_BINS = 10  # that a report of steady traffic has; where little comes ``FAR_BINS``
 # Messages in those. With as many their end is looked for often: an engine to which nothing comes sees only when it is
 # asked that nothing comes. With fewer it takes longer anyway until that can be told from chance.
@@ -187,7 +187,7 @@ class Followed:
         self._wall_offset_ns: int | None = None
         self._bin_ns = PERIOD_NS
         self._topics: dict[str, _Followed] = {}
-        self._renewals_due_ns = 0
+        self._renewed_ns = self._renewals_due_ns = 0  # the latest look, the next
         self._looked_until = 0  # number of a bin: at all that are awake
         self._awake: dict[str, None] = {}  # those that have anything to say, in order
 
@@ -287,11 +287,13 @@ class Followed:
         """Topics of which it is time to say that they are still steady, at ``now_ns`` (of the same clock as above)."""
         if now_ns < self._renewals_due_ns:
             return []
-        self._renewals_due_ns = now_ns + _RENEWALS_NS
+        self._renewed_ns, self._renewals_due_ns = now_ns, next_turn_ns(now_ns)
         return [name for name, topic in self._topics.items() if topic.renew(now_ns)]
 
     def renew_again(self, topics: Collection[str]) -> None:
         """That these are still steady has come to nobody."""
+        if topics:
+            self._renewals_due_ns = min(self._renewals_due_ns, self._renewed_ns + _RENEWALS_NS)
         for name in topics:
             if (topic := self._topics.get(name)) is not None and topic.steadiness is not None:
                 topic.steadiness.renew_again()

@@ -3,7 +3,7 @@ until then, but not for long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,16 @@ _AT_ONCE = 16
 
 
 class Introductions:
-    """Asks the distributors and the nsqlookupds in use."""
+    """Asks the distributors and the nsqlookupds in use. ``is_managed``: whether a distributor wants that topic here: it
+    has named the channels with it, and need not be asked."""
 
-    def __init__(self, config: BrokerConfig, engine: Engine, lookups: Lookups, log: Log) -> None:
+    def __init__(
+        self, config: BrokerConfig, engine: Engine, lookups: Lookups, is_managed: Callable[[str], bool], log: Log
+    ) -> None:
         self._config = config
         self._engine = engine
         self._lookups = lookups
+        self._is_managed = is_managed
         self._log = log
         self._limit = trio.CapacityLimiter(_AT_ONCE)
         self._known: set[str] = set()  # topics whose channels are known although an event will call them new
@@ -58,7 +62,8 @@ class Introductions:
 
     async def _learn_channels(self, topic: str) -> None:
         config = self._config
-        asked = [connect_to(url, token=config.token, ca_file=config.ca_file) for url in config.distributors]
+        distributors = () if self._is_managed(topic) else config.distributors
+        asked = [connect_to(url, token=config.token, ca_file=config.ca_file) for url in distributors]
         asked += [HttpClient(url) for url in self._lookups.http_urls]
         create = partial(self._engine.create_channel, topic)
         await known_channels(topic, asked, QUERY_TIMEOUT_S, self._log, create)

@@ -101,7 +101,7 @@ class Broker:
         self._authorizing = Authorizing(engine, auth_servers(config), log)
         self._holder = LeaseHolder(engine)
         self._lookups = self._make_lookups()
-        self._introductions = Introductions(config, engine, self._lookups, log)
+        self._introductions = Introductions(config, engine, self._lookups, self._holder.is_managed, log)
         self._processors = Processors()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         dice = random.Random(f"{config.name} {incarnation}")

@@ -12,6 +12,12 @@ from zlib import crc32
 _SETTLING_BINS = 120  # without a change: more than the adaptor's estimates ever rest on
 _RENEWAL_NS = 300_000_000_000
 _GROUPS = 10  # groups of topics whose turns come apart, each with one request a broker
+_TURN_NS = _RENEWAL_NS // _GROUPS
+
+
+def next_turn_ns(now_ns: int) -> int:
+    """When the turn of any group comes next; until then nothing is to be named that was named already."""
+    return (now_ns // _TURN_NS + 1) * _TURN_NS
 
 
 class Steadiness:
@@ -19,7 +25,7 @@ class Steadiness:
 
     def __init__(self, topic: str) -> None:
         self._since: int | None = None  # bin in which it was unsteady last
-        self._apart_ns = crc32(topic.encode()) % _GROUPS * (_RENEWAL_NS // _GROUPS)
+        self._apart_ns = crc32(topic.encode()) % _GROUPS * _TURN_NS
         self._told_in: int | None = None  # period in which somebody was told that it is steady; None: it is not known
 
     def begin(self, bin_number: int) -> None:

@@ -36,6 +36,7 @@ from srtm.distributors import LONGEST_PAUSE_S, Disowned, Distributor, Distributo
 from srtm.errors import NotLeader, PeerError, SrtmError, Unavailable
 from srtm.json_file import read_json
 from srtm.log import Log
+from srtm.outage import Outage
 from srtm.refusals import refusal
 from srtm.unreadable import UNREADABLE
 
@@ -115,7 +116,7 @@ class Synchronizer:
         self._strangers: dict[Stranger, None] = {}  # not yet reported, in order
         self._urgent = True
         self._waiting = trio.CancelScope()  # around whatever may be cut short by `wake`
-        self._trouble = ""  # why the last attempt failed
+        self._outage = Outage()
         self.last_sync_s: float | None = None  # trio time of the last answer
 
     def wake(self) -> None:
@@ -302,13 +303,11 @@ class Synchronizer:
         self._saved = topics
 
     def _report_trouble(self, error: SrtmError | None) -> None:
-        """Once a change, not once a second."""
-        trouble = str(error) if error else ""
-        if trouble and trouble != self._trouble:
-            self._log.warning("no sync; shares stay as they are", reason=trouble)
-        if self._trouble and not trouble:
+        """Once a reason, not once a second."""
+        if error is not None and self._outage.is_news(str(error)):
+            self._log.warning("no sync; shares stay as they are", reason=error)
+        if error is None and self._outage.ends():
             self._log.info("in sync again", distributor=self._distributors.first.base_url)
-        self._trouble = trouble
 
 
 def read_answer(url: str, status: int, body: bytes) -> SyncAnswer:

@@ -44,12 +44,12 @@ class NoLookups:
     http_urls = ()
 
 
-def introducing(tmp_path, monkeypatch, query):
+def introducing(tmp_path, monkeypatch, query, managed=()):
     """Introductions of a member of a cluster whose questions are answered by ``query``, and its engine."""
     monkeypatch.setattr(introductions, "known_channels", query)
     engine = FakeEngine()
     settings = config(tmp_path, distributors=("http://127.0.0.1:9",))
-    return Introductions(settings, engine, NoLookups(), Log("b1")), engine
+    return Introductions(settings, engine, NoLookups(), managed.__contains__, Log("b1")), engine
 
 
 async def test_a_new_topic_is_let_go_although_nobody_knows_its_channels(tmp_path, monkeypatch, autojump_clock):
@@ -78,6 +78,20 @@ async def test_nobody_is_asked_about_a_topic_that_was_here_before_until_it_is_de
     engine.create_topic("u", held=True)
     await parts.introduce("u")
     assert asked == ["u"]
+
+
+async def test_a_distributor_that_wants_a_topic_here_is_not_asked_for_the_channels_that_it_named(tmp_path, monkeypatch):
+    asked = {}
+
+    async def note(topic, clients, *_):
+        asked[topic] = len(clients)
+
+    parts, engine = introducing(tmp_path, monkeypatch, note, managed=("t",))
+    for name in ("t", "u"):
+        engine.create_topic(name, held=True)
+        await parts.introduce(name)
+        assert not engine.topics[name].held
+    assert asked == {"t": 0, "u": 1}
 
 
 async def test_a_thousand_new_topics_are_asked_about_a_few_at_a_time(tmp_path, monkeypatch, autojump_clock):

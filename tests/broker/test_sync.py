@@ -378,6 +378,19 @@ async def test_while_no_distributor_answers_shares_stay_and_the_pauses_grow_to_a
     assert not any(call[0] in ("clear_bucket", "set_accepting") and call[1] is False for call in rig.engine.calls)
 
 
+async def test_each_of_several_distributors_that_are_away_is_named_once(tmp_path, nursery, mock_clock):
+    first, second = FakeDistributor(version=1), FakeDistributor()
+    first.down, second.down = Unavailable("a is away"), Unavailable("b is away")
+    rig = Rig(tmp_path, first, second)
+    nursery.start_soon(rig.sync.run)
+    mock_clock.autojump_threshold = 0
+    await trio.sleep(100)
+    said = [line for line in rig.lines if "no sync" in line]
+    assert len(said) == 2
+    assert "a is away" in said[0]
+    assert "b is away" in said[1]
+
+
 async def test_the_connections_are_closed_when_it_ends(rig):
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:

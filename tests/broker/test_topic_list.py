@@ -1,11 +1,12 @@
 """The list of topics on disk: every change is written, also the last, also late where the disk refuses."""
 
 import errno
+from itertools import pairwise
 
 import pytest
 import trio
 
-from broker import metadata, topic_list
+from broker import metadata, snapshot, topic_list
 from broker.health import Health
 from broker.topic_list import TopicList
 from srtm.log import Log
@@ -43,6 +44,34 @@ async def test_a_disk_that_refuses_shows_in_the_health_until_it_takes_the_list(
     assert refused_at == [0.0, 1.0, 2.0]
     assert health.text == engine.health == "OK"
     assert [topic.name for topic in metadata.load(tmp_path).topics] == ["t"]
+
+
+async def test_after_a_look_at_many_topics_the_next_waits_in_proportion_and_misses_nothing(
+    tmp_path, engine, monkeypatch, no_threads, mock_clock
+):
+    look_s, looked_at = 0.015, []
+
+    def take(engine, take=snapshot.take):
+        looked_at.append(trio.current_time())
+        mock_clock.jump(look_s)
+        return take(engine)
+
+    monkeypatch.setattr(snapshot, "take", take)
+    mock_clock.autojump_threshold = 0
+    kept = TopicList(engine, tmp_path, "1.3.0", Health(engine), Log("b1"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.keep)
+        for number in range(100):
+            engine.create_topic(f"t{number}")
+            kept.note_change()
+            await trio.sleep(0.01)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    rest_s = topic_list._REST_PER_LOOK * look_s
+    assert looked_at[0] == 0.0
+    assert all(later - earlier >= rest_s for earlier, later in pairwise(looked_at))
+    assert len(looked_at) <= 2 + 1.0 / rest_s
+    assert len(metadata.load(tmp_path).topics) == 101
 
 
 def test_a_disk_that_refuses_at_the_end_is_told_and_stops_nobody(tmp_path, engine, capsys):

@@ -15,6 +15,7 @@ from distributor.scaler import NoScaler
 from distributor.surroundings import Surroundings
 from distributor.syncing import Syncing
 from srtm.control import FITTING_ENDED
+from srtm.errors import Unavailable
 from srtm.log import Log
 from srtm.topic import Strategy
 from tests.support.distributor_in_process import Distributor, spec
@@ -30,10 +31,13 @@ class FakeScaler:
 
     names: list[str] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
+    trouble: Unavailable | None = None  # of the next question
     start: Callable[[str], None] = lambda _name: None
 
     async def ask(self, brokers: int) -> None:
         self.asked.append(brokers)
+        if self.trouble is not None:
+            raise self.trouble
         for _ in range(brokers):
             if self.names:
                 self.start(self.names.pop(0))

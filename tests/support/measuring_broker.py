@@ -27,11 +27,12 @@ SERVICE_NS = 20_000  # of one message
 @dataclass
 class MeasuringBroker(FakeBroker):
     """``traffic``: topics whose publishers send; ``broken``: topics whose promise is not kept here while others are
-    measured."""
+    measured; ``backlogs``: {topic: messages that wait for tokens}."""
 
     fittings: Fittings | None = None
     traffic: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
+    backlogs: dict[str, int] = field(default_factory=dict)
     silent: bool = False
     measured: list[str] = field(default_factory=list)  # ids
     _wanted: dict[str, MeasurementRequest] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class MeasuringBroker(FakeBroker):
             TopicReport(
                 topic=name,
                 share_version=topic.share.version,
+                backlog=self.backlogs.get(name, 0),
                 last_60s=TopicLatency(access=LatencyMs(count=100 if name in self.traffic else 0)),
             )
             for name, topic in self.topics.items()
