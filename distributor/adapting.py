@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from distributor.leases import MICRO, Amount, Leases
+from distributor.placing import adaptable
 from distributor.state import Placement, Topic
 from srtm.adaptation import ADAPTED
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
@@ -59,8 +60,8 @@ def checked_target(topic: Topic, proposal: ShareProposal, most: MostRate) -> dic
         raise Conflict("shares", sorted(proposal.shares), f"must name the brokers that have a share: {has}")
     target = {name: _amount(name, one.rate, one.burst) for name, one in proposal.shares.items()}
     total = sum(target.values(), start=Amount(0, 0))
-    if not total <= topic.leases.envelope:
-        envelope = topic.leases.envelope
+    envelope = adaptable(topic)
+    if not total <= envelope:
         rule = f"must sum to at most {envelope.rate / MICRO:g} msg/s and {envelope.burst / MICRO:g} messages"
         raise BadInput("shares", f"{total.rate / MICRO:g} msg/s, {total.burst / MICRO:g} messages", rule)
     for name, amount in target.items():
@@ -110,9 +111,10 @@ def options_line(old: TopicSpec, new: TopicSpec) -> str:
 
 
 def pooled_if_due(spec: TopicSpec, leases: Leases) -> Leases:
-    """Under ``gdrl`` the brokers exchange among themselves as soon as all shares are in force; under any other mode a
-    pool is called back."""
-    return leases.as_pool() if spec.mode == "gdrl" else leases.recalled()
+    """Under ``gdrl`` the brokers exchange among themselves as soon as all shares are in force; under any other mode,
+    and where some of the topic's tokens are for nobody (they might be exchanged to where they must not be), a pool is
+    called back."""
+    return leases.as_pool() if spec.mode == "gdrl" and leases.is_whole else leases.recalled()
 
 
 def is_same_place(old: Topic, spec: TopicSpec, envelope: Amount, placement: Placement) -> bool:

@@ -341,7 +341,8 @@ def _shortage(demand: Demand, offered: Sequence[BrokerCapacity], missing: float)
         return []
     free = sum(broker.rcap for broker in offered)
     limit = math.floor(demand.burst)
-    why = f"the {len(offered)} brokers have {free:,.6g} msg/s free" if offered else "there is no broker yet"
+    have = "the only broker has" if len(offered) == 1 else f"the {len(offered)} brokers have"
+    why = f"{have} {free:,.6g} msg/s free" if offered else "there is no broker yet"
     if limit < len(offered):
         why += f", and a burst of {demand.burst:,.6g} allows {limit} brokers (a share needs one token)"
     return [f"missing {missing:,.6g} msg/s of capacity: {why}"]

@@ -27,9 +27,9 @@ from distributor.carried import Carried, most_rate
 from distributor.changes import Changes
 from distributor.config import DistributorConfig
 from distributor.differences import Differences
-from distributor.leases import Amount, Leases
+from distributor.leases import MICRO, Amount, Leases
 from distributor.liveness import Liveness
-from distributor.loads import BrokerLoad, loads_of
+from distributor.loads import NO_LOAD, BrokerLoad, loads_after, loads_of
 from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
@@ -65,6 +65,7 @@ class Book:
         self.differences = Differences()  # of what brokers are told
         self.topic_changes = Changes()
         self.removed: set[str] = set()  # topics
+        self._pooled: set[str] = set()  # topics whose tokens brokers exchange among themselves
         self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
         self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
         self._advanced: tuple[Mapping[str, Topic], set[str]] = ({}, set())  # topics and live brokers, at the last look
@@ -94,6 +95,7 @@ class Book:
         self.topic_changes.note({**self.topics, **stored.topics})
         self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
         self.removed = {name for name, topic in stored.topics.items() if topic.removed}
+        self._pooled = {name for name, topic in stored.topics.items() if topic.leases.pool}
         self._carried = None
         self._unstored = {}
         self.capacities = dict(stored.capacities)
@@ -137,6 +139,10 @@ class Book:
         """Brokers that are proven dead, and have not come back."""
         return {name for name, broker in self.brokers.items() if broker.dead}
 
+    def died_lately(self, topic: Topic) -> list[str]:
+        """Brokers that are proven dead and still have publishers of ``topic``, who keep their places for the grace."""
+        return sorted(self.absent().intersection(topic.placement.brokers))
+
     def is_draining(self, name: str) -> bool:
         """Whether it is taken out of service, or was."""
         return name in self.draining
@@ -172,7 +178,7 @@ class Book:
         """{broker: what it has of all topics}, of those that have publishers."""
         changes, loads = self._loads
         if changes != self.topic_changes.count:
-            loads = loads_of(self.topics.values())
+            loads = loads_after(loads, self.topic_changes.since(changes), self.topics)
             self._loads = self.topic_changes.count, loads
         return loads
 
@@ -187,9 +193,41 @@ class Book:
 
     def most_rate(self, topic: Topic, name: str) -> float | None:
         """Msg/s of ``topic`` that broker ``name`` can process beside what else it carries; None: not known."""
+        mcap = self._mcap(name)
+        known = most_rate(topic, name, mcap, self.carried.besides(name, topic.name)) if mcap else math.inf
+        held_to = self.held_now(topic).get(name)
+        if held_to is not None:
+            batch = topic.placement.publishers.largest_batch
+            part = placing.part_of(topic.leases.envelope, topic.placement.publishers.load, held_to, batch)
+            known = min(known, part.rate / MICRO)
+        return None if known == math.inf else known
+
+    def held_now(self, topic: Topic) -> dict[str, float]:
+        """``held_to`` of a topic as it is placed."""
+        return self.held_to(topic.spec, topic.placement, self.marks)
+
+    def held_to(self, spec: TopicSpec, placement: Placement, marks: FullMarks) -> dict[str, float]:
+        """{broker: msg/s of the topic of ``spec`` that it may serve}, of those that ``marks`` say are full of such
+        traffic, and that have other topics: their promises go first. What is assigned there is served, and a little of
+        what waits."""
+        if not marks.kept or not len(spec.publishers):
+            return {}
+        least = spec.publishers.load * placing.STARVED_WEIGHT
+        return {
+            name: max(rate, least)
+            for name, rate in marks.room(spec.slo, spec.publishers, placement.assigned).items()
+            if self.loads.get(name, NO_LOAD).allocated_besides(spec.name) > 0
+        }
+
+    def leaves_room(self, name: str) -> bool:
+        """Whether nothing that broker ``name`` carries bounds the share of any topic there, as far as is known."""
+        mcap = self._mcap(name)
+        return (not mcap or self.carried.leaves_room(name, mcap)) and name not in self.marks.brokers
+
+    def _mcap(self, name: str) -> float:
+        """Msg/s; 0: not known."""
         broker = self.brokers.get(name)
-        mcap = self.carried.mcap(broker, self.capacities.get(name, ())) if broker is not None else 0.0
-        return most_rate(topic, name, mcap, self.carried.besides(name, topic.name)) if mcap else None
+        return self.carried.mcap(broker, self.capacities.get(name, ())) if broker is not None else 0.0
 
     def offered(
         self,
@@ -261,14 +299,15 @@ class Book:
             astray = placing.on_their_way(old, placement, envelope, {dead, leaving, *prompt}) if old else {}
             extra = placing.extra_kept(old, placement, envelope, without=dead, astray=astray) if old else ()
             absent = self.absent()
-            target = placing.shares(spec, envelope, placement, extra, placing.besides(astray), absent)
+            most = self.held_to(spec, placement, self.marks.joined(found))
+            target = placing.shares(spec, envelope, placement, extra, placing.besides(astray), absent, most)
             if old and adapting.is_same_place(old, spec, envelope, placement):
                 target = adapting.kept(old, target)
             oversized = placing.oversized_batches(spec, placement, target)
             if oversized and asked_for and spec.on_excess == "reject":
                 raise oversized[0]
             if old and leaving:  # for a while
-                target = placing.leaving_share(old, placement, leaving, envelope, absent) or target
+                target = placing.leaving_share(old, placement, leaving, envelope, absent, most) or target
             reasons = (*reasons, *(f"warning: {one}" for one in oversized))
             same_spec = old is not None and not old.removed and old.spec is spec
             new = Topic(
@@ -347,8 +386,9 @@ class Book:
                 self._changed.pop(name, trio.Event()).set()
 
     def _pooled_on(self, broker: str) -> list[str]:
-        """Topics whose tokens brokers exchange among themselves: each goes by what it was told that it can process."""
-        return [name for name in self.carried.topics_on(broker) if self.topics[name].leases.pool]
+        """Of those, with publishers there: each broker goes by what it was told that it can process."""
+        there = self.carried.topics_on(broker) if self._pooled else ()
+        return [name for name in there if name in self._pooled]
 
     def _note_shares(self, old: Topic | None, new: Topic, decision: str) -> None:
         """For people, beside what the adaptor proposed: shares that a decision has changed."""
@@ -366,6 +406,7 @@ class Book:
         self.topics = {**self.topics, **{topic.name: topic for topic in topics}}
         for topic in topics:
             (self.removed.add if topic.removed else self.removed.discard)(topic.name)
+            (self._pooled.add if topic.leases.pool else self._pooled.discard)(topic.name)
 
     def _show_acknowledged(self, topics: Sequence[Topic]) -> None:
         """Under ``_writing``. Stored later: an acknowledgement only lets bounds fall, and brokers repeat it with every

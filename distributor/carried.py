@@ -19,7 +19,9 @@ from distributor.state import Broker, Topic
 from srtm.capacity import Capacity, Class, class_of, effective_mcap
 from srtm.topic import Slo
 
-_SIGMAS = 4.0  # by which what is observed exceeds what is assigned, before it counts
+# What is observed counts where it exceeds what is assigned by more than chance does in one window of exp(8). Of large
+# numbers that is four standard deviations.
+_RARITY = 8.0
 _NEWS = 0.1  # of a topic's rate: what an observed one must move by to count anew
 
 _Asked = tuple[Slo, Class]
@@ -37,6 +39,7 @@ class Carried:
         self._asked_of: dict[str, _Asked] = {}  # {topic: its promise and class}
         self._asked: dict[str, Counter[_Asked]] = {}  # {broker: of how many topics}
         self._there: dict[str, dict[str, None]] = {}  # {broker: topics with publishers there}
+        self._largest: dict[str, float] = {}  # {broker: rate of the largest topic that was there ever, msg/s}
         self._mcaps: dict[str, tuple[float, Sequence[Capacity], float]] = {}  # {broker: stated, measured, what follows}
 
     def note_change(self, old: Topic | None, new: Topic) -> None:
@@ -49,6 +52,8 @@ class Carried:
         assigned = {} if topic.removed else topic.placement.assigned
         new = {broker: round(rate * MICRO) for broker, rate in assigned.items() if rate > 0}
         asked = (topic.spec.slo, class_of(topic.spec.publishers))
+        for broker in new:
+            self._largest[broker] = max(self._largest.get(broker, 0.0), topic.spec.rate)
         before, was_asked = self._assigned.get(topic.name, {}), self._asked_of.get(topic.name)
         if new == before and asked == was_asked:
             return
@@ -107,6 +112,11 @@ class Carried:
         own = self._assigned.get(topic, {}).get(broker, 0) + self._excess.get(broker, {}).get(topic, 0)
         return (self._totals[broker] - own) / MICRO
 
+    def leaves_room(self, broker: str, mcap: float) -> bool:
+        """Whether a broker that can process ``mcap`` msg/s could do so with the whole rate of any topic there, beside
+        all that it carries: then that bounds the share of none."""
+        return mcap - self._totals[broker] / MICRO >= self._largest.get(broker, 0.0)
+
     def mcap(self, broker: Broker, measured: Sequence[Capacity]) -> float:
         """Msg/s, for the hardest of the promises that it has; 0: nothing is known."""
         known = self._mcaps.get(broker.name)
@@ -117,11 +127,13 @@ class Carried:
 
 
 def _noise(topic: Topic | None, broker: str, span_s: float) -> float:
-    """Msg/s: what traffic as declared may exceed its rate by in the mean of ``span_s``."""
+    """Msg/s: what traffic as declared may exceed its rate by in the mean of ``span_s``, by Bernstein's inequality: the
+    root alone, which is right for large numbers, rare messages exceed every few minutes."""
     traffic = topic.placement.traffic.get(broker) if topic is not None and not topic.removed else None
     if traffic is None:
         return 0.0
-    return _SIGMAS * math.sqrt(traffic.dispersion * traffic.rate / span_s)
+    messages = math.sqrt(2 * _RARITY * traffic.dispersion * traffic.rate * span_s) + _RARITY * traffic.dispersion / 3
+    return messages / span_s
 
 
 def most_rate(topic: Topic, broker: str, mcap: float, besides: float) -> float:

@@ -12,7 +12,7 @@ class Claims:
 
     def __init__(self) -> None:
         self._of: dict[str, str] = {}  # {broker: topic}
-        self._released = trio.Event()
+        self.released = trio.Event()  # set, and replaced, whenever something is
 
     def held_by_others(self, topic: str) -> set[str]:
         return {broker for broker, owner in self._of.items() if owner != topic}
@@ -26,8 +26,5 @@ class Claims:
 
     def release(self, topic: str) -> None:
         self._of = {broker: owner for broker, owner in self._of.items() if owner != topic}
-        self._released.set()
-        self._released = trio.Event()
-
-    async def wait_release(self) -> None:
-        await self._released.wait()
+        self.released.set()
+        self.released = trio.Event()

@@ -78,6 +78,7 @@ class Fitting:
         self._in_force = self._before = in_force or self._nobody()  # at this step of the ramp; when it began
         self._round = 0
         self._step = 0  # of the ramp
+        self._beside = False  # other topics are where publishers come to
         self._started_ns = self._step_ns = self._settle_ns = 0
         self._watches: dict[str, Watch] = {}
         self._evidence = Evidence()
@@ -132,6 +133,7 @@ class Fitting:
         self._step_ns = now_ns
         self._settle_ns = max(0, self._settle_ns - event.calm_ns)
         chances = self._evidence.chances(self._layout)
+        is_whole = RAMP[self._step] == 1  # else it is the others' latency that is looked at
         self._watches = {
             name: self._resumed.get(name) or watch_of(self._task, chances) for name in self._layout.brokers
         }
@@ -139,7 +141,7 @@ class Fitting:
             Measure(
                 broker=name,
                 round=self._round,
-                after_ns=self._settle_ns,
+                after_ns=self._settle_ns if is_whole else 0,
                 at_least_ns=self._at_least_ns,
                 at_most_ns=max(self._at_least_ns, AT_MOST_NS - self._spent_ns),
             )
@@ -182,6 +184,8 @@ class Fitting:
             if any(watch.has_seen_enough for watch in above):
                 return self._record(now_ns)
             return []
+        if not self._others_are_content(now_ns):
+            return []
         if all(watch.verdict is Verdict.BELOW or watch.final for watch in watches):
             self._note_round(now_ns)
             heard = any(watch.test.count for watch in watches)
@@ -192,6 +196,13 @@ class Fitting:
             self._has_looked, self._phase = True, self._looking
             return self._stop_all(trace_wanted=True)
         return []
+
+    def _others_are_content(self, now_ns: int) -> bool:
+        """Nothing is accepted while another topic's promise is broken, nor beside others before a breach could have
+        lasted for long enough to be one."""
+        if any(watch.broken_since_ns is not None for watch in self._watches.values()):
+            return False
+        return not self._beside or now_ns - self._step_ns >= BREACH_NS
 
     def _record(self, now_ns: int) -> list[Action]:
         """The round is lost; what it has recorded says where to go."""
@@ -286,6 +297,7 @@ class Fitting:
         self._before = self._in_force
         self._layout = with_fewest_moves(self._before, layout, self._task.demand)
         others = any(self._brokers[name].allocated > 0 for name in receiving(self._before, self._layout))
+        self._beside = others
         self._step = 0 if others else len(RAMP) - 1
         self._watches = {}
         return self._place_anew(now_ns)

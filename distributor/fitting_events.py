@@ -189,6 +189,7 @@ class Report:
     heard: bool = True  # false: no message came, so nothing was measured
     # {broker: part of the messages that no subscriber took in time}, of those where it is more than may be late
     unsent: Mapping[str, float] = field(default_factory=dict)
+    unscaled: str = ""  # why the scaler that was asked brought less than was wanted
 
 
 @dataclass(frozen=True, kw_only=True)

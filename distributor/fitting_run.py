@@ -7,7 +7,8 @@ Whatever else places the topic meanwhile (a change, a death, a drain) ends the r
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -93,6 +94,7 @@ class FittingRun:
         self._placing_s = self._placed_s = 0.0  # trio time: since when the layout is brought into force; when it was
         self._known: dict[str, BrokerCapacity] = {}  # as the fitting knows them
         self._bounds_s: dict[tuple[str, str], float] = {}  # {(broker, measurement): silence that is too long}
+        self._unscaled = ""  # why the scaler brought less than was wanted
         self._send, self._receive = trio.open_memory_channel[Event | Superseded | FailedFitting](_MOST_EVENTS)
 
     @property
@@ -120,7 +122,7 @@ class FittingRun:
                 while True:
                     report = await self._carry_out_all(actions, nursery)
                     if report is not None:
-                        return report
+                        return replace(report, unscaled=self._unscaled)
                     actions = await self._next_actions()
         finally:
             self._around.measuring.stop_all(self._prefix)
@@ -212,10 +214,14 @@ class FittingRun:
         return True
 
     async def _wait_in_force(self, round_: int, *, moved: bool) -> None:
-        """Until shares are in force and publishers are where they should be, or for as long as is worth waiting."""
+        """Until shares are in force and publishers are where they should be, or for as long as is worth waiting. There
+        is no such calm while some have no place: they go on sending where they are."""
         calm_s = 0.0
         with trio.move_on_after(IN_FORCE_WITHIN_S):
-            calm_s = await self._wait_calm(QUIET_S if moved else 0.0)
+            if self._topic.placement.missing:
+                await self._wait_shares()
+            else:
+                calm_s = await self._wait_calm(QUIET_S if moved else 0.0)
         self._tell(Placed(round=round_, calm_ns=round(calm_s * 1e9)))
 
     async def _wait_calm(self, quiet_s: float) -> float:
@@ -229,6 +235,10 @@ class FittingRun:
             in_force_since_s = min(in_force_since_s, now_s) if self._is_in_force() else math.inf
             if in_force_since_s <= now_s and now_s - quiet_since_s >= quiet_s:
                 return now_s - in_force_since_s
+            await self._around.syncing.news.wait()
+
+    async def _wait_shares(self) -> None:
+        while not self._are_shares_in_force():
             await self._around.syncing.news.wait()
 
     def _undeclared(self) -> dict[str, int]:
@@ -287,14 +297,23 @@ class FittingRun:
         self._around.log.info("the scaler is asked", topic=self._name, brokers=action.brokers)
         try:
             await self._around.scaling.ask(action.brokers)
-            with trio.move_on_after(SCALED_WITHIN_S):
-                while len(self._registry.takes_more() - before) < action.brokers:
-                    await self._around.syncing.news.wait()
+            self._unscaled = await self._await_scaled(before, action.brokers)
         except Unavailable as error:
-            self._around.log.warning("the scaler brought nothing", topic=self._name, reason=error)
+            self._unscaled = str(error)
+        if self._unscaled:
+            self._around.log.warning("the scaler did not bring them", topic=self._name, reason=self._unscaled)
         came = {name: one for name, one in self._usable().items() if name not in before}
         self._known.update(came)
         self._tell(ScalerAnswered(brokers=tuple(came.values())))
+
+    async def _await_scaled(self, before: Set[str], wanted: int) -> str:
+        """Why they did not come; empty: they are there."""
+        with trio.move_on_after(SCALED_WITHIN_S):
+            while len(self._registry.takes_more() - before) < wanted:
+                await self._around.syncing.news.wait()
+            return ""
+        came = len(self._registry.takes_more() - before)
+        return f"{came} of {wanted} broker{'s' * (wanted != 1)} came within {SCALED_WITHIN_S:g} s"
 
     # What else happens
 
@@ -309,6 +328,10 @@ class FittingRun:
                 return
             if topic.assignment_version != self._topic.assignment_version and not self._arranging:
                 self._tell(Superseded("its publishers were placed anew"))
+                return
+            died = self._registry.died_lately(topic)
+            if died:
+                self._tell(Superseded(f"{', '.join(died)} died, and may come back"))
                 return
             usable = self._usable()
             for name in [name for name in self._known if name not in usable]:

@@ -1,7 +1,8 @@
 """A fitting as people and tools are shown it: JSON documents (docs/architecture.md). Pure.
 
-``state``: "queued" (another fitting has its brokers), "waiting" (no message has come yet: the placement by rates
-stands), "running", "fits", "does not fit" (``missing`` says what it would take), "failed" (``reason``), "off".
+``state``: "queued" (another fitting has its brokers, or one of these died and may come back), "waiting" (no message
+has come yet: the placement by rates stands), "running", "fits", "does not fit" (``missing`` says what it would take),
+"failed" (``reason``), "off".
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ def explanation(report: Report, target_ns: int) -> list[str]:
     ]
     if report.missing is not None:
         lines.append(f"missing: {missing_text(report.missing)}")
+    if report.unscaled:
+        lines.append(f"the scaler was asked: {report.unscaled}")
     return lines
 
 

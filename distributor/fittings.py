@@ -210,11 +210,15 @@ class Fittings:
         await self._note(name, runner, running=True)
         alone = False  # whether it has waited for all others
         while self._is_there(name):
-            if not runner.wish.ramp:
+            await self._wait_graces(name, runner)
+            if not runner.wish.ramp and self._is_there(name):
                 await self._wait_traffic(name, runner)
             await self._wait_turn(name, runner, alone=alone)
             if not self._is_there(name):
                 return
+            if self._registry.died_lately(self._registry.topic(name)):  # meanwhile
+                self._around.claims.release(name)
+                continue
             try:
                 report = await self._run_once(name, runner)
             except Superseded as error:
@@ -242,6 +246,22 @@ class Fittings:
         runner.state = fitting_view.RUNNING
         self._registry.being_fitted.add(name)
         return await runner.run.run()
+
+    async def _wait_graces(self, name: str, runner: _Runner) -> None:
+        """As long as a broker that died may come back to its publishers, nobody moves them."""
+        while self._is_there(name) and (died := self._registry.died_lately(self._registry.topic(name))):
+            runner.state = fitting_view.QUEUED
+            runner.reason = f"{', '.join(died)} died; its publishers keep their places for a while"
+            self._let_wait(name, runner)
+            with trio.move_on_after(_WAITS_S):
+                await self._around.syncing.news.wait()
+        runner.reason = ""
+
+    def _let_wait(self, name: str, runner: _Runner) -> None:
+        """The topic goes on as it is placed, by rates if it is new: nobody is shut out for as long as others take. From
+        then on it is one of those that were there, and has no ramp."""
+        runner.wish = replace(runner.wish, ramp=False)
+        self._registry.being_fitted.discard(name)
 
     async def _wait_traffic(self, name: str, runner: _Runner) -> None:
         while self._is_there(name) and not (self._has_traffic(name) or self._may_ask_for_room(name)):
@@ -271,9 +291,8 @@ class Fittings:
             if not (others if alone else others.intersection(mine)) and not claims.take(name, mine):
                 return
             runner.state, runner.reason = fitting_view.QUEUED, f"other fittings have {', '.join(sorted(others))}"
-            if not runner.wish.ramp:
-                self._registry.being_fitted.discard(name)
-            await claims.wait_release()
+            self._let_wait(name, runner)
+            await claims.released.wait()
         runner.reason = ""
 
     async def _end(self, name: str, runner: _Runner, report: Report) -> None:

@@ -21,6 +21,7 @@ import trio
 from distributor.adapting import may_be_told_seldom, shares_version, traits
 from distributor.changes import Changes
 from distributor.leases import MICRO
+from distributor.placing import adaptable
 from distributor.registry import Registry
 from distributor.shown import Shown
 from distributor.state import Topic
@@ -269,11 +270,12 @@ def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) ->
         name: Share(version=topic.holding(name).version, rate=target.rate / MICRO, burst=target.burst / MICRO)
         for name, target in topic.leases.target.items()
     }
+    whole = adaptable(topic)
     return TopicHistories(
         topic=topic.name,
         mode=topic.spec.mode,
-        rate=topic.spec.rate,
-        burst=topic.burst,
+        rate=whole.rate / MICRO,
+        burst=whole.burst / MICRO,
         version=shares_version(topic),
         shares=shares,
         reports=list(reports),

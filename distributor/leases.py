@@ -98,6 +98,11 @@ class Leases:
         """What may be in force now, over all brokers, tokens in flight included."""
         return _total(holding.bound for holding in self.holdings.values())
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the envelope is to be with somebody."""
+        return _total(self.target.values()) == self.envelope
+
     def issues_as(self, other: Leases) -> bool:
         """Whether every broker is told what it is told under ``other``: the two differ by what was acknowledged, and by
         what is aimed at."""

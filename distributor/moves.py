@@ -66,11 +66,16 @@ def without(layout: Layout, broker: str) -> Layout:
 
 
 def with_shares(brokers: Sequence[str], placement: Ints, demand: Demand, split: Split) -> Layout:
-    """Of the brokers that have anybody."""
+    """Of the brokers that have anybody. While some wait, shares are of the part of the bucket that is for the others:
+    whoever waits has no tokens."""
     used = np.unique(placement[placement != NOWHERE])
     renumbered = np.full(len(brokers) + 1, NOWHERE)  # the last entry is that of NOWHERE
     renumbered[used] = np.arange(len(used))
     placed = renumbered[placement]
+    there = float(demand.rates[placed != NOWHERE].sum())
+    if there and (placed == NOWHERE).any():
+        part = there / float(demand.rates.sum())
+        demand = replace(demand, rate=demand.rate * part, burst=max(demand.burst * part, float(len(used))))
     shares = split(demand, placed, len(used)) if len(used) else []
     return Layout(brokers=tuple(brokers[at] for at in used.tolist()), placement=placed, shares_micro=tuple(shares))
 

@@ -128,31 +128,76 @@ def shares(
     extra: Collection[str],
     besides: Mapping[str, float] | None = None,
     absent: Collection[str] = (),
+    most: Mapping[str, float] | None = None,
 ) -> dict[str, Amount]:
-    """The target: the envelope split by ``spec.split`` over what is assigned, with a floor for every broker in
-    ``extra``. ``besides``: {broker: msg/s more (or less) than what is assigned to it}; ``absent``: proven dead, so
-    that it gets nothing, though it may keep its publishers' places for a while. A refined split is for what is assigned
-    alone, where all are there."""
+    """The target: what is in force of the envelope (``in_force``), split by ``spec.split`` over what is assigned, with
+    a floor for every broker in ``extra``. ``besides``: {broker: msg/s more (or less) than what is assigned to it};
+    ``absent``: proven dead, so that it gets nothing, though it may keep its publishers' places for a while; ``most``:
+    {broker: msg/s of the topic that it may serve}, whoever sends there: beyond that nobody gets the tokens. A refined
+    split is for what is assigned alone, where all are there."""
     refined = dict(zip(placement.brokers, (Amount(*share) for share in placement.refined), strict=False))
     is_plain = not (extra or besides or refined.keys() & set(absent))
     if refined and is_plain and spec.split == "fitted" and _sum(refined.values()) == envelope:
         return refined
+    traffic = _traffic(placement, extra, besides)
+    whole = in_force(envelope, placement, traffic)
+    limits = most or {}
+    traffic = {
+        name: replace(one, rate=min(one.rate, limits.get(name, math.inf)))
+        for name, one in traffic.items()
+        if name not in absent
+    }
+    if not traffic:
+        return {}
+    parts = list(traffic.values())
+    if spec.split == "fitted":
+        split = fitted_bucket(whole.rate, whole.burst, parts, spec.slo.percentile)
+    else:
+        split = split_bucket(whole.rate, whole.burst, [one.rate for one in parts])
+    target = {name: Amount(*share) for name, share in zip(traffic, split, strict=True)}
+    load = placement.publishers.load
+    for name in limits.keys() & target.keys():
+        target[name] = target[name].least(part_of(envelope, load, limits[name], traffic[name].batch))
+    return target
+
+
+def _traffic(
+    placement: Placement, extra: Collection[str], besides: Mapping[str, float] | None = None
+) -> dict[str, Traffic]:
+    """{broker: what comes there, as far as it gets tokens}."""
     traffic = dict(placement.traffic)
-    floor = sum(one.rate for one in traffic.values()) * STARVED_WEIGHT or 1.0
+    floor = (sum(one.rate for one in traffic.values()) or placement.publishers.load) * STARVED_WEIGHT or 1.0
     for name, more in (besides or {}).items():
         one = traffic.get(name, Traffic(rate=0.0))
         traffic[name] = replace(one, rate=max(one.rate + more, min(floor, one.rate or floor)))
     for name in extra:
         traffic.setdefault(name, Traffic(rate=floor))
-    traffic = {name: one for name, one in traffic.items() if name not in absent}
-    if not traffic:
-        return {}
-    parts = list(traffic.values())
-    if spec.split == "fitted":
-        split = fitted_bucket(envelope.rate, envelope.burst, parts, spec.slo.percentile)
-    else:
-        split = split_bucket(envelope.rate, envelope.burst, [one.rate for one in parts])
-    return {name: Amount(*share) for name, share in zip(traffic, split, strict=True)}
+    return traffic
+
+
+def in_force(envelope: Amount, placement: Placement, traffic: Mapping[str, Traffic]) -> Amount:
+    """Of ``envelope``, the part of those who have a place (or are charged to one, in ``traffic``): publishers without
+    one have no tokens, so that a broker gets no more of the topic than it was found to have room for."""
+    load = placement.publishers.load
+    if load == 0 or placement.missing == 0:
+        return envelope
+    batches = sum(one.batch for one in traffic.values())
+    there = sum(one.rate for one in traffic.values())
+    part = part_of(envelope, load, there, batches)
+    return Amount(max(part.rate, len(traffic)), part.burst)
+
+
+def part_of(envelope: Amount, load: float, rate: float, batch: int) -> Amount:
+    """Of ``envelope``, which is for ``load`` msg/s, what ``rate`` of them need; a burst of ``batch`` at least."""
+    part = min(1.0, rate / load)
+    burst = max(math.floor(envelope.burst * part), batch * MICRO)
+    return Amount(math.floor(envelope.rate * part), min(envelope.burst, burst))
+
+
+def adaptable(topic: Topic) -> Amount:
+    """What of the envelope of ``topic`` its shares may add up to now."""
+    traffic = _traffic(topic.placement, topic.extra, besides(topic.astray))
+    return in_force(topic.leases.envelope, topic.placement, traffic)
 
 
 def _sum(shares: Collection[Amount]) -> Amount:
@@ -160,7 +205,12 @@ def _sum(shares: Collection[Amount]) -> Amount:
 
 
 def leaving_share(
-    old: Topic, placement: Placement, name: str, envelope: Amount, absent: Collection[str]
+    old: Topic,
+    placement: Placement,
+    name: str,
+    envelope: Amount,
+    absent: Collection[str],
+    most: Mapping[str, float],
 ) -> dict[str, Amount] | None:
     """A target while ``name`` still has messages that wait for tokens, and its publishers are on their way: it keeps
     half of what it needed, as does every share until it has gone. Where there is no token for that it keeps its share,
@@ -172,7 +222,7 @@ def leaving_share(
     kept = [one for one in extra_kept(old, placement, envelope, without=name) if one != name]
     room = math.floor(envelope.burst / MICRO) - len(placement.brokers) - 1
     weight = old.placement.assigned.get(name, 0.0) / 2 or placement.publishers.load * STARVED_WEIGHT
-    return shares(old.spec, envelope, placement, kept[:room], {name: weight}, absent)
+    return shares(old.spec, envelope, placement, kept[:room], {name: weight}, absent, most)
 
 
 def on_their_way(
@@ -199,21 +249,24 @@ def on_their_way(
     }
 
 
-def without_dead(topic: Topic, name: str, absent: Collection[str]) -> Topic:
+def without_dead(topic: Topic, name: str, absent: Collection[str], most: Mapping[str, float]) -> Topic:
     """``topic`` once broker ``name`` is proven dead: what it had is free, and aimed at the others. Its publishers keep
-    their places; those that it had astray are not there any more. ``absent``: all that are dead."""
+    their places; those that it had astray are not there any more. ``absent``: all that are dead; ``most``: as in
+    ``shares``."""
     leases = topic.leases.freed(name)
     if topic.removed:
         return replace(topic, leases=leases)
     astray = {where: homes for where, homes in topic.astray.items() if where != name}
-    target = shares(topic.spec, leases.envelope, topic.placement, topic.extra, besides(astray), absent)
-    return replace(topic, leases=leases.retargeted(leases.envelope, target), astray=astray)
+    return split_anew(replace(topic, leases=leases, astray=astray), absent, most)
 
 
-def with_returned(topic: Topic, absent: Collection[str]) -> Topic:
-    """``topic`` with a share aimed at for all who have publishers, but those in ``absent``: one that was is back."""
-    envelope, more = topic.leases.envelope, besides(topic.astray)
-    target = shares(topic.spec, envelope, topic.placement, topic.extra, more, absent)
+def split_anew(
+    topic: Topic, absent: Collection[str], most: Mapping[str, float], extra: Collection[str] | None = None
+) -> Topic:
+    """``topic`` with its declared split aimed at, over its publishers, those astray and ``extra`` (if not given, its
+    own); ``absent``, ``most``: as in ``shares``."""
+    envelope, kept = topic.leases.envelope, topic.extra if extra is None else extra
+    target = shares(topic.spec, envelope, topic.placement, kept, besides(topic.astray), absent, most)
     return replace(topic, leases=topic.leases.retargeted(envelope, target))
 
 
@@ -249,6 +302,19 @@ def reasons_after(reasons: Sequence[str], placement: Placement, before: Placemen
     heads = {name: len(ids) for name, ids in placement.ids_of.items()}
     lines = [f"{name}: {heads[name]:,} publishers, {rate:,.6g} msg/s" for name, rate in placement.assigned.items()]
     return (*kept, *lines)
+
+
+def reasons_fitted(
+    reasons: Sequence[str], placement: Placement, before: Placement, held_to: Mapping[str, float]
+) -> tuple[str, ...]:
+    """``reasons`` as they are after a step of a fitting. ``held_to``: {broker: msg/s that it keeps of the topic beside
+    its others}."""
+    kept = tuple(line for line in reasons_after(reasons, placement, before) if not line.startswith("missing"))
+    if placement.missing == 0:
+        return kept
+    full = [f"{name} keeps {rate:,.6g} msg/s of such traffic beside its other topics" for name, rate in held_to.items()]
+    why = "; ".join(full) or "publishers are let in step by step"
+    return (*kept, f"missing {placement.missing:,.6g} msg/s: {why}")
 
 
 def share_lines(target: Mapping[str, Amount]) -> list[str]:

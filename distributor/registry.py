@@ -107,10 +107,7 @@ class Registry(Upkeep):
                 return old
             leases = old.leases
             if adapting.splits_anew(old.spec, spec):
-                envelope = leases.envelope
-                more = placing.besides(old.astray)
-                target = placing.shares(spec, envelope, old.placement, old.extra, more, self.absent())
-                leases = leases.retargeted(envelope, target)
+                leases = placing.split_anew(replace(old, spec=spec), self.absent(), self.held_now(old)).leases
             leases = adapting.pooled_if_due(spec, leases).advanced(self.live(), version)
             new = replace(old, spec=spec, version=version, leases=leases)
             await self._commit([new], decision=adapting.options_line(old.spec, spec))
@@ -228,8 +225,10 @@ class Registry(Upkeep):
             if refusing:
                 raise Conflict("broker", ", ".join(sorted(refusing)), "takes no publishers now")
             self.arranged_s[name] = trio.current_time()
+            held_to = self.held_to(topic.spec, placement, self.marks.joined(found))
+            reasons = placing.reasons_fitted(topic.reasons, placement, topic.placement, held_to)
             return await self._replace_topic(
-                topic.spec, topic.burst, placement, topic.reasons, what, asked_for=False, fitting=True, found=found
+                topic.spec, topic.burst, placement, reasons, what, asked_for=False, fitting=True, found=found
             )
 
     def is_in_flux(self, name: str) -> bool:
@@ -298,7 +297,11 @@ class Registry(Upkeep):
             changed = [
                 new
                 for topic in concerned(last, news, topics, others, self.removed)
-                if (new := heard(topic, news, self.version + 1, live, reborn=reborn, still_dead=still_dead))
+                if (
+                    new := heard(
+                        topic, news, self.version + 1, live, reborn=reborn, still_dead=still_dead, most=self.held_now
+                    )
+                )
                 is not topic
             ]
             acknowledged = broker == old and all(is_acknowledgement(topics[new.name], new) for new in changed)
@@ -357,11 +360,10 @@ class Registry(Upkeep):
     async def _reshare(self, topic: Topic, what: str, *, extra: Sequence[str], keep: bool = False) -> None:
         """Its declared split anew, over its publishers, those astray, and ``extra``. ``keep``: shares that were adapted
         stay, if the same brokers have one. Under ``_writing``."""
-        envelope = topic.leases.envelope
-        more = placing.besides(topic.astray)
-        target = placing.shares(topic.spec, envelope, topic.placement, extra, more, self.absent())
+        target = placing.split_anew(topic, self.absent(), self.held_now(topic), extra).leases.target
         target = adapting.kept(topic, target) if keep else target
-        leases = topic.leases.retargeted(envelope, target).advanced(self.live(), self.version + 1)
+        leases = adapting.pooled_if_due(topic.spec, topic.leases.retargeted(topic.leases.envelope, target))
+        leases = leases.advanced(self.live(), self.version + 1)
         text = "\n".join([what, *placing.share_lines(target)])
         await self._commit([replace(topic, leases=leases)], decision=text)
 

@@ -6,6 +6,7 @@ A scaler starts what it is asked for and returns; that the brokers are there is 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from srtm.log import Log
 from srtm.supervisor import Child, keep_running
 
 _COMMAND_TAKES_AT_MOST_S = 120.0
+_ENDS_WITHIN_S = 5.0  # once it is told to
 _PREFIX = "scaled-"
 _DRAINED = "srtm.drained"  # in the directory of a broker that is not to be started again
 
@@ -53,9 +55,16 @@ class CommandScaler:
     async def ask(self, brokers: int) -> None:
         """Returns when the command has ended. Raises Unavailable: it failed, or takes too long."""
         told = {**os.environ, "SRTM_BROKERS": str(brokers)}
-        run = partial(trio.run_process, self._command, shell=True, check=False, env=told, stdin=b"")
         with trio.move_on_after(_COMMAND_TAKES_AT_MOST_S) as scope:
-            ended = await run()
+            ended = await trio.run_process(
+                self._command,
+                shell=True,
+                check=False,
+                env=told,
+                stdin=b"",
+                start_new_session=True,  # so that what it has started can be ended with it
+                deliver_cancel=_end_group,
+            )
             if ended.returncode != 0:
                 raise Unavailable(f"the scaler's command ended with status {ended.returncode}")
         if scope.cancelled_caught:
@@ -63,6 +72,13 @@ class CommandScaler:
 
     async def run(self) -> None:
         """Nothing to look after."""
+
+
+async def _end_group(process: trio.Process) -> None:
+    """The shell, and whatever of it runs; cancelled as soon as the shell has ended."""
+    os.killpg(process.pid, signal.SIGTERM)
+    await trio.sleep(_ENDS_WITHIN_S)
+    os.killpg(process.pid, signal.SIGKILL)
 
 
 class Members(Protocol):

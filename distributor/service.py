@@ -35,6 +35,7 @@ from srtm.nursery import background_nursery
 from srtm.tokens import read_text
 
 _GRACE_S = 1.0  # long polls of brokers last that long
+_BACKLOG = 4096  # a fleet that lost its broker asks all at once; the kernel takes its own bound if that is less
 
 
 class BoundAddresses(NamedTuple):
@@ -141,6 +142,7 @@ async def _run_hypercorn(
     config.certfile, config.keyfile = settings.tls_cert, settings.tls_key
     config.alpn_protocols = ["http/1.1"]
     config.graceful_timeout = _GRACE_S
+    config.backlog = _BACKLOG
     config.loglevel = "WARNING"
     with trio.CancelScope(shield=True):
         await serve_asgi(cast(Any, app), config, shutdown_trigger=stop.wait, task_status=task_status)

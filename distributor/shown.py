@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from distributor.leases import MICRO, Amount
@@ -30,6 +31,7 @@ class Shown:
         self._terms: dict[str, _Terms] = {}
         self._count: int | None = None  # changes of topics that were looked at
         self._carried = 0  # changes of what brokers carry
+        self._ample: set[str] = set()  # brokers that left room for any topic when they were looked at last
         self._fitted: frozenset[str] = frozenset()
 
     def changed(self) -> set[str]:
@@ -37,14 +39,24 @@ class Shown:
         fitting has ended since: what was proposed meanwhile was refused."""
         begins, changes, carried = self._count is None, self._registry.topic_changes, self._registry.carried
         names = set(self._registry.topics if self._count is None else changes.since(self._count))
-        if self._count is not None:
-            names.update(name for broker in carried.changes.since(self._carried) for name in carried.topics_on(broker))
+        for broker in self._bounding(carried.changes.since(self._carried)):
+            names.update(carried.topics_on(broker))
         self._count, self._carried = changes.count, carried.changes.count
         found = {name for name in names if self._is_other(name)}
         fitted = frozenset(self._registry.being_fitted)
         found |= {name for name in self._fitted - fitted if self._registry.managed_topic(name) is not None}
         self._fitted = fitted
         return set() if begins else found
+
+    def _bounding(self, brokers: Sequence[str]) -> list[str]:
+        """Those of ``brokers``, which carry other loads than before, that may bound other shares than before."""
+        found = []
+        for broker in brokers:
+            was_ample, is_ample = broker in self._ample, self._registry.leaves_room(broker)
+            (self._ample.add if is_ample else self._ample.discard)(broker)
+            if not (was_ample and is_ample):
+                found.append(broker)
+        return found
 
     def _is_other(self, name: str) -> bool:
         """Under a mode in which nobody proposes anything, no topic is another than before."""

@@ -71,8 +71,9 @@ class Placement:
         ids = [self.publishers.ids[i] for i in order.tolist()]
         return {name: ids[ends[at] : ends[at + 1]] for at, name in enumerate(self.brokers)}
 
-    @property
+    @cached_property
     def missing(self) -> float:
+        """Msg/s of publishers that have no place."""
         return float(self.publishers.rates[self.at == NOWHERE].sum())
 
     @property
@@ -86,7 +87,7 @@ class Placement:
         return None if i is None or self.at[i] == NOWHERE else self.brokers[self.at[i]]
 
     def moved_from(self, old: Placement) -> dict[str, float]:
-        """{broker of ``old``: msg/s of its publishers that had a place there, and have it no more}."""
+        """{broker of ``old``: msg/s of its publishers that had a place there, and have another one now}."""
         before = old.at
         if self.publishers.ids != old.publishers.ids:
             known = old.publishers.positions
@@ -94,7 +95,7 @@ class Placement:
             before = np.append(old.at, NOWHERE)[np.array(was, dtype=np.int64)]
         index = {name: at for at, name in enumerate(self.brokers)}
         now = np.array([*(index.get(name, len(index)) for name in old.brokers), NOWHERE], dtype=np.int64)
-        moved = (before != NOWHERE) & (now[before] != self.at)
+        moved = (before != NOWHERE) & (self.at != NOWHERE) & (now[before] != self.at)
         sums = np.bincount(before[moved], weights=self.publishers.rates[moved], minlength=len(old.brokers))
         return {name: rate for name, rate in zip(old.brokers, sums.tolist(), strict=True) if rate > 0}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from distributor import adapting, placing
@@ -93,9 +93,11 @@ def heard(
     *,
     reborn: bool,
     still_dead: Collection[str] | None = None,
+    most: Callable[[Topic], Mapping[str, float]] = lambda _topic: {},
 ) -> Topic:
     """``topic`` after ``news`` from a broker; the same object if that changes nothing. ``still_dead``: the others that
-    are proven dead, where this broker was so too until now: with its publishers' places it has a share again."""
+    are proven dead, where this broker was so too until now: with its publishers' places it has a share again; ``most``:
+    {broker: msg/s of the topic that it may serve}."""
     name = news.broker.name
     applied = news.applied.get(topic.name, 0)
     leases, channels = topic.leases, topic.channels
@@ -110,7 +112,7 @@ def heard(
         else:
             leases = leases.acknowledged(name, applied, _amount(news.held.get(topic.name, (0, 0))))
         if still_dead is not None and name in topic.placement.brokers and name not in leases.target:
-            leases = placing.with_returned(replace(topic, leases=leases), still_dead).leases
+            leases = placing.split_anew(replace(topic, leases=leases), still_dead, most(topic)).leases
         leases = leases.advanced(live, version) if leases is not topic.leases else leases
         leases = adapting.pooled_if_due(topic.spec, leases)
         channels = news.channels.get(topic.name, channels)

@@ -17,6 +17,7 @@ from distributor.store import Store
 from srtm.errors import Unavailable
 from srtm.log import Log
 from srtm.nursery import background_nursery
+from srtm.outage import Outage
 
 
 class Turns:
@@ -31,7 +32,7 @@ class Turns:
         self._log = log
         self._standby = Standby(store, config)
         self.front = Front(self._standby.app)
-        self._trouble = ""
+        self._outage = Outage()
 
     async def run(self) -> None:
         """Until cancelled. A store that is away is waited for."""
@@ -40,9 +41,10 @@ class Turns:
                 try:
                     await self._take_turn()
                 except Unavailable as error:
-                    self._report_trouble(str(error))
+                    if self._outage.is_news(str(error)):
+                        self._log.warning("stands by without the store", reason=error)
                 else:
-                    self._trouble = ""
+                    self._outage.ends()
                 await trio.sleep(ASK_S)
         finally:
             await self._election.aclose()
@@ -87,9 +89,3 @@ class Turns:
                 await self._store.doubtful.wait()
         term.lost_because = "the store is not certain to be as this one left it, and is read again"
         end()
-
-    def _report_trouble(self, trouble: str) -> None:
-        """Once a change, not four times a second."""
-        if trouble != self._trouble:
-            self._log.warning("stands by without the store", reason=trouble)
-        self._trouble = trouble

@@ -111,7 +111,7 @@ class Upkeep(Book):
         """What ``dead`` had goes to the others, whose shares need no plan for that. Under ``_writing``."""
         name, live, version = dead.name, self.live() - {dead.name}, self.version + 1
         freed = [
-            placing.without_dead(topic, name, self.absent() | {name})
+            placing.without_dead(topic, name, self.absent() | {name}, self.held_now(topic))
             for topic in self.topics.values()
             if name in topic.leases.holdings or name in topic.leases.target
         ]

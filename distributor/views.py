@@ -23,6 +23,8 @@ from srtm.capacity import effective_mcap
 from srtm.control import Assignment, TopicReport
 from srtm.errors import NotLeader, Unavailable
 
+_RETRY_S = 1.0  # for whoever has no place
+
 
 def role_view(registry: Registry) -> Json:
     """``leader``: its URL, where another one leads and is known. ``instance``: the same under all of its addresses."""
@@ -136,10 +138,16 @@ def publishers_view(topic: Topic, broker: str | None) -> Json:
 
 
 def assignment(topic: Topic, publisher_id: str, registry: Registry) -> Assignment:
-    """Where a publisher connects; one that has no place of its own is sent to a broker that has tokens. Raises
-    Unavailable; of these NotLeader where only the leader can tell who is alive."""
+    """Where a publisher connects; one that the topic does not name is sent to a broker that has tokens. Raises
+    Unavailable: one that is named has no place, and no tokens anywhere; of these NotLeader where only the leader can
+    tell who is alive."""
     declared = publisher_id in topic.spec.publishers.positions
     own = topic.placement.broker_of(publisher_id)
+    if declared and own is None:
+        if not registry.leads:
+            raise NotLeader(registry.leader_url)
+        why = reason(topic.reasons) or "none has room"
+        raise Unavailable(f"no broker for publisher {publisher_id!r} of topic {topic.name!r}: {why}", _RETRY_S)
     name = own if own in registry.brokers else _substitute(topic, publisher_id, registry)
     return Assignment(
         topic=topic.name,
@@ -148,7 +156,7 @@ def assignment(topic: Topic, publisher_id: str, registry: Registry) -> Assignmen
         broker=name,
         address=registry.brokers[name].tcp_address,
         version=topic.assignment_version,
-        reason=_why(topic, name, own is not None, declared),
+        reason=_why(topic, name, declared),
     )
 
 
@@ -162,11 +170,9 @@ def _substitute(topic: Topic, publisher_id: str, registry: Registry) -> str:
     return candidates[zlib.crc32(publisher_id.encode()) % len(candidates)]
 
 
-def _why(topic: Topic, broker: str, placed: bool, declared: bool) -> str:
-    if placed:
-        return next((line for line in topic.reasons if line.startswith(f"{broker}: ")), "")
+def _why(topic: Topic, broker: str, declared: bool) -> str:
     if declared:
-        return f"no broker has capacity for it: {reason(topic.reasons)}"
+        return next((line for line in topic.reasons if line.startswith(f"{broker}: ")), "")
     return "the topic does not name this publisher: it is charged to the share of that broker"
 
 

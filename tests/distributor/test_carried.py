@@ -115,6 +115,48 @@ async def test_what_others_are_seen_to_let_go_counts_where_it_is_clearly_more_th
     assert most(distributor) == 900.0
 
 
+async def test_some_rare_messages_at_once_are_no_news(distributor, autojump_clock) -> None:
+    a, _ = await two(distributor)
+    await distributor.submit(spec(**WIDE))
+    await distributor.submit(spec("vans", count=20, rate=0.02, placement="lb"))  # 0.2 msg/s on each broker
+    await settle(a)
+    before = most(distributor)
+    await observed(a, {"vans": 4.0})  # one group fires twice in a window, or two do
+    assert most(distributor) == before
+    await observed(a, {"vans": 20.0})
+    assert most(distributor) == pytest.approx(980.0)
+
+
+async def test_topics_are_looked_at_anew_only_where_what_a_broker_carries_may_bound_a_share(
+    distributor, monkeypatch
+) -> None:
+    await two(distributor, mcap=3_000.0)
+    await distributor.submit(spec(**WIDE))
+    histories = distributor.syncing.histories
+    known = (await histories.answer(0, 0.0)).version
+    looked_at: list[str] = []
+    most_rate = distributor.registry.most_rate
+    monkeypatch.setattr(
+        distributor.registry,
+        "most_rate",
+        lambda topic, broker: looked_at.append(topic.name) or most_rate(topic, broker),
+    )
+
+    async def told(load: int) -> list[str]:
+        """Topics of which the adaptor is told after another one of ``load`` msg/s has come."""
+        nonlocal known
+        looked_at.clear()
+        await distributor.submit(spec(f"vans-{load}", count=load // 10, placement="lb"))
+        answer = await histories.answer(max(known, 1), 0.0)
+        known = answer.version
+        return [one.topic for one in answer.topics]
+
+    assert await told(400) == []
+    assert "cars" not in looked_at  # 3,000 - 700: nothing that is there has as much to be split
+    assert await told(3_600) == ["cars"]
+    assert await told(100) == ["cars"]
+
+
 async def test_unlimited_topics_count_too_and_are_forgotten_with_their_broker(distributor, autojump_clock) -> None:
     a, _ = await two(distributor)
     await distributor.submit(spec(**WIDE))

@@ -9,6 +9,7 @@ from distributor import explaining
 from distributor.fitting_events import Scaler
 from distributor.fitting_setup import FittingOptions
 from distributor.forecast import Service
+from srtm.errors import Unavailable
 from tests.support.live_fittings import OFF, SEQUENTIAL, live
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -78,6 +79,16 @@ async def test_a_scaler_that_brings_nothing_ends_it(distributor, autojump_clock)
         await here.submit(count=80)
         view = await here.ended()
     assert (view["state"], here.scaler.asked) == ("does not fit", [1])
+    assert view["explanation"][-1] == "the scaler was asked: 0 of 1 broker came within 30 s"
+
+
+async def test_why_a_scaler_failed_is_said_where_people_look(distributor, autojump_clock):
+    async with live(distributor, Scaler.COMMAND) as here:
+        here.scaler.trouble = Unavailable("the scaler's command ended with status 3")
+        await here.start_broker("a")
+        await here.submit(count=80)
+        view = await here.ended()
+    assert view["explanation"][-1] == "the scaler was asked: the scaler's command ended with status 3"
 
 
 async def test_without_traffic_the_placement_by_rates_stands_until_messages_come(distributor, autojump_clock):

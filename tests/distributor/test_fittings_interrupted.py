@@ -11,7 +11,7 @@ from distributor.claims import Claims
 from distributor.fitting_run import FittingRun
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
-from tests.support.live_fittings import live
+from tests.support.live_fittings import Live, live
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
@@ -28,17 +28,58 @@ async def test_a_broker_that_never_reports_ends_it_and_nobody_is_moved(distribut
     assert "has not reported" in view["reason"]
 
 
+async def one_of_two(here: Live) -> str:
+    """A topic is being fitted, on two brokers of three; gives one of the two."""
+    await here.start_brokers("abc")
+    await here.submit(count=80)
+    while len(here.placed_on()) < 2:  # noqa: ASYNC110 - virtual time
+        await trio.sleep(0.2)
+    return sorted(here.placed_on())[-1]
+
+
 async def test_a_broker_that_falls_silent_is_left_out(distributor, autojump_clock):
     async with live(distributor) as here:
-        await here.start_brokers("abc")
-        await here.submit(count=80)
-        while len(here.placed_on()) < 2:  # noqa: ASYNC110 - virtual time
-            await trio.sleep(0.2)
-        gone = sorted(here.placed_on())[-1]
+        gone = await one_of_two(here)
         here.scopes[gone].cancel()
         view = await here.ended()
         assert (view["state"], view["brokers"]) == ("fits", 2)
         assert gone not in here.placed_on()
+
+
+async def test_the_publishers_of_a_broker_that_dies_keep_their_places_for_the_grace_also_while_they_are_fitted(
+    distributor, autojump_clock
+):
+    async with live(distributor) as here:
+        died = await one_of_two(here)
+        placement = distributor.registry.topic("cars").placement
+        here.scopes[died].cancel()
+        await distributor.registry.declare_dead(died, "1")
+        await trio.sleep(distributor.registry.config.rejoin_grace_s - 0.5)
+        assert distributor.registry.topic("cars").placement is placement
+        view = here.view()
+        assert (view["state"], view["reason"]) == (
+            "queued",
+            f"{died} died; its publishers keep their places for a while",
+        )
+        view = await here.ended()
+        assert (view["state"], view["brokers"]) == ("fits", 2)
+        assert died not in here.placed_on()
+
+
+async def test_a_broker_that_is_back_within_its_grace_has_its_publishers_fitted_where_they_were(
+    distributor, autojump_clock
+):
+    async with live(distributor) as here:
+        died = await one_of_two(here)
+        placement = distributor.registry.topic("cars").placement
+        here.scopes[died].cancel()
+        await distributor.registry.declare_dead(died, "1")
+        await trio.sleep(5)
+        here.brokers[died].restart()
+        here.nursery.start_soon(here.run_broker, here.brokers[died])
+        view = await here.ended()
+        assert (view["state"], view["brokers"]) == ("fits", 2)
+        assert distributor.registry.topic("cars").placement is placement
 
 
 async def test_a_topic_that_is_changed_meanwhile_is_fitted_as_it_is_now(distributor, autojump_clock):

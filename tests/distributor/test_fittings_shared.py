@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import trio
 
-from distributor import records
+from distributor import records, views
+from distributor.fitting_run import IN_FORCE_WITHIN_S
+from distributor.leases import MICRO, Amount
 from distributor.marks import FullMarks, TrafficClass
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
@@ -134,3 +138,102 @@ async def test_what_a_fitting_insists_on_storing_takes_nothing_from_what_is_stor
         await here.ended("bikes")
         assert refused
         assert set(distributor.registry.marks.brokers) == {"a", "b"}
+
+
+def in_force(here, name, broker):
+    """Msg/s and messages, as the broker has them."""
+    return here.brokers[broker].share(name) if name in here.brokers[broker].held else (0, 0)
+
+
+async def test_shares_are_of_who_is_let_in_at_each_step(distributor, autojump_clock):
+    async with live(distributor) as here:
+        await here.start_broker("a")
+        await here.submit(count=10)
+        await here.ended()
+        await here.submit("bikes", count=30)
+        seen = []
+        while here.view("bikes")["state"] != "fits":
+            seen.append(in_force(here, "bikes", "a"))
+            await trio.sleep(0.2)
+    assert [one for one in dict.fromkeys(seen) if one != (0, 0)][-3:] == [(660, 50), (1980, 150), (6600, 500)]
+
+
+async def test_a_step_waits_for_shares_and_not_for_those_who_send_without_a_place(distributor, autojump_clock):
+    async with live(distributor) as here:
+        await here.start_broker("a")
+        await here.submit(count=10)
+        await here.ended()
+        here.brokers["a"].backlogs["bikes"] = 1_000  # they wait for tokens, and go on
+        await here.submit("bikes", count=30)
+        came_s = []
+        for share in [(660, 50), (1980, 150), (6600, 500)]:
+            while in_force(here, "bikes", "a") != share:  # noqa: ASYNC110 - virtual time
+                await trio.sleep(0.1)
+            came_s.append(trio.current_time())
+    assert [later - earlier < IN_FORCE_WITHIN_S for earlier, later in pairwise(came_s)] == [True, True]
+
+
+async def test_a_topic_whose_fitting_waits_for_its_turn_is_served_as_rates_place_it(distributor, autojump_clock):
+    async with live(distributor) as here:
+        await here.start_brokers("ab")
+        await here.submit(count=40)
+        await trio.sleep(0.3)
+        await here.submit("bikes", count=5, placement="lb")
+        await trio.sleep(0.5)
+        assert here.view("bikes")["state"] == "queued"
+        assert all(in_force(here, "bikes", name)[0] > 0 for name in "ab")
+        here.fittings.check_let_in(distributor.registry.topic("bikes"), "p1")
+        seen = set()
+        while here.view("bikes")["state"] not in FITTING_ENDED:
+            seen.add(int((distributor.registry.topic("bikes").placement.at >= 0).sum()))
+            await trio.sleep(0.2)
+        assert seen == {5}  # and is not let in step by step then
+        assert here.view("bikes")["state"] == "fits"
+
+
+async def test_a_topic_that_gave_way_has_no_tokens_but_a_little_for_what_waits(distributor, autojump_clock):
+    async with live(distributor) as here:
+        await here.beside_broken("a", count=10)
+        await here.ended("bikes")
+        await trio.sleep(10)
+        assert in_force(here, "bikes", "a") == (0, 0)
+        with pytest.raises(
+            Unavailable, match="missing 6,000 msg/s: a keeps 120 msg/s of such traffic beside its other"
+        ):
+            views.assignment(distributor.registry.topic("bikes"), "p1", distributor.registry)
+        here.brokers["a"].backlogs["bikes"] = 1_000
+        await trio.sleep(10)
+        assert in_force(here, "bikes", "a") == (132, 10)
+
+
+async def test_whoever_goes_on_where_another_topic_needs_the_broker_is_held_to_what_it_keeps(
+    distributor, autojump_clock
+):
+    registry = distributor.registry
+    async with live(distributor) as here:
+        await here.beside_broken("a", count=10)
+        await here.ended("bikes")
+        await here.start_broker("b")
+        await trio.sleep(5)
+        assert (here.placed_on(), here.placed_on("bikes")) == ({"a"}, {"b"})
+        await registry.account("bikes", "a", {"b": 3_000.0})  # plain NSQ clients, which cannot be told
+        assert registry.topic("bikes").leases.target["a"] == Amount(132 * MICRO, 10 * MICRO)
+        await registry.remove("cars", purge=False)  # nobody needs it any more
+        await registry.account("bikes", "a", {"b": 2_999.0})
+        assert registry.topic("bikes").leases.target["a"].rate > 2_999 * MICRO
+
+
+async def test_what_kept_the_others_promise_in_the_step_before_stays(distributor, autojump_clock):
+    async with live(distributor) as here:
+        await here.start_broker("a")
+        await here.submit(count=10)
+        await here.ended()
+        await here.submit("bikes", count=30)
+        while in_force(here, "bikes", "a") != (1980, 150):  # noqa: ASYNC110 - virtual time
+            await trio.sleep(0.1)
+        while in_force(here, "bikes", "a") != (6600, 500):  # noqa: ASYNC110 - virtual time
+            await trio.sleep(0.1)
+        here.brokers["a"].broken.add("cars")
+        assert (await here.ended("bikes"))["state"] == "does not fit"
+        await trio.sleep(10)
+        assert in_force(here, "bikes", "a") == (1980, 150)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distributor import book, placing
-from distributor.loads import NO_LOAD, loads_of
+from distributor.loads import NO_LOAD, loads_after, loads_of
 from srtm.capacity import Class
 from srtm.topic import Slo, parse_change
 from tests.support.distributor_in_process import Distributor, spec
@@ -31,10 +31,10 @@ async def test_of_a_topic_that_is_placed_anew_nothing_counts_that_it_has_already
     assert (NO_LOAD.allocated, list(NO_LOAD.promised())) == (0.0, [])
 
 
-async def test_loads_follow_every_change_of_a_topic_and_are_made_once_for_it(distributor, monkeypatch):
+async def test_loads_follow_every_change_of_a_topic_and_are_looked_at_once_for_it(distributor, monkeypatch):
     await two_topics(distributor)
     made = []
-    monkeypatch.setattr(book, "loads_of", lambda topics: made.append(1) or loads_of(topics))
+    monkeypatch.setattr(book, "loads_after", lambda *what: made.append(1) or loads_after(*what))
     await distributor.registry.change_publishers("cars", lambda old: parse_change(old, {"remove": ["p0"]}))
     made.clear()
     assert [distributor.registry.loads["a"].allocated for _ in range(3)] == [290.0] * 3
@@ -43,6 +43,32 @@ async def test_loads_follow_every_change_of_a_topic_and_are_made_once_for_it(dis
     assert distributor.registry.loads["a"].allocated == 100.0
     await distributor.registry.remove("vans", purge=False)
     assert distributor.registry.loads == {}
+
+
+async def test_loads_that_were_kept_are_those_of_all_topics_as_they_are(distributor):
+    await distributor.brokers("a", "b", mcap=100_000.0)
+    registry = distributor.registry
+
+    def check() -> None:
+        fresh = loads_of(registry.topics.values())
+        assert {name: (one.rates, one.specs) for name, one in registry.loads.items()} == {
+            name: (one.rates, one.specs) for name, one in fresh.items()
+        }
+
+    for number in range(30):  # more than are followed one by one, where nobody looked meanwhile
+        await distributor.submit(spec(f"t{number}", count=2, placement="lb"))
+    check()
+    kept = registry.loads
+    await distributor.submit(spec("t0", count=3, rate=1.5, placement="lb"))
+    await distributor.submit(spec("t1", count=1, placement="conc"))
+    await registry.remove("t2", purge=False)
+    check()
+    assert set(kept["a"].rates) == {f"t{number}" for number in range(30)}  # values do not change
+    for number in range(30):
+        if number != 2:
+            await registry.remove(f"t{number}", purge=False)
+        check()
+    assert registry.loads == {}
 
 
 class Sizing:

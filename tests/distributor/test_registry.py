@@ -249,8 +249,11 @@ async def test_a_batch_larger_than_its_share_is_refused_under_reject_and_warned_
 
 async def test_a_publisher_is_told_where_it_belongs_and_an_unknown_one_where_it_may_go(distributor):
     await distributor.submit(spec())
-    with pytest.raises(Unavailable, match="no broker is alive"):
+    with pytest.raises(Unavailable, match="no broker for publisher 'p1' of topic 'cars': missing 1,000 msg/s") as told:
         views.assignment(distributor.registry.topic("cars"), "p1", distributor.registry)
+    assert told.value.retry_after_s == 1.0
+    with pytest.raises(Unavailable, match="no broker is alive"):
+        views.assignment(distributor.registry.topic("cars"), "nobody", distributor.registry)
     await distributor.registry.remove("cars", purge=False)
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,24 @@ async def test_the_command_is_told_how_many_brokers_are_wanted(tmp_path):
 async def test_a_command_that_fails_brings_nothing():
     with pytest.raises(Unavailable, match="status 7"):
         await CommandScaler("exit 7").ask(1)
+
+
+async def test_a_command_that_hangs_is_ended_and_brings_nothing(autojump_clock):
+    with pytest.raises(Unavailable, match="did not end within 120 s"):
+        await CommandScaler("exec sleep 1000").ask(1)
+
+
+async def test_with_a_command_that_hangs_ends_what_it_has_started(tmp_path, autojump_clock):
+    held = tmp_path / "held"  # by every process of the command, for writing
+    os.mkfifo(held)
+    reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(Unavailable, match="did not end within 120 s"):
+            await CommandScaler(f"exec > {held}; sleep 1000 & sleep 1000").ask(1)
+        os.set_blocking(reader, True)
+        assert await trio.to_thread.run_sync(os.read, reader, 1) == b""
+    finally:
+        os.close(reader)
 
 
 async def test_without_a_scaler_nothing_comes():

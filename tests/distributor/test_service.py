@@ -1,6 +1,7 @@
 """The service on a real socket: start, stop, refusals to start."""
 
 import socket
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -76,6 +77,16 @@ async def test_a_body_above_the_limit_is_refused(tmp_path):
             nursery.cancel_scope.cancel()
     assert answer.status_code == 413
     assert answer.json()["rule"] == "must be at most 100 bytes"
+
+
+async def test_a_fleet_that_comes_at_once_waits_in_line(tmp_path):
+    """The server has no turn between these: whoever found no room in the kernel's queue would time out."""
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(serve, config(tmp_path))
+        with ExitStack() as connections:
+            for _ in range(500):
+                connections.enter_context(socket.create_connection(bound.http.split(":"), timeout=5))
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_port_in_use_is_named(tmp_path):

@@ -1,7 +1,7 @@
 """Online fitting with real processes on a broker that a topic has already: that one's promise goes first.
 
-Messages take 10 ms each (a laboratory). The topic that is there sends 10 a second; a new one of 20 is let in step by
-step, and leaves it room at each.
+Messages take 10 ms each (a laboratory). The topic that is there sends 10 a second. A new one is let in step by step: of
+20 a second it leaves room at each, of 120 it overloads the broker at the last.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def write(folder: Path, name: str, *, publishers: int, rate_each: float, latency
     """p90: few messages decide it."""
     file = folder / f"{name}.toml"
     file.write_text(
-        f'name = "{name}"\nrate = {1.1 * publishers * rate_each}\nburst = 100\nmode = "static"\n'
+        f'name = "{name}"\nrate = {1.1 * publishers * rate_each}\nburst = 20\nmode = "static"\n'
         f"[slo]\npercentile = 90\nlatency_ms = {latency_ms}\n"
         f'[[publishers]]\ncount = {publishers}\nrate = {rate_each}\nid_prefix = "{name}-"\n'
     )
@@ -85,16 +85,22 @@ async def road(folder: Path) -> AsyncIterator[tuple[Cluster, DistributorClient]]
         nursery.cancel_scope.cancel()
 
 
-async def fitted(folder: Path, running: Cluster, client: DistributorClient, rate: float, latency_ms: float) -> Any:
-    """The new topic, at ``rate`` msg/s in all, once its fitting has ended; its publishers send until then."""
+async def fitted(folder: Path, running: Cluster, rate: float, latency_ms: float) -> Any:
+    """The new topic, at ``rate`` msg/s in all, once its fitting has ended."""
     file = write(folder, "yard", publishers=PUBLISHERS, rate_each=rate / PUBLISHERS, latency_ms=latency_ms)
+    wait = ["--fitting", "sequential", "--wait", "--json", "-"]
+    done = await srtm("topic", "submit", str(file), *wait, distributor=running.distributor)
+    return json.loads(done.stdout)["result"]
+
+
+@asynccontextmanager
+async def sending(client: DistributorClient, rate: float) -> AsyncIterator[None]:
+    """The new topic's publishers, as soon as each is let in."""
     async with trio.open_nursery() as nursery:
         for number in range(PUBLISHERS):
             nursery.start_soon(send, client, f"yard-{number}", rate / PUBLISHERS)
-        wait = ["--fitting", "sequential", "--wait", "--json", "-"]
-        done = await srtm("topic", "submit", str(file), *wait, distributor=running.distributor)
+        yield
         nursery.cancel_scope.cancel()
-    return json.loads(done.stdout)["result"]
 
 
 async def test_a_topic_that_leaves_room_for_the_one_that_was_there_fits_and_its_worst_second_is_told(
@@ -102,9 +108,23 @@ async def test_a_topic_that_leaves_room_for_the_one_that_was_there_fits_and_its_
 ) -> None:
     with trio.fail_after(140):
         async with road(tmp_path) as (running, client):
-            view = await fitted(tmp_path, running, client, rate=20, latency_ms=500)
+            async with sending(client, rate=20):
+                view = await fitted(tmp_path, running, rate=20, latency_ms=500)
             told = await srtm("topic", "show", "yard", distributor=running.distributor)
     assert view["fitting"]["state"] == "fits"
     assert 0 < view["fitting"]["others_worst_ms"] <= PROMISED_MS
     assert view["state"] == "placed"
     assert "worst second of the topics that were there" in told.stdout.decode()
+
+
+async def test_a_topic_that_leaves_no_room_gives_way_and_whatever_it_sends_breaks_no_promise_any_more(
+    tmp_path: Path,
+) -> None:
+    with trio.fail_after(140):
+        async with road(tmp_path) as (running, client), sending(client, rate=120):
+            view = await fitted(tmp_path, running, rate=120, latency_ms=500)
+            await kept(client)  # though they go on
+            while (await client.topic("yard"))["state"] != "partial":  # noqa: ASYNC110 - another process decides
+                await trio.sleep(0.5)
+    assert view["fitting"]["state"] == "does not fit"
+    assert view["fitting"]["others_worst_ms"] > PROMISED_MS
