@@ -6,19 +6,63 @@ Formats: HistogramLogWriter 1.3 and AbstractHistogram.outputPercentileDistributi
 
 from __future__ import annotations
 
-from hdrh.histogram import HdrHistogram
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from bench.results import merged
-from bench.run import RunResult
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
+
+from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS, merged
+from bench.run import Histograms, Interval, RunResult
 
 NS_PER_MS = 1e6
+SECOND_NS = 1_000_000_000
+Ints = NDArray[np.int64]
 _TICKS_PER_HALF_DISTANCE = 5  # lines of an .hgrm from one power of two of 1 / (1 - percentile) to the next
 
 
-def interval_log(title: str, result: RunResult, duration_s: float) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """The measured part of one run: latency by interval and in all, lateness and acknowledgement in all."""
+
+    from_unix_ns: int  # when it began, wall clock
+    duration_s: float
+    timeline: Sequence[Interval]
+    histograms: Histograms
+
+    @classmethod
+    def of(cls, result: RunResult, duration_s: float) -> Curves:
+        return cls(
+            from_unix_ns=result.measured_from_unix_ns,
+            duration_s=duration_s,
+            timeline=result.timeline,
+            histograms=result.histograms,
+        )
+
+
+def encoded(values_ns: Ints) -> str:
+    """A histogram of them, as results carry it."""
+    made = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+    for value, count in zip(*np.unique(values_ns, return_counts=True), strict=True):
+        made.record_value(max(int(value), LOWEST_NS), int(count))
+    return str(made.encode().decode())
+
+
+def by_second(instants_ns: Ints, values_ns: Ints) -> list[Interval]:
+    """``values_ns`` by the second of their instants, which begin at 0."""
+    seconds, found = instants_ns // SECOND_NS, []
+    for start in range(int(seconds.max(initial=-1)) + 1):
+        mine = values_ns[seconds == start]
+        max_ms, histogram = float(mine.max(initial=0)) / NS_PER_MS, encoded(mine)
+        found.append(Interval(start_s=float(start), length_s=1.0, count=len(mine), max_ms=max_ms, histogram=histogram))
+    return found
+
+
+def interval_log(title: str, curves: Curves) -> str:
     """Latency by interval without a tag, as tools take it by default; lateness and acknowledgement of the whole run
     tagged. Interval_Max is ms, as is customary."""
-    started_s = result.measured_from_unix_ns / 1e9
+    started_s = curves.from_unix_ns / 1e9
     lines = [
         f"#[{' '.join(title.split())}; in ns]",
         "#[Histogram log format version 1.3]",
@@ -26,12 +70,12 @@ def interval_log(title: str, result: RunResult, duration_s: float) -> str:
         f"#[BaseTime: {started_s:.3f} (seconds since epoch)]",
         '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
     ]
-    for one in result.timeline:
+    for one in curves.timeline:
         lines.append(_line(one.start_s, one.length_s, one.max_ms, one.histogram))
     for tag in ("lateness", "ack"):
-        histogram = getattr(result.histograms, tag)
+        histogram = getattr(curves.histograms, tag)
         max_ms = merged([histogram]).get_max_value() / NS_PER_MS
-        lines.append(f"Tag={tag},{_line(0.0, duration_s, max_ms, histogram)}")
+        lines.append(f"Tag={tag},{_line(0.0, curves.duration_s, max_ms, histogram)}")
     return "\n".join(lines) + "\n"
 
 

@@ -9,6 +9,7 @@ import base64
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -136,11 +137,15 @@ def deliveries(result: RunResult) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return pairs[:, 0], pairs[:, 1]
 
 
+Listener = Callable[[Plan, RunResult, str], None]
+LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)  # hears of each run that has a result
+
+
 async def run_plan(
-    plan: Plan, show: Callable[[RunProgress], None] | None = None, *, realtime: bool = False
+    plan: Plan, show: Callable[[RunProgress], None] | None = None, *, name: str = "", realtime: bool = False
 ) -> RunResult:
-    """Run ``plan`` to its end; ``show`` is called a few times a second. ``realtime``: the generator goes before all
-    ordinary work of the machine.
+    """Run ``plan`` to its end; ``show`` is called a few times a second. ``name``: what the listener is told, the topic
+    if not given; ``realtime``: the generator goes before all ordinary work of the machine.
 
     Raises BadInput for a plan that breaks a rule or a priority that is refused, Unavailable where a broker cannot be
     reached at the start or the system has too few files or threads. Cancelled: the run ends and has no result.
@@ -163,13 +168,16 @@ async def run_plan(
     finally:
         generator.stop()
     taken = meanwhile.taken()
-    return msgspec.structs.replace(
+    result = msgspec.structs.replace(
         result,
         steal_s=taken.steal_s,
         steal_share=taken.steal_s / taken.processors_s if taken.processors_s else 0.0,
         throttled_s=taken.throttled_s,
         throttled_periods=taken.throttled_periods,
     )
+    if (listener := LISTENER.get()) is not None:
+        listener(plan, result, name or plan.topic)
+    return result
 
 
 @contextmanager

@@ -5,26 +5,25 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import trio
 import typer
 from rich.console import Console
 
-from bench import own_network
 from bench.document import markdown_table
+from bench.options import RunsJsonOption
 from bench.results import Results, write_results
-from bench.testbed.layout import SETTINGS, Layout, Link, hosts
+from bench.run_files import keep_beside
+from bench.testbed.both import BothOptions, both, run_on
+from bench.testbed.layout import SETTINGS, Link, hosts
 from bench.testbed.means import Means, means
 from bench.testbed.names import NAMESPACES
-from bench.testbed.outcome import judged, outcome, shown
+from bench.testbed.outcome import curves, judged, outcome, shown
 from bench.testbed.owner import LiveTestbed, live_testbed
 from bench.testbed.remains import remove_dead
-from bench.testbed.session import Session, Traffic, run_session
-from srtm.commands.output import JsonOption
-from srtm.commands.running import run_service, run_trio
+from bench.testbed.session import Traffic
+from srtm.commands.running import run_service
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -104,7 +103,7 @@ def run(
     process: Annotated[Literal["poisson", "periodic"], typer.Option(help="Of each group.")] = "poisson",
     promise_ms: Annotated[float, typer.Option(min=0.01, help="p99, one way.")] = Traffic.promise_ms,
     seed: SeedOption = 1,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """Services on their hosts, a topic with the paper's envelope, its traffic; one-way latency by parts, a verdict.
 
@@ -124,23 +123,30 @@ def run(
     )
     started = time.time()
     tell = partial(_print, stderr=json_file == "-")
-    session, uses = _run(layout, traffic, seed, tell)
+    session, uses = run_on(layout, traffic, seed, tell)
     found = outcome(session, traffic)
     verdict = judged(found, traffic, uses)
     tell(shown(found, verdict, uses))
     settings = {**verdict.settings, "hosts": [asdict(one) for one in layout.hosts]}
     results = Results.of_verdicts("bench testbed run", [verdict], seed=seed, started=started, settings=settings)
     write_results(json_file, results)
+    keep_beside(json_file, "testbed", results, curves(session, traffic))
     return 0 if verdict.reached else 1
 
 
-def _run(layout: Layout, traffic: Traffic, seed: int, tell: partial[None]) -> tuple[Session, list[str]]:
-    with (
-        TemporaryDirectory(prefix="srtm-testbed-") as folder,
-        live_testbed(layout, means(), seed, tell) as there,
-        own_network.visiting(there.namespace(layout.control)),
-    ):
-        return run_trio(partial(run_session, there, traffic, Path(folder), tell)), list(there.uses)
+@app.command("both")
+def bench_both(
+    seconds: Annotated[float, typer.Option(min=1.0, help="Measured part of each run.")] = BothOptions.seconds,
+    seed: SeedOption = BothOptions.seed,
+    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/evaluation.md.")] = False,
+    json_file: RunsJsonOption = None,
+) -> int:
+    """One-way latency by parts twice: over plain links, and over links with delay, jitter and loss. Two minutes.
+
+    Status 0 if both runs count, nothing is lost, links do what is asked and a way is as long as its parts.
+    """
+    options = BothOptions(seconds=seconds, seed=seed, json_file=json_file, document=document)
+    return 0 if both(options, partial(_print, stderr=json_file == "-")).reached else 1
 
 
 def _means_rows(found: Means) -> list[list[str]]:

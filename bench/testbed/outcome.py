@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.document import markdown_table
+from bench.histogram_files import Curves, by_second, encoded
 from bench.results import merged
 from bench.results import percentile_ms as histogram_ms
-from bench.run import RunResult
+from bench.run import Histograms, RunResult
 from bench.testbed.listening import Heard
 from bench.testbed.paths import OneWay
 from bench.testbed.session import Session, Traffic
@@ -115,6 +116,24 @@ def outcome(session: Session, traffic: Traffic) -> Outcome:
     )
 
 
+def curves(session: Session, traffic: Traffic) -> Curves:
+    """One-way latency as subscribers' hosts heard it; lateness and acknowledgement as publishers' hosts told."""
+    intended_ns = np.array([at for one in session.heard for at in one.intended_ns], dtype=np.int64)
+    took_ns = np.concatenate([_columns(one)[1] for one in session.heard])
+    first_ns = int(intended_ns.min()) if len(intended_ns) else 0
+    sent = [one.histograms for one in session.sent]
+    return Curves(
+        from_unix_ns=min(one.measured_from_unix_ns for one in session.sent),
+        duration_s=traffic.seconds,
+        timeline=by_second(intended_ns - first_ns, took_ns),
+        histograms=Histograms(
+            latency=encoded(took_ns),
+            lateness=_sum(one.lateness for one in sent),
+            ack=_sum(one.ack for one in sent),
+        ),
+    )
+
+
 def judged(found: Outcome, traffic: Traffic, uses: Sequence[str]) -> Verdict:
     """The promise by the worst broker."""
     worst = max((part for part in found.parts[:-1]), key=lambda part: part.p99_ms)
@@ -137,6 +156,10 @@ def shown(found: Outcome, verdict: Verdict, uses: Sequence[str]) -> str:
     )
     how = f"{'; '.join(uses)}."
     return f"{markdown_table(HEADER, [part.cells() for part in found.parts])}\n\n{counts}\n{how}\n{verdict.line}."
+
+
+def _sum(histograms: Iterable[str]) -> str:
+    return str(merged(histograms).encode().decode())
 
 
 def _columns(heard: Heard) -> tuple[Ints, Ints]:

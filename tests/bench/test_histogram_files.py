@@ -1,12 +1,16 @@
 """Files for HdrHistogram's own tools, read back by one of them: its Python port."""
 
 import msgspec
+import numpy as np
 import pytest
 from hdrh.log import HistogramLogReader
 
-from bench.histogram_files import interval_log, percentile_distribution
+from bench.histogram_files import Curves, by_second, encoded, interval_log, percentile_distribution
+from bench.results import merged, percentile_ms
 from bench.run import Interval
 from tests.support.run_results import histogram, recorded, result
+
+MS = 1_000_000
 
 
 def read(path):
@@ -30,7 +34,7 @@ def test_a_log_reads_back_interval_by_interval_with_lateness_and_answers_tagged(
     histograms = msgspec.structs.replace(run.histograms, lateness=histogram(0.1), ack=histogram(0.5, 0.7))
     run = msgspec.structs.replace(run, histograms=histograms)
     path = tmp_path / "run.hlog"
-    path.write_text(interval_log("a title\nof two lines", run, 2.0))
+    path.write_text(interval_log("a title\nof two lines", Curves.of(run, 2.0)))
     first, second, lateness, ack = read(path)
     assert [one.get_tag() for one in (first, second, lateness, ack)] == [None, None, "lateness", "ack"]
     assert [one.get_total_count() for one in (first, second, lateness, ack)] == [2, 1, 1, 2]
@@ -56,3 +60,20 @@ def test_a_distribution_agrees_with_the_histogram_and_ends_with_all_of_it():
 
 def test_a_run_without_a_message_has_a_distribution_of_none():
     assert "TotalCount     =            0" in percentile_distribution(recorded())
+
+
+def test_values_by_the_second_of_their_instants_add_up_to_all_of_them():
+    instants, values = np.array([0, 999, 2_500, 2_100]) * MS, np.array([1, 4, 3, 2]) * MS
+    found = by_second(instants, values)
+    assert [(one.start_s, one.length_s, one.count, one.max_ms) for one in found] == [
+        (0.0, 1.0, 2, 4.0),
+        (1.0, 1.0, 0, 0.0),
+        (2.0, 1.0, 2, 3.0),
+    ]
+    whole = merged(one.histogram for one in found)
+    assert whole.get_total_count() == merged([encoded(values)]).get_total_count() == 4
+    assert percentile_ms(whole, 100) == pytest.approx(4.0, rel=1e-3)
+
+
+def test_no_values_have_no_seconds():
+    assert by_second(np.array([], dtype=np.int64), np.array([], dtype=np.int64)) == []

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from bench.results import merged
 from bench.run import Histograms, RunResult
 from bench.testbed.layout import Host, Link, hosts
 from bench.testbed.listening import Heard, note
-from bench.testbed.outcome import judged, outcome, shown
+from bench.testbed.outcome import curves, judged, outcome, shown
 from bench.testbed.paths import OneWay
 from bench.testbed.session import TOPIC, UNREAD, Session, Traffic, drain_s, plan
 from bench.trace import Trace
@@ -116,6 +117,20 @@ def test_one_way_latency_is_told_by_broker_and_by_part():
     assert (everything.messages, everything.max_ms) == (3, 4.0)
     assert (found.sent, found.received, found.lost, found.duplicates) == (3, 3, 0, 0)
     assert (found.datagrams, found.datagrams_lost) == (9, 4)
+
+
+def test_its_curves_are_what_was_heard_and_what_the_senders_told():
+    found = curves(session(), TRAFFIC)
+    assert [(one.start_s, one.count, one.max_ms) for one in found.timeline] == [(0.0, 3, 4.0)]
+    assert merged([found.histograms.latency]).get_total_count() == 3
+    assert merged([found.histograms.lateness]).get_total_count() == len(session().sent)
+    assert found.duration_s == TRAFFIC.seconds
+
+
+def test_a_run_of_which_nothing_was_heard_has_curves_without_a_second():
+    found = curves(session(heard=[Heard()]), TRAFFIC)
+    assert found.timeline == []
+    assert merged([found.histograms.latency]).get_total_count() == 0
 
 
 def test_a_promise_that_is_kept_by_the_worst_broker_is_kept():
