@@ -17,7 +17,7 @@ from bench.experiments.overhead import overhead
 from bench.experiments.overhead_turn import OverheadOptions
 from bench.experiments.step_run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
 from bench.experiments.step_table import missed
-from bench.options import SeedOption, saying
+from bench.options import RunsJsonOption, SeedOption, saying
 from srtm.commands.output import JsonOption
 from srtm.commands.running import run_trio
 
@@ -86,7 +86,7 @@ def bench_adaptation_steady(
     ] = SteadyOptions.seconds,
     seed: SeedOption = SteadyOptions.seed,
     document: DocumentOption = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """The worse of two real brokers while traffic stays at 10:90: fitted beside proportional. Eleven minutes.
 

@@ -76,6 +76,7 @@ class Step:
 class Found:
     capacity: Capacity | None  # None: not even the smallest rate was kept
     steps: Sequence[Step]
+    disturbed: tuple[str, ...] = ()  # what others took of the broker's processors meanwhile
 
 
 def judged(result: RunResult, rate: float, slo: Slo) -> Step:
@@ -200,9 +201,10 @@ async def measure_capacity(
         kept, limited_by = await _climbed(Climb(options.first, options.most), attempt, note)
     finally:
         await _remove(before["http_address"], topic)
-    if not kept:
-        return Found(capacity=None, steps=steps)
-    return Found(capacity=await _capacity(kept, limited_by, options, before, others, steps), steps=steps)
+    beside = await others.rate()
+    taken = _taken(options, before, others, steps)
+    found = _capacity(kept, limited_by, options, before, beside, taken) if kept else None
+    return Found(capacity=found, steps=steps, disturbed=taken)
 
 
 async def _climbed(
@@ -227,14 +229,18 @@ async def _climbed(
     return climb.kept, "the highest rate asked for" if climb.broken is None else "broker"
 
 
-async def _capacity(
-    kept: float, limited_by: LimitedBy, options: CapacityOptions, before: Json, others: _Others, steps: Sequence[Step]
-) -> Capacity:
-    beside = await others.rate()
+def _taken(options: CapacityOptions, before: Json, others: _Others, steps: Sequence[Step]) -> tuple[str, ...]:
+    """What others took of the broker's processors: as it says, else, where it is on this machine, as seen from here."""
     taken = others.taken()
-    if taken is None:
-        here = is_here(before["tcp_address"])
-        taken = disturbed(steps, options.seconds + WARMUP_S, Host.here().cores) if here else ()
+    if taken is not None:
+        return taken
+    here = is_here(before["tcp_address"])
+    return disturbed(steps, options.seconds + WARMUP_S, Host.here().cores) if here else ()
+
+
+def _capacity(
+    kept: float, limited_by: LimitedBy, options: CapacityOptions, before: Json, beside: float, taken: tuple[str, ...]
+) -> Capacity:
     return Capacity(
         mcap=round(kept + beside, 3),
         slo=options.slo,

@@ -24,7 +24,7 @@ from bench.experiments.table1_rows import PAPER_S
 from bench.experiments.table1_virtual import table1_virtual
 from bench.hostile import HostileOptions, hostile
 from bench.nsqd import ROWS, compare
-from bench.options import SeedOption, console, saying
+from bench.options import RunsJsonOption, SeedOption, console, saying
 from bench.reach import MEASURES, ReachOptions, reach
 from bench.results import source_commit
 from bench.row_runs import RowOptions
@@ -87,7 +87,7 @@ def bench_nsqd(
     ] = RowOptions.seconds,
     seed: SeedOption = RowOptions.seed,
     document: DocumentOption = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """In nsqd's place beside the real nsqd 1.3.0 (`make peers`) and a bare epoll loop (`make floor`).
 
@@ -108,7 +108,7 @@ def bench_reach(
         float, typer.Option(min=1.0, help="Measured part of each run of the split.")
     ] = ReachOptions.split_seconds,
     document: DocumentOption = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """What this project must reach: all, in some forty minutes (nearly all of them for split), or those named.
 
@@ -201,7 +201,7 @@ def bench_placement(
     seed: SeedOption = PlacementOptions.seed,
     png: Annotated[Path | None, typer.Option(help="Where the pictures go (also ...-latencies.png).")] = None,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """lb, conc, maxmin and srtm for the four workloads of the paper, on six real brokers: all, or those named.
 
@@ -250,7 +250,7 @@ def bench_table1(
         bool, typer.Option("--resume", help="Keep the rows that are there, of the same sources and settings.")
     ] = False,
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/evaluation.md.")] = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """Table 1 of the paper on real brokers: how long fitting takes, and whether the promise is kept afterwards.
 
@@ -331,7 +331,7 @@ def bench_hostile(
     seconds: Annotated[float, typer.Option(min=2.0, help="Measured part of a run.")] = HostileOptions.seconds,
     seed: SeedOption = HostileOptions.seed,
     document: DocumentOption = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """A calm flow while somebody else attacks the broker: all attacks, in some 25 minutes, or those named.
 

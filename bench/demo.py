@@ -28,13 +28,13 @@ from bench.demo_side import Side, shortcomings, side_of
 from bench.demo_view import draw, plain, show
 from bench.document import README, refuse_without_block
 from bench.handing_over import hand_over
-from bench.options import SeedOption, console
+from bench.options import RunsJsonOption, SeedOption, console
 from bench.placed_run import addresses, placed_run
 from bench.plot import Promise
 from bench.results import Results
 from bench.run import RunProgress, RunResult, run_plan
 from bench.sensors import TOPIC_TOML
-from srtm.commands.output import JsonOption, refuse_unwritable
+from srtm.commands.output import refuse_unwritable
 from srtm.commands.running import run_trio
 from srtm.distributor_client import DistributorClient, Json
 from srtm.supervisor import Cluster, cluster
@@ -130,7 +130,7 @@ class _PlacementRun:
             text = f"{self.document['placement']}: {heard}"
             self.progress.update(step, description=text, completed=now.elapsed_s)
 
-        result = await run_plan(plan, show)
+        result = await run_plan(plan, show, name=self.document["placement"])
         done = (
             f"{self.document['placement']}: {result.received:,} of {result.sent:,} received, p99 {result.p99_ms:.1f} ms"
         )
@@ -174,7 +174,7 @@ def demo(
     seed: SeedOption = DemoOptions.seed,
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
     document: Annotated[bool, typer.Option("--document", help="Write the tables into README.md.")] = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""
     return run_demo(DemoOptions(seconds, seed, png, json_file, README if document else None))

@@ -18,7 +18,7 @@ from bench.experiments.real import QUICK_S as REAL_QUICK_S
 from bench.experiments.real import RealOptions, real
 from bench.experiments.real_figures import REAL
 from bench.experiments.scale import ScaleOptions, scale
-from bench.options import SeedOption, saying
+from bench.options import RunsJsonOption, SeedOption, saying
 from bench.status import exit_status, summary
 from bench.verdict import Verdict
 from srtm.commands.output import JsonOption, refuse_unwritable
@@ -36,7 +36,7 @@ def bench_calibrate(
     seed: SeedOption = CalibrateOptions.seed,
     png: Annotated[Path | None, typer.Option(help="Where the picture goes.")] = None,
     document: DocumentOption = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """The simulator's parameters from runs of real brokers, judged on other runs. Six minutes, on a quiet machine.
 

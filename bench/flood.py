@@ -84,7 +84,8 @@ class Http(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="htt
 
 
 class Connect(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="connect"):
-    """Connections that greet and stay. ``yielding``: the thread that makes them lets every other go first."""
+    """Connections that greet and stay. ``yielding``: the thread that makes them lets every other go first
+    (SCHED_IDLE; of a process in real time, the lowest priority there)."""
 
     connections: int
     at_once: int = 256

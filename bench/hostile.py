@@ -121,10 +121,10 @@ async def _sample(system: str, attack: str | None, turn: Turn) -> Sample:
         async with bare_broker(turn.folder / system, *tls, "--https-address", https) as broker:
             asked = plan(broker.tcp_address, turn)
             if attack is None:
-                return sample_of(system, await run_plan(asked), 0.0, 0.0)
+                return sample_of(system, await run_plan(asked, name=system), 0.0, 0.0)
             async with attacking(attack, broker, https, turn.seconds) as doing:
                 work, used, began = doing.total, doing.cpu_s(), trio.current_time()
-                result = await run_plan(asked)
+                result = await run_plan(asked, name=f"{system} {attack}")
                 elapsed_s = trio.current_time() - began
                 return sample_of(system, result, (doing.total - work) / elapsed_s, (doing.cpu_s() - used) / elapsed_s)
     except SrtmError as error:

@@ -37,11 +37,14 @@ async def record(
     slo_ms: float,
     keep_intended: bool = False,
     latest_ms: float = math.inf,
+    name: str = TOPIC,
 ) -> Recorded:
-    """The first run that counts, else the last. ``latest_ms``: how late the generator may ever be. Raises Unavailable,
-    PeerError, BadInput."""
+    """The first run that counts, else the last. ``latest_ms``: how late the generator may ever be; ``name``: of the
+    runs' files. Raises Unavailable, PeerError, BadInput."""
     for _ in range(TRIES):
-        found = await record_once(layout, seconds=seconds, seed=seed, slo_ms=slo_ms, keep_intended=keep_intended)
+        found = await record_once(
+            layout, seconds=seconds, seed=seed, slo_ms=slo_ms, keep_intended=keep_intended, name=name
+        )
         if found.late_max_ms > latest_ms:
             stop = f"the generator was {found.late_max_ms:.3g} ms late once, more than {latest_ms:g} ms"
             found = replace(found, reasons=[*found.reasons, stop])
@@ -50,7 +53,9 @@ async def record(
     return found
 
 
-async def record_once(layout: Layout, *, seconds: float, seed: int, slo_ms: float, keep_intended: bool) -> Recorded:
+async def record_once(
+    layout: Layout, *, seconds: float, seed: int, slo_ms: float, keep_intended: bool, name: str = TOPIC
+) -> Recorded:
     """Starts the brokers, sends, fetches what they recorded, ends them. Raises Unavailable, PeerError, BadInput."""
     options = ["--lab-service-time", f"{layout.lab_us:g}"] if layout.lab_us else []
     async with AsyncExitStack() as stack:
@@ -64,7 +69,7 @@ async def record_once(layout: Layout, *, seconds: float, seed: int, slo_ms: floa
         meter = CpuMeter(*systems)
         addresses = [system.tcp_address for system in systems]
         plan = plan_of(layout, addresses, seconds=seconds, seed=seed, slo_ms=slo_ms)
-        result = await run_plan(replace_fields(plan, keep_each=keep_intended), meter.look)
+        result = await run_plan(replace_fields(plan, keep_each=keep_intended), meter.look, name=name)
         traces = [await fetch_trace(system.http_address, TOPIC) for system in systems]
     cpu_us, reasons = meter.us_per_message(), _reasons(result)
     found = recorded(layout, traces, warm_up_s=WARM_UP_S, cpu_us=cpu_us, reasons=reasons)

@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from bench.run_files import runs_beside
+from srtm.commands.output import refuse_unwritable
+
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 
 
@@ -20,3 +23,21 @@ def console(json_file: str | None = None) -> Console:
 def saying(json_file: str | None = None) -> Callable[[str], None]:
     """Lines for people, as long as they are."""
     return partial(console(json_file).print, soft_wrap=True)
+
+
+def _json_file(context: typer.Context, file: str | None) -> str | None:
+    refuse_unwritable("json", file)
+    context.with_resource(runs_beside(file))
+    return file
+
+
+RunsJsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE.json",
+        help="Write the result as JSON to FILE.json (-: standard output), and each run's .json, .hlog and .hgrm into "
+        "FILE-runs beside it.",
+        callback=_json_file,
+    ),
+]

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from bench.comparison import OURS
-from bench.options import SeedOption, console
+from bench.options import RunsJsonOption, SeedOption, console
 from bench.peer_runs import PeersOptions, chosen, compare_peers, loads
-from srtm.commands.output import JsonOption
 from srtm.commands.running import run_trio
 
 app = typer.Typer()
@@ -26,7 +25,7 @@ def bench_peers(
     pairs: Annotated[int, typer.Option(min=1, help="Runs of each system at each load, in turns.")] = PeersOptions.pairs,
     seed: SeedOption = PeersOptions.seed,
     document: Annotated[bool, typer.Option("--document", help="Write the tables into docs/evaluation.md.")] = False,
-    json_file: JsonOption = None,
+    json_file: RunsJsonOption = None,
 ) -> int:
     """Load against latency, processor time and memory: srtm, nsqd, NATS, Mosquitto and Redis, each in its own tongue.
 

@@ -127,7 +127,7 @@ async def _sample(peer: Peer, rate: int, turn: Turn, folder: Path) -> Sample:
             meter = CpuMeter(system)
             plan = steady.plan(system.tcp_address, turn, rate // PER_PUBLISHER)
             plan = msgspec.structs.replace(plan, protocol=peer.protocol, qos=peer.qos)
-            result = await run_plan(plan, meter.look)
+            result = await run_plan(plan, meter.look, name=f"{peer.name} {rate}")
             return sample_of(peer.name, result, meter, system)
     except SrtmError as error:
         return Sample(peer.name, {}, [str(error)])

@@ -17,10 +17,11 @@ from rich.console import Console
 from rich.status import Status
 
 from bench.comparison import OURS
-from bench.histogram_files import interval_log, percentile_distribution
+from bench.histogram_files import Curves
 from bench.peer_servers import ALL, missing
-from bench.results import Results, merged, percentile_ms, replace_file, write_results
+from bench.results import Results, merged, percentile_ms
 from bench.run import RunProgress, RunResult, TargetResult, run_plan
+from bench.run_files import no_folder, write_run
 from bench.scenario import Promise, Scenario
 from bench.status import NOT_VALID
 from bench.validity import why_invalid
@@ -110,28 +111,17 @@ def prepare(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _no_folder(folder, error) from error
+        raise no_folder("out", folder, error) from error
     if not os.access(folder, os.W_OK):
         raise BadInput("out", str(folder), "must be a folder that can be written into")
 
 
-def _no_folder(folder: Path, error: OSError) -> BadInput:
-    return BadInput("out", str(folder), f"must be a folder that can be written into ({error.strerror})")
-
-
 def write(outcome: Outcome, folder: Path) -> list[Path]:
     """NAME.json, NAME.hlog and NAME.hgrm. Raises BadInput for a folder that takes no files."""
-    name, result = outcome.scenario.name, outcome.result
-    document, log, distribution = (folder / f"{name}.{ending}" for ending in ("json", "hlog", "hgrm"))
-    write_results(str(document), _results(outcome))
-    title = f"Latencies of the scenario {name} against {outcome.address}"
-    whole = percentile_distribution(merged([result.histograms.latency]))
-    try:
-        replace_file(log, interval_log(title, result, outcome.scenario.duration_s).encode())
-        replace_file(distribution, whole.encode())
-    except OSError as error:
-        raise _no_folder(folder, error) from error
-    return [document, log, distribution]
+    scenario = outcome.scenario
+    title = f"Latencies of the scenario {scenario.name} against {outcome.address}"
+    curves = Curves.of(outcome.result, scenario.duration_s)
+    return write_run(folder, scenario.name, title, _results(outcome), curves)
 
 
 def _results(outcome: Outcome) -> Results:

@@ -62,7 +62,7 @@ def read_block(block: object, target: int, place: str, id_prefix: str, folder: P
         if drawn:
             raise BadInput(f"{place}.{drawn[0]}", keys[drawn[0]], "must not be given beside trace: it is as recorded")
         return _recorded(parsed(_Recorded, block, place), target, place, folder)
-    if "count" in keys:
+    if "count" in keys or keys.keys() - _Drawn.model_fields.keys():  # one of which may be a mistyped count
         return Block(place, _drawn(parsed(_Drawn, block, place), target, place, id_prefix))
     raise BadInput(place, block, "must be a table with count or trace")
 

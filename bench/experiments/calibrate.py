@@ -190,7 +190,7 @@ async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> V
 
 
 async def _recorded(case: Case, options: CalibrateOptions, seed: int, show: Callable[[str], None]) -> Recorded:
-    recorded = await record(case.layout(seed), seconds=options.seconds, seed=seed, slo_ms=SLO_MS)
+    recorded = await record(case.layout(seed), seconds=options.seconds, seed=seed, slo_ms=SLO_MS, name=case.name)
     tail, state = recorded.measured, "".join(f"; does not count: {reason}" for reason in recorded.reasons)
     show(
         f"{case.name}: p99 access {ms(tail.access_p99_ns):.3g} ms, processing {ms(tail.processing_p99_ns):.3g} ms, "
@@ -218,7 +218,8 @@ def section(fitted: Fitted, basis: Basis, judged: Sequence[Judged], options: Cal
     how = (
         f"Fitted on {len(counting)} runs of {options.seconds:g} s, of which {sum(not c.lab_us for c in counting)} "
         f"without the laboratory's service time of {SLOW_US:g} or {LAB_US:g} us: {text(fitted)}. Judged on other runs, "
-        "whose recorded arrivals were simulated; those without the laboratory are shown, not judged. p99s in ms."
+        "whose recorded arrivals were simulated; those without the laboratory are shown, not judged. p99s in ms; "
+        f"r = {HEADROOM:g} times the load, b as each run says."
     )
     left_out = [f"{basis.left_out} more did not count: {'; '.join(basis.doubts)}."] if basis.doubts else []
     return "\n\n".join([f"Claim: {CLAIM}", f"![{CLAIM}](img/{BLOCK}.png)", how, *left_out, markdown(judged)])

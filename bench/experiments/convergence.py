@@ -3,9 +3,10 @@ demand. Demand is frozen; agreed: all fill ratios within 1 %."""
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from adaptor.gdrl import Supply
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
@@ -17,7 +18,9 @@ SIZES = (4, 6, 16, 64, 256)
 ETAS = (1 / 24, 1 / 12, 1 / 6, 1 / 3, 5 / 12, 2 / 3)
 DOUBLINGS = (0, 1, 2, 3, 5, 7)  # the largest demand is 2**so much times the least
 _RING_SIZE, _RANDOM_SIZE = 16, 64
+_FROM = 16  # fewer brokers than that have hardly any way to go
 _MOST = 500_000  # rounds
+EXPONENTS = {"random partners": (0.0, 0.5), "ring": (1.5, 2.5)}  # log N and N squared, {kind: least and most}
 CONDITIONS = (
     f"demand is frozen, so no bucket fills or empties: the brokers' S sum to r = {RATE:,.0f} msg/s, and to a burst of "
     f"{BURST} for each; a tenth of the brokers idle"
@@ -82,7 +85,8 @@ def _row(
 
 
 def checks(rows: Sequence[Row]) -> list[Check]:
-    """Random partners as fast as is asked of the product, and the printed formula never done."""
+    """Random partners as fast as is asked of the product, rounds that grow with N as they should, and the printed
+    formula never done."""
     by = {(row["kind"], row["brokers"]): row for row in rows if row["over"] == "N"}
     found = []
     for size, most in REACH.items():
@@ -95,6 +99,7 @@ def checks(rows: Sequence[Row]) -> list[Check]:
                 worst is not None and worst <= most,
             )
         )
+    found += [_grows(kind, by, *EXPONENTS[kind]) for kind in EXPONENTS]
     printed = [row["rounds"] for row in rows if row["kind"] == "as printed"]
     found.append(
         Check(
@@ -105,6 +110,17 @@ def checks(rows: Sequence[Row]) -> list[Check]:
         )
     )
     return found
+
+
+def _grows(kind: str, by: Mapping[tuple[str, int], Row], least: float, most: float) -> Check:
+    """The exponent of N between the ends: log N has one that falls, about 1 / ln N."""
+    small, large = _FROM, SIZES[-1]
+    rounds = by[kind, small]["rounds"], by[kind, large]["rounds"]
+    what, bound = f"{kind}, {small} to {large} brokers: exponent of N", f"{least:g} to {most:g}"
+    if None in rounds:
+        return Check(what, "not all agree", bound, False)
+    exponent = math.log(rounds[1] / rounds[0]) / math.log(large / small)
+    return Check(what, f"{exponent:.2g}", bound, least <= exponent <= most)
 
 
 def _panels(rows: Sequence[Row]) -> list[Panel]:

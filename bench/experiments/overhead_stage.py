@@ -18,6 +18,7 @@ from bench.experiments.overhead_traffic import (
     BROKERS,
     LOAD,
     Playing,
+    Sent,
     part_of_traffic,
     play,
     steady_load,
@@ -26,12 +27,14 @@ from bench.experiments.overhead_traffic import (
 )
 from bench.experiments.overhead_turn import SHIFTING, STEADY, OverheadOptions, Turn
 from srtm.distributor_client import DistributorClient
+from srtm.errors import Unavailable
 from srtm.http_client import HttpClient
 from srtm.supervisor import Cluster, cluster
 
 _MCAP = 50_000.0
 _AT_ONCE = 4  # topics that are made or changed at a time; the distributor places one after the other
 _READY_S = 120.0
+_ATTEMPTS = 5  # at a topic
 # Before what counts. Under fitted, rare messages too are known to be steady 12 s after the first one; under static as
 # long, for the same traffic costs more after a minute of it than at its beginning.
 _SETTLE_S = {STEADY: 40.0, SHIFTING: 5.0}
@@ -58,11 +61,17 @@ class Stage:
     async def make_topics(self) -> None:
         """Raises Unavailable."""
 
-        async def make(name: str) -> None:
-            await self._client.create_or_change_topic(name, topic_document(name, self._loads.get(name, LOAD)))
-
-        await _for_each(self._names, make)
+        await _for_each(self._names, self._make)
         await _for_each(self._names, partial(settled, self._client, brokers=BROKERS, within_s=_READY_S))
+
+    async def _make(self, name: str) -> None:
+        """On all brokers: where the machine is busy one may not have been heard from for a while, and gets nothing."""
+        for _ in range(_ATTEMPTS):
+            view = await self._client.create_or_change_topic(name, topic_document(name, self._loads.get(name, LOAD)))
+            if len(view["brokers"]) == BROKERS:
+                return
+            await self._client.remove_topic(name)
+        raise Unavailable(f"topic {name} got no place on all {BROKERS} brokers, {_ATTEMPTS} times")
 
     async def set_mode(self, mode: str) -> None:
         if mode != self._mode:
@@ -73,7 +82,7 @@ class Stage:
         """Raises Unavailable."""
         seed = self._options.seed * 1_000_000 + number * 10_000
         play_turn = self._steady if scenario == STEADY else self._shifting
-        load, before, after, sent = await play_turn(seed, _SETTLE_S[scenario])
+        before, after, sent = await play_turn(seed, _SETTLE_S[scenario])
         took_s = after.at_s - before.at_s
         counts = after.counts.since(before.counts, took_s)
         return Turn(
@@ -83,34 +92,34 @@ class Stage:
             changes=counts.changes,
             histories=counts.histories,
             bins=counts.bins,
-            sent=sent,
-            planned=round(load * took_s),
+            sent=sent.messages,
+            planned=round(sent.planned),
             **{part: (after.spent[part] - before.spent[part]) / took_s for part in PARTS},
         )
 
-    async def _steady(self, seed: int, settle_s: float) -> tuple[float, Moment, Moment, int]:
-        """Load (msg/s), beginning and end of what counts, messages in between; so does the next one."""
+    async def _steady(self, seed: int, settle_s: float) -> tuple[Moment, Moment, Sent]:
+        """Beginning and end of what counts, what was sent in between; so does the next one."""
         homes = {name: await self._homes(name) for name in self._loads}
         lasting_s = _LONGEST_SETTLE_S + self._options.seconds + _READY_S
         with Playing([steady_traffic(homes, self._loads, lasting_s, seed)]) as playing:
             await trio.sleep(settle_s)
             await self._until_quiet(trio.current_time() + _LONGEST_SETTLE_S - settle_s)
-            before, sent = await self._begin(), playing.sent
+            before, sent = await self._begin(), playing.so_far()
             await trio.sleep(self._options.seconds)
-            sent = playing.sent - sent
-            return sum(self._loads.values()), before, await self._end(), sent
+            sent = playing.so_far().since(sent)
+            return before, await self._end(), sent
 
-    async def _shifting(self, seed: int, settle_s: float) -> tuple[float, Moment, Moment, int]:
+    async def _shifting(self, seed: int, settle_s: float) -> tuple[Moment, Moment, Sent]:
         await trio.sleep(settle_s)
         addresses, every_s = list(self._addresses.values()), self._options.every_s
-        before, sent = await self._begin(), 0
+        before, legs = await self._begin(), []
         for leg in range(round(self._options.seconds / every_s)):
             plans = [
                 part_of_traffic(topic, (at + leg) % BROKERS, addresses, every_s, seed + leg * 100 + at)
                 for at, topic in enumerate(self._moving)
             ]
-            sent += await play(plans, before.at_s + (leg + 1) * every_s)
-        return LOAD * len(self._moving), before, await self._end(), sent
+            legs.append(await play(plans, before.at_s + (leg + 1) * every_s))
+        return before, await self._end(), Sent(sum(one.messages for one in legs), sum(one.planned for one in legs))
 
     async def _until_quiet(self, latest_s: float) -> None:
         """Hardly any histories come, or it is ``latest_s`` of trio's clock: a turn says how many came in it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -86,6 +87,16 @@ def _poisson(ids: list[str], target: list[int], rate: list[float]) -> Publishers
     )
 
 
+class Sent(NamedTuple):
+    """Messages."""
+
+    messages: int
+    planned: float  # in the mean: traffic is Poisson
+
+    def since(self, before: Sent) -> Sent:
+        return Sent(self.messages - before.messages, self.planned - before.planned)
+
+
 class Playing:
     """Generators of ``plans``, from the beginning of the block to its end."""
 
@@ -107,14 +118,15 @@ class Playing:
     def __exit__(self, *_error: object) -> None:
         self._stops.close()
 
-    @property
-    def sent(self) -> int:
-        """Messages so far."""
-        return sum(msgspec.json.decode(one.progress(), type=RunProgress).sent for one in self._generators)
+    def so_far(self) -> Sent:
+        """From the first instant of each plan on: what comes before is connecting."""
+        told = [msgspec.json.decode(one.progress(), type=RunProgress) for one in self._generators]
+        due = (sum(plan.publishers.rate) * one.elapsed_s for plan, one in zip(self._plans, told, strict=True))
+        return Sent(sum(one.sent for one in told), sum(due))
 
 
-async def play(plans: Sequence[Plan], until_s: float) -> int:
-    """All at once, stopped at ``until_s`` of trio's clock; how many messages were sent by then."""
+async def play(plans: Sequence[Plan], until_s: float) -> Sent:
+    """All at once, stopped at ``until_s`` of trio's clock; what was sent by then."""
     with Playing(plans) as playing:
         await trio.sleep_until(until_s)
-        return playing.sent
+        return playing.so_far()

@@ -15,12 +15,14 @@ from pathlib import Path
 
 from bench.experiments.beside import close_enough, means, median_of, tails
 from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
+from bench.experiments.keeping import Finished
 from bench.experiments.layouts import fewest, loads_of, ms, placed, residual, run, split
 from bench.experiments.points import LABELS
 from bench.experiments.publishing import Shown, make_directory, publish
 from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_of
 from bench.live import record
 from bench.recorded import Layout, Recorded
+from bench.run_files import runs_beside
 from bench.simulator import Machine
 from bench.verdict import Verdict
 
@@ -56,10 +58,11 @@ async def real(options: RealOptions, show: Callable[[str], None]) -> list[Verdic
 
 async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callable[[str], None]) -> Verdict:
     started, effort = time.time(), options.effort(figure)
-    made = Made()
-    for point in figure.points:
-        for strategy in point.strategies:
-            await _point(made, figure, point, strategy, effort, lambda text: show(f"{name}: {text}"))
+    made, about = Made(), about_of(name, figure)
+    with runs_beside(Finished(options.directory, about.name).data):
+        for point in figure.points:
+            for strategy in point.strategies:
+                await _point(made, figure, point, strategy, effort, lambda text: show(f"{name}: {text}"))
     conditions, rows = conditions_of(figure), made.rows
     settings = {
         "seconds": effort.seconds,
@@ -71,7 +74,6 @@ async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callab
     reasons = [*made.reasons, *figure.untold(rows)]
     verdict = Verdict(f"{name}-real", figure.claim, checks, [*made.runs, *rows], settings, reasons)
     drawn = Figure(rows=rows, panels=panels(figure, rows), checks=checks, conditions=conditions)
-    about = about_of(name, figure)
     shown = Shown(name=about.name, about=about, figure=drawn, effort=effort)
     publish(shown, verdict, started, options.directory, document=options.document)
     show(verdict.line)
@@ -94,7 +96,7 @@ async def _point(
     recordings, rows = [], []
     for seed in range(effort.seed, effort.seed + effort.repetitions):
         layout = layout_of(figure, point, strategy, seed)
-        recorded = await sent(layout, seconds=effort.seconds, seed=seed)
+        recorded = await sent(layout, seconds=effort.seconds, seed=seed, name=f"{point.x:g} {strategy} seed {seed}")
         recordings.append(recorded)
         rows.append(row_of(point, strategy, layout, recorded, figure.machine, seed, figure.slo_ns))
         made.reasons.extend(f"{point.x:g}, {strategy}, seed {seed}: {reason}" for reason in recorded.reasons)

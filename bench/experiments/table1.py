@@ -39,6 +39,7 @@ from bench.experiments.table1_rows import (
     SEQUENTIAL,
     Row,
     burst_of,
+    file_of,
     keep,
     kept,
 )
@@ -47,6 +48,7 @@ from bench.placed_run import addresses
 from bench.results import source_commit
 from bench.rows.turns import TRIES
 from bench.run import RunResult, run_plan
+from bench.run_files import runs_beside
 from bench.sources import measured_sources
 from bench.workload import Plan, Publishers, Subscriber
 from srtm.control import FITTING_ENDED
@@ -61,6 +63,7 @@ _OWN = (
 )
 _LONG_S = 3_600.0  # of a plan that is cut short when assignments change
 _LOOK_S = 0.1
+_AFTERWARDS = "afterwards"  # the run that is measured, among its files
 _FLOWS_WITHIN_S = 20.0
 
 
@@ -108,7 +111,8 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> bool:
         show(f"{line(row)} (kept)")
     for group, method in options.asked:
         if (group, method) not in found:
-            found[group, method] = await fit_row(group, method, options)
+            with runs_beside(file_of(options.directory, group, method)):
+                found[group, method] = await fit_row(group, method, options)
             keep(options.directory, found[group, method])
             show(line(found[group, method]))
     rows = [found[asked] for asked in options.asked]
@@ -165,9 +169,9 @@ async def _fit(group: int, method: str, options: Table1Options, running: Cluster
 
 async def _measured(traffic: Plan, options: Table1Options) -> tuple[RunResult, int]:
     """The first run that counts, and how many it took. One in which brokers lost or refused something stands."""
-    after, tries = await run_plan(traffic, realtime=options.realtime), 1
+    after, tries = await run_plan(traffic, name=_AFTERWARDS, realtime=options.realtime), 1
     while tries < TRIES and not (after.valid or after.lost or after.refused):
-        after, tries = await run_plan(traffic, realtime=options.realtime), tries + 1
+        after, tries = await run_plan(traffic, name=_AFTERWARDS, realtime=options.realtime), tries + 1
     return after, tries
 
 

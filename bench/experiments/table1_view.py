@@ -30,8 +30,8 @@ from bench.verdict import Verdict
 
 CLAIM = (
     "{publishers:,} publishers of {each:g} msg/s in batches of {batch}, groups firing together in turn; p{percentile} "
-    "<= {promise_ms:g} ms, {brokers} brokers with a service time of {service_us:g} us; p{percentile} {measured} over "
-    "{after_s:g} s afterwards.{also} r = {rate:,.0f}, b as in section 6 for periodic groups of any phase: in turn "
+    "<= {promise_ms:g} ms, {brokers} {emulated} with a service time of {service_us:g} us; p{percentile} {measured} "
+    "over {after_s:g} s afterwards.{also} r = {rate:,.0f}, b as in section 6 for periodic groups of any phase: in turn "
     "{batch} messages a member of a group would do for one bucket, but would delay whatever more of a group is on a "
     "broker than of the rate."
 )
@@ -46,8 +46,10 @@ _ROUNDS_AT = 3  # where the columns of k come in
 
 def claim_of(settings: Settings, measured: str) -> str:
     """``measured``: where p99s are taken, in words."""
+    emulated = "simulated brokers" if settings.get("virtual") else "brokers in the laboratory (`--lab-service-time`)"
     facts = {"publishers": PUBLISHERS, "each": RATE_PER_S, "batch": BATCH, "percentile": PERCENTILE}
-    return CLAIM.format(**facts, **settings, measured=measured, also=REALTIME if settings["realtime"] else "")
+    also = REALTIME if settings["realtime"] else ""
+    return CLAIM.format(**facts, **settings, emulated=emulated, measured=measured, also=also)
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -133,7 +133,7 @@ async def _run(folder: Path, brokers: int, seconds: float, seed: int) -> SplitRu
         for system, (rate_micro, burst_micro) in zip(systems, shares, strict=True):
             await put_bucket(system.http_address, "split", from_micro(rate_micro), from_micro(burst_micro))
         plan = _plan([system.tcp_address for system in systems], target, seconds, seed)
-        return await _collect(systems, shares, await run_plan(plan), plan.warmup_s)
+        return await _collect(systems, shares, await run_plan(plan, name=f"split {brokers}"), plan.warmup_s)
 
 
 def _plan(addresses: list[str], target: list[int], seconds: float, seed: int) -> Plan:

@@ -23,7 +23,7 @@ async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
         if name == LIMITED:
             await put_bucket(system.http_address, steady.TOPIC, RATE, BURST)
         meter = CpuMeter(system)
-        result = await run_plan(steady.plan(system.tcp_address, turn), meter.look)
+        result = await run_plan(steady.plan(system.tcp_address, turn), meter.look, name=f"bucket {name}")
     return steady.sample_of(name, result, meter.us_per_message())
 
 

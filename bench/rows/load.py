@@ -113,9 +113,10 @@ async def _attempt(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
 
 async def _try(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
     async with started(name, folder) as system:
-        asked = steady.plan(system.tcp_address, turn, publishers=load_of(rung) // 10)
+        load = load_of(rung)
+        asked = steady.plan(system.tcp_address, turn, publishers=load // 10)
         try:
-            return rung_of(await run_plan(asked))
+            return rung_of(await run_plan(asked, name=f"load {name} {load}"))
         except Unavailable:  # more connections, or more load, than it takes
             return Rung(False, 0.0)
 

@@ -7,6 +7,8 @@ own: *limited* to 100 msg/s (what is over waits), *unlimited* (the same traffic:
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,7 +19,6 @@ from bench.rows import steady
 from bench.rows.turns import in_turn, started
 from bench.run import RunResult, run_plan
 from bench.systems import System
-from bench.workload import Plan
 from srtm.nursery import background_nursery
 
 PUBLISHERS, NEIGHBOURS = 500, 100
@@ -32,7 +33,8 @@ async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
         if name == LIMITED:
             await put_bucket(system.http_address, NEIGHBOUR, ALLOWED, BURST)
         asked = steady.plan(system.tcp_address, turn, publishers=PUBLISHERS)
-        result = await (run_plan(asked) if name == QUIET else _beside(system, asked, turn))
+        send = partial(run_plan, asked, name=f"neighbour {name}")
+        result = await (send() if name == QUIET else _beside(system, turn, send))
     return sample_of(name, result)
 
 
@@ -41,13 +43,13 @@ def sample_of(name: str, result: RunResult) -> Sample:
     return Sample(name, values, result.reasons)
 
 
-async def _beside(system: System, asked: Plan, turn: Turn) -> RunResult:
+async def _beside(system: System, turn: Turn, send: Callable[[], Awaitable[RunResult]]) -> RunResult:
     """The neighbour's run is longer than the one that counts, and ends with it."""
     theirs = steady.plan(system.tcp_address, turn, publishers=NEIGHBOURS)
     theirs = msgspec.structs.replace(theirs, topic=NEIGHBOUR, duration_s=10 * turn.seconds, seed=turn.seed + 1)
     async with background_nursery() as nursery:
         nursery.start_soon(run_plan, theirs)
-        return await run_plan(asked)
+        return await send()
 
 
 SYSTEMS = (LIMITED, UNLIMITED, QUIET)

@@ -53,7 +53,7 @@ def sample_of(system: str, result: RunResult, cpu_us: float) -> Sample:
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
     async with started(name, folder) as system:
         meter = CpuMeter(system)
-        result = await run_plan(plan(system.tcp_address, turn), meter.look)
+        result = await run_plan(plan(system.tcp_address, turn), meter.look, name=f"steady {name}")
     return sample_of(name, result, meter.us_per_message())
 
 

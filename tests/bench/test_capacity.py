@@ -118,6 +118,19 @@ async def test_a_step_that_the_generator_spoilt_is_taken_once_more_and_then_ends
     found = await climb(Client(), 1e9, valid=False, reasons=["the generator was late"])
     assert found.capacity is None
     assert [one.verdict for one in found.steps] == ["invalid", "invalid"]
+    assert found.disturbed == ()
+
+
+async def test_where_no_rate_was_kept_what_the_quota_took_is_told_too(autojump_clock, no_threads):
+    class Throttled(Client):
+        async def broker(self, name: str) -> dict:
+            view = await super().broker(name)
+            told = {"quota_cores": 0.1, "throttled_share": 0.9, "throttled_s": 5.0 * self.looks, "steal_share": 0.0}
+            return {**view, "throttling": told}
+
+    found = await climb(Throttled(), 0.0)
+    assert found.capacity is None
+    assert found.disturbed[0].startswith("throttled by a CPU quota: ")
 
 
 async def test_beside_a_topic_that_comes_near_its_promise_the_climb_ends_with_what_was_kept(autojump_clock, no_threads):

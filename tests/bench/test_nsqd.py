@@ -96,6 +96,14 @@ def test_only_what_was_due_while_the_crowd_came_counts_as_crowded() -> None:
     assert not counts([nobody])
 
 
+def test_a_late_generator_spoils_a_crowd_but_where_a_system_is_only_shown() -> None:
+    late = result(each=kept_each((1_500, 4_000_000)), reasons=["late"])
+    judged, shown = (crowd.sample_of(system, result(), late, FLOOD) for system in ("srtm", "nsqd"))
+    assert list(judged.reasons) == ["late"]
+    assert not shown.reasons
+    assert shown.values == judged.values
+
+
 class TestLadder:
     """The search for the highest load, on systems that keep every rung below one."""
 

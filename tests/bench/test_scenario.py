@@ -137,6 +137,7 @@ def test_options_replace_what_the_file_says(folder):
         (("topics", 0, "rdy"), 0, "topics[0].rdy", "must be greater than or equal to 1"),
         (("topics", 0, "publishers"), [], "topics[0].publishers", "must have"),
         (("topics", 0, "publishers", 0), {"rate": 1.0}, "topics[0].publishers[0]", "with count or trace"),
+        (("topics", 0, "publishers", 0), {"rate": 1.0, "cuont": 4}, "topics[0].publishers[0].cuont", "count"),
         (("topics", 0, "publishers", 0, "count"), 0, "topics[0].publishers[0].count", "must be greater than or equal"),
         (("topics", 0, "publishers", 0, "rate"), 0, "topics[0].publishers[0].rate", "must be greater than 0"),
         (("topics", 0, "publishers", 0, "rate"), None, "topics[0].publishers[0].rate", "is required"),

@@ -49,10 +49,18 @@ pub fn make_timers_exact() -> io::Result<()> {
     checked(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) }).map(drop)
 }
 
-/// Let every other thread of ordinary priority go before the calling one, from now on.
+/// Let every other thread go before the calling one, from now on (SCHED_IDLE). Where it has a real-time priority it keeps the lowest of them, so that it lets
+/// all go first that were started like it, and what it does does not depend on the machine's ordinary work.
 pub fn yield_to_others() -> io::Result<()> {
-    // SAFETY: no memory is passed; on Linux a `who` of 0 is the calling thread.
-    checked(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) }).map(drop)
+    // SAFETY: a plain number; 0 is the calling thread.
+    let before = checked(unsafe { libc::sched_getscheduler(0) })?;
+    let (policy, sched_priority) = match before & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_FIFO | libc::SCHED_RR => (before, 1),
+        _ => (libc::SCHED_IDLE | before & libc::SCHED_RESET_ON_FORK, 0),
+    };
+    let parameters = libc::sched_param { sched_priority };
+    // SAFETY: `parameters` is valid through the call, which only reads it; 0 is the calling thread.
+    checked(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
 }
 
 /// Raise the soft limit of open files to the hard one; returns it.
@@ -287,6 +295,42 @@ mod tests {
         over.sort_unstable();
         assert!(over[0] >= 0, "woke {} ns early", -over[0]);
         assert!(over[25] < 700_000, "median oversleep {} ns", over[25]);
+    }
+
+    /// The calling thread's policy and real-time priority.
+    fn standing() -> (c_int, c_int) {
+        let mut parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: `parameters` is valid for the call to fill; 0 is the calling thread.
+        let policy = unsafe {
+            libc::sched_getparam(0, &raw mut parameters);
+            libc::sched_getscheduler(0)
+        };
+        (policy, parameters.sched_priority)
+    }
+
+    /// Whether the calling thread may take that policy and priority; if so it has.
+    fn takes(policy: c_int, sched_priority: c_int) -> bool {
+        let parameters = libc::sched_param { sched_priority };
+        // SAFETY: `parameters` is valid through the call; 0 is the calling thread.
+        unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+    }
+
+    #[test]
+    fn who_lets_others_go_first_takes_the_last_place_of_those_started_like_it_and_only_for_itself() {
+        let before = standing();
+        let ordinary = || {
+            assert!(takes(libc::SCHED_OTHER, 0));
+            yield_to_others().expect("anybody may");
+            assert_eq!(standing(), (libc::SCHED_IDLE, 0));
+        };
+        std::thread::spawn(ordinary).join().expect("no panic");
+        let in_real_time = || {
+            let expected = if takes(libc::SCHED_RR, 2) { (libc::SCHED_RR, 1) } else { (libc::SCHED_IDLE, 0) };
+            yield_to_others().expect("anybody may");
+            assert_eq!(standing(), expected);
+        };
+        std::thread::spawn(in_real_time).join().expect("no panic");
+        assert_eq!(standing(), before);
     }
 
     #[test]

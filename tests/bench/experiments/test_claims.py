@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench.experiments import fig07, fig08, fig09, fig10, fig11
+from bench.experiments import convergence, fig06, fig07, fig08, fig09, fig10, fig11
 from bench.experiments.figure import Row
 from bench.experiments.layouts import Envelope, Result, first_kept, run
 from bench.experiments.points import AS_MANY, point
@@ -43,6 +43,45 @@ def test_the_penalty_of_lb_must_rise_with_the_batch_at_every_rate() -> None:
 
 def test_a_rise_with_the_batch_is_asked_only_where_both_batches_were_run() -> None:
     assert all("batch" not in check.what for check in fig07.checks(concentration("7a", (9, 2))))
+
+
+def test_the_penalty_of_lb_must_fall_with_every_step_of_the_rate() -> None:
+    counts = (1_000, 4_000, 10_000)
+    conc = rows_of("7a", "conc", (0.5, 0.5, 0.5), (1, 1, 2), counts)
+    assert not missed(fig07.checks([*rows_of("7a", "lb", (9, 4, 2), (6, 6, 6), counts), *conc]))
+    (what,) = missed(fig07.checks([*rows_of("7a", "lb", (9, 10, 2), (6, 6, 6), counts), *conc]))
+    assert what == "7a: LB from 1,000 to 10,000 publishers"
+
+
+def penalty(last_ms: float) -> list[Row]:
+    return [{"part": "6a", "brokers": k, "p99_ms": last_ms * k / 6, "access_p99_ms": 11.6 * k / 6} for k in range(1, 7)]
+
+
+def test_what_the_paper_printed_end_to_end_on_six_brokers_is_asked_for_beside_what_theory_gives() -> None:
+    assert not missed(fig06.checks(penalty(14.7)))
+    assert missed(fig06.checks(penalty(11.6))) == ["6a: p99 at k = 6, end to end"]
+
+
+def rounds(random: float, ring: float | None) -> list[Row]:
+    """Of 256 brokers; those of the others are 10 and 400."""
+    return [
+        {"over": "N", "kind": kind, "brokers": size, "rounds": few, "worst": few}
+        for kind, few, many in (("random partners", 10, random), ("ring", 400, ring), ("as printed", None, None))
+        for size, few in ((6, few), (16, few), (256, many))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("random", "ring", "kind"), [(14, 100_000, None), (41, 100_000, "random partners"), (14, 6_400, "ring")]
+)
+def test_rounds_must_grow_with_the_brokers_as_is_claimed(random: float, ring: float, kind: str | None) -> None:
+    assert missed(convergence.checks(rounds(random, ring))) == (
+        [f"{kind}, 16 to 256 brokers: exponent of N"] if kind else []
+    )
+
+
+def test_a_ring_that_does_not_agree_has_no_exponent() -> None:
+    assert "ring, 16 to 256 brokers: exponent of N" in missed(convergence.checks(rounds(14, None)))
 
 
 def correlation(ours: Sequence[int], theirs: Sequence[int]) -> list[Row]:
@@ -86,6 +125,10 @@ def spread(blind_ms: Sequence[float], blind: Sequence[int]) -> list[Row]:
     return rows_of("11a", "srtm", (0.9, 0.6, 0.2), (4, 2, 1), spreads) + rows_of(
         "11a", "maxmin", blind_ms, blind, spreads
     )
+
+
+def test_a_gain_that_is_gone_at_little_noise_has_not_stayed() -> None:
+    assert missed(fig11.checks(spread((2, 0.6, 0.3), (2, 1, 1)))) == ["11a: SRTM better than Max-Min up to 4 ms"]
 
 
 def test_latency_and_brokers_of_both_must_fall_as_noise_grows() -> None:

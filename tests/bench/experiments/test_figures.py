@@ -147,6 +147,7 @@ def test_max_min_on_as_many_brokers_as_srtm_is_worse(monkeypatch: pytest.MonkeyP
 def test_gdrl_agrees_sooner_with_random_partners_than_on_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convergence, "SIZES", (6, 16, 256))
     monkeypatch.setattr(convergence, "KINDS", {k: v for k, v in convergence.KINDS.items() if k != "ring"})
+    monkeypatch.delitem(convergence.EXPONENTS, "ring")  # minutes
     figure = convergence.figure(EFFORT)
     assert all(check.kept for check in figure.checks), figure.checks
     by_kind = {row["kind"]: row["rounds"] for row in figure.rows if row["over"] == "N" and row["brokers"] == 16}

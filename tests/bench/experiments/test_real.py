@@ -20,7 +20,9 @@ from bench.trace import Trace
 KNOWN = Fitted(machine=Machine(message_ns=0, firing_ns=10_000), awake_ns=0.0, lab_path_ns=(100_000,))
 
 
-async def made_up(layout: Layout, *, seconds: float, seed: int, slo_ms: float, keep_intended: bool = False) -> Recorded:
+async def made_up(
+    layout: Layout, *, seconds: float, seed: int, slo_ms: float, keep_intended: bool = False, **_: object
+) -> Recorded:
     """Recorded by brokers that are what the simulator takes them for; all is sent when it was meant to be."""
     assert slo_ms > 0
     machine = KNOWN.of(layout)
