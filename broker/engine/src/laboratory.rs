@@ -2,6 +2,9 @@
 //!
 //! Every message passes one virtual server, first come, first served by the instant its bucket let it go, and leaves it no earlier than that server would have
 //! been done with it. Experiments need it where one broker would carry what the paper's did not (section 6); nobody else does.
+//!
+//! A few that leave shortly after one another leave together, with the last of them: a wake-up costs a processor up to a third of such a service time, and the
+//! brokers of an experiment have two processors among them. Whoever has nobody close behind, like the last of a burst, leaves on time.
 
 use std::collections::VecDeque;
 
@@ -9,6 +12,10 @@ use crate::bucket::Nanos;
 use crate::engine::{Engine, TopicKey};
 use crate::message::Message;
 use crate::timer::{Armed, Timer};
+
+/// So many at most leave together, none of them later than so long after its time.
+const TOGETHER: usize = 3;
+const TOGETHER_NS: Nanos = 200_000;
 
 #[derive(Debug)]
 pub struct Server {
@@ -42,6 +49,12 @@ impl Server {
         self.line.front().map(|(at, _, _)| *at)
     }
 
+    /// When it is worth a wake-up: the first of the line leaves then, with those close behind it.
+    pub fn wakes(&self) -> Option<Nanos> {
+        let latest = self.next()?.saturating_add(TOGETHER_NS);
+        self.line.iter().take(TOGETHER).map(|(at, _, _)| *at).take_while(|at| *at <= latest).last()
+    }
+
     /// The message of `topic` that leaves next.
     pub fn first_of(&self, topic: TopicKey) -> Option<&Message> {
         self.line.iter().find(|(_, of, _)| *of == topic).map(|(_, _, message)| message)
@@ -72,9 +85,9 @@ impl Engine {
             self.enqueue(key, message, now);
         }
         if let Some(server) = &mut self.server
-            && let Some(next) = server.next()
+            && let Some(wakes) = server.wakes()
         {
-            self.timers.arm(&mut server.armed, next, Timer::Served);
+            self.timers.arm(&mut server.armed, wakes, Timer::Served);
         }
     }
 }
@@ -99,6 +112,24 @@ mod tests {
         assert_eq!((server.leave(100).map(|(_, m)| m.id.0), server.next(), server.waiting(topic)), (Some(0), Some(200), 3));
         server.forget(topic);
         assert_eq!((server.next(), server.enter(topic, message(9), 0)), (None, 1_200));
+    }
+
+    #[test]
+    fn a_few_close_behind_one_another_leave_together_and_the_last_on_time() {
+        let together = |service: u64, messages: u64| {
+            let mut server = Server::new(service).expect("a server");
+            for number in 0..messages {
+                server.enter(TopicKey::default(), message(number), 0);
+            }
+            let wakes = std::iter::from_fn(|| {
+                let at = server.wakes()?;
+                Some((at, std::iter::from_fn(|| server.leave(at)).count()))
+            });
+            wakes.collect::<Vec<_>>()
+        };
+        assert_eq!(together(72_000, 5), [(216_000, 3), (360_000, 2)]);
+        assert_eq!(together(150_000, 3), [(300_000, 2), (450_000, 1)]);
+        assert_eq!(together(1_000_000, 2), [(1_000_000, 1), (2_000_000, 1)]);
     }
 
     #[test]
