@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from bench.experiments.fig09 import fleet_of
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
-from bench.experiments.layouts import LAB_US, SLO_NS, Kind, broker_of, mcap, ms, run
+from bench.experiments.layouts import LAB_US, SLO_NS, Kind, Result, broker_of, mcap, ms, run
+from bench.experiments.points import bucket_of
 from bench.simulator import Machine
 from bench.traffic import Fleet
 from bench.verdict import Check
@@ -34,20 +35,25 @@ def figure(effort: Effort) -> Figure:
 def _row(lab_us: float, machine: Machine, effort: Effort) -> Row:
     effort.step(f"laboratory, {lab_us:g} us a message")
     crowd = round(OVERLOADED / 10)
+    one, two = (_runs(size, machine, effort) for size in (ONE_BROKER, TWO_BROKERS))
     return {
         "lab_us": lab_us,
         "single": machine.capacity(1, crowd),
         "single_halved": 2 * machine.capacity(1, crowd // 2),
         "batches": machine.capacity(10, round(CARRIED / 10)),
         "kept": mcap(Kind.of(Fleet(count=1, batch=10)), machine=machine),
-        "one_broker_ms": _p99_ms(ONE_BROKER, machine, effort),
-        "two_brokers_ms": _p99_ms(TWO_BROKERS, machine, effort),
+        "one_broker_ms": _p99_ms(one),
+        "two_brokers_ms": _p99_ms(two),
+        **bucket_of([*one, *two]),
     }
 
 
-def _p99_ms(group_size: int, machine: Machine, effort: Effort) -> float:
+def _runs(group_size: int, machine: Machine, effort: Effort) -> list[Result]:
     """Of 1,000 publishers in groups of so many, on one broker."""
-    found = [run(fleet_of("poisson", group_size), "srtm", 1, effort.seconds, seed, machine) for seed in effort.seeds()]
+    return [run(fleet_of("poisson", group_size), "srtm", 1, effort.seconds, seed, machine) for seed in effort.seeds()]
+
+
+def _p99_ms(found: Sequence[Result]) -> float:
     return statistics.fmean(ms(one.worst.p99_ns) for one in found)
 
 
@@ -107,6 +113,7 @@ EXPERIMENT = Experiment(
         "of these within 1 ms, msg/s": "kept",
         "groups of 5, p99, ms": "one_broker_ms",
         "groups of 10, p99, ms": "two_brokers_ms",
+        "bucket of the groups": "bucket",
     },
     run=figure,
 )
