@@ -6,12 +6,28 @@ set -euo pipefail
 cd "$(dirname "$0")"
 host=$(rustc -vV | sed -n 's/^host: //p')
 target_dir=../../target/fuzz
-fuzzer=$target_dir/$host/release/srtm-fuzz
-# Deflate's 300 KiB apiece are given back at once: what the process then takes is what is kept, without the holes that glibc's heap would get.
-export MALLOC_MMAP_THRESHOLD_=65536
+# These run without the compiler's records of comparisons and of indirect calls, which slow them most and teach them least: a step of `queues` is any two
+# bytes, and `layers` has words.dict for its formats. Nor do they give each input's large blocks back to the kernel, which has to clear them for the next.
+lean=" layers queues "
 # Inputs of these two are steps, some 200 and 64 of them: longer ones only take longer. The others: 4096.
 declare -A longest=([operations]=1024 [queues]=160)
 limits=(-timeout=10 -rss_limit_mb=512)
+
+build() { # TARGET; $fuzzer is its program then
+    local build_dir=$target_dir
+    if [[ $lean == *" $1 "* ]]; then
+        build_dir=$target_dir/lean
+        local -x RUSTFLAGS
+        RUSTFLAGS=$(sed -n 's/^ *"\(-C.*\)",$/\1/p' .cargo/config.toml | sed '/trace-compares/d; s/level=4/level=3/' | tr '\n' ' ')
+        export MALLOC_MMAP_THRESHOLD_=$((1 << 20)) MALLOC_TRIM_THRESHOLD_=$((16 << 20))
+    else
+        # What is large is given back at once: what the process then takes is what is kept, without the holes that glibc's heap would get.
+        export MALLOC_MMAP_THRESHOLD_=65536
+        unset MALLOC_TRIM_THRESHOLD_
+    fi
+    cargo build --quiet --locked --release --target "$host" --target-dir "$build_dir"
+    fuzzer=$build_dir/$host/release/srtm-fuzz
+}
 
 run() { # TARGET
     local found=$target_dir/found/$1 log=$target_dir/$1.log bound=(-max_total_time="${FUZZ_SECONDS:-60}")
@@ -41,5 +57,7 @@ keep() { # TARGET
 }
 
 command=${1:?run or keep}
-cargo build --quiet --locked --release --target "$host" --target-dir "$target_dir"
-for target in ${FUZZ_TARGETS:-$(ls corpus)}; do "$command" "$target"; done
+for target in ${FUZZ_TARGETS:-$(ls corpus)}; do
+    build "$target"
+    "$command" "$target"
+done

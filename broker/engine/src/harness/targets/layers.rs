@@ -15,6 +15,9 @@ use crate::stream::{Compression, Layers, Progress, deflate};
 /// What one step may give beyond its limit: a record and a chunk.
 const BEYOND: usize = 80 << 10;
 
+/// Bytes before they are compressed, at most: more than a turn decodes, so that another has the rest.
+const PLAIN: usize = 320 << 10;
+
 /// What a connection under layers may be charged: their state, a turn's undecoded bytes, an unfinished command.
 const CHARGED: u64 = 8 << 20;
 
@@ -78,7 +81,7 @@ fn serve(with_tls: bool, compression: Option<Compression>, sealed: &[u8]) {
 fn seal(source: &mut Source<'_>, compression: Option<Compression>) -> Vec<u8> {
     let mut sealed = source.bytes(8).to_vec(); // where it is cut
     if compression != Some(Compression::Snappy) {
-        let plain = source.rest().repeat(1 + sealed.first().copied().map_or(0, usize::from) * 8);
+        let plain = repeated(source.rest(), 1 + sealed.first().copied().map_or(0, usize::from) * 8);
         deflate::Encoder::new(1).encode(&plain, &mut sealed).expect("compresses");
         return sealed;
     }
@@ -93,4 +96,24 @@ fn seal(source: &mut Source<'_>, compression: Option<Compression>) -> Vec<u8> {
         sealed.extend_from_slice(data);
     }
     sealed
+}
+
+/// The part that many times, or as often as there is room for it, but once.
+fn repeated(part: &[u8], times: usize) -> Vec<u8> {
+    let fitting = PLAIN / part.len().max(1);
+    part.repeat(times.min(fitting.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repeated_fits_and_needs_more_than_a_turn() {
+        assert_eq!(repeated(b"ab", 3), b"ababab");
+        assert_eq!(repeated(b"", 2_041), b"");
+        let long = repeated(&[0; 4_096], 2_041).len();
+        assert!((256 << 10) < long && long <= PLAIN, "{long} bytes");
+        assert_eq!(repeated(&[0; PLAIN + 1], 9).len(), PLAIN + 1);
+    }
 }
