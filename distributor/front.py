@@ -2,6 +2,7 @@
 
 A leader's answer goes out only while its lead is sure: asked at the moment at which the answer begins, whatever was
 sure when the request came. When the lead is over, requests under way (long polls) are answered at once: ask the leader.
+An answer that has begun is ended: a client can do nothing with half of one.
 """
 
 from __future__ import annotations
@@ -47,42 +48,43 @@ class _Leader:
     def __init__(self, app: ASGIApp, is_sure: Callable[[], bool]) -> None:
         self._app = app
         self._is_sure = is_sure
-        self._under_way: set[trio.CancelScope] = set()
+        self._under_way: dict[_Answer, trio.CancelScope] = {}
 
     def end(self) -> None:
-        for request in self._under_way:
-            request.cancel()
+        for answer, request in self._under_way.items():
+            if not answer.begun:
+                request.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _Answer(send, self._is_sure)
         with trio.CancelScope() as request:
-            self._under_way.add(request)
+            self._under_way[answer] = request
             try:
                 await self._app(scope, receive, answer.send)
             finally:
-                self._under_way.discard(request)
-        if request.cancelled_caught and not answer.begun:
+                del self._under_way[answer]
+        if answer.is_late or (request.cancelled_caught and not answer.begun):
             await answer.refuse()
 
 
 class _Answer:
-    """One answer on its way out; replaced by a refusal if it begins too late."""
+    """One answer on its way out. ``is_late``: it was to begin when the lead was not sure any more, and a refusal is to
+    take its place."""
 
     def __init__(self, send: Send, is_sure: Callable[[], bool]) -> None:
         self.begun = False
+        self.is_late = False
         self._send = send
         self._is_sure = is_sure
-        self._refused = False
 
     async def send(self, message: Message) -> None:
         if not self.begun and not self._is_sure():
-            await self.refuse()
-        self.begun = True
-        if not self._refused:
+            self.is_late = True
+        if not self.is_late:
+            self.begun = True
             await self._send(message)
 
     async def refuse(self) -> None:
-        self.begun = self._refused = True
         error = NotLeader(None)
         problem = Problem(title=error.title, status=error.http_status, detail=str(error))
         headers = [(b"content-type", b"application/problem+json")]

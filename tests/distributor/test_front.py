@@ -56,3 +56,23 @@ async def test_a_long_poll_is_answered_as_soon_as_the_lead_ends(front, autojump_
             await trio.sleep(1)
     assert trio.current_time() < 2
     assert [one.json()["title"] for one in answers] == ["standby"]
+
+
+@pytest.mark.parametrize(("is_sure", "status"), [(True, 200), (False, 503)], ids=["an answer", "a refusal"])
+async def test_what_goes_out_slowly_while_the_lead_ends_goes_out_whole(front, autojump_clock, is_sure, status):
+    sent = []
+
+    async def slowly(message) -> None:
+        await trio.sleep(1)
+        sent.append(message)
+
+    async with trio.open_nursery() as nursery:
+        with front.leading(says("leader"), lambda: is_sure):
+            nursery.start_soon(front, {"type": "http", "method": "GET", "path": "/", "headers": []}, nothing, slowly)
+            await trio.sleep(0.5)
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == status
+
+
+async def nothing():
+    await trio.sleep_forever()
