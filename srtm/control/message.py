@@ -11,8 +11,9 @@ from srtm.errors import BadInput
 _BROKER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Control(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False, forbid_unknown_fields=False):
-    """Base of all messages. Unknown fields are ignored, so that versions may differ during an upgrade."""
+class Control(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False, forbid_unknown_fields=False, gc=False):
+    """Base of all messages. Unknown fields are ignored, so that versions may differ during an upgrade. Messages form no
+    cycles: to look at reports, thousands a second, took the garbage collector a quarter of what they cost."""
 
 
 def check_broker_name(field: str, name: str) -> None:
