@@ -13,7 +13,7 @@ from broker import snapshot
 from broker.admin_context import AdminContext
 from broker.lease_holder import MICRO, micro
 from broker.reports import latency_ms
-from broker.snapshot import Bucket, Snapshot, Topic
+from broker.snapshot import Bucket, Snapshot
 from srtm.errors import BadInput, Conflict, NotFound
 from srtm.http_api import Request, Response, Router, json_response, text_response
 from srtm.unreadable import UNREADABLE
@@ -94,14 +94,14 @@ class BucketRoutes:
             raise Conflict("topic", name, "is managed by the distributor: change it there (srtm topic submit)")
 
     def _show(self, name: str) -> Response:
-        topic = self._topic(name)
-        if topic.bucket is None:
+        now = self._snapshot(name)
+        bucket = now.topics[0].bucket
+        if bucket is None:
             raise NotFound("bucket", name)
-        return json_response(bucket_json(topic, topic.bucket, self._is_managed(name)))
+        return json_response(bucket_json(now, bucket, self._is_managed(name)))
 
     def _show_log(self, name: str) -> Response:
-        self._topic(name)
-        now = snapshot.take(self._engine, name)
+        now = self._snapshot(name)
         histograms = {
             (kind, window): data.decode("ascii")
             for kind in KINDS
@@ -110,11 +110,12 @@ class BucketRoutes:
         }
         return text_response(histogram_log(now, self._start_wall_ns, histograms))
 
-    def _topic(self, name: str) -> Topic:
-        topic = snapshot.find_topic(self._engine, name)
-        if topic is None:
+    def _snapshot(self, name: str) -> Snapshot:
+        """With that topic alone. Raises NotFound."""
+        now = snapshot.take(self._engine, name)
+        if not now.topics:
             raise NotFound("topic", name)
-        return topic
+        return now
 
 
 def parse_bucket(body: bytes) -> BucketSpec:
@@ -157,9 +158,10 @@ def _count(given: Mapping[str, object], name: str, default: int) -> int:
     return value
 
 
-def bucket_json(topic: Topic, bucket: Bucket, managed: bool) -> dict[str, object]:
-    """Rates in msg/s, bursts and fills in messages, latencies in ms."""
-    windows = {window: getattr(topic.latency, window) for window in WINDOWS}
+def bucket_json(now: Snapshot, bucket: Bucket, managed: bool) -> dict[str, object]:
+    """Of the one topic in ``now``. Rates in msg/s, bursts and fills in messages, latencies in ms; how exact the stamps
+    are is of the whole broker."""
+    windows = {window: getattr(now.topics[0].latency, window) for window in WINDOWS}
     return {
         "rate": bucket.rate_micro / MICRO,
         "burst": bucket.burst_micro / MICRO,
@@ -178,8 +180,8 @@ def bucket_json(topic: Topic, bucket: Bucket, managed: bool) -> dict[str, object
         "largest_backlog": bucket.largest_backlog,
         "lateness_max_ms": bucket.lateness_max_ns / 1e6,
         "timestamp_source": bucket.timestamp_source,
-        "timestamp_bias_max_seconds": bucket.timestamp_bias_max_ns / 1e9,
-        "merged_read_share": bucket.merged_read_share,
+        "timestamp_bias_max_seconds": now.timestamp_bias_max_ns / 1e9,
+        "merged_read_share": now.merged_reads / now.publish_reads if now.publish_reads else 0.0,
         "lease_left_seconds": None if bucket.lease_left_ns is None else bucket.lease_left_ns / 1e9,
         "lapses": bucket.lapses,
         "latency": {

@@ -94,8 +94,6 @@ class Bucket(Part, frozen=True):
     largest_backlog: float  # last 60 s
     lateness_max_ns: int
     timestamp_source: str
-    timestamp_bias_max_ns: int  # of the whole broker, as is the next
-    merged_read_share: float  # 0 to 1
     lease_left_ns: int | None = None  # until the share is void; None: it is kept until another word comes
     lapses: int = 0  # how often its lease ended
 

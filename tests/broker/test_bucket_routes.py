@@ -22,6 +22,13 @@ async def test_a_bucket_is_put_shown_changed_and_removed(admin):
     assert (await admin.ask("GET", "/v1/topics/t/bucket")).status == 404
 
 
+async def test_a_bucket_is_shown_with_how_exact_the_stamps_of_the_whole_broker_are(admin):
+    await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1})
+    admin.engine.sharing = {"timestamp_bias_max_ns": 3_000_000, "publish_reads": 8, "merged_reads": 2}
+    _, shown = await admin.json("GET", "/v1/topics/t/bucket")
+    assert (shown["timestamp_bias_max_seconds"], shown["merged_read_share"]) == (0.003, 0.25)
+
+
 @pytest.mark.parametrize(
     ("value", "field"),
     [

@@ -45,6 +45,7 @@ class FakeEngine:
         self.answers: dict[int, tuple[Any, ...]] = {}  # {id: status, headers, body}
         self.refusals: dict[tuple[str, str], str] = {}  # {topic, channel: why a client may not make it}
         self.stopped = False
+        self.sharing = {"timestamp_bias_max_ns": 0, "publish_reads": 0, "merged_reads": 0}
         self.unsaved = ""  # why not everything can be saved at the end
         self.gone: set[int] = set()  # connections that do not wait for an authorization any more
         self.start_error: OSError | None = None
@@ -198,8 +199,6 @@ class FakeEngine:
             "largest_backlog": 0.0,
             "lateness_max_ns": 0,
             "timestamp_source": "kernel",
-            "timestamp_bias_max_ns": 0,
-            "merged_read_share": 0.0,
             "expires_ns": expires_ns,
         }
         return True
@@ -263,13 +262,11 @@ class FakeEngine:
                 "unfinished_bytes": 4,
                 "unread_bytes": 5,
                 "timestamp_fallbacks": 0,
-                "timestamp_bias_max_ns": 0,
-                "publish_reads": 0,
                 "packet_fallbacks": 0,
                 "packets_lost": 0,
                 "clock_steps": 0,
                 "stamps_corrected": 0,
-                "merged_reads": 0,
+                **self.sharing,
                 "lab_service_time_ns": 0,
                 "accepting": self.accepting,
                 "topics": [topic_json(found, channel) for found in shown],

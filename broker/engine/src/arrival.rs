@@ -73,9 +73,4 @@ impl Sharing {
             self.bias_max = self.bias_max.max(stamps.bias_bound());
         }
     }
-
-    /// Merged reads as a share of those that brought publishes, 0 to 1.
-    pub fn share(&self) -> f64 {
-        if self.reads == 0 { 0.0 } else { self.merged as f64 / self.reads as f64 }
-    }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::arrival::Sharing;
 use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::config::ArrivalClock;
@@ -105,8 +104,6 @@ struct BucketView {
     largest_backlog: f64,
     lateness_max_ns: Nanos,
     timestamp_source: &'static str,
-    timestamp_bias_max_ns: Nanos,
-    merged_read_share: f64,
     lease_left_ns: Option<Nanos>,
     lapses: u64,
 }
@@ -241,7 +238,7 @@ impl Engine {
             released: topic.counters.released,
             rejected: topic.counters.rejected,
             channels: channels.map(|channel| self.channel_view(channel, clients, now)).collect(),
-            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, self.sharing, now, self.suspended)),
+            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, now, self.suspended)),
             latency,
         }
     }
@@ -275,14 +272,7 @@ impl Engine {
     }
 }
 
-fn bucket_view(
-    topic: &Topic,
-    limiter: &Limiter,
-    timestamp_source: &'static str,
-    sharing: Sharing,
-    now: Nanos,
-    suspended: Nanos,
-) -> BucketView {
+fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str, now: Nanos, suspended: Nanos) -> BucketView {
     let (limit, counters) = (limiter.limit, &topic.counters);
     let is_void = limiter.is_over(now + suspended); // whether or not anything has come since
     BucketView {
@@ -303,8 +293,6 @@ fn bucket_view(
         largest_backlog: limiter.largest_backlog(now),
         lateness_max_ns: limiter.lateness_max,
         timestamp_source,
-        timestamp_bias_max_ns: sharing.bias_max,
-        merged_read_share: sharing.share(),
         lease_left_ns: (limit.expires < Nanos::MAX).then(|| limit.expires - suspended - now),
         lapses: limiter.lapses,
     }

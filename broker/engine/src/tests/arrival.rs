@@ -57,15 +57,15 @@ fn a_read_without_publishes_is_not_counted() {
 }
 
 #[test]
-fn the_bucket_of_a_topic_shows_the_share_of_merged_reads() {
+fn a_topic_is_shown_as_before_whatever_stamps_others_share() {
     let mut pair = Pair::new();
     pair.limit("t", limit(1_000, 5, 1));
+    let before = pair.topic();
     let key = pair.connect();
-    let both = [pub_("t", "a"), pub_("t", "b")].concat();
+    let both = [pub_("u", "a"), pub_("u", "b")].concat();
     pair.engine.handle_bytes(key, &both, Stamps::shared(pair.now, pair.now - MS), pair.now);
-    pair.send(key, pub_("t", "c"));
-    let bucket = &pair.topic()["bucket"];
-    assert_eq!((bucket["merged_read_share"].as_f64(), bucket["timestamp_bias_max_ns"].as_i64()), (Some(0.5), Some(MS)));
+    assert_eq!(sharing(&pair), (1, 1, MS));
+    assert_eq!(pair.topic(), before);
 }
 
 fn arrivals(pair: &Pair) -> Vec<Nanos> {
