@@ -89,3 +89,26 @@ async def test_of_topics_that_nobody_manages_nothing_is_kept_but_the_last_report
         await distributor.syncing.sync("a", request(number, report(f"t{number - 1}", channels=["c"]), **gone))
     assert distributor.syncing._channel_changes.since(0) == []
     assert list(distributor.syncing.reports["a"]) == ["t7"]
+
+
+async def test_channels_are_put_together_anew_only_where_a_report_names_others(distributor, monkeypatch):
+    heard = []
+
+    async def hear(news, take=distributor.registry.hear):
+        heard.append(set(news.channels))
+        await take(news)
+
+    a, b = await distributor.brokers("a", "b")
+    for name in ("cars", "bikes"):
+        await distributor.submit(spec(name, count=10))
+    a.reports = b.reports = [report(name, channels=["c"]) for name in ("cars", "bikes")]
+    await settle(a, b)
+    await settle(a, b)  # until both have heard of what the other reported
+    monkeypatch.setattr(distributor.registry, "hear", hear)
+    a.reports = [report(name, channels=["c"], received=5) for name in ("cars", "bikes")]
+    await a.sync()
+    a.reports = [report("cars", channels=["c", "d"], received=6), report("bikes", channels=["c"], received=6)]
+    await a.sync()
+    assert heard == [set(), {"cars"}]
+    assert distributor.registry.topics["cars"].channels == ("c", "d")
+    assert distributor.syncing.reports["a"]["bikes"].received == 6
