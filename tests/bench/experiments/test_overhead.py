@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from bench.experiments.overhead import judged, markdown, said_of_changes, said_of_histories
+from bench.experiments.overhead import in_order, judged, markdown, said_of_changes, said_of_histories
 from bench.experiments.overhead_counts import KINDS, Counts, counts_of
 from bench.experiments.overhead_traffic import (
     BROKERS,
@@ -54,6 +54,11 @@ def test_what_fitted_takes_more_than_static_of_steady_traffic_must_be_below_one_
     assert not judged([STATIC, replace(FITTED, engines=112.0), *SHIFTED], CORES - 1).reached
     dear = judged([STATIC, replace(FITTED, engines=113.0), *SHIFTED], CORES)
     assert "20.0 ms/s (1.00 % of 2 cores), must be below 20 ms/s (1 %)" in dear.line
+
+
+def test_modes_take_turns_so_that_each_comes_as_late_as_the_other() -> None:
+    assert in_order(2) == [(0, "static"), (0, "fitted"), (1, "fitted"), (1, "static")]
+    assert sorted(in_order(1)) == [(0, "fitted"), (0, "static")]
 
 
 def test_turns_without_any_change_of_shares_prove_nothing() -> None:
