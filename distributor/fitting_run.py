@@ -46,6 +46,7 @@ from srtm.control import Promise
 from srtm.errors import Conflict, NotFound, SrtmError, Unavailable
 from srtm.log import Log
 from srtm.nursery import background_nursery
+from srtm.wording import plural
 
 IN_FORCE_WITHIN_S = 10.0  # then it is measured as it is: a broker or a plain NSQ client may never follow
 QUIET_S = 1.2  # every broker has reported once meanwhile
@@ -313,7 +314,7 @@ class FittingRun:
                 await self._around.syncing.news.wait()
             return ""
         came = len(self._registry.takes_more() - before)
-        return f"{came} of {wanted} broker{'s' * (wanted != 1)} came within {SCALED_WITHIN_S:g} s"
+        return f"{came} of {wanted} {plural(wanted, 'broker')} came within {SCALED_WITHIN_S:g} s"
 
     # What else happens
 

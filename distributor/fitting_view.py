@@ -15,6 +15,7 @@ from distributor.fitting_events import Missing, Report, RoundRecord
 from distributor.fitting_setup import FittingOptions
 from distributor.verdict import CONFIDENCE, Verdict
 from distributor.whatif import Latency
+from srtm.wording import plural
 
 Json = dict[str, Any]
 WAITING, QUEUED, RUNNING, FAILED, OFF = "waiting", "queued", "running", "failed", "off"
@@ -97,7 +98,7 @@ def explanation(report: Report, target_ns: int) -> list[str]:
 
 
 def missing_text(missing: Missing) -> str:
-    wanted = [f"{missing.brokers} more broker{'s' * (missing.brokers > 1)}"] if missing.brokers else []
+    wanted = [f"{missing.brokers} more {plural(missing.brokers, 'broker')}"] if missing.brokers else []
     wanted += [f"a burst of {missing.burst:,.6g} messages"] if missing.burst else []
     wanted += [f"a broker that takes {missing.mcap:,.6g} msg/s: one publisher sends that"] if missing.mcap else []
     return ", ".join(wanted) or "nothing that is known: no number of brokers and no burst would do"
@@ -111,7 +112,7 @@ def _state(report: Report) -> str:
 
 def _how_it_ended(report: Report) -> str:
     count, took_s = len(report.layout.brokers), report.took_ns / 1e9
-    what = f"{len(report.rounds)} round{'s' * (len(report.rounds) != 1)}, {took_s:.3g} s"
+    what = f"{len(report.rounds)} {plural(len(report.rounds), 'round')}, {took_s:.3g} s"
     if not report.heard:
         return f"not measured, no traffic ({what}): the placement by rates stands"
     if not report.fits:
@@ -119,7 +120,7 @@ def _how_it_ended(report: Report) -> str:
     sure = f"with {100 * CONFIDENCE:g} % confidence" if report.certain else "by the sample, without certainty"
     if report.replayed:
         sure += " for the traffic as it arrived, replayed, and by the sample for what else the machine does"
-    return f"fits on {count} broker{'s' * (count != 1)} ({what}), {sure}"
+    return f"fits on {count} {plural(count, 'broker')} ({what}), {sure}"
 
 
 def _is_late(verdict: Verdict, latency: Latency, target_ns: int) -> bool:
@@ -133,7 +134,7 @@ def _why_lost(number: int, brokers: int, name: str, latency: Latency, target_ns:
         why = "processing takes too long: more brokers"
     else:
         why = "access and processing together take too long"
-    where = f"round {number}, {brokers} broker{'s' * (brokers != 1)}: {name}"
+    where = f"round {number}, {brokers} {plural(brokers, 'broker')}: {name}"
     parts = f"access {latency.access_ns / 1e6:.3g} ms, processing {latency.processing_ns / 1e6:.3g} ms"
     return f"{where} {latency.total_ns / 1e6:.3g} ms ({parts}); {why}"
 

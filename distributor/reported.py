@@ -20,6 +20,7 @@ class Reported:
     number: int
     topics: Mapping[str, TopicReport] = field(default_factory=dict)
     changed: Collection[str] = ()  # by that request: topics whose report is another one, or new, or no more
+    rechanneled: Collection[str] = ()  # of these: the report names other channels than before, or there was or is none
     ignored: int = 0  # reports of that request that cannot be
 
 
@@ -41,13 +42,20 @@ def reported(before: Reported | None, request: SyncRequest) -> Reported | None:
         topics.update(sound)
     else:
         told, topics = {*known, *sound}, sound
+    changed = [name for name in sorted(told) if known.get(name) != topics.get(name)]
     return Reported(
         incarnation=request.incarnation,
         number=request.number,
         topics=topics,
-        changed=[name for name in sorted(told) if known.get(name) != topics.get(name)],
+        changed=changed,
+        rechanneled=[name for name in changed if _is_rechanneled(known.get(name), topics.get(name))],
         ignored=len(request.topics) - len(sound),
     )
+
+
+def _is_rechanneled(before: TopicReport | None, now: TopicReport | None) -> bool:
+    """Most reports differ in counts and delays alone."""
+    return before is None or now is None or before.channels != now.channels
 
 
 def is_sound(report: TopicReport) -> bool:

@@ -97,9 +97,7 @@ class Syncing:
                 have_version=request.have_version,
                 applied=request.applied,
                 held=request.held,
-                channels=self._news_of_channels(name, before, now, seen)
-                if now is not None and now is not before
-                else {},
+                channels=self._news_of_channels(name, now, seen) if now is not None and now is not before else {},
             )
         )
         mine = self._latest[name] = object()
@@ -126,7 +124,8 @@ class Syncing:
         self._reported[name] = now
         self.ignored_reports[name] += now.ignored
         known = before.topics if before is not None else {}
-        self._note_channels(known, now)
+        topics = self._registry.topics
+        self._channel_changes.note(topic for topic in now.rechanneled if topic in topics)
         self._wake_for_subscribers(known, now)
         if request.partial:  # of what it does not name nothing is known that was not known before
             return
@@ -186,15 +185,13 @@ class Syncing:
         heard = living & self._reported.keys()
         return _Seen(self._registry.topic_changes.count, heard, living, self._channel_changes.count)
 
-    def _news_of_channels(
-        self, name: str, before: Reported | None, now: Reported, seen: _Seen
-    ) -> dict[str, tuple[str, ...]]:
+    def _news_of_channels(self, name: str, now: Reported, seen: _Seen) -> dict[str, tuple[str, ...]]:
         """{topic: its channels anywhere}, where they may be others than when ``name`` was heard last."""
         last, topics = self._channels_seen.get(name), self._registry.topics
         if last is None or (last.heard, last.living) != (seen.heard, seen.living):
             names = [*now.changed, *now.topics]
         else:
-            names = _with_other_channels(before.topics if before is not None else {}, now)
+            names = [*now.rechanneled]
             names += self._channel_changes.since(last.changes)  # others may not have seen it, if both came at once
             names += [one for one in self._registry.topic_changes.since(last.topics) if one in now.topics]
         reports = {**self.living(), name: now.topics}
@@ -227,10 +224,6 @@ class Syncing:
         for stranger in strangers:
             if (topic := self._registry.topics.get(stranger.topic)) is not None:
                 self._whereabouts.name(name, topic, stranger.publisher_id)
-
-    def _note_channels(self, before: Mapping[str, TopicReport], now: Reported) -> None:
-        topics = self._registry.topics
-        self._channel_changes.note(name for name in _with_other_channels(before, now) if name in topics)
 
     def _wake_for_subscribers(self, before: Mapping[str, TopicReport], now: Reported) -> None:
         """Whoever waits to move to a broker may have waited for its subscribers."""
@@ -358,14 +351,3 @@ class Syncing:
         reports = [by_topic[topic.name] for by_topic in self.living().values() if topic.name in by_topic]
         here = self.report(target, topic.name)
         return {channel for one in reports for channel in one.consumed} <= set(here.consumed if here else ())
-
-
-def _with_other_channels(before: Mapping[str, TopicReport], now: Reported) -> list[str]:
-    """Topics of which the report names other channels than before, or of which there was or is none. Most reports
-    differ in counts and delays alone."""
-    found = []
-    for name in now.changed:
-        was, is_now = before.get(name), now.topics.get(name)
-        if was is None or is_now is None or was.channels != is_now.channels:
-            found.append(name)
-    return found

@@ -27,6 +27,7 @@ from bench.handing_over import hand_over
 from bench.panels import draw
 from bench.results import Results
 from bench.verdict import Verdict
+from srtm.wording import plural
 
 CLAIM = (
     "{publishers:,} publishers of {each:g} msg/s in batches of {batch}, groups firing together in turn; p{percentile} "
@@ -102,7 +103,7 @@ def line(row: Row) -> str:
     """As soon as it is found."""
     result = _result(row, None if row.aside else verdicts([row])[0])
     took = "" if row.took_s is None else f", {row.took_s:,.1f} s ({PAPER_S[row.group]:,} s printed)"
-    return f"{row.name}: {row.state} on {row.brokers} broker{'s' * (row.brokers != 1)}{took} {result}".strip()
+    return f"{row.name}: {row.state} on {row.brokers} {plural(row.brokers, 'broker')}{took} {result}".strip()
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:

@@ -102,11 +102,12 @@ def both(options: BothOptions, tell: Tell) -> Verdict:
         session, uses = run_on(hosts(link=link), options.traffic, options.seed, tell)
         lines.append(line_of(link, session, uses, options.traffic))
         if keeper is not None:
-            keeper.write(lines[-1].name, results_of(lines[-1:], options, started), curves(session, options.traffic))
-    results = results_of(lines, options, started)
+            results = results_of(judged(lines[-1:], options), options, started)
+            keeper.write(lines[-1].name, results, curves(session, options.traffic))
     verdict = judged(lines, options)
     text = markdown(lines, verdict, options.traffic)
     tell(text)
+    results = results_of(verdict, options, started)
     hand_over(text, results, block=BLOCK, document=document, json_file=options.json_file, data=True)
     return verdict
 
@@ -139,8 +140,7 @@ def judged(lines: Sequence[Line], options: BothOptions) -> Verdict:
     )
 
 
-def results_of(lines: Sequence[Line], options: BothOptions, started: float) -> Results:
-    verdict = judged(lines, options)
+def results_of(verdict: Verdict, options: BothOptions, started: float) -> Results:
     return Results.of_verdicts(
         "bench testbed both", [verdict], seed=options.seed, started=started, settings=verdict.settings
     )

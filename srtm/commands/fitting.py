@@ -11,6 +11,7 @@ from rich.console import Console
 from srtm.commands.output import table
 from srtm.control import FITTING_ENDED
 from srtm.distributor_client import DistributorClient, Json
+from srtm.wording import plural
 
 _LOOK_S = 0.5
 _NO_TRAFFIC_S = 30.0
@@ -72,7 +73,7 @@ def _row(one: Json, service_us: Json) -> list[object]:
 
 def _progress(found: Json) -> str:
     rounds = len(found["rounds"])
-    parts = [f"fitting ({found['method']}): {found['state']}", f"{rounds} round{'s' * (rounds != 1)}"]
+    parts = [f"fitting ({found['method']}): {found['state']}", f"{rounds} {plural(rounds, 'round')}"]
     parts += [f"{found['took_s']:.3g} s"] if found["took_s"] is not None else []
     parts += [found["reason"]] if found["reason"] else []
     return ", ".join(parts)

@@ -16,6 +16,7 @@ from srtm.commands.output import DistributorOption, JsonOption, TokenOption, sho
 from srtm.commands.recordings import recorded
 from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput
+from srtm.wording import plural
 
 if TYPE_CHECKING:
     from srtm.cofiring import Found
@@ -108,7 +109,7 @@ def _declarations(fleet: Json, changes: dict[str, str]) -> list[Json]:
 
 def _show(found: Found, changes: dict[str, str], notes: list[str], applied: bool, console: Console) -> None:
     console.print(
-        f"{found.publishers:,} publisher{'s' * (found.publishers != 1)} fired {found.firings:,} times in "
+        f"{found.publishers:,} {plural(found.publishers, 'publisher')} fired {found.firings:,} times in "
         f"{found.seconds:,.0f} s; together: within {found.window_ns / 1e6:g} ms"
     )
     verdicts = Counter(one.verdict for one in found.declared)

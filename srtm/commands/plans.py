@@ -6,6 +6,7 @@ from rich.console import Console
 
 from srtm.commands.output import number, table
 from srtm.distributor_client import Json
+from srtm.wording import plural
 
 _LONGEST_LIST = 40  # rows of a table for people
 _KNOWN = {"simulation": "simulated", "formula": "by formula (a simulation would say too little)"}
@@ -40,7 +41,7 @@ def show_plan(plan: Json, console: Console) -> None:
     say(f"admitted afterwards: {_admitted(plan['admitted_afterwards'])}")
     if (even := plan["balanced"]) is not None:
         kept = "kept" if even["predicted"]["keeps"] else "BROKEN"
-        over = f"{even['k']} broker{'s' * (even['k'] != 1)}"
+        over = f"{even['k']} {plural(even['k'], 'broker')}"
         say(f"balanced over {over} instead (lb): {_delays(even['predicted'])}: it would be {kept}")
         say(f"  DRL penalty {_penalty(even['penalty'])}; admitted afterwards: {_admitted(even['admitted_afterwards'])}")
 

@@ -9,6 +9,7 @@ import trio
 
 from distributor.claims import Claims
 from distributor.fitting_run import FittingRun
+from distributor.state import Placement
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from tests.support.live_fittings import Live, live
@@ -37,6 +38,16 @@ async def one_of_two(here: Live) -> str:
     return sorted(here.placed_on())[-1]
 
 
+async def one_of_two_dies(here: Live) -> tuple[str, Placement]:
+    """As above, but it is proven dead; gives it, and the placement then."""
+    died = await one_of_two(here)
+    registry = here.distributor.registry
+    placement = registry.topic("cars").placement
+    here.scopes[died].cancel()
+    await registry.declare_dead(died, "1")
+    return died, placement
+
+
 async def test_a_broker_that_falls_silent_is_left_out(distributor, autojump_clock):
     async with live(distributor) as here:
         gone = await one_of_two(here)
@@ -50,10 +61,7 @@ async def test_the_publishers_of_a_broker_that_dies_keep_their_places_for_the_gr
     distributor, autojump_clock
 ):
     async with live(distributor) as here:
-        died = await one_of_two(here)
-        placement = distributor.registry.topic("cars").placement
-        here.scopes[died].cancel()
-        await distributor.registry.declare_dead(died, "1")
+        died, placement = await one_of_two_dies(here)
         await trio.sleep(distributor.registry.config.rejoin_grace_s - 0.5)
         assert distributor.registry.topic("cars").placement is placement
         view = here.view()
@@ -70,10 +78,7 @@ async def test_a_broker_that_is_back_within_its_grace_has_its_publishers_fitted_
     distributor, autojump_clock
 ):
     async with live(distributor) as here:
-        died = await one_of_two(here)
-        placement = distributor.registry.topic("cars").placement
-        here.scopes[died].cancel()
-        await distributor.registry.declare_dead(died, "1")
+        died, placement = await one_of_two_dies(here)
         await trio.sleep(5)
         here.brokers[died].restart()
         here.nursery.start_soon(here.run_broker, here.brokers[died])

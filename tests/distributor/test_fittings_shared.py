@@ -14,17 +14,29 @@ from distributor.marks import FullMarks, TrafficClass
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from srtm.topic import Slo
-from tests.support.live_fittings import OFF, live
+from tests.support.live_fittings import OFF, Live, live
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
 
+async def bikes_behind_cars(here: Live) -> None:
+    """Cars are being fitted, and bikes wait for the same brokers."""
+    await here.start_brokers("ab")
+    await here.submit(count=40)
+    await trio.sleep(0.3)
+    await here.submit("bikes", count=5, placement="lb")
+
+
+async def cars_fit_alone(here: Live) -> None:
+    """On the one broker that there is."""
+    await here.start_broker("a")
+    await here.submit(count=10)
+    await here.ended()
+
+
 async def test_fittings_that_share_a_broker_take_turns(distributor, autojump_clock):
     async with live(distributor) as here:
-        await here.start_brokers("ab")
-        await here.submit(count=40)
-        await trio.sleep(0.3)
-        await here.submit("bikes", count=5, placement="lb")
+        await bikes_behind_cars(here)
         await trio.sleep(0.3)
         assert (here.view()["state"], here.view("bikes")["state"]) == ("running", "queued")
         assert (await here.ended())["state"] == "fits"
@@ -33,9 +45,7 @@ async def test_fittings_that_share_a_broker_take_turns(distributor, autojump_clo
 
 async def test_beside_another_topic_publishers_are_let_in_step_by_step(distributor, autojump_clock):
     async with live(distributor) as here:
-        await here.start_broker("a")
-        await here.submit(count=10)
-        await here.ended()
+        await cars_fit_alone(here)
         await here.submit("bikes", count=30)
         bikes = distributor.registry.topic("bikes")
         with pytest.raises(Unavailable, match="step by step"):
@@ -147,9 +157,7 @@ def in_force(here, name, broker):
 
 async def test_shares_are_of_who_is_let_in_at_each_step(distributor, autojump_clock):
     async with live(distributor) as here:
-        await here.start_broker("a")
-        await here.submit(count=10)
-        await here.ended()
+        await cars_fit_alone(here)
         await here.submit("bikes", count=30)
         seen = []
         while here.view("bikes")["state"] != "fits":
@@ -160,9 +168,7 @@ async def test_shares_are_of_who_is_let_in_at_each_step(distributor, autojump_cl
 
 async def test_a_step_waits_for_shares_and_not_for_those_who_send_without_a_place(distributor, autojump_clock):
     async with live(distributor) as here:
-        await here.start_broker("a")
-        await here.submit(count=10)
-        await here.ended()
+        await cars_fit_alone(here)
         here.brokers["a"].backlogs["bikes"] = 1_000  # they wait for tokens, and go on
         await here.submit("bikes", count=30)
         came_s = []
@@ -175,10 +181,7 @@ async def test_a_step_waits_for_shares_and_not_for_those_who_send_without_a_plac
 
 async def test_a_topic_whose_fitting_waits_for_its_turn_is_served_as_rates_place_it(distributor, autojump_clock):
     async with live(distributor) as here:
-        await here.start_brokers("ab")
-        await here.submit(count=40)
-        await trio.sleep(0.3)
-        await here.submit("bikes", count=5, placement="lb")
+        await bikes_behind_cars(here)
         await trio.sleep(0.5)
         assert here.view("bikes")["state"] == "queued"
         assert all(in_force(here, "bikes", name)[0] > 0 for name in "ab")
@@ -225,9 +228,7 @@ async def test_whoever_goes_on_where_another_topic_needs_the_broker_is_held_to_w
 
 async def test_what_kept_the_others_promise_in_the_step_before_stays(distributor, autojump_clock):
     async with live(distributor) as here:
-        await here.start_broker("a")
-        await here.submit(count=10)
-        await here.ended()
+        await cars_fit_alone(here)
         await here.submit("bikes", count=30)
         while in_force(here, "bikes", "a") != (1980, 150):  # noqa: ASYNC110 - virtual time
             await trio.sleep(0.1)
