@@ -197,7 +197,7 @@ class Fleet:
             self._advance(self._place_ns)
             self._place(action.layout)
             return [Placed(round=action.round)]
-        if isinstance(action, Measure):
+        if isinstance(action, Measure) and not action.held:
             self._measurements[action.broker] = _Measurement(action, self.now_ns + action.after_ns)
         if isinstance(action, Stop):
             done = self._measurements.pop(action.broker)

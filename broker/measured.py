@@ -57,8 +57,9 @@ class Others:
         self._others: dict[Promise, _Other] = {}
         self._next_ns = began_ns + NS_PER_S
 
-    def look(self, promises: Sequence[Promise], now_ns: int) -> None:
-        """A topic that is not here, or not limited, has had no promise broken."""
+    def look(self, promises: Sequence[Promise], now_ns: int) -> bool:
+        """Whether there is news: a second is over. A topic that is not here, or not limited, has had no promise
+        broken."""
         self._others = {promise: other for promise, other in self._others.items() if promise in promises}
         for promise in promises:
             if promise not in self._others:
@@ -66,10 +67,12 @@ class Others:
                     self._others[promise] = _Other(self._record(promise.topic, promise.target_ns))
                 except ValueError:
                     continue
-        if now_ns >= self._next_ns:
-            self._next_ns = max(self._next_ns + NS_PER_S, now_ns + NS_PER_S // 2)
-            self.worst_ns = max((_look(promise, other) for promise, other in self._others.items()), default=0)
-            self.kept = all(other.kept for other in self._others.values())
+        if now_ns < self._next_ns:
+            return False
+        self._next_ns = max(self._next_ns + NS_PER_S, now_ns + NS_PER_S // 2)
+        self.worst_ns = max((_look(promise, other) for promise, other in self._others.items()), default=0)
+        self.kept = all(other.kept for other in self._others.values())
+        return True
 
 
 def _look(promise: Promise, other: _Other) -> int:
@@ -120,6 +123,17 @@ def report(
         others_kept=others.kept,
         others_worst_ns=others.worst_ns,
         final=final,
+        lab_service_time_ns=lab_service_time_ns,
+    )
+
+
+def report_of_others(others: Others, incarnation: str, sequence: int, lab_service_time_ns: int) -> MeasurementReport:
+    """Before anything is measured."""
+    return MeasurementReport(
+        incarnation=incarnation,
+        sequence=sequence,
+        others_kept=others.kept,
+        others_worst_ns=others.worst_ns,
         lab_service_time_ns=lab_service_time_ns,
     )
 

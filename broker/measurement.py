@@ -1,5 +1,6 @@
 """The conversation about measurements: each that the distributor wants runs as a task of its own, counts as soon as
-its share is in force and it may, and reports until it is told to stop (docs/architecture.md, "A fitting").
+its share is in force and it may, and reports until it is told to stop (docs/architecture.md, "A fitting"). The promises
+to the topics that are there are watched from its beginning.
 
 A report that no leader has taken is sent again, as it is; one that is refused ends its measurement. One that has ended
 is not begun again while it is still named, and one that is no longer named ends.
@@ -7,14 +8,16 @@ is not begun again while it is still named, and one that is no longer named ends
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote
 
 import msgspec
 import trio
 
-from broker.measured import NS_PER_S, Others, Record, Recorder, measured_trace, report
+from broker.measured import NS_PER_S, Others, Record, Recorder, measured_trace, report, report_of_others
 from srtm.control import MeasurementAnswer, MeasurementReport, MeasurementRequest
 from srtm.distributors import Distributors
 from srtm.errors import PeerError
@@ -90,24 +93,44 @@ class Measurements:
         distributors = self._distributors()
         try:
             with wanted.scope:
-                await self._measure(wanted, distributors)
+                id_, lab_ns = wanted.request.id, self._lab_service_time_ns
+                teller = _Teller(id_, self._name, self._incarnation, lab_ns, distributors)
+                others = Others(self._record, _now_ns())
+                await self._await_turn(wanted, others, teller)
+                await self._measure(wanted, others, teller)
         except PeerError as error:
             self._log.warning("a measurement ends", measurement=wanted.request.id, reason=error)
         finally:
             await distributors.aclose()
 
-    async def _measure(self, wanted: _Wanted, distributors: Distributors) -> None:
+    async def _await_turn(self, wanted: _Wanted, others: Others, teller: _Teller) -> None:
+        """Until it is held no longer, its share is in force, and its buckets had their time. Raises PeerError."""
+        begins_ns: int | None = None
+        while True:
+            request = wanted.request
+            if begins_ns is None and self._may_begin(request):
+                begins_ns = _now_ns() + max(0, request.after_ns)
+            if begins_ns is not None and _now_ns() >= begins_ns:
+                return
+            looks_ns = _now_ns() + _period_ns(request) if request.others else None
+            until_ns = min((at for at in (begins_ns, looks_ns) if at is not None), default=None)
+            with trio.move_on_at(math.inf if until_ns is None else until_ns / NS_PER_S):
+                await self._changed.wait()
+            if request.others and others.look(request.others, _now_ns()):
+                answer = await teller.tell_of_others(others)
+                if not answer.go_on:
+                    wanted.scope.cancel()
+
+    def _may_begin(self, request: MeasurementRequest) -> bool:
+        return not request.held and self._applied().get(request.topic, 0) >= request.share_version
+
+    async def _measure(self, wanted: _Wanted, others: Others, teller: _Teller) -> None:
         """Raises PeerError: what is asked for cannot be, or the leader refuses a report."""
         request = wanted.request
-        while self._applied().get(request.topic, 0) < request.share_version:
-            await self._changed.wait()
-        await trio.sleep(max(0, request.after_ns) / NS_PER_S)
         recorder, began_ns = self._begin(request), _now_ns()
-        others, sequence = Others(self._record, began_ns), 0
-        period_ns = max(request.report_ns, _SHORTEST_NS)
         next_ns = began_ns
         while True:
-            next_ns = min(max(next_ns + period_ns, _now_ns()), max(began_ns + request.at_most_ns, _now_ns()))
+            next_ns = min(max(next_ns + _period_ns(request), _now_ns()), max(began_ns + request.at_most_ns, _now_ns()))
             await _wait_until(next_ns, wanted.stop)
             took_ns = _now_ns() - began_ns
             stop, final = wanted.stop.is_set(), took_ns >= request.at_most_ns
@@ -115,10 +138,7 @@ class Measurements:
             others.look(wanted.request.others, _now_ns())
             if not (stop or final or took_ns >= request.at_least_ns or not others.kept):
                 continue
-            sequence += 1
-            lab_ns, last = self._lab_service_time_ns, final or stop
-            said = report(request, recorder, others, self._incarnation, sequence, lab_ns, final=final, last=last)
-            answer = await self._post(request.id, said, recorder if stop else None, distributors)
+            answer = await teller.tell(request, recorder, others, final=final, stop=stop)
             if stop or not answer.go_on:
                 return
             if answer.trace_wanted:
@@ -132,23 +152,50 @@ class Measurements:
         except (ValueError, OverflowError) as error:
             raise PeerError(f"measurement {request.id}: {error}") from None
 
-    async def _post(
-        self, id_: str, said: MeasurementReport, traced: Recorder | None, distributors: Distributors
+
+@dataclass
+class _Teller:
+    """Numbers the reports of one measurement, and brings them to whoever leads."""
+
+    id: str
+    broker: str
+    incarnation: str
+    lab_service_time_ns: int
+    distributors: Distributors
+    sequence: int = 0
+
+    async def tell_of_others(self, others: Others) -> MeasurementAnswer:
+        """Raises PeerError, as ``tell``."""
+        self.sequence += 1
+        said = report_of_others(others, self.incarnation, self.sequence, self.lab_service_time_ns)
+        return await self._post(msgspec.json.encode(said))
+
+    async def tell(
+        self, request: MeasurementRequest, recorder: Recorder, others: Others, *, final: bool, stop: bool
     ) -> MeasurementAnswer:
-        """``traced``: whose trace goes with it. A trace of a million messages takes a second to put together."""
-        body = msgspec.json.encode(said)
-        if traced is not None:
-            body = await trio.to_thread.run_sync(partial(_with_trace, said, traced))
-        target = f"/v1/brokers/{self._name}/measurements/{quote(id_, safe='')}"
-        answer = await distributors.post(f"measurement {id_}", target, body)
+        """``stop``: with the trace. One of a million messages takes a second to put together."""
+        self.sequence += 1
+        lab_ns, last = self.lab_service_time_ns, final or stop
+        said = report(request, recorder, others, self.incarnation, self.sequence, lab_ns, final=final, last=last)
+        if stop:
+            return await self._post(await trio.to_thread.run_sync(partial(_with_trace, said, recorder)))
+        return await self._post(msgspec.json.encode(said))
+
+    async def _post(self, body: bytes) -> MeasurementAnswer:
+        target = f"/v1/brokers/{self.broker}/measurements/{quote(self.id, safe='')}"
+        answer = await self.distributors.post(f"measurement {self.id}", target, body)
         try:
             return msgspec.json.decode(answer, type=MeasurementAnswer)
         except UNREADABLE as error:
-            raise PeerError(f"{distributors.first.base_url}: answer to a measurement: {error}") from None
+            raise PeerError(f"{self.distributors.first.base_url}: answer to a measurement: {error}") from None
 
 
 def _with_trace(said: MeasurementReport, traced: Recorder) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(said, trace=measured_trace(traced)))
+
+
+def _period_ns(request: MeasurementRequest) -> int:
+    return max(request.report_ns, _SHORTEST_NS)
 
 
 async def _wait_until(at_ns: int, stop: trio.Event) -> None:

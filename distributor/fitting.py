@@ -8,7 +8,9 @@ found above is not tried again, so the rounds end; but where the model cannot se
 chance, with half the error allowed.
 
 The topics that are already there come first: where there are any, the new one's publishers are let in at 10, 30 and
-100 %, and a broker on which another topic's promise is broken for 2 s gives all of them up at once.
+100 %, and a broker on which another topic's promise is broken for 2 s gives all of them up at once. Their promises are
+watched from before the first publisher comes: until shares are in force and what waited meanwhile is gone may take
+longer than a broker that is overloaded has.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -84,7 +87,6 @@ class Fitting:
         self._evidence = Evidence()
         self._has_looked = False  # at a replay of what arrived under this layout
         self._spent_ns = 0  # on measuring this layout, in rounds before the one that is resumed
-        self._resumed: dict[str, Watch] = {}  # go on in the round that is placed now
         self._rounds: list[RoundRecord] = []
         self._gave_up: set[str] = set()  # brokers that were above the target, or that another topic needed
         self._aborted: set[str] = set()  # of these, the latter
@@ -127,16 +129,14 @@ class Fitting:
     # Phases: what the next event means.
 
     def _placing(self, event: Event, now_ns: int) -> list[Action]:
+        if self._is_of_round(event) and self._breaks_others(event, now_ns):
+            return self._abort(event.broker, now_ns)
         if not (isinstance(event, Placed) and event.round == self._round):
             return []
         self._phase = self._measuring
         self._step_ns = now_ns
         self._settle_ns = max(0, self._settle_ns - event.calm_ns)
-        chances = self._evidence.chances(self._layout)
         is_whole = RAMP[self._step] == 1  # else it is the others' latency that is looked at
-        self._watches = {
-            name: self._resumed.get(name) or watch_of(self._task, chances) for name in self._layout.brokers
-        }
         return [
             Measure(
                 broker=name,
@@ -148,19 +148,27 @@ class Fitting:
             for name in self._layout.brokers
         ]
 
-    def _measuring(self, event: Event, now_ns: int) -> list[Action]:
-        if not (isinstance(event, Progress) and event.round == self._round and event.broker in self._watches):
-            return []
+    def _is_of_round(self, event: Event) -> TypeGuard[Progress]:
+        return isinstance(event, Progress) and event.round == self._round and event.broker in self._watches
+
+    def _breaks_others(self, event: Progress, now_ns: int) -> bool:
+        """Whether the promise to another topic has been broken for too long."""
         watch = self._watches[event.broker]
-        watch.hear(event)
         self._others_worst_ns = max(self._others_worst_ns, event.others_worst_ns)
         if event.others_kept:
             watch.broken_since_ns = None
         elif event.final:  # nothing more will be heard of it
-            return self._abort(event.broker, now_ns)
+            return True
         elif watch.broken_since_ns is None:
             watch.broken_since_ns = now_ns
-        elif now_ns - watch.broken_since_ns >= BREACH_NS:
+        return watch.broken_since_ns is not None and now_ns - watch.broken_since_ns >= BREACH_NS
+
+    def _measuring(self, event: Event, now_ns: int) -> list[Action]:
+        if not self._is_of_round(event):
+            return []
+        watch = self._watches[event.broker]
+        watch.hear(event)
+        if self._breaks_others(event, now_ns):
             return self._abort(event.broker, now_ns)
         if RAMP[self._step] < 1:
             return self._climb(now_ns)
@@ -299,7 +307,6 @@ class Fitting:
         others = any(self._brokers[name].allocated > 0 for name in receiving(self._before, self._layout))
         self._beside = others
         self._step = 0 if others else len(RAMP) - 1
-        self._watches = {}
         return self._place_anew(now_ns)
 
     def _place_anew(self, now_ns: int) -> list[Action]:
@@ -309,12 +316,20 @@ class Fitting:
 
     def _place(self, now_ns: int, resumed: Mapping[str, Watch] | None = None) -> list[Action]:
         self._round += 1
-        self._phase, self._resumed = self._placing, dict(resumed or {})
+        self._phase = self._placing
         demand, last = self._task.demand, self._in_force
         self._in_force = let_in(self._before, self._layout, RAMP[self._step], demand, self._split)
         left_ns = max(0, self._settle_ns - (now_ns - self._step_ns))
         self._settle_ns = max(left_ns, settle_ns(demand, last, self._in_force))
-        return [Place(round=self._round, layout=self._in_force)]
+        self._step_ns = now_ns
+        chances, known = self._evidence.chances(self._layout), resumed or {}
+        self._watches = {name: known.get(name) or watch_of(self._task, chances) for name in self._layout.brokers}
+        return [*self._watch_others(), Place(round=self._round, layout=self._in_force)]
+
+    def _watch_others(self) -> list[Action]:
+        if not self._beside:
+            return []
+        return [Measure(broker=name, round=self._round, held=True) for name in self._layout.brokers]
 
     def _abort(self, name: str, now_ns: int) -> list[Action]:
         """Another topic needs ``name``: it keeps what it had before this step, nothing after the first."""

@@ -127,13 +127,15 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Have ``broker`` measure, once ``after_ns`` have passed, and report several times a second."""
+    """Have ``broker`` measure, once ``after_ns`` have passed, and report several times a second. ``held``: not yet; but
+    it watches the promises to the topics that are there already, and says every second how they are kept."""
 
     broker: str
     round: int
-    after_ns: int  # for buckets to fill
-    at_least_ns: int
-    at_most_ns: int
+    after_ns: int = 0  # for buckets to fill
+    at_least_ns: int = 0
+    at_most_ns: int = 0
+    held: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,7 +132,7 @@ class FittingRun:
         event = await self._receive.receive()
         if isinstance(event, Superseded | FailedFitting):
             raise event
-        if isinstance(event, Progress):
+        if isinstance(event, Progress) and event.latency.count:
             self.latency[event.broker] = event.latency
         if isinstance(event, Recorded) and len(event.trace):
             self.service_us[event.broker] = float(event.trace.service_ns.mean()) / 1e3

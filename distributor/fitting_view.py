@@ -114,7 +114,8 @@ def _how_it_ended(report: Report) -> str:
     count, took_s = len(report.layout.brokers), report.took_ns / 1e9
     what = f"{len(report.rounds)} {plural(len(report.rounds), 'round')}, {took_s:.3g} s"
     if not report.heard:
-        return f"not measured, no traffic ({what}): the placement by rates stands"
+        why = "no subscriber took what came" if report.unsent else "no traffic"
+        return f"not measured, {why} ({what}): the placement by rates stands"
     if not report.fits:
         return f"no layout of the brokers there are was found within the promise ({what}); the best one is in force"
     sure = f"with {100 * CONFIDENCE:g} % confidence" if report.certain else "by the sample, without certainty"

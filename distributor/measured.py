@@ -36,6 +36,7 @@ def request(
         after_ns=action.after_ns,
         at_least_ns=action.at_least_ns,
         at_most_ns=action.at_most_ns,
+        held=action.held,
         others=list(others),
     )
 

@@ -18,8 +18,9 @@ class MeasurementRequest(Control, frozen=True):
     """Made by ``distributor.measured``, read by the broker: a measurement that it shall be running. One that is no
     longer named has ended.
 
-    It begins ``after_ns`` after the broker has learned of it, with share version ``share_version`` in force; it reports
-    every ``report_ns``, at the latest after ``at_most_ns`` of measuring for the last time.
+    It begins ``after_ns`` after the broker has learned of it, with share version ``share_version`` in force, and not
+    while it is ``held``; it reports every ``report_ns``, at the latest after ``at_most_ns`` of measuring for the last
+    time. The promises to ``others`` are watched from the first, and reported every second until it begins.
     """
 
     id: str
@@ -31,6 +32,7 @@ class MeasurementRequest(Control, frozen=True):
     at_least_ns: int = 0  # of measuring, before the first report (unless a promise is broken)
     at_most_ns: int = 0
     report_ns: int = 200_000_000
+    held: bool = False  # its publishers are still on their way
     others: list[Promise] = []  # to be watched meanwhile, second by second
     trace_wanted: bool = False  # enough: stop, and send what arrived
 
@@ -59,7 +61,7 @@ class MeasurementReport(Control, frozen=True):
     latency_ns: list[int] = []  # sum over them
     measured: int = 0  # messages since the measurement began, and their percentile of each delay
     lost: int = 0  # of those that came since, what the trace dropped before it was sent
-    unsent: int = 0  # and what no subscriber had taken 2 s after it was due: not measured
+    unsent: int = 0  # and what no subscriber took for 2 s: not measured
     access_ns: int = 0
     processing_ns: int = 0
     total_ns: int = 0

@@ -168,9 +168,49 @@ async def test_a_broken_promise_is_told_before_that(rig, autojump_clock):
     others = [Promise(topic=topic, percentile=99.0, target_ns=4 * MS) for topic in ("old", "fine", "unlimited")]
     rig.measurements.want([changed(at_least_ns=2 * S, others=others)])
     await trio.sleep(0.5 + 1.1)
-    (report,) = rig.reports
-    assert (report.others_kept, report.others_worst_ns) == (False, 5 * MS)
+    assert rig.leaders[0].reports[0][0] == pytest.approx(1.1)
+    assert (rig.reports[0].others_kept, rig.reports[0].others_worst_ns) == (False, 5 * MS)
     assert {recorder.topic for recorder in rig.recorders} == {"t", "old", "fine"}
+
+
+async def test_while_it_is_held_it_tells_every_second_how_promises_are_kept_and_measures_nothing(rig, autojump_clock):
+    rig.late = {"old": 2}
+    others = [Promise(topic="old", percentile=99.0, target_ns=4 * MS)]
+    rig.measurements.want([changed(held=True, others=others)])
+    await trio.sleep(3.3)
+    assert [at for at, _ in rig.leaders[0].reports] == pytest.approx([1.0, 2.0, 3.0])
+    assert {recorder.topic for recorder in rig.recorders} == {"old"}
+    last = rig.reports[-1]
+    assert (last.others_kept, last.others_worst_ns, last.measured, last.interval) == (False, 5 * MS, 0, [])
+    rig.measurements.want([changed(others=others)])
+    await trio.sleep(0.1)
+    rig.recorders.clear()
+    await trio.sleep(0.9)
+    (recorder,) = rig.recorders
+    assert (recorder.topic, recorder.at_s) == ("t", pytest.approx(3.3 + 0.5))
+    assert [report.sequence for report in rig.reports] == list(range(1, len(rig.reports) + 1))
+
+
+async def test_while_buckets_fill_promises_are_watched(rig, autojump_clock):
+    rig.late = {"old": 2}
+    others = [Promise(topic="old", percentile=99.0, target_ns=4 * MS)]
+    rig.measurements.want([changed(after_ns=4 * S, others=others)])
+    await trio.sleep(2.5)
+    assert [report.others_kept for report in rig.reports] == [False, False]
+
+
+async def test_one_that_is_held_beside_nobody_says_nothing(rig, autojump_clock):
+    rig.measurements.want([changed(held=True)])
+    await trio.sleep(10)
+    assert (rig.reports, rig.recorders) == ([], [])
+
+
+async def test_told_to_forget_it_while_it_is_held_it_ends(rig, autojump_clock):
+    rig.leaders[0].answers = [MeasurementAnswer(go_on=False)]
+    others = [Promise(topic="old", percentile=99.0, target_ns=4 * MS)]
+    rig.measurements.want([changed(held=True, others=others)])
+    await trio.sleep(5)
+    assert (len(rig.reports), rig.leaders[0].closed) == (1, True)
 
 
 async def test_a_promise_is_kept_with_as_many_late_ones_as_its_percentile_allows(rig, autojump_clock):

@@ -260,6 +260,37 @@ def test_on_empty_brokers_everybody_is_let_in_at_once():
     assert placed_share(climb.place) == 1
 
 
+def test_the_promises_of_the_topics_that_are_there_are_watched_from_before_anybody_comes():
+    fitting = Fitting(small_task(), BUSY)
+    *watches, place = fitting.start(0)
+    assert isinstance(place, Place)
+    assert [(one.broker, one.round, one.held) for one in watches] == [
+        (name, place.round, True) for name in place.layout.brokers
+    ]
+
+
+def test_a_breach_of_two_seconds_while_publishers_are_on_their_way_is_one():
+    climb = Climb()
+    climb.step()
+    climb.now_ns += BREACH_NS
+    on_the_way = [climb.tell(at) for at in range(2)][-1]  # the step to all of them is placed, and not yet in force
+    assert of_kind(Measure, on_the_way) != []
+    climb.measures = of_kind(Measure, on_the_way)
+    climb.tell(0, others_kept=False)
+    climb.now_ns += BREACH_NS
+    done = of_kind(Done, climb.tell(0, others_kept=False, worst_ns=9 * MS))[0].report
+    assert (done.fits, done.others_worst_ns) == (False, 9 * MS)
+    assert list(done.full) == ["b0"]
+
+
+def test_a_promise_that_is_kept_again_while_publishers_are_on_their_way_was_not_broken():
+    fitting = Fitting(small_task(), BUSY)
+    watch, *_ = fitting.start(0)
+    assert fitting.handle(progress(watch, others_kept=False), 0) == []
+    assert fitting.handle(progress(watch), BREACH_NS) == []
+    assert fitting.handle(progress(watch, others_kept=False), 2 * BREACH_NS) == []
+
+
 def test_a_step_of_the_ramp_waits_until_other_topics_are_served_as_promised():
     climb = Climb()
     climb.tell(0, others_kept=False)
@@ -501,11 +532,13 @@ def test_what_is_in_force_is_not_measured_where_it_cannot_be_right(spoilt):
     assert "b1" in place.layout.brokers or spoilt == "nowhere"
 
 
-def test_without_any_message_nothing_is_said_to_fit():
+@pytest.mark.parametrize(("unsent", "why"), [(0, "no traffic"), (7, "no subscriber took what came")])
+def test_without_any_message_nothing_is_said_to_fit(unsent, why):
     climb = at_full()
-    nothing = progress(climb.measures[0], blocks=0, final=True)
+    nothing = progress(climb.measures[0], blocks=0, unsent=unsent, final=True)
     report = of_kind(Done, climb.fitting.handle(nothing, SECOND))[0].report
     assert (report.heard, report.fits, report.certain) == (False, False, False)
+    assert why in fitting_view.explanation(report, MS)[0]
 
 
 def test_where_nothing_could_be_recorded_more_brokers_are_tried_one_by_one_and_then_it_ends():

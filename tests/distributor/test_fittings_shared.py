@@ -84,6 +84,22 @@ async def test_whoever_an_aborted_fitting_took_off_a_broker_is_not_put_back_by_r
         assert here.placed_on("bikes") == {"b"}
 
 
+async def test_a_promise_that_breaks_while_what_waited_is_let_go_is_not_left_broken_until_all_of_it_is(
+    distributor, autojump_clock
+):
+    async with live(distributor) as here:
+        await cars_fit_alone(here)
+        here.brokers["a"].backlogs["bikes"] = 5  # for ever
+        await here.submit("bikes", count=30)
+        await trio.sleep(0.5)
+        while distributor.registry.topic("bikes").placement.missing:  # noqa: ASYNC110 - virtual time
+            await trio.sleep(0.1)
+        all_there_s = trio.current_time()
+        here.brokers["a"].broken.add("cars")
+        assert (await here.ended("bikes"))["state"] == "does not fit"
+        assert trio.current_time() - all_there_s < IN_FORCE_WITHIN_S / 2
+
+
 async def test_a_mark_that_another_topic_met_drives_nobody_off_the_broker(distributor, autojump_clock):
     async with live(distributor) as here:
         await here.beside_broken("a", count=10)

@@ -63,9 +63,14 @@ class MeasuringBroker(FakeBroker):
                     await trio.sleep_until(started_s + 1.0)
 
     async def _measure(self, id_: str) -> None:
-        request = self._wanted[id_]
+        sequence = 0
+        while id_ in self._wanted and (request := self._wanted[id_]).held:
+            await trio.sleep(1.0)
+            sequence += 1
+            assert self.fittings is not None
+            await self.fittings.report(self.name, id_, self._report(request, sequence, 0, 0, final=False))
         await trio.sleep(request.after_ns / 1e9)
-        began_s, told, sequence = trio.current_time(), 0, 0
+        began_s, told = trio.current_time(), 0
         while id_ in self._wanted and not self.silent:
             request = self._wanted[id_]
             took_ns = round((trio.current_time() - began_s) * 1e9)

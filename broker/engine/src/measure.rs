@@ -11,9 +11,10 @@ use hdrhistogram::Histogram;
 
 use crate::bucket::Nanos;
 use crate::latency::{histogram, note};
-use crate::trace::Entry;
+use crate::trace::{Entry, LastSent};
 
-/// What nobody took for this long after its bucket let it go is not measured: no subscriber is there for it, or its first delivery was lost.
+/// What nobody took for this long after its bucket let it go, or for twice the target, is not measured: no subscriber is there for it, or its first
+/// delivery was lost. Where those before it are still being sent it is on its way, however long that takes: only who has seen it sent knows how late it was.
 const UNSENT_NS: Nanos = 2_000_000_000;
 
 /// An interval is over this long after its end at the latest: a turn may bring stamps that are a little older than itself.
@@ -98,15 +99,15 @@ impl Measurement {
         self.first..self.cursor
     }
 
-    /// `entries` of the trace from sequence number `first` on, read at `now`. True: all of them are done.
-    pub fn take(&mut self, first: u64, entries: &[Entry], now: Nanos) -> bool {
+    /// `entries` of the trace from sequence number `first` on, and its `last_sent`, read at `now`. True: all of them are done.
+    pub fn take(&mut self, first: u64, entries: &[Entry], last_sent: LastSent, now: Nanos) -> bool {
         self.lost += first.saturating_sub(self.cursor);
         self.cursor = self.cursor.max(first);
         self.waits_in = None;
         for entry in entries {
             if entry.sent != 0 {
                 self.count(entry);
-            } else if entry.released != 0 && now - entry.released > UNSENT_NS {
+            } else if self.is_given_up(entry, last_sent, now) {
                 self.unsent += u64::from(entry.arrival >= self.began);
             } else {
                 self.waits_in = Some(self.interval_of(entry));
@@ -118,6 +119,13 @@ impl Measurement {
             self.whole.extend(self.open.take());
         }
         true
+    }
+
+    /// Whether the entry at the cursor, which is not sent yet, is waited for no longer.
+    fn is_given_up(&self, entry: &Entry, last_sent: LastSent, now: Nanos) -> bool {
+        let is_on_its_way = last_sent.sequence < self.cursor;
+        let quiet_since = if is_on_its_way { entry.released.max(last_sent.at) } else { entry.released };
+        entry.released != 0 && now - quiet_since > UNSENT_NS.max(self.target.saturating_mul(2))
     }
 
     fn interval_of(&self, entry: &Entry) -> i64 {
@@ -212,6 +220,8 @@ mod tests {
         Entry { publisher: 0, wait_us: 0, arrival, due, released: due, sent: due + processing, version: 1 }
     }
 
+    const NONE: LastSent = LastSent { sequence: 0, at: 0 };
+
     fn waiting(arrival: Nanos, released: Nanos) -> Entry {
         Entry { released, sent: 0, ..sent(arrival, 0, 0) }
     }
@@ -224,10 +234,10 @@ mod tests {
     fn messages_are_counted_by_the_interval_of_their_arrival_once() {
         let mut measurement = Measurement::new(7, MS, 0);
         let entries = [sent(0, 0, 100 * US), sent(MS - 1, 2 * MS, 0), sent(3 * MS, MS, 0)];
-        assert!(measurement.take(7, &entries, 4 * MS));
+        assert!(measurement.take(7, &entries, NONE, 4 * MS));
         assert_eq!(measurement.intervals(false), [told(0, 2, 1, 2 * MS + 100 * US)]);
         assert_eq!(measurement.cursor(), 10);
-        assert!(measurement.take(10, &[sent(3 * MS + 1, MS, 1)], 5 * MS));
+        assert!(measurement.take(10, &[sent(3 * MS + 1, MS, 1)], NONE, 5 * MS));
         assert_eq!(measurement.intervals(true), [told(3, 2, 1, 2 * MS + 1)]); // exactly the target is in time
         assert_eq!(measurement.percentiles(100.0).0, 4);
     }
@@ -235,40 +245,57 @@ mod tests {
     #[test]
     fn one_that_is_not_sent_yet_comes_later_with_those_behind_it() {
         let mut measurement = Measurement::new(0, MS, 0);
-        assert!(!measurement.take(0, &[sent(0, 0, 1), waiting(1, 1), sent(5 * MS, 0, 1)], MS));
+        assert!(!measurement.take(0, &[sent(0, 0, 1), waiting(1, 1), sent(5 * MS, 0, 1)], NONE, MS));
         assert_eq!((measurement.cursor(), measurement.intervals(true)), (1, vec![]));
-        assert!(measurement.take(1, &[sent(1, 0, 2), sent(5 * MS, 0, 1)], 6 * MS));
+        assert!(measurement.take(1, &[sent(1, 0, 2), sent(5 * MS, 0, 1)], NONE, 6 * MS));
         assert_eq!(measurement.intervals(true), [told(0, 2, 0, 3), told(5, 1, 0, 1)]);
     }
 
     #[test]
     fn what_nobody_takes_is_given_up_but_not_what_waits_for_its_token() {
         let mut measurement = Measurement::new(0, MS, 0);
-        assert!(measurement.take(0, &[waiting(0, 1)], UNSENT_NS + 2));
-        assert!(!measurement.take(1, &[waiting(1, 0)], 10 * UNSENT_NS));
+        assert!(measurement.take(0, &[waiting(0, 1)], NONE, UNSENT_NS + 2));
+        assert!(!measurement.take(1, &[waiting(1, 0)], NONE, 10 * UNSENT_NS));
         assert_eq!((measurement.unsent, measurement.cursor()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_next_in_line_is_waited_for_while_others_are_sent_and_what_was_overtaken_is_not() {
+        let mut measurement = Measurement::new(7, MS, 0);
+        let next = LastSent { sequence: 6, at: 9 * UNSENT_NS };
+        assert!(!measurement.take(7, &[waiting(0, 1)], next, 10 * UNSENT_NS));
+        assert!(measurement.take(7, &[waiting(0, 1)], next, 10 * UNSENT_NS + 1));
+        assert!(measurement.take(8, &[waiting(0, 1)], LastSent { sequence: 9, at: 9 * UNSENT_NS }, 10 * UNSENT_NS));
+        assert_eq!(measurement.unsent, 2);
+    }
+
+    #[test]
+    fn nothing_is_given_up_within_twice_its_target() {
+        let mut measurement = Measurement::new(0, UNSENT_NS, 0);
+        assert!(!measurement.take(0, &[waiting(0, 1)], NONE, 2 * UNSENT_NS));
+        assert!(measurement.take(0, &[waiting(0, 1)], NONE, 2 * UNSENT_NS + 2));
     }
 
     #[test]
     fn what_the_trace_dropped_before_it_was_sent_is_counted_as_lost() {
         let mut measurement = Measurement::new(5, MS, 0);
-        assert!(measurement.take(9, &[sent(0, 0, 1)], MS));
+        assert!(measurement.take(9, &[sent(0, 0, 1)], NONE, MS));
         assert_eq!((measurement.lost, measurement.cursor()), (4, 10));
     }
 
     #[test]
     fn an_interval_is_told_when_it_is_over_though_nothing_follows() {
         let mut measurement = Measurement::new(0, MS, 0);
-        measurement.take(0, &[sent(0, 0, 1)], 2 * MS);
+        measurement.take(0, &[sent(0, 0, 1)], NONE, 2 * MS);
         assert_eq!(measurement.intervals(false), []);
-        measurement.take(1, &[], MS + GRACE_NS);
+        measurement.take(1, &[], NONE, MS + GRACE_NS);
         assert_eq!(measurement.intervals(false), [told(0, 1, 0, 1)]);
     }
 
     #[test]
     fn what_came_before_it_began_does_not_count() {
         let mut measurement = Measurement::new(0, MS, 10 * MS);
-        measurement.take(0, &[sent(10 * MS - 1, 0, 1), sent(10 * MS, 0, 1)], 11 * MS);
+        measurement.take(0, &[sent(10 * MS - 1, 0, 1), sent(10 * MS, 0, 1)], NONE, 11 * MS);
         assert_eq!(measurement.intervals(true), [told(0, 1, 0, 1)]);
     }
 
@@ -277,7 +304,7 @@ mod tests {
         let mut measurement = Measurement::new(0, MS, 0);
         measurement.network = Arc::new(Network { publishers: HashMap::from([(0, 30 * US)]), subscribers: 20 * US });
         let entry = Entry { wait_us: 900, ..sent(0, 100 * US, MS) };
-        measurement.take(0, &[entry, Entry { publisher: 1, ..entry }], MS);
+        measurement.take(0, &[entry, Entry { publisher: 1, ..entry }], NONE, MS);
         assert_eq!(measurement.intervals(true), [told(0, 2, 0, (250 + 220) * US)]);
         let (_, [access, processing, total]) = measurement.percentiles(100.0);
         assert!([(access, 100 * US), (processing, 100 * US), (total, 250 * US)].iter().all(|(a, b)| a.abs_diff(*b as u64) < 200));
@@ -286,7 +313,7 @@ mod tests {
     #[test]
     fn the_recent_share_of_late_messages_begins_anew_each_time() {
         let mut measurement = Measurement::new(0, MS, 0);
-        measurement.take(0, &[sent(0, 2 * MS, 0), sent(0, 0, 1)], MS);
+        measurement.take(0, &[sent(0, 2 * MS, 0), sent(0, 0, 1)], NONE, MS);
         let (share, worst) = measurement.recent(100.0);
         assert_eq!(share, Share { count: 2, late: 1 });
         assert!(worst.abs_diff(2 * MS as u64) < 2_000);

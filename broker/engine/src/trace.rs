@@ -24,6 +24,14 @@ pub struct Trace {
     entries: VecDeque<Entry>,
     publishers: Vec<Box<str>>,
     index: HashMap<Box<str>, u32>,
+    last_sent: LastSent,
+}
+
+/// The first delivery that was written last: of which entry, and when.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LastSent {
+    pub sequence: u64,
+    pub at: Nanos,
 }
 
 /// More names than this share one: a hostile client could make up names for ever.
@@ -81,7 +89,12 @@ impl Trace {
         if let Some(entry) = self.at(sequence).filter(|entry| entry.sent == 0) {
             entry.sent = sent;
             entry.wait_us = u32::try_from(consumer_wait / 1_000).unwrap_or(u32::MAX);
+            self.last_sent = LastSent { sequence, at: sent };
         }
+    }
+
+    pub fn last_sent(&self) -> LastSent {
+        self.last_sent
     }
 
     fn at(&mut self, sequence: u64) -> Option<&mut Entry> {
@@ -156,6 +169,7 @@ mod tests {
         trace.sent(sequences[2], 7, 0);
         trace.sent(sequences[2], 8, 0);
         let mut columns = Columns::default();
+        assert_eq!(trace.last_sent(), LastSent { sequence: sequences[2], at: 7 });
         columns.extend(&trace.entries(0..3));
         assert_eq!(columns.sent_ns, [0i64.to_le_bytes(), 7i64.to_le_bytes()].concat());
         assert!(trace.entries(0..1).is_empty());

@@ -342,10 +342,10 @@ impl Handle {
             let (name, from) = (topic.to_owned(), measurement.cursor());
             let part = self.call(move |engine, now| {
                 let trace = engine.trace(&name)?;
-                Some((trace.range().start.max(from), trace.entries(from..from + ENTRIES_A_TURN), now))
+                Some((trace.range().start.max(from), trace.entries(from..from + ENTRIES_A_TURN), trace.last_sent(), now))
             })?;
-            let Some((first, entries, now)) = part else { return Ok(()) };
-            if !measurement.take(first, &entries, now) || entries.is_empty() {
+            let Some((first, entries, last_sent, now)) = part else { return Ok(()) };
+            if !measurement.take(first, &entries, last_sent, now) || entries.is_empty() {
                 return Ok(());
             }
         }

@@ -10,7 +10,7 @@ fn measured(pair: &Pair, target: i64) -> Measurement {
     let mut measurement = Measurement::new(0, target, 0);
     measurement.network = pair.engine.network("t");
     let trace = pair.engine.trace("t").expect("a limited topic");
-    measurement.take(0, &trace.entries(trace.range()), pair.now);
+    measurement.take(0, &trace.entries(trace.range()), trace.last_sent(), pair.now);
     measurement
 }
 
