@@ -19,6 +19,9 @@ up, and takes at most ``_BOLDEST`` of what was gathered for "below" in each, how
 before it stands; and what came while everything stood is stamped when the machine goes on. Where stops keep a verdict
 from being clear, ``fitting`` replays what arrived without them, and says so.
 
+Where bursts are alike (their mean latencies differ by less than ``_ALIKE``), what little they differ by may well drift
+while nothing is near the target: then blocks are doubled until how much of one is late tells nothing about the next.
+
 The length of blocks is chosen anew at each look, so there is a bet for every length, of which one is shown. Each has
 its own part of the error that is allowed (``_part_of_error``), nine tenths the shortest: together they are wrong no
 more often than one alone would be (the union bound), whichever was shown when.
@@ -48,6 +51,7 @@ _FOR_FEW = ((1.0, 0.6), (0.8, 0.1), (0.6, 0.1), (0.4, 0.1), (0.2, 0.1))
 _FOR_MANY = ((0.1, 0.4), (0.04, 0.3), (0.015, 0.3))
 _FEWEST_BLOCKS = 16  # below that nothing is said
 _MOST_CORRELATED = 0.1  # of neighbouring blocks, beyond what chance gives
+_ALIKE = 0.01  # of the mean latency: as its standard deviation
 _SHORTEST = 0.9  # of the error that is allowed: for blocks of the first length; what is left is halved with each other
 
 
@@ -170,10 +174,11 @@ def _part_of_error(doublings: int) -> float:
 def _blocks_of(series: Intervals) -> _Blocks:
     starts = _starts(series.at)
     columns = [np.add.reduceat(column, starts) for column in (series.count, series.late, series.latency_ns)]
+    alike = _are_alike(columns[2] / columns[0])
     doublings = 0
     while True:
         count, late, latency = (_in_blocks(column, 2**doublings) for column in columns)
-        if len(count) < 2 * _FEWEST_BLOCKS or not _tells_the_next(latency / count):
+        if len(count) < 2 * _FEWEST_BLOCKS or not _tells_the_next((late if alike else latency) / count):
             return _Blocks(count=count, late=late, doublings=doublings)
         doublings += 1
 
@@ -201,13 +206,27 @@ def _in_blocks(column: Ints, length: int) -> Ints:
     return sums
 
 
+def _are_alike(means: Floats) -> bool:
+    return float(means.std()) <= _ALIKE * float(means.mean())
+
+
 def _tells_the_next(means: Floats) -> bool:
     """Whether neighbours are correlated, more than by chance."""
     centred = means - means.mean()
     variance = float(centred @ centred)
-    if variance <= 1e-12 * float(means @ means):  # all alike
+    if variance <= 1e-12 * float(means @ means):  # all the same
         return False
     return float(centred[1:] @ centred[:-1]) / variance > _MOST_CORRELATED + 2 / math.sqrt(len(means))
+
+
+def _largest_but_two(count: Ints) -> Ints:
+    """Up to each entry, the third largest; 0 while there are fewer."""
+    passed_on = count
+    for _ in range(2):
+        largest = np.maximum.accumulate(passed_on)
+        passed_on = np.minimum(passed_on, np.append(0, largest[:-1]))
+    third: Ints = np.maximum.accumulate(passed_on)
+    return third
 
 
 def _best_capital(count: Ints, late: Ints, allowed: float, side: int) -> float:
@@ -216,13 +235,14 @@ def _best_capital(count: Ints, late: Ints, allowed: float, side: int) -> float:
     What a block brings is counted in messages, so that crowded ones weigh more, against the mean block so far. How
     much is best staked depends on how much is late, which nobody knows: so the capital is dealt out to bettors of
     whom each stakes a part of his own that never changes, and their sum is close to the best of them, whichever that
-    turns out to be (a universal portfolio). The most that can be staked is capped by the largest block up to this one,
+    turns out to be (a universal portfolio). The most that can be staked is capped by the largest blocks up to this one,
     so that no block can take more than there is: how many messages a block has is known before it is asked how many of
-    them are late.
+    them are late. But for two blocks that were larger than all others, which are capped by themselves alone: where two
+    bursts have met once, nobody need stake half as much ever after.
     """
     index = np.arange(1, len(count) + 1)
     mean_count = np.cumsum(count) / index
-    crowded = np.maximum.accumulate(count) / mean_count
+    crowded = np.maximum(count, _largest_but_two(count)) / mean_count
     gain = side * (late - allowed * count) / mean_count
     worst = crowded * ((1 - allowed) if side < 0 else allowed)  # what one block may lose of a stake of 1
     most = np.minimum(_BOLDEST / worst, _BOLDEST if side < 0 else _BOLDEST / (2 * allowed))

@@ -225,6 +225,56 @@ def test_blocks_grow_where_latency_is_slow_to_change():
     assert decide(arrival_ns, latency_ns, int(latency_ns.max()) + 1, SECOND, 0.999_999).blocks < 4_000
 
 
+def drifting(rng, blocks):
+    """About 0, slowly: neighbours are alike."""
+    steps = rng.normal(size=blocks)
+    return np.convolve(steps, np.ones(20) / np.sqrt(20), mode="same")
+
+
+def bursts_of_50(late, latency_ns):
+    at = np.arange(len(late)) * 2
+    return Intervals(at=at, count=np.full(len(late), 50), late=late, latency_ns=50 * latency_ns.astype(np.int64))
+
+
+def test_that_bursts_drift_by_less_than_a_hundredth_of_their_latency_costs_nothing():
+    drift, none = drifting(np.random.default_rng(5), 400), np.zeros(400, dtype=np.int64)
+    verdicts = {}
+    for part in (0.003, 0.1):
+        test = SequentialTest(99)
+        test.add(bursts_of_50(none, MS * (1 + part * drift)))
+        verdicts[part] = test.blocks == 400, test.verdict
+    assert verdicts == {0.003: (True, Verdict.BELOW), 0.1: (False, Verdict.UNDECIDED)}
+
+
+def test_blocks_grow_where_how_much_is_late_is_slow_to_change_though_latency_is_not():
+    rng = np.random.default_rng(5)
+    drift = drifting(rng, 1_600)
+    test = SequentialTest(99, 0.999_999)
+    test.add(bursts_of_50(rng.binomial(50, 0.01 * np.exp(drift - 0.5)), MS * (1 + 0.003 * drift)))
+    assert test.blocks < 800
+
+
+@pytest.mark.parametrize(("meetings", "verdict"), [(2, Verdict.BELOW), (3, Verdict.UNDECIDED)])
+def test_where_bursts_have_met_once_or_twice_it_takes_no_longer(meetings, verdict):
+    count = np.full(400, 50)
+    count[20 : 20 + meetings] *= 2
+    test = SequentialTest(99)
+    test.add(Intervals(at=np.arange(400) * 3, count=count, late=np.zeros(400, dtype=np.int64), latency_ns=count * MS))
+    assert test.verdict is verdict
+
+
+def test_a_block_that_is_larger_than_all_others_costs_no_more_than_there_is_though_all_of_it_is_late():
+    count, late = np.full(1_400, 50), np.zeros(1_400, dtype=np.int64)
+    count[100] = late[100] = 50_000
+    verdicts = []
+    for last in (700, 1_400):
+        test = SequentialTest(99)
+        at, some = np.arange(last) * 3, slice(0, last)
+        test.add(Intervals(at=at, count=count[some], late=late[some], latency_ns=count[some] * MS))
+        verdicts.append(test.verdict)
+    assert verdicts == [Verdict.UNDECIDED, Verdict.UNDECIDED]
+
+
 def test_the_more_confidence_is_asked_for_the_longer_it_takes():
     arrival_ns = np.arange(1_500) * 3 * MS
     counts = [
