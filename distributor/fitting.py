@@ -86,6 +86,7 @@ class Fitting:
         self._watches: dict[str, Watch] = {}
         self._evidence = Evidence()
         self._has_looked = False  # at a replay of what arrived under this layout
+        self._is_clear = False  # in it everything is in time
         self._spent_ns = 0  # on measuring this layout, in rounds before the one that is resumed
         self._rounds: list[RoundRecord] = []
         self._gave_up: set[str] = set()  # brokers that were above the target, or that another topic needed
@@ -200,6 +201,8 @@ class Fitting:
             certain = all(watch.verdict is Verdict.BELOW for watch in watches)
             done = self._done(now_ns, self._rounds[-1].latency, fits=heard, certain=certain, heard=heard)
             return [*self._stop_all(), done]
+        if self._is_clear and all(watch.verdict is Verdict.BELOW or watch.has_come_within for watch in watches):
+            return [*self._stop_all(), self._found_clear(now_ns)]
         if not self._has_looked and all(watch.takes_long or watch.verdict is Verdict.BELOW for watch in watches):
             self._has_looked, self._phase = True, self._looking
             return self._stop_all(trace_wanted=True)
@@ -241,21 +244,23 @@ class Fitting:
         traces = self._traces_with(event)
         if traces is None:
             return []
-        within = all(watch.is_within for watch in self._watches.values())
         blind = any(watch.sees_too_little for watch in self._watches.values())
-        if (
-            blind
-            or not replayed(self._task, self._layout, traces)
-            or (not within and self._evidence.chances(self._layout))
-        ):
-            self._spent_ns += now_ns - self._step_ns - self._settle_ns
-            return self._place(now_ns, {name: watch.resumed() for name, watch in self._watches.items()})
-        self._note_round(now_ns)
-        if not within:
+        self._is_clear = not blind and replayed(self._task, self._layout, traces)
+        if self._is_clear and all(watch.is_within for watch in self._watches.values()):
+            return [self._found_clear(now_ns)]
+        if self._is_clear and not self._evidence.chances(self._layout):
             made = recording(traces)
             assert made is not None  # something was replayed
-            return self._measure_again(made, now_ns)
-        return [self._done(now_ns, self._rounds[-1].latency, fits=True, certain=True, replayed=True)]
+            self._evidence.doubt(self._layout, made)  # lost after all, it has had its chance
+            self._spent_ns = 0
+        else:
+            self._spent_ns += now_ns - self._step_ns - self._settle_ns
+        return self._place(now_ns, {name: watch.resumed() for name, watch in self._watches.items()})
+
+    def _found_clear(self, now_ns: int) -> Done:
+        """By what arrived, replayed; what was measured does not speak against it."""
+        self._note_round(now_ns)
+        return self._done(now_ns, self._rounds[-1].latency, fits=True, certain=True, replayed=True)
 
     def _measure_again(self, made: Recording, now_ns: int) -> list[Action]:
         self._evidence.doubt(self._layout, made)
@@ -311,7 +316,7 @@ class Fitting:
 
     def _place_anew(self, now_ns: int) -> list[Action]:
         """To be measured from nothing on."""
-        self._has_looked, self._spent_ns = False, 0
+        self._has_looked, self._is_clear, self._spent_ns = False, False, 0
         return self._place(now_ns)
 
     def _place(self, now_ns: int, resumed: Mapping[str, Watch] | None = None) -> list[Action]:

@@ -31,6 +31,9 @@ class Watch:
     lost: int = 0  # messages, all of them late: so many came that their latency was dropped
     unsent: int = 0
     unsent_before: int = 0  # in earlier rounds of the same layout
+    bursts_before: int = 0
+    count_before: int = 0  # messages, and those of them that were late
+    late_before: int = 0
     _told_lost: int = 0  # of those, what ``test`` has
 
     def hear(self, event: Progress) -> None:
@@ -72,9 +75,9 @@ class Watch:
 
     @property
     def is_above(self) -> bool:
-        """Clearly; or, where time is up and nothing is clear, by the sample."""
+        """Clearly; or, where time is up and nothing is clear, by the sample: by all of it, and by what is new."""
         if self.verdict is Verdict.UNDECIDED and self.final:
-            return not self.is_within
+            return not (self.is_within or self._is_new_within)
         return self.verdict is Verdict.ABOVE
 
     @property
@@ -94,14 +97,39 @@ class Watch:
     @property
     def is_within(self) -> bool:
         """By the sample."""
+        return self._is_within(0, 0)
+
+    @property
+    def has_come_within(self) -> bool:
+        """By the sample, since it was resumed: by all of it once there is more to choose by, or by as much as is new
+        once that takes long for itself."""
+        if self.sees_too_little:
+            return False
+        bursts = (self.test.bursts - self.bursts_before) * self.allowed
+        by_all = bursts >= _ENOUGH and self.is_within
+        return by_all or (bursts >= _LONG and self._is_new_within)
+
+    @property
+    def _is_new_within(self) -> bool:
+        return self._is_within(self.count_before, self.late_before)
+
+    def _is_within(self, count_before: int, late_before: int) -> bool:
         untold = self.lost - self._told_lost
-        late = self.test.late_fraction * self.test.count + untold
-        return late <= self.allowed * (self.test.count + untold)
+        count, late = self.test.count - count_before + untold, self.test.late - late_before + untold
+        return late <= self.allowed * count
 
     def resumed(self) -> Watch:
         """In the next round of the same layout."""
         self.test.begin_series()
-        return Watch(self.test, self.allowed, self.verdict, unsent_before=self.unsent_before + self.unsent)
+        return Watch(
+            self.test,
+            self.allowed,
+            self.verdict,
+            unsent_before=self.unsent_before + self.unsent,
+            bursts_before=self.test.bursts,
+            count_before=self.test.count,
+            late_before=self.test.late,
+        )
 
 
 def watch_of(task: Task, chances: int = 0) -> Watch:

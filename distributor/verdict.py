@@ -117,9 +117,8 @@ class SequentialTest:
         return sum(int(part.count.sum()) for part in self._parts)
 
     @property
-    def late_fraction(self) -> float:
-        """0 while there is no message."""
-        return sum(int(part.late.sum()) for part in self._parts) / max(1, self.count)
+    def late(self) -> int:
+        return sum(int(part.late.sum()) for part in self._parts)
 
     @property
     def bursts(self) -> int:

@@ -42,13 +42,13 @@ def test_without_a_gap_what_was_in_time_is_clearly_below():
 
 def test_what_the_trace_dropped_was_late():
     watch = heard(said(in_time(1000), lost=60, final=True))
-    assert watch.test.late_fraction == 60 / 2060
+    assert (watch.test.late, watch.test.count) == (60, 2060)
     assert (watch.verdict, watch.is_within, watch.is_above) == (Verdict.ABOVE, False, True)
 
 
 def test_what_was_dropped_counts_once_however_often_it_is_told():
     watch = heard(said(in_time(500), lost=10), said(in_time(500, first=500), lost=10), said(in_time(0), lost=10))
-    assert watch.test.late_fraction == 10 / 2010
+    assert (watch.test.late, watch.test.count) == (10, 2010)
 
 
 @pytest.mark.parametrize("unsent", [0, 1000])
@@ -76,3 +76,35 @@ def test_what_nobody_took_counts_in_the_next_round_of_the_layout_too():
     again = heard(said(in_time(500), unsent=30)).resumed()
     again.hear(said(in_time(500), unsent=3))
     assert again.unsent_part == pytest.approx(33 / 2033)
+
+
+def test_a_sample_that_was_above_comes_within_by_all_of_it_once_there_is_more_to_choose_by():
+    watch = heard(said(in_time(500), lost=11)).resumed()  # of 1,011 in all
+    assert not watch.is_within
+    watch.hear(said(in_time(149)))
+    assert (watch.is_within, watch.has_come_within) == (True, False)
+    watch.hear(said(in_time(1, first=149)))
+    assert watch.has_come_within
+
+
+def test_a_sample_that_was_far_above_comes_within_by_what_is_new_once_that_takes_long_for_itself():
+    watch = heard(said(in_time(500), lost=90)).resumed()
+    watch.hear(said(in_time(399)))
+    assert not watch.has_come_within
+    watch.hear(said(in_time(1, first=399)))
+    assert (watch.is_within, watch.has_come_within) == (False, True)
+    watch.hear(said(in_time(10, first=400), lost=10))  # too many of what is new
+    assert not watch.has_come_within
+
+
+def test_nothing_comes_within_while_too_much_lies_untaken():
+    watch = heard(said(in_time(500))).resumed()
+    watch.hear(said(in_time(500), unsent=50))
+    assert not watch.has_come_within
+
+
+@pytest.mark.parametrize(("late_new", "is_above"), [(2, False), (3, True)])
+def test_when_time_is_up_a_sample_that_was_above_is_so_unless_what_is_new_is_within(late_new, is_above):
+    watch = heard(said(in_time(500), lost=14)).resumed()
+    watch.hear(said(in_time(110), lost=late_new, final=True))
+    assert (watch.is_within, watch.is_above) == (False, is_above)

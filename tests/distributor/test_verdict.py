@@ -287,7 +287,7 @@ def test_the_more_confidence_is_asked_for_the_longer_it_takes():
 def test_nothing_is_said_about_nothing():
     test = SequentialTest(99)
     test.add(by_interval(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), MS, MS))
-    assert (test.verdict, test.count, test.late_fraction, test.blocks) == (Verdict.UNDECIDED, 0, 0, 0)
+    assert (test.verdict, test.count, test.late, test.blocks) == (Verdict.UNDECIDED, 0, 0, 0)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 1, 0, float("nan")])
