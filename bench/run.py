@@ -182,11 +182,13 @@ async def run_plan(
 
 @contextmanager
 def _realtime() -> Iterator[None]:
-    """Threads that are started inside have the lowest real-time priority (SCHED_FIFO), that of a broker's reactor under
-    ``--realtime``. Raises BadInput."""
+    """Threads that are started inside have a real-time priority (SCHED_FIFO), one more than this one, that of a
+    broker's reactor under ``--realtime``: the lowest, unless all of it was started with one (``chrt``). Raises
+    BadInput."""
     before, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    above = min(parameters.sched_priority + 1, os.sched_get_priority_max(os.SCHED_FIFO))
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(above))
     except PermissionError:
         raise BadInput("realtime", "true", "needs the capability CAP_SYS_NICE") from None
     try:

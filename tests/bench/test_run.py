@@ -57,12 +57,14 @@ def test_a_run_that_nobody_looked_at_counts_whole(taken):
     assert meanwhile.taken() == Disturbance(0.5, 0.0, 50.0, 3)
 
 
-def test_only_what_is_started_inside_has_a_real_time_priority(monkeypatch):
+@pytest.mark.parametrize(("had", "has"), [(0, 1), (10, 11), (99, 99)])
+def test_only_what_is_started_inside_has_a_real_time_priority_above_that_of_the_rest(monkeypatch, had, has):
     asked = []
-    monkeypatch.setattr(os, "sched_setscheduler", lambda *what: asked.append(what[:2]))
+    monkeypatch.setattr(os, "sched_getparam", lambda _pid: os.sched_param(had))
+    monkeypatch.setattr(os, "sched_setscheduler", lambda _, *what: asked.append((what[0], what[1].sched_priority)))
     with _realtime():
-        assert asked == [(0, os.SCHED_FIFO)]
-    assert asked[1:] == [(0, os.sched_getscheduler(0))]
+        assert asked == [(os.SCHED_FIFO, has)]
+    assert asked[1:] == [(os.sched_getscheduler(0), had)]
 
 
 def test_a_real_time_priority_that_the_kernel_refuses_is_refused_by_name(monkeypatch):

@@ -297,10 +297,18 @@ fn in_real_time_only_the_engines_thread_goes_before_ordinary_work() {
     let handle = Handle::new(Config { tcp_address: "127.0.0.1:0".into(), realtime: true, ..Config::default() }).expect("descriptors");
     // SAFETY: plain numbers; 0 is the calling thread.
     let policy = || unsafe { libc::sched_getscheduler(0) };
+    let priority = || {
+        let mut parameters = libc::sched_param { sched_priority: -1 };
+        // SAFETY: `parameters` is valid for the call to fill; 0 is the calling thread.
+        assert_eq!(unsafe { libc::sched_getparam(0, &raw mut parameters) }, 0);
+        parameters.sched_priority
+    };
+    let (policy_here, priority_here) = (policy(), priority());
     match handle.start() {
         Ok(_) => {
             assert_eq!(handle.call(move |_, _| policy()).expect("running"), libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK);
-            assert_eq!(policy(), libc::SCHED_OTHER);
+            assert_eq!(handle.call(move |_, _| priority()).expect("running"), priority_here + 1);
+            assert_eq!((policy(), priority()), (policy_here, priority_here));
         }
         Err(error) => {
             assert_eq!(error.error.kind(), std::io::ErrorKind::PermissionDenied);
