@@ -168,8 +168,8 @@ async def test_a_broken_promise_is_told_before_that(rig, autojump_clock):
     others = [Promise(topic=topic, percentile=99.0, target_ns=4 * MS) for topic in ("old", "fine", "unlimited")]
     rig.measurements.want([changed(at_least_ns=2 * S, others=others)])
     await trio.sleep(0.5 + 1.1)
-    assert rig.leaders[0].reports[0][0] == pytest.approx(1.1)
-    assert (rig.reports[0].others_kept, rig.reports[0].others_worst_ns) == (False, 5 * MS)
+    assert [at for at, _ in rig.leaders[0].reports] == pytest.approx([1.1, 1.3, 1.5])
+    assert {(report.others_kept, report.others_worst_ns) for report in rig.reports} == {(False, 5 * MS)}
     assert {recorder.topic for recorder in rig.recorders} == {"t", "old", "fine"}
 
 
