@@ -46,9 +46,8 @@ class _Other:
 
 class Others:
     """The promises to other topics, as they were kept in the last whole second. ``worst_ns``: the largest of their
-    percentiles in it. Where more messages than may be late were not measured, for nobody took them in time, it is not
-    known how a second was: then a promise that was broken stays so, for a broker that is overloaded soon takes longer
-    than is measured; and one that was kept stays kept, for the subscriber may be at fault."""
+    percentiles in it. Where more messages than may be late were not measured, for nobody took them or anything before
+    them in time, it is not known how a second was, nor who stood, broker or subscriber: a promise stays what it was."""
 
     def __init__(self, record: Record, began_ns: int) -> None:
         self.kept = True

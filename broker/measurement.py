@@ -105,16 +105,15 @@ class Measurements:
 
     async def _await_turn(self, wanted: _Wanted, others: Others, teller: _Teller) -> None:
         """Until it is held no longer, its share is in force, and its buckets had their time. Raises PeerError."""
-        begins_ns: int | None = None
+        begins_ns = math.inf
         while True:
             request = wanted.request
-            if begins_ns is None and self._may_begin(request):
+            if begins_ns == math.inf and self._may_begin(request):
                 begins_ns = _now_ns() + max(0, request.after_ns)
-            if begins_ns is not None and _now_ns() >= begins_ns:
+            if _now_ns() >= begins_ns:
                 return
-            looks_ns = _now_ns() + _period_ns(request) if request.others else None
-            until_ns = min((at for at in (begins_ns, looks_ns) if at is not None), default=None)
-            with trio.move_on_at(math.inf if until_ns is None else until_ns / NS_PER_S):
+            looks_ns = _now_ns() + _period_ns(request) if request.others else math.inf
+            with trio.move_on_at(min(begins_ns, looks_ns) / NS_PER_S):
                 await self._changed.wait()
             if request.others and others.look(request.others, _now_ns()):
                 answer = await teller.tell_of_others(others)
