@@ -19,6 +19,7 @@ _WINDOWS = (1, 2, 3, 5, 8, 13, 21, 34, 50)
 _SIGMAS = 5.0  # one false alarm in weeks, for Poisson counts and ten bins a second
 _SMOOTHING = 1 / 3000  # of the dispersion, per pair of bins, in the long run: what publishers are like, not do now
 _DECLARED = 30  # pairs of bins that the declared dispersion counts for
+_RECENT = 10  # bins since a change, in which others may tell of it, too
 _LEAST_KEPT = 2  # bins, for a change that is told late
 _LEAST_DISPERSION = 0.1  # periodic traffic; nobody is punctual to the bin
 # {number of bins: each w that is tried, with 1 / w + 1 / n}
@@ -49,6 +50,7 @@ class RateEstimate:
         self.dispersion = max(dispersion, _LEAST_DISPERSION)
         self._counts: deque[int] = deque(maxlen=_LONGEST)  # since the last change
         self._sum = 0  # of them
+        self._former: float | None = None  # msg/s before the last change, if these bins were the first to show it
         self._is_cut = False  # the first of them may be half of the old kind
         self._pairs = _DECLARED
         self._since = (0, 0.0)  # messages, bins: told of a change before there were bins after it
@@ -63,6 +65,11 @@ class RateEstimate:
     def rate(self) -> float:
         arrivals, bins = self._seen()
         return arrivals / bins / BIN_S if bins else 0.0
+
+    @property
+    def former(self) -> float:
+        """Msg/s before a change that the last bins showed, where nobody has told of it; else ``rate``."""
+        return self.rate if self._former is None or self.bins > _RECENT else self._former
 
     @property
     def deviation(self) -> float:
@@ -80,7 +87,7 @@ class RateEstimate:
         """The rate has changed: so many messages came in the ``span_s`` since. ``mixed`` bins to come began before;
         ``known`` bins that were added began after. Where these say more than ``span_s`` they are what is known."""
         kept = min(known, len(self._counts))
-        self._is_cut = False
+        self._is_cut, self._former = False, None
         if kept >= _LEAST_KEPT and kept * BIN_S >= span_s:
             self._since, self._mixed = (0, 0.0), 0
             self._keep(kept)
@@ -95,13 +102,14 @@ class RateEstimate:
 
     def add(self, arrivals: int) -> bool:
         """Of the next bin. True: a change is detected, and what came before it is forgotten."""
+        former = self.former
         if self._counts:
             self._note_dispersion(self._counts[-1], arrivals)
         self._append(arrivals)
         since = clearest_change(self._counts, self._sum, self.dispersion)
         if since:
             self._keep(since)
-            self._is_cut = True
+            self._is_cut, self._former = True, former
         elif self._is_cut and len(self._counts) > 2:
             self._keep(len(self._counts) - 1)
             self._is_cut = False

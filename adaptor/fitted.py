@@ -106,6 +106,10 @@ class Fitted:
         seen = [Expected(one.rate, one.deviation) for one in self._estimates.values()]
         return Expected(sum(one.rate for one in seen), math.hypot(*(one.deviation for one in seen)))
 
+    def former(self) -> dict[str, float]:
+        """{broker: msg/s, as estimated before what its last bins showed} where nobody has told of a change since."""
+        return {name: one.former for name, one in self._estimates.items()}
+
     def rate(self, name: str) -> float:
         """Msg/s, as estimated."""
         return self._estimates[name].rate if name in self._estimates else 0.0
@@ -180,15 +184,18 @@ class Fitted:
         return self._estimates[name].bins if name in self._estimates else 0
 
     def _refined(self, members: Sequence[Member]) -> set[str]:
-        """Those whose estimates rest on twice as many bins as the shares do, and on messages enough to say so."""
+        """Those of which messages enough are known to say so, if the estimates of all of these rest on twice as many
+        bins as the shares do, or on as many as ever: a share goes with the rates of all."""
         found = set()
         for member in members:
             if self.has_heard(member.name) and self.rate(member.name) < _LEAST_MESSAGES * self._grain(member):
                 continue
             basis = self._basis.bins.get(member.name, 0)
-            enough = min(_MOST_BINS, max(_LEAST_BINS, 2 * basis))
-            if basis < _MOST_BINS and self._known_bins(member.name) >= enough:
-                found.add(member.name)
+            if basis >= _MOST_BINS:
+                continue
+            if self._known_bins(member.name) < min(_MOST_BINS, max(_LEAST_BINS, 2 * basis)):
+                return set()
+            found.add(member.name)
         return found
 
     def _sigmas(self, name: str, refined: Collection[str]) -> float:

@@ -37,10 +37,9 @@ class Policy:
         self._next_s: float | None = None  # when it may propose again
         self.due_s: float | None = None  # when it is to be asked again, at the latest
         self.is_settling = False  # until then, or until all rates add up again
-        self._total = 0.0  # msg/s, before traffic began to move
+        self._before: dict[str, float] = {}  # {broker: msg/s, before traffic began to move}
         self._moved_s = float("-inf")  # when that was
-        self._told: set[str] = set()  # brokers that said so since
-        self._has_risen = False  # on any of them
+        self._told: set[str] = set()  # brokers that said so since, or whose bins just had
         self._refusals = 0  # in a row
         self._asked_s: dict[str, float] = {}  # {broker: when shares were first asked for, others being heard}
 
@@ -62,13 +61,10 @@ class Policy:
         if self.mode != "fitted":
             return
         if at_s >= self._moved_s + _EPISODE_S:
-            self._total, self._moved_s = self._fitted.total().rate, at_s
-            self._told.clear()
-            self._has_risen = False
+            self._before, self._moved_s = self._fitted.former(), at_s
+            self._told = {one for one, rate in self._before.items() if self._fitted.rate(one) != rate}
         self._told.add(name)
-        before = self._fitted.rate(name)
         self._fitted.note_change(name, change)
-        self._has_risen |= self._fitted.rate(name) > before
         if not self.is_settling:
             self.is_settling, self.due_s = True, at_s + _SETTLING_S
 
@@ -130,15 +126,16 @@ class Policy:
     def _stands_still(self, at_s: float) -> bool:
         """Whether less comes than before, and nowhere more, and has not for long."""
         total = self._fitted.total()
-        is_less = not self._has_risen and total.rate + total.deviation < self._total
-        return is_less and at_s < self._moved_s + _STANDSTILL_S
+        is_less = total.rate + total.deviation < sum(self._before.values())
+        has_risen = any(self._fitted.rate(name) > self._before.get(name, 0.0) for name in self._told)
+        return is_less and not has_risen and at_s < self._moved_s + _STANDSTILL_S
 
     def _is_explained(self, members: Sequence[Member]) -> bool:
         """Whether all that has moved was told."""
         if all(one.name in self._told for one in members):
             return True
         total = self._fitted.total()
-        return abs(total.rate - self._total) <= total.deviation <= _SURE * total.rate
+        return abs(total.rate - sum(self._before.values())) <= total.deviation <= _SURE * total.rate
 
     def _awaited(self, at_s: float, members: Sequence[Member]) -> dict[str, float]:
         """{broker that was never heard: until when it is waited for}, once any other was."""

@@ -80,6 +80,21 @@ def test_a_rise_after_a_fall_is_answered_though_less_comes_in_all() -> None:
     assert shares[1][0] > 5_000 * MICRO
 
 
+def test_a_rise_that_bins_have_shown_already_is_answered_when_it_is_told_though_as_a_smaller_one() -> None:
+    policy = settled(9_000, 1_000)
+    policy.note_change("b0", FELL, 5.0)
+    policy.observe("b1", [Bin(800, waiting=600)])
+    policy.note_change("b1", Change(700, 0.1, waiting=700), 5.02)
+    assert policy.propose(5.02, ENVELOPE, members()) is not None
+
+
+def test_traffic_that_bins_showed_to_have_come_is_none_that_is_missing_when_a_fall_is_told_behind_it() -> None:
+    policy = settled(9_000, 1_000)
+    policy.observe("b1", [Bin(800, waiting=600)])
+    policy.note_change("b0", FELL, 5.0)
+    assert policy.propose(5.05, ENVELOPE, members()) is not None
+
+
 def test_those_whose_traffic_stays_are_not_waited_for_once_the_rates_add_up() -> None:
     policy = settled(9_000, 1_000, 300, 300)
     policy.note_change("b1", ROSE, 5.0)

@@ -87,6 +87,22 @@ def test_the_bin_in_which_the_change_fell_is_forgotten_as_soon_as_there_are_bett
     assert estimate.rate == 7_200
 
 
+def test_what_the_rate_was_is_known_for_ten_bins_behind_a_change_that_bins_show_and_that_nobody_told() -> None:
+    estimate = RateEstimate()
+    assert not any(estimate.add(100) for _ in range(20))
+    assert estimate.former == estimate.rate
+    assert estimate.add(300)
+    assert estimate.former == pytest.approx(1_000.0)
+    for _ in range(10):
+        estimate.add(300)
+    assert estimate.former == pytest.approx(1_000.0)
+    estimate.add(300)
+    assert estimate.former == estimate.rate
+    assert estimate.add(100)
+    estimate.begin_anew(20, 0.02, 0)
+    assert estimate.former == estimate.rate
+
+
 def test_a_drift_shows_after_a_while() -> None:
     dice, estimate = random.Random(2), RateEstimate()
     seen = [estimate.add(normal(dice, 500 + i / 2, 1)) for i in range(200)]

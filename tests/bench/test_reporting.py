@@ -8,6 +8,7 @@ from adaptor.observed import Envelope
 from adaptor.policy import Policy
 from bench.aftermath import SECOND_NS, Ints
 from bench.reporting import Reporting
+from bench.shift import Shift, arrivals_of
 from srtm.adaptation import Adaptation, Mode
 from srtm.splitting import MICRO, split_bucket
 
@@ -47,3 +48,20 @@ def test_under_static_nobody_says_anything() -> None:
     still = run("static", [regular(500, 0, 3), regular(1_600, 0, 3)], 3)
     assert still.messages == 0
     assert [broker.share for broker in still.brokers] == EVEN
+
+
+def test_shares_that_rest_on_the_first_moment_of_a_move_are_put_right_although_brokers_report_in_turn() -> None:
+    shift = Shift(batch=10, burst=248.0, at_s=6.0, ends_s=9.0)
+    start = split_bucket(shift.envelope.rate_micro, shift.envelope.burst_micro, [0.5, 0.5])
+    moved = Reporting(
+        arrivals_of(shift, seed=205),
+        shift.envelope,
+        Policy("fitted", Adaptation()),
+        start,
+        declared=[5_000.0, 5_000.0],
+        batch=10,
+    )
+    moved.run(9 * SECOND_NS)
+    last_s, [(smaller, _), _] = moved.proposed[-1]
+    assert last_s > shift.at_s + 1.0
+    assert 1_200 * MICRO < smaller < 1_300 * MICRO  # 1,250 fit; 1,129 at first
