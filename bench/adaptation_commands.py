@@ -48,7 +48,7 @@ def bench_adaptation(
         typer.Option(
             "--resume",
             help="Keep the runs that are there, of this seed and the same sources of what is measured; the table is of "
-            "all of them.",
+            "these, and of older ones of modes that were not run again, and says so.",
         ),
     ] = False,
     seed: SeedOption = AdaptationOptions.seed,

@@ -35,15 +35,24 @@ def test_a_kept_run_is_resumed_from_only_if_the_same_sources_made_it(tmp_path: P
         is_kept(path, "fitted", replace(MADE, seed=2))
 
 
-def test_runs_of_another_seed_or_of_other_sources_are_left_out_and_named() -> None:
-    seeded, older = replace(RUN, seed=2, number=3), replace(RUN, mode="gdrl", sources=None)
+def test_runs_of_another_seed_or_beside_newer_ones_of_their_mode_are_left_out_and_named() -> None:
+    seeded, older = replace(RUN, seed=2, number=3), replace(RUN, number=2, sources="01d")
     later = replace(RUN, number=1, commit="decade")
     runs, others = alike([RUN, seeded, older, later], 1, "5eed")
     assert runs == [RUN, later]
     assert others == [
         "left out: fitted, 50:50 -> 10:90, run 3: seed 2, sources 5eed",
-        "left out: gdrl, 50:50 -> 10:90, run 0: seed 1, sources unknown",
+        "left out: fitted, 50:50 -> 10:90, run 2: seed 1, sources 01d",
     ]
+
+
+def test_a_mode_of_which_there_is_no_newer_run_is_shown_as_most_of_its_runs_were_made() -> None:
+    old = [replace(RUN, mode="gdrl", number=number, sources="01d", commit="01dc") for number in range(2)]
+    oldest, unknown = replace(old[0], number=2, sources="ear1y"), replace(old[0], number=3, sources=None)
+    runs, others = alike([RUN, *old, oldest, unknown], 1, "5eed")
+    assert runs == [RUN, *old]
+    assert len(others) == 2
+    assert made_at(runs).endswith(": fitted of 5eed, at commit c0ffee (1); gdrl of 01d, at commit 01dc (2).")
 
 
 def test_the_commits_of_all_runs_are_named() -> None:
