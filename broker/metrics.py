@@ -77,7 +77,9 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
         snapshot.accept_failures,
     )
     yield CounterMetricFamily(
-        "srtm_broker_timestamp_fallbacks", "Arrivals without a kernel time stamp", snapshot.timestamp_fallbacks
+        "srtm_broker_timestamp_fallbacks",
+        "Reads with publishes without a kernel time stamp",
+        snapshot.timestamp_fallbacks,
     )
     yield from _limit_metrics(snapshot)
     yield GaugeMetricFamily(

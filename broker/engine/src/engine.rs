@@ -110,8 +110,7 @@ pub struct Engine {
     pub refusal: Option<String>, // why publishes are refused just now
     pub accepted: u64,
     pub accept_failures: u64,     // for want of descriptors or memory
-    pub timestamp_fallbacks: u64, // arrivals that count as of their read
-    pub unstamped_reads: u64,     // the kernel gave no stamp
+    pub timestamp_fallbacks: u64, // reads with publishes that the kernel gave no stamp for
     pub sharing: Sharing,
     pub packet_fallbacks: u64, // reads of clocked ports that took the kernel's stamp although packets count
     pub packets_lost: u64,     // the ring had no room for them
@@ -190,7 +189,6 @@ impl Engine {
             accepted: 0,
             accept_failures: 0,
             timestamp_fallbacks: 0,
-            unstamped_reads: 0,
             sharing: Sharing::default(),
             packet_fallbacks: 0,
             packets_lost: 0,

@@ -215,7 +215,7 @@ impl Engine {
     fn topic_view(&mut self, key: TopicKey, channel: &str, clients: bool, now: Nanos) -> TopicView {
         let source = match self.config.arrival_clock {
             ArrivalClock::Packet => "packet",
-            ArrivalClock::Kernel if self.unstamped_reads == 0 => "kernel",
+            ArrivalClock::Kernel if self.timestamp_fallbacks == 0 => "kernel",
             ArrivalClock::Kernel => "read",
         };
         let topic = &mut self.topics[key];

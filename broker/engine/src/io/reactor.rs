@@ -244,8 +244,9 @@ impl Reactor {
         let room = if little { SMALL_READ } else { READ_BUFFER };
         match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..room]) {
             Received::Bytes(len, stamp) => {
+                let (is_stamped, publish_reads) = (stamp.is_some(), self.engine.sharing.reads);
                 self.read_bytes += len;
-                let drained = len < room && stamp.is_some(); // without a stamp it is no TCP stream, and may end a read at any byte
+                let drained = len < room && is_stamped; // without a stamp it is no TCP stream, and may end a read at any byte
                 let stamp = match stamp {
                     Some(stamp) => {
                         let now = if self.clock.is_before(stamp, now) { now } else { clock::monotonic() };
@@ -255,11 +256,7 @@ impl Reactor {
                         }
                         stamp
                     }
-                    None => {
-                        self.engine.timestamp_fallbacks += 1;
-                        self.engine.unstamped_reads += 1;
-                        clock::monotonic()
-                    }
+                    None => clock::monotonic(),
                 };
                 let shared = Stamps::shared(stamp, since);
                 let stamps = match &mut self.packets {
@@ -267,6 +264,9 @@ impl Reactor {
                     Some(packets) => packets.stamps(key, len, &mut self.clock).unwrap_or(shared),
                 };
                 self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
+                if !is_stamped && self.engine.sharing.reads > publish_reads {
+                    self.engine.timestamp_fallbacks += 1;
+                }
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);
                 }
