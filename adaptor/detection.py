@@ -14,12 +14,14 @@ from itertools import accumulate, islice, pairwise
 
 from adaptor.observed import BIN_S
 
+EPISODE_S = 1.0  # changes within it are of one move of traffic
+
 _LONGEST = 100  # bins, the paper's window
 _WINDOWS = (1, 2, 3, 5, 8, 13, 21, 34, 50)
 _SIGMAS = 5.0  # one false alarm in weeks, for Poisson counts and ten bins a second
 _SMOOTHING = 1 / 3000  # of the dispersion, per pair of bins, in the long run: what publishers are like, not do now
 _DECLARED = 30  # pairs of bins that the declared dispersion counts for
-_RECENT = 10  # bins since a change, in which others may tell of it, too
+_RECENT = round(EPISODE_S / BIN_S)  # bins since a change, in which others may tell of it, too
 _LEAST_KEPT = 2  # bins, for a change that is told late
 _LEAST_DISPERSION = 0.1  # periodic traffic; nobody is punctual to the bin
 # {number of bins: each w that is tried, with 1 / w + 1 / n}

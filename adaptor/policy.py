@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptor.central import central
+from adaptor.detection import EPISODE_S
 from adaptor.fitted import HEARING_S, IDLE_BINS, Fitted
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
 from adaptor.proportional import proportional
@@ -14,7 +15,6 @@ from srtm.adaptation import Adaptation, Mode
 
 _MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
 _SETTLING_S = 0.05  # traffic that leaves one broker comes to another, and both notice within some slots
-_EPISODE_S = 1.0  # changes within it are of one move of traffic
 _STANDSTILL_S = 1.0  # so long may less come, and nowhere more, before shares follow that
 _SURE = 0.1  # of the sum of all rates, which has to be known to within that to say that nothing else moves
 _LONGEST_PAUSE_S = 2.0  # between proposals that are refused: somebody else may be at work on the shares for a while
@@ -60,7 +60,7 @@ class Policy:
         """The rate on broker ``name`` has changed, told at ``at_s``."""
         if self.mode != "fitted":
             return
-        if at_s >= self._moved_s + _EPISODE_S:
+        if at_s >= self._moved_s + EPISODE_S:
             self._before, self._moved_s = self._fitted.former(), at_s
             self._told = {one for one, rate in self._before.items() if self._fitted.rate(one) != rate}
         self._told.add(name)
