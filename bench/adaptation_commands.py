@@ -34,9 +34,10 @@ def bench_adaptation(
     before_s: Annotated[
         float,
         typer.Option(
-            min=SETTLING_S + COUNTED_S, help=f"Of traffic before the step, of which the last {COUNTED_S:g} count."
+            min=SETTLING_S + COUNTED_S,
+            help=f"Of traffic before the step, of which the last {COUNTED_S:g} count; more where more counts.",
         ),
-    ] = AdaptationOptions.before_s,
+    ] = AdaptationOptions.least_before_s,
     after_s: Annotated[float, typer.Option(min=TAIL_S + 1, help="Watched after it.")] = AdaptationOptions.after_s,
     long_s: Annotated[
         float,
@@ -63,7 +64,7 @@ def bench_adaptation(
         steps=tuple(chosen("step", steps or (), STEPS)),
         modes=tuple(chosen("mode", modes or (), MODES)),
         runs=runs,
-        before_s=before_s,
+        least_before_s=before_s,
         after_s=after_s,
         long_s=long_s,
         seed=seed,

@@ -24,7 +24,7 @@ class Adaptation:
     """What the modes take besides their name; each uses what it needs."""
 
     window_s: float = 10.0  # proportional, central: of history
-    interval_s: float = 1.0  # proportional, central: between updates
+    interval_s: float = 0.5  # proportional, central: between updates
     floor: float = 0.02  # part of the topic that no broker gets less than
     dead_band: float = 0.1  # proportional: part of a share by which it has to change
     partners: Partners = "random"  # gdrl

@@ -19,6 +19,7 @@ from bench.experiments.step_run import (
     SETTLING_S,
     STEPS,
     StepRun,
+    counted_s,
     judged,
     why_not,
 )
@@ -52,7 +53,7 @@ class AdaptationOptions:
     steps: tuple[str, ...] = tuple(STEPS)
     modes: tuple[str, ...] = MODES
     runs: int = 10
-    before_s: float = SETTLING_S + COUNTED_S
+    least_before_s: float = SETTLING_S + COUNTED_S  # more where more counts
     after_s: float = 8.0
     long_s: float = 60.0  # instead of it, under proportional with the paper's window; half of it with 2 s
     seed: int = 1
@@ -61,13 +62,17 @@ class AdaptationOptions:
     json_file: str | None = None
     document: Path | None = None  # to write the table into
 
+    def before_s(self, mode: str) -> float:
+        return max(self.least_before_s, SETTLING_S + counted_s(mode))
+
     def watched_s(self, mode: str) -> float:
         return self.long_s * _LONG[mode] if mode in _LONG else self.after_s
 
     @property
     def made(self) -> Made:
+        before_s = {mode: self.before_s(mode) for mode in MODES}
         watched_s = {mode: self.watched_s(mode) for mode in MODES}
-        return Made(before_s=self.before_s, watched_s=watched_s, seed=self.seed, sources=run_sources())
+        return Made(before_s=before_s, watched_s=watched_s, seed=self.seed, sources=run_sources())
 
 
 async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) -> list[StepRun]:
@@ -103,7 +108,7 @@ def _is_kept(options: AdaptationOptions, made: Made, step: str, mode: str, numbe
 
 
 def _estimate_s(options: AdaptationOptions, runs: Sequence[tuple[str, str, int]]) -> float:
-    return sum(options.before_s + options.watched_s(mode) + _AROUND_S for _, mode, _ in runs)
+    return sum(options.before_s(mode) + options.watched_s(mode) + _AROUND_S for _, mode, _ in runs)
 
 
 def _order(options: AdaptationOptions) -> Iterator[tuple[str, str, int]]:
@@ -149,24 +154,24 @@ async def _run(
     attempt: int,
     topic: str,
 ) -> StepRun:
-    shape, watched_s = STEPS[step], options.watched_s(mode)
+    shape, before_s, watched_s = STEPS[step], options.before_s(mode), options.watched_s(mode)
     await client.create_or_change_topic(topic, topic_document(topic, shape.before, shape.batch, mode))
     try:
         addresses = await placed(client, topic)
-        plans = step_plans(topic, addresses, shape, options.before_s, watched_s, options.seed * 1000 + number)
-        sent = await send_step(plans, options.before_s, watched_s)
+        plans = step_plans(topic, addresses, shape, before_s, watched_s, options.seed * 1000 + number)
+        sent = await send_step(plans, before_s, watched_s)
         http = {place.tcp_address: place.http_address for place in running.brokers}
         traces = [await fetch_trace(http[address], topic) for address in addresses]
     finally:
         await client.remove_topic(topic, purge=True)
-    seen = judged(traces, sent)
+    seen = judged(traces, sent, counted_s(mode))
     return StepRun(
         **asdict(seen),
         step=shape.name,
         mode=mode,
         number=number,
         late_p99_ms=sent.late_p99_ms,
-        before_s=options.before_s,
+        before_s=before_s,
         watched_s=watched_s,
         seed=options.seed,
         attempts=attempt,

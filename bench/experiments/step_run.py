@@ -14,7 +14,8 @@ from srtm.replay import NEVER_NS
 
 MODES = ("fitted", "proportional, 2 s", "proportional", "gdrl", "central", "static")
 UNSETTLED = "central"  # all of both brokers' traffic never passes: there is nothing to be back at
-COUNTED_S = 3.0  # before the step
+COUNTED_S = 3.0  # before the step; less of it is no measure of shares that wander with a window
+_COUNTED_WINDOWS_S = {"proportional": 10.0}  # instead: what such a mode looks back on
 SETTLING_S = 3.0  # of a topic before that: generators begin, and a policy has heard every broker (adaptor.fitted)
 TAIL_S = 5.0  # at the end
 PROMISE_MS = 5.0
@@ -92,11 +93,16 @@ class Sent:
     late_p99_ms: float  # of messages behind their intended instants when they were sent, of the worse generator
 
 
-def judged(traces: Sequence[Trace], sent: Sent) -> Judgement:
-    """What still waited is due never."""
+def counted_s(mode: str) -> float:
+    """Of the traffic before the step: what it is compared with."""
+    return _COUNTED_WINDOWS_S.get(mode, COUNTED_S)
+
+
+def judged(traces: Sequence[Trace], sent: Sent, before_s: float) -> Judgement:
+    """Beside the ``before_s`` before the step. What still waited is due never."""
     due_ns = [np.where(trace.due_ns < trace.arrival_ns, NEVER_NS, trace.due_ns) for trace in traces]
     arrival_ns = [trace.arrival_ns for trace in traces]
-    before_ns = round(COUNTED_S * SECOND_NS)
+    before_ns = round(before_s * SECOND_NS)
     seen = Aftermath(arrival_ns, due_ns, sent.at_ns, sent.ends_ns, before_ns, sent.calm_until_ns)
     return Judgement(
         drained_s=_finite(seen.drained_s()),

@@ -60,7 +60,7 @@ def in_order(runs: Iterable[StepRun]) -> list[StepRun]:
 class Made:
     """How runs are to be made that may stand in one table."""
 
-    before_s: float
+    before_s: dict[str, float]  # {mode: ...}
     watched_s: dict[str, float]  # {mode: ...}
     seed: int
     sources: str | None
@@ -72,7 +72,7 @@ def is_kept(path: Path, mode: str, made: Made) -> bool:
     run = kept(path)
     if run is None:
         return False
-    was, now = (run.before_s, run.watched_s, run.seed), (made.before_s, made.watched_s[mode], made.seed)
+    was, now = (run.before_s, run.watched_s, run.seed), (made.before_s[mode], made.watched_s[mode], made.seed)
     if was != now:
         rule = (
             f"must be a run with before, after and seed {now}, is one with {was}: remove it, or name another directory"

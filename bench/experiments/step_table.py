@@ -16,6 +16,7 @@ from bench.experiments.step_run import (
     TAIL_S,
     UNSETTLED,
     StepRun,
+    counted_s,
 )
 
 REACH_S = {  # {step: fitted drained, and p99 back}
@@ -77,13 +78,20 @@ def claim(runs: Sequence[StepRun]) -> str:
     never = ", ".join(f"{seconds:g} s ({mode})" for mode, seconds in watched.items())
     return (
         "10,000 Poisson msg/s on two brokers, r = 11,000, b = 25 (batch 10: 248): after the step, seconds until no "
-        f"more messages wait than at most in the {COUNTED_S:g} s before it / until the p99 access delay of the "
-        "trailing second is at or under its largest value of these; that value -> the worse broker's p99 in the last "
-        f"{TAIL_S:g} s; median (worst), and of how many runs. never: not within {never}. Runs with a p99 before the "
-        f"step of more than {MOST_BEFORE_MS:g} ms (proportional and gdrl: {MOST_BEFORE_WANDERING_MS:g} ms, batch 10: "
-        f"{MOST_BEFORE_BATCH_MS:g} ms), or late generators, do not count; under central there is no steady state "
+        f"more messages wait than at most in the {COUNTED_S:g} s before it{_longer(runs)} / until the p99 access delay "
+        "of the trailing second is at or under its largest value of these; that value -> the worse broker's p99 in the "
+        f"last {TAIL_S:g} s; median (worst), and of how many runs. never: not within {never}. Runs with a p99 before "
+        f"the step of more than {MOST_BEFORE_MS:g} ms (proportional and gdrl: {MOST_BEFORE_WANDERING_MS:g} ms, batch "
+        f"10: {MOST_BEFORE_BATCH_MS:g} ms), or late generators, do not count; under central there is no steady state "
         "before the step to be back at."
     )
+
+
+def _longer(runs: Sequence[StepRun]) -> str:
+    """Which modes are compared with more, and how much."""
+    more = {mode: counted_s(mode) for mode in MODES if _any(runs, mode) and counted_s(mode) != COUNTED_S}
+    named = ", ".join(f"{mode}: {seconds:g} s, its window" for mode, seconds in more.items())
+    return f" ({named})" if named else ""
 
 
 def markdown(runs: Sequence[StepRun]) -> str:

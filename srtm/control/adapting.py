@@ -3,6 +3,7 @@ other shares back to it."""
 
 from __future__ import annotations
 
+from srtm.adaptation import Adaptation
 from srtm.control.message import Control
 from srtm.control.sync import Share
 
@@ -75,10 +76,10 @@ class TopicTraits(Control, frozen=True):
     know."""
 
     percentile: float = 99.0
-    window_s: float = 10.0
-    interval_s: float = 1.0
-    floor: float = 0.02
-    dead_band: float = 0.1
+    window_s: float = Adaptation.window_s
+    interval_s: float = Adaptation.interval_s
+    floor: float = Adaptation.floor
+    dead_band: float = Adaptation.dead_band
     brokers: dict[str, BrokerTraits] = {}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.aftermath import SECOND_NS, Ints
-from bench.experiments.step_run import MODES, STEPS, Judgement, Sent, Step, judged, why_not
+from bench.experiments.step_run import MODES, STEPS, Judgement, Sent, Step, counted_s, judged, why_not
 from bench.experiments.step_traffic import step_plans, topic_document
 from bench.trace import Trace
 from srtm.topic import parse_topic_json
@@ -31,14 +31,14 @@ def test_the_topic_is_a_valid_one_that_names_none_of_them(mode: str) -> None:
     assert spec.publishers.rates.tolist() == pytest.approx([9_000.0, 1_000.0])
 
 
-def found(late_from_s: float, until_s: float, *, calm_until_s: float = 10.0) -> Judgement:
+def found(late_from_s: float, until_s: float, *, calm_until_s: float = 10.0, before_s: float = 3.0) -> Judgement:
     """Of a message every 10 ms for 20 s, late by 1 ms, and held from the one second to the other; the step is at
     10 s."""
     arrival: Ints = np.arange(0, 20 * SECOND_NS, SECOND_NS // 100)
     held = (arrival >= late_from_s * SECOND_NS) & (arrival < until_s * SECOND_NS)
     due = np.where(held, round(until_s * SECOND_NS), arrival + 1_000_000)
     sent = Sent(round(calm_until_s * SECOND_NS), 10 * SECOND_NS, 20 * SECOND_NS, 0.1)
-    return judged([Trace(["a"], np.zeros_like(arrival), arrival, due, due, due)], sent)
+    return judged([Trace(["a"], np.zeros_like(arrival), arrival, due, due, due)], sent, before_s)
 
 
 def test_a_run_is_judged_by_what_the_brokers_recorded() -> None:
@@ -50,6 +50,11 @@ def test_a_run_is_judged_by_what_the_brokers_recorded() -> None:
 
 def test_how_a_topic_starts_is_no_part_of_what_was_before_the_step() -> None:
     assert found(0.0, 1.5).before_p99_ms == 1.0
+
+
+def test_what_wanders_with_a_window_is_compared_with_all_of_it() -> None:
+    assert found(4.0, 4.5, before_s=counted_s("fitted")).before_p99_ms == 1.0
+    assert found(4.0, 4.5, before_s=counted_s("proportional")).before_p99_ms > 400
 
 
 def test_a_run_of_which_the_start_lasts_until_the_step_does_not_count() -> None:
@@ -66,7 +71,7 @@ def test_what_still_waits_at_the_end_is_due_never() -> None:
     arrival: Ints = np.arange(0, 20 * SECOND_NS, SECOND_NS // 100)
     due = np.where(arrival < 10 * SECOND_NS, arrival, 0)
     sent = Sent(10 * SECOND_NS, 10 * SECOND_NS, 20 * SECOND_NS, 0.1)
-    run = judged([Trace(["a"], np.zeros_like(arrival), arrival, due, due, due)], sent)
+    run = judged([Trace(["a"], np.zeros_like(arrival), arrival, due, due, due)], sent, before_s=3.0)
     assert (run.drained_s, run.back_s) == (None, None)
 
 

@@ -9,7 +9,7 @@ from bench.experiments.step_runs import Made, alike, file_of, is_kept, keep, kep
 from srtm.errors import BadInput
 from tests.support.step_runs import RUN
 
-MADE = Made(before_s=6.0, watched_s={"fitted": 8.0}, seed=1, sources="5eed")
+MADE = Made(before_s={"fitted": 6.0}, watched_s={"fitted": 8.0}, seed=1, sources="5eed")
 
 
 def test_a_kept_run_is_read_as_it_was_and_one_that_is_none_is_refused(tmp_path: Path) -> None:
