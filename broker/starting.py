@@ -14,7 +14,7 @@ from broker.addresses import Ports
 from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.sync import SyncState
 from srtm.address import listen_address
-from srtm.errors import BadInput, Conflict, InternalError, SrtmError, Unavailable
+from srtm.errors import BadInput, Conflict, InternalError, NotBuilt, SrtmError
 from srtm.log import Log
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
 
 
 def make_engine(settings: EngineConfig, config: BrokerConfig) -> Engine:
-    """Raises BadInput, Unavailable."""
+    """Raises BadInput, NotBuilt."""
     try:
         from srtm._native import Engine
-    except ModuleNotFoundError as error:
-        raise Unavailable(f"{error.name}, the engine in Rust, is not built in this checkout: run make build") from None
+    except ModuleNotFoundError:
+        raise NotBuilt from None
     try:
         return Engine(msgspec.json.encode(settings))
     except ValueError as error:

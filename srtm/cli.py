@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from srtm import lifeline
-from srtm.errors import SrtmError
+from srtm.errors import NATIVE, NotBuilt, SrtmError
 
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -32,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except SrtmError as error:
         return report(error)
+    except ModuleNotFoundError as error:
+        if error.name != NATIVE:
+            raise
+        return report(NotBuilt())
     except BaseExceptionGroup as group:
         return _report_group(group)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+NATIVE = "srtm._native"
+
 
 class SrtmError(Exception):
     """What every error of ours is. Raised only as one of the classes below."""
@@ -110,6 +112,15 @@ class Unavailable(SrtmError):
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class NotBuilt(Unavailable):
+    """The extension in Rust is missing; only building it helps."""
+
+    title = "not built"
+
+    def __init__(self) -> None:
+        super().__init__(f"{NATIVE}, the engine in Rust, is not built in this checkout: run make build")
 
 
 class NotLeader(Unavailable):

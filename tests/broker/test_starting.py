@@ -11,7 +11,7 @@ from broker import service, starting
 from broker.addresses import broadcast_address
 from broker.config import EngineConfig
 from broker.sync import SyncState
-from srtm.errors import BadInput, Conflict, InternalError, Unavailable
+from srtm.errors import BadInput, Conflict, InternalError, NotBuilt
 from tests.support.broker_service import config
 from tests.support.fake_engine import FakeEngine
 
@@ -29,7 +29,7 @@ async def test_the_engine_is_told_its_settings_and_starts_closed(tmp_path, engin
 
 async def test_a_checkout_that_is_not_built_is_told_how_to_build_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "srtm._native", None)
-    with pytest.raises(Unavailable, match=r"srtm\._native.* is not built in this checkout: run make build"):
+    with pytest.raises(NotBuilt, match=r"srtm\._native.* is not built in this checkout: run make build"):
         starting.make_engine(EngineConfig(), config(tmp_path))
 
 

@@ -20,6 +20,23 @@ def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"srtm {srtm.__version__}\n"
 
 
+def test_a_checkout_that_is_not_built_is_told_how_to_build_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(arguments: list[str]) -> int:
+        raise ModuleNotFoundError(name=missing)
+
+    monkeypatch.setattr("srtm.commands.run", run)
+    missing = "srtm._native"
+    assert main(["bench", "--help"]) == 1
+    assert capsys.readouterr().err == (
+        "srtm: srtm._native, the engine in Rust, is not built in this checkout: run make build\n"
+    )
+    missing = "srtm._nothing"
+    with pytest.raises(ModuleNotFoundError):
+        main(["bench", "--help"])
+
+
 @pytest.mark.parametrize(
     ("command", "name", "result"),
     [
