@@ -43,6 +43,7 @@ _SIGMAS_MOVED = 2.0  # the same where a change was detected, which is evidence t
 _LEAST_BINS = 5  # to be known better by: of fewer all is noise
 _LEAST_MESSAGES = 100  # the same, each of which counts for I of a burst: a rate is known to within a tenth then
 _MOST_BINS = 100
+_REPORT_BINS = 10  # a broker tells once a second at least, unless nothing changes
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,9 @@ class Fitted:
         return self._estimates[name].bins if name in self._estimates else 0
 
     def _refined(self, members: Sequence[Member]) -> set[str]:
-        """Those of which messages enough are known to say so, if the estimates of all of these rest on twice as many
-        bins as the shares do, or on as many as ever: a share goes with the rates of all."""
+        """Those of which messages enough are known to say so and whose estimates rest on twice as many bins as the
+        shares do. None while another lacks no more for it than its next report may tell: a share goes with the rates of
+        all, and brokers report in turn."""
         found = set()
         for member in members:
             if self.has_heard(member.name) and self.rate(member.name) < _LEAST_MESSAGES * self._grain(member):
@@ -193,9 +195,11 @@ class Fitted:
             basis = self._basis.bins.get(member.name, 0)
             if basis >= _MOST_BINS:
                 continue
-            if self._known_bins(member.name) < min(_MOST_BINS, max(_LEAST_BINS, 2 * basis)):
+            missing = min(_MOST_BINS, max(_LEAST_BINS, 2 * basis)) - self._known_bins(member.name)
+            if missing <= 0:
+                found.add(member.name)
+            elif missing <= _REPORT_BINS:
                 return set()
-            found.add(member.name)
         return found
 
     def _sigmas(self, name: str, refined: Collection[str]) -> float:

@@ -146,6 +146,31 @@ def test_shares_are_only_issued_again_where_one_of_them_is_wrong_by_a_twentieth_
             shares = proposed
 
 
+@pytest.mark.parametrize(("behind_s", "is_waited_for"), [(0.9, True), (2.0, False)])
+def test_what_is_known_better_of_some_moves_shares_unless_the_next_report_may_say_as_much_of_another(
+    behind_s: float, is_waited_for: bool
+) -> None:
+    policy, declared = Fitted(), [600.0] * 3
+
+    def moves(shares: Shares) -> Shares | None:
+        return policy.propose(ENVELOPE, members_of(shares, declared), floor=FLOOR)
+
+    for at in range(3):
+        policy.observe(f"b{at}", [Bin(60)] * 20)
+    shares = moves(fitted_to([500.0, 600.0, 700.0]))
+    assert shares is not None
+    policy.note_change("b2", Change(6, 0.01))
+    policy.observe("b2", [Bin(60)] * round(behind_s * 10))
+    assert moves(shares) is None
+    policy.observe("b2", [Bin(60)])
+    for name, arrivals in (("b0", 63), ("b1", 57)):  # 615 and 585 msg/s, of twice as much as before
+        policy.observe(name, [Bin(arrivals)] * 20)
+    at_once = moves(shares)
+    assert (at_once is None) == is_waited_for
+    policy.observe("b2", [Bin(60)] * 20)
+    assert (moves(at_once or shares) is None) != is_waited_for
+
+
 def test_a_proposal_that_came_to_nothing_is_made_again() -> None:
     policy, declared, lost = Fitted(), [950.0, 950.0], 0
     shares = fitted_to(declared)
