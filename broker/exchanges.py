@@ -19,7 +19,7 @@ from adaptor.detection import RateEstimate
 from adaptor.gdrl import Supply, floored, least_rate
 from adaptor.ledger import Ledger, Reply, Tokens
 from adaptor.ring import partner
-from broker.engine_bins import EngineHistories
+from broker.engine_bins import EngineBins, EngineHistories
 from broker.lease_holder import LeaseHolder, micro
 from srtm.adaptation import Indicator, Partners
 from srtm.control import Exchange, GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _DECODER = msgspec.json.Decoder(EngineHistories)
 _REFUSED = GdrlAnswer(accepted=False)
+_MOST_QUIET_BINS = 100  # no estimate rests on more
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,17 @@ class _Topic:
     estimate: RateEstimate
     waiting: int = 0
     turn: int = 0
+    known_until: int = 0  # number of the first bin that was not looked at; 0: nobody has looked yet
+
+    def note(self, bins: EngineBins | None, until: int) -> None:
+        """All before bin ``until``; None: nothing was in those that were asked for."""
+        if until == self.known_until:  # what waits is told with bins
+            return
+        quiet = min(until - self.known_until, _MOST_QUIET_BINS) if self.known_until else 0
+        for count in bins.from_bin(self.known_until).arrivals if bins is not None else [0] * quiet:
+            self.estimate.add(count)
+        self.waiting = bins.waiting[-1] if bins is not None and bins.waiting else 0
+        self.known_until = until
 
 
 class Exchanges:
@@ -64,7 +76,6 @@ class Exchanges:
         self._dice = dice
         self._topics: dict[str, _Topic] = {}
         self._resting: dict[str, _Topic] = {}  # not exchanged for now, and what was exchanged is still in force
-        self._next_bin = 0
         self.nonsense = 0
 
     @property
@@ -94,16 +105,12 @@ class Exchanges:
         return _Topic(exchange, share_version, ledger, RateEstimate())
 
     def look(self) -> None:
-        """What came since the last look."""
-        histories = _DECODER.decode(self._engine.histories(list(self._topics), self._next_bin))
-        since, self._next_bin = self._next_bin, histories.until
+        """What came since the last look; to a topic that is new here, as far back as the engine knows."""
+        since = min((topic.known_until for topic in self._topics.values()), default=0)
+        histories = _DECODER.decode(self._engine.histories(list(self._topics), since))
         there = {bins.topic: bins for bins in histories.topics}
         for name, topic in self._topics.items():
-            bins = there.get(name)
-            counts = bins.arrivals if bins is not None else [0] * (histories.until - since if since else 0)
-            for count in counts:
-                topic.estimate.add(count)
-            topic.waiting = bins.waiting[-1] if bins is not None and bins.waiting else 0
+            topic.note(there.get(name), histories.until)
 
     def errand(self, name: str) -> Errand | None:
         """This turn's, of topic ``name``: what is owed to whose turn it is, else an offer. None: there is nobody."""
@@ -142,7 +149,8 @@ class Exchanges:
             self._put_in_force(name, topic)
 
     def answer(self, message: GdrlMessage) -> GdrlAnswer:
-        """To an offer or a credit of another broker; refused where it is of another epoch, or old."""
+        """To an offer or a credit of another broker; refused where it is of another epoch, or old; an offer also where
+        it is not known yet what comes here."""
         topic = self._current(message.topic)
         if topic is None or topic.exchange.epoch != message.epoch or message.sender not in topic.exchange.members:
             return _REFUSED
@@ -150,6 +158,8 @@ class Exchanges:
             return self._credited(topic, message, message.credit)
         if message.offer is None or not _makes_sense(message.offer):
             self.nonsense += 1
+            return _REFUSED
+        if not topic.known_until:
             return _REFUSED
         theirs = self._supply(topic, _wanted(message.offer))
         reply = topic.ledger.answer(message.sender, message.offer.number, theirs, self._mine(topic))

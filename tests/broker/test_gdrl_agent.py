@@ -44,7 +44,7 @@ class Line:
         assert (method, target) == ("POST", PATH)
         with trio.fail_after(timeout_s):
             await trio.sleep(0.002)
-        if self._net.lost():
+        if self._net.lost() or self._address not in self._net.agents:
             raise Unavailable("lost on its way")
         if self._net.refuses:
             refused = problem(Forbidden("b0", "broker", ["operator"]))
@@ -252,8 +252,10 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(message: GdrlMessage
 
 
 @pytest.mark.parametrize("amount", [10**400, 10**16])
-def test_a_credit_beyond_what_a_share_can_be_is_refused(amount: int) -> None:
-    member = six(Net())[0]
+async def test_a_credit_beyond_what_a_share_can_be_is_refused(autojump_clock: MockClock, amount: int) -> None:
+    member = Member(Net(), "b0", 2, 10)
+    member.deal(epoch=3)
+    await run_for([member], 2)
     offer = GdrlMessage(topic="cars", epoch=3, sender="b1", offer=GdrlOffer(number=1, rate=1, burst=1, demand=1.0))
     assert member.agent.answer(offer).accepted
     before = member.held
@@ -261,6 +263,18 @@ def test_a_credit_beyond_what_a_share_can_be_is_refused(amount: int) -> None:
     assert not member.agent.answer(credit).accepted
     assert member.held == before
     assert member.agent.nonsense == 1
+
+
+async def test_what_comes_is_known_before_tokens_are_given_away(autojump_clock: MockClock) -> None:
+    await trio.sleep(20)
+    member = Member(Net(), "b0", 2, 10)
+    member.deal(epoch=3)
+    before = member.held
+    offer = GdrlMessage(topic="cars", epoch=3, sender="b1", offer=GdrlOffer(number=1, rate=1, burst=1, demand=1e4))
+    assert not member.agent.answer(offer).accepted
+    assert member.held == before
+    await run_for([member], 2)
+    assert member.agent.answer(offer).accepted
 
 
 def test_an_offer_that_makes_no_sense_is_counted_and_one_of_another_epoch_is_not() -> None:
