@@ -207,6 +207,8 @@ class Followed:
                 self._topics[name] = _Followed(self.asking.until, Steadiness(name) if name in told_seldom else None)
             elif (self._topics[name].steadiness is not None) != (name in told_seldom):
                 self._topics[name].steadiness = Steadiness(name) if name in told_seldom else None
+                if self.asking.is_resting(name):
+                    self._topics[name].known_until = 0  # nobody asked what came since it rests
             else:
                 continue
             self._awake[name] = None

@@ -4,7 +4,7 @@ Apart from the syncs, whose reports of all topics cost more than a bin each, and
 took within a second is not sent again: the next report says what is so now. The engine is asked all the while, for it
 looks for changes only while somebody asks, and in topics that it is told to watch. A distributor that did not answer
 within that second may have taken it all the same: that traffic is steady, which costs most to tell, is told again only
-if it then fails once more, or with its next turn.
+when the fate of the next report is known, so that one which has no time is not sent more and more.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class Histories:
                 self._untell([one.topic for one in due if not one.steady])
                 continue
             if fate is not _Fate.TAKEN:
-                self._untell([one.topic for one in (*(unanswered or ()), *due)])
+                self._untell([one.topic for one in due])
+            self._untell([one.topic for one in unanswered or ()])
             unanswered = None
 
     def _untell(self, topics: Collection[str]) -> None:

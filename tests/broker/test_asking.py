@@ -232,6 +232,16 @@ def test_traffic_that_has_drifted_is_told_every_second_until_it_is_steady_again(
     assert engine.said[-1].steady
 
 
+def test_what_came_while_a_topic_rested_is_not_told_as_nothing_once_it_is_to_be_told_every_second() -> None:
+    engine = settled(t=1, u=2)  # to u much comes, which is looked for all the time
+    engine.run(50, t=1, u=2)
+    engine.followed.follow(["t", "u"], ["u"])
+    engine.run(30, t=1, u=2)
+    told = [one.arrivals for one in engine.said if one.topic == "t"]
+    assert sum(map(len, told)) >= 20
+    assert {count for arrivals in told for count in arrivals} == {1}
+
+
 def test_of_a_topic_that_is_not_followed_it_is_no_news_that_it_does_not_rest() -> None:
     engine = settled(t=1)
     engine.disturb("u")

@@ -235,6 +235,15 @@ async def test_steady_traffic_that_may_have_been_told_is_not_told_again_at_once(
     assert rig.reports == []
 
 
+async def test_steady_traffic_that_may_have_been_told_is_told_again_once_somebody_listens(rig, autojump_clock):
+    await told_steady_without_answer(rig)
+    await trio.sleep(2)
+    rig.leader.silent = False
+    await trio.sleep(340)  # until it is named as still steady
+    told = [history.steady for report in rig.reports for history in report.topics]
+    assert told == [True]
+
+
 async def test_steady_traffic_is_told_again_when_the_next_report_is_not_answered_either(rig, autojump_clock):
     await told_steady_without_answer(rig)
     rig.histories.note_moved(Moved(topic="t", since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
