@@ -23,6 +23,8 @@ from srtm.splitting import from_micro
 BIN_NS = round(BIN_S * 1e9)
 _KEPT = 100  # bins of a broker, for a policy that begins later
 _SILENCE_S = 2.0  # brokers report about once a second
+# That little traffic is steady they tell with ten seconds of it (``broker.bins``), which may follow on an idle bin.
+_SILENCE_SELDOM_S = 12.0
 _RETURN_S = 10.0  # and in so long after the distributor was away
 _OLD_BINS = 100  # a gap as long, of which nothing is known: what was before says nothing
 _SET_BACK_NS = 2_000_000_000  # reports that end so much before those that came first are of a clock that was set back
@@ -43,10 +45,10 @@ class _Broker:
         """Nothing came in the last bin that was told, and nothing waited; what is not told is more of that."""
         return bool(self.bins) and self.bins[-1].demand == 0 and not self.is_steady
 
-    def note_silence(self, at_s: float) -> int:
+    def note_silence(self, at_s: float, patience_s: float) -> int:
         """How many bins have passed that were left out, for nothing came."""
         silent_s = at_s - self.heard_s
-        if not self.is_idle or silent_s <= (_RETURN_S if self.is_lost else _SILENCE_S):
+        if not self.is_idle or silent_s <= (max(patience_s, _RETURN_S) if self.is_lost else patience_s):
             return 0
         silent = int(silent_s / BIN_S)
         self.is_lost = False
@@ -172,13 +174,14 @@ class Book:
             topic.policy.note_change(name, change_of(history.change, broker.end_ns), at_s)
 
     def _note_silence(self, topic: _Topic, told: TopicHistories, at_s: float) -> None:
+        patience_s = _SILENCE_SELDOM_S if topic.policy.mode == "fitted" else _SILENCE_S
         for name, broker in topic.brokers.items():
-            silent = broker.note_silence(at_s)
+            silent = broker.note_silence(at_s, patience_s)
             if silent:
                 self._observe_nothing(topic, told, name, broker, silent)
 
     def _observe_nothing(self, topic: _Topic, told: TopicHistories, name: str, broker: _Broker, bins: int) -> None:
-        self._observe(topic, told, name, broker, [Bin(0)] * min(bins, _KEPT), is_steady=True)
+        self._observe(topic, told, name, broker, [Bin(0)] * min(bins, topic.policy.most_bins), is_steady=True)
 
     def _observe(
         self,

@@ -16,7 +16,7 @@ from adaptor.observed import BIN_S
 
 EPISODE_S = 1.0  # changes within it are of one move of traffic
 
-_LONGEST = 100  # bins, the paper's window
+LONGEST = 100  # bins, the paper's window
 _WINDOWS = (1, 2, 3, 5, 8, 13, 21, 34, 50)
 _SIGMAS = 5.0  # one false alarm in weeks, for Poisson counts and ten bins a second
 _SMOOTHING = 1 / 3000  # of the dispersion, per pair of bins, in the long run: what publishers are like, not do now
@@ -25,7 +25,7 @@ _RECENT = round(EPISODE_S / BIN_S)  # bins since a change, in which others may t
 _LEAST_KEPT = 2  # bins, for a change that is told late
 _LEAST_DISPERSION = 0.1  # periodic traffic; nobody is punctual to the bin
 # {number of bins: each w that is tried, with 1 / w + 1 / n}
-_TRIED = {bins: [(w, 1 / w + 1 / (bins - w)) for w in _WINDOWS if w < bins] for bins in range(_LONGEST + 1)}
+_TRIED = {bins: [(w, 1 / w + 1 / (bins - w)) for w in _WINDOWS if w < bins] for bins in range(LONGEST + 1)}
 
 
 def clearest_change(counts: deque[int], total: int, dispersion: float) -> int:
@@ -50,7 +50,7 @@ class RateEstimate:
 
     def __init__(self, dispersion: float = 1.0) -> None:
         self.dispersion = max(dispersion, _LEAST_DISPERSION)
-        self._counts: deque[int] = deque(maxlen=_LONGEST)  # since the last change
+        self._counts: deque[int] = deque(maxlen=LONGEST)  # since the last change
         self._sum = 0  # of them
         self._former: float | None = None  # msg/s before the last change, if these bins were the first to show it
         self._is_cut = False  # the first of them may be half of the old kind
@@ -111,6 +111,7 @@ class RateEstimate:
         since = clearest_change(self._counts, self._sum, self.dispersion)
         if since:
             self._keep(since)
+            self._since = (0, 0.0)
             self._is_cut, self._former = True, former
         elif self._is_cut and len(self._counts) > 2:
             self._keep(len(self._counts) - 1)
@@ -128,10 +129,11 @@ class RateEstimate:
                 self._note_dispersion(before, after)
         if is_other:
             self._keep(0)
+            self._since = (0, 0.0)
         elif self._is_cut:
             self._keep(max(0, len(self._counts) - 1))
         self._is_cut = False
-        for count in arrivals[-_LONGEST:]:
+        for count in arrivals[-LONGEST:]:
             self._append(count)
         return is_other
 
@@ -145,7 +147,7 @@ class RateEstimate:
         return (came / new - self._sum / known) ** 2 > _SIGMAS**2 * variance
 
     def _append(self, arrivals: int) -> None:
-        if len(self._counts) == _LONGEST:
+        if len(self._counts) == LONGEST:
             self._sum -= self._counts[0]
         self._counts.append(arrivals)
         self._sum += arrivals

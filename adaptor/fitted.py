@@ -190,7 +190,7 @@ class Fitted:
         all, and brokers report in turn."""
         found = set()
         for member in members:
-            if self.has_heard(member.name) and self.rate(member.name) < _LEAST_MESSAGES * self._grain(member):
+            if not self.has_heard(member.name) or self.rate(member.name) < _LEAST_MESSAGES * self._grain(member):
                 continue
             basis = self._basis.bins.get(member.name, 0)
             if basis >= _MOST_BINS:

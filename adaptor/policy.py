@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptor.central import central
-from adaptor.detection import EPISODE_S
+from adaptor.detection import EPISODE_S, LONGEST
 from adaptor.fitted import HEARING_S, IDLE_BINS, Fitted
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
 from adaptor.proportional import proportional
@@ -49,11 +49,13 @@ class Policy:
             take = self._fitted.settle if is_steady else self._fitted.observe
             take(name, bins, dispersion)
             return
-        self._bins.setdefault(name, deque(maxlen=self._length)).extend(bins)
+        self._bins.setdefault(name, deque(maxlen=self.most_bins)).extend(bins)
 
     @property
-    def _length(self) -> int:
-        """Of the window, bins."""
+    def most_bins(self) -> int:
+        """That anything it proposes rests on, of one broker."""
+        if self.mode == "fitted":
+            return LONGEST
         return min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
 
     def note_change(self, name: str, change: Change, at_s: float) -> None:
@@ -150,14 +152,16 @@ class Policy:
         if self.mode == "fitted":
             return self._fitted.has_heard(name)
         bins = self._bins.get(name, ())
-        return len(bins) >= min(self._length, IDLE_BINS) or any(one.demand for one in bins)
+        return len(bins) >= min(self.most_bins, IDLE_BINS) or any(one.demand for one in bins)
 
     def _at_interval(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
         if self._next_s is None:
             self._next_s = at_s + self.settings.interval_s
         if at_s < self._next_s or self._awaited(at_s, members):
             return None
-        self._next_s = max(at_s, self._next_s + self.settings.interval_s)
+        self._next_s += self.settings.interval_s
+        if self._next_s <= at_s:  # it was not asked for a while
+            self._next_s = at_s + self.settings.interval_s
         seen = [replace(member, bins=list(self._bins.get(member.name, ()))) for member in members]
         window_s, floor = self.settings.window_s, self.settings.floor
         if self.mode == "central":

@@ -92,7 +92,11 @@ class Adaptor:
         if not proposals:
             return
         self.counters.proposed += len(proposals)
-        answered = await self._distributor.propose_shares(proposals)
+        try:
+            answered = await self._distributor.propose_shares(proposals)
+        except SrtmError:
+            self.book.note_answers({one.topic: False for one in proposals}, trio.current_time())
+            raise
         self.book.note_answers({one.topic: one.taken for one in answered.results}, trio.current_time())
         self._note_refusals({one.topic: one.problem for one in answered.results if not one.taken})
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 
+import msgspec
 import pytest
 
 from adaptor.book import BIN_NS, Book, bins_of
@@ -112,6 +113,23 @@ def test_a_broker_that_falls_silent_after_it_said_that_its_traffic_is_steady_kee
         found = book.take(told(("b1", history(100 + 10 * second, counts(4, 10, 3))), shares=shares), 11.0 + second)
         shares = after(found) if found else shares
     assert (shares["b2"][0] > 4_500) == steady
+
+
+def test_a_night_without_traffic_is_no_traffic_however_long_the_window_is() -> None:
+    def said(start: int, one: int, other: int) -> HistoryAnswer:
+        both = (("b1", history(start, [one] * 99 + [0])), ("b2", history(start, [other] * 99 + [0])))
+        answer = told(*both, mode="proportional")
+        return msgspec.structs.replace(
+            answer,
+            topics=[msgspec.structs.replace(answer.topics[0], traits=TopicTraits(window_s=60.0))],
+        )
+
+    book = Book()
+    for part in range(6):
+        book.take(said(100 * part, 10, 90), 10.0 * part + 10)
+    book.take(said(300_000, 90, 10), 30_010.0)
+    found = book.take(said(300_100, 90, 10), 30_020.0)
+    assert after(found)["b1"][0] > 9_500
 
 
 def test_a_broker_whose_reports_are_late_or_lost_keeps_its_share() -> None:

@@ -87,6 +87,15 @@ def test_the_bin_in_which_the_change_fell_is_forgotten_as_soon_as_there_are_bett
     assert estimate.rate == 7_200
 
 
+def test_of_a_change_that_bins_show_what_was_told_before_is_forgotten() -> None:
+    for finds in (RateEstimate.add, lambda estimate, count: estimate.settle([count])):
+        estimate = RateEstimate()
+        estimate.begin_anew(60, 0.6, 0)
+        estimate.add(10)
+        assert finds(estimate, 100)
+        assert estimate.rate == pytest.approx(1_000.0)
+
+
 def test_what_the_rate_was_is_known_for_ten_bins_behind_a_change_that_bins_show_and_that_nobody_told() -> None:
     estimate = RateEstimate()
     assert not any(estimate.add(100) for _ in range(20))

@@ -171,6 +171,16 @@ def test_what_is_known_better_of_some_moves_shares_unless_the_next_report_may_sa
     assert (moves(at_once or shares) is None) != is_waited_for
 
 
+def test_a_broker_that_was_never_heard_keeps_no_other_from_being_known_better() -> None:
+    policy, declared, shares = Fitted(), [600.0, 600.0, 600.0, 0.0], fitted_to([500.0, 600.0, 700.0, 1.0])
+    for arrivals in ((60, 60, 60), (63, 57, 60)):
+        for name, count in zip(("b0", "b1", "b2"), arrivals, strict=True):
+            policy.observe(name, [Bin(count)] * 20)
+        found = policy.propose(ENVELOPE, members_of(shares, declared), floor=FLOOR)
+        assert found is not None
+        shares = found
+
+
 def test_a_proposal_that_came_to_nothing_is_made_again() -> None:
     policy, declared, lost = Fitted(), [950.0, 950.0], 0
     shares = fitted_to(declared)

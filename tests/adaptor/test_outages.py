@@ -17,9 +17,9 @@ def test_silence_while_the_distributor_was_away_is_no_end_of_traffic(is_lost: bo
     if is_lost:
         for at_s in (5.1, 8.0, 12.0):
             book.lost_touch(at_s)
-    found = book.take(told(("b1", history(50, counts(500, 70, 3)))), 12.1)
+    found = book.take(told(("b1", history(50, counts(500, 140, 3)))), 19.1)
     shares = after(found) if found else shares
-    found = book.take(told(("b2", history(110, counts(500, 10, 4))), shares=shares), 12.5)
+    found = book.take(told(("b2", history(180, counts(500, 10, 4))), shares=shares), 19.5)
     shares = after(found) if found else shares
     assert (5_300 < shares["b2"][0] < 5_700) == is_lost
 

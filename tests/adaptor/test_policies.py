@@ -117,6 +117,16 @@ def test_proportional_waits_for_its_interval_and_ignores_what_is_within_the_dead
     assert fed("proportional", moved, interval_s=1.0, dead_band=0.2) == []
 
 
+def test_after_a_pause_without_news_proportional_waits_for_its_interval_as_ever() -> None:
+    policy, found = Policy("proportional", Adaptation(interval_s=1.0, window_s=1.0)), []
+    for at_s, small in ((0.0, 100), (1.0, 100), (30.0, 300), (30.1, 900), (30.9, 900), (31.0, 900)):
+        for name, arrivals in (("b0", small), ("b1", 1_000 - small)):
+            policy.observe(name, [Bin(arrivals, work=1.0)] * 10)
+        if policy.propose(at_s, ENVELOPE, members(EVEN)) is not None:
+            found.append(at_s)
+    assert found == [1.0, 30.0, 31.0]
+
+
 def test_under_central_the_busiest_broker_owns_all_but_the_floors_and_keeps_it_while_demand_is_alike() -> None:
     shift = [[Bin(100), Bin(900)]] * 30
     back = [[Bin(520), Bin(480)]] * 30

@@ -116,6 +116,27 @@ async def test_a_distributor_that_is_away_or_stands_by_is_asked_again(autojump_c
     assert len(distributor.proposals) == 1
 
 
+class Busy(Scripted):
+    """Does not answer the first proposals."""
+
+    async def propose_shares(self, proposals: list[ShareProposal]) -> ProposalResults:
+        answer = await super().propose_shares(proposals)
+        if len(self.rounds) == 1:
+            raise Unavailable("no answer within 5 s")
+        return answer
+
+
+async def test_what_was_proposed_and_not_answered_is_proposed_again_though_nothing_more_is_told(
+    autojump_clock: MockClock,
+) -> None:
+    distributor = Busy(moved(3))
+    adaptor = Adaptor(distributor, Log("adaptor"))
+    with trio.move_on_after(1.0):
+        await adaptor.run()
+    assert distributor.rounds[:2] == [["cars"], ["cars"]]
+    assert distributor.proposals[0] == distributor.proposals[1]
+
+
 async def test_while_nothing_is_told_it_asks_once_in_two_seconds(autojump_clock: MockClock) -> None:
     distributor = Scripted()
     adaptor = Adaptor(distributor, Log("adaptor"))

@@ -1,0 +1,63 @@
+"""What the adaptor makes of the reports of brokers to which little comes, as these send them."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from adaptor.book import Book
+from adaptor.observed import BIN_S
+from broker.bins import Followed
+from broker.engine_bins import EngineBins, EngineHistories
+from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicTraits
+from tests.broker.test_bins import BIN_NS
+
+RATES = {"b1": 12.0, "b2": 500.0}  # msg/s
+
+
+def engine_histories(number: int, arrivals: int) -> EngineHistories:
+    bins = EngineBins(
+        topic="cars",
+        version=1,
+        first=number,
+        arrivals=[arrivals],
+        waiting=[0],
+        unfinished=[1.0 if arrivals else 0.0],
+        delay_ns=[0],
+        supply=[],
+    )
+    there = [bins] if arrivals else []
+    return EngineHistories(until=number + 1, bin_ns=BIN_NS, wall_offset_ns=0, topics=there)
+
+
+def test_little_traffic_keeps_its_share_while_its_broker_waits_for_ten_seconds_of_it() -> None:
+    dice, book = random.Random(1), Book()
+    followed = {name: Followed() for name in RATES}
+    followed["b1"].follow(["cars"], ["cars"])
+    followed["b2"].follow(["cars"])  # as one whose traffic never becomes steady: shares are looked at every second
+    shares = {name: Share(version=1, rate=5 * rate, burst=10.0) for name, rate in RATES.items()}
+    traits = TopicTraits(brokers={name: BrokerTraits(rate=rate) for name, rate in RATES.items()})
+    total, reasons = sum(share.rate for share in shares.values()), []
+    for number in range(1_000, 1_400):
+        reports = []
+        for name, rate in RATES.items():
+            arrivals = sum(dice.random() < rate * BIN_S / 50 for _ in range(50))
+            told = followed[name].take(engine_histories(number, arrivals), (number + 1) * BIN_NS)
+            reports += [BrokerHistory(broker=name, history=one) for one in told]
+        topic = TopicHistories(
+            topic="cars",
+            mode="fitted",
+            rate=total,
+            burst=20.0,
+            version=1,
+            shares=shares,
+            reports=reports,
+            traits=traits,
+        )
+        for proposal in book.take(HistoryAnswer(version=1, topics=[topic] if reports else []), number * BIN_S):
+            shares = {
+                name: Share(version=1, rate=share.rate, burst=share.burst) for name, share in proposal.shares.items()
+            }
+            reasons.append(proposal.reason)
+    assert reasons
+    assert [reason for reason in reasons if not re.match(r"msg/s: b1 1[0-9], b2 [45]\d\d$", reason)] == []
