@@ -39,6 +39,7 @@ RATE, BURST = 0.66, 60.0  # of the topic: in a minute nobody lets more than a fe
 BLOCK = "gdrl-real"
 _ROUNDS_METRIC = "srtm_broker_gdrl_rounds_total "
 _PUBLISHERS = 60
+_MCAP = 10_000.0  # msg/s: nobody is full, also not of what the topic of the run before let go at once
 _PATIENCE_S = 60.0
 _LOOK_S = 0.02
 
@@ -70,7 +71,7 @@ async def gdrl_real(options: GdrlRealOptions, show: Callable[[str], None]) -> li
     started = time.time()
     with tempfile.TemporaryDirectory() as data:
         async with (
-            cluster(brokers=BROKERS, mcap=RATE, data=Path(data), ready_timeout_s=_PATIENCE_S) as running,
+            cluster(brokers=BROKERS, mcap=_MCAP, data=Path(data), ready_timeout_s=_PATIENCE_S) as running,
             DistributorClient(running.distributor) as client,
         ):
             runs = [await _run(running, client, number, options) for number in range(options.runs)]
