@@ -7,13 +7,19 @@ use std::hash::{BuildHasherDefault, Hasher};
 use crate::bucket::Nanos;
 use crate::e2e::E2e;
 use crate::engine::{ConnKey, TopicKey};
-use crate::id::MessageId;
+use crate::id::{MessageId, SEQUENCE_BITS};
 use crate::message::Message;
 use crate::queue::Queue;
 use crate::timer::Armed;
 use crate::topology::Deliveries;
 
-/// Ids are unique by construction and nobody can choose them: one multiplication spreads them well enough.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / the golden ratio: its multiples lie apart as evenly as any
+const GROUP: u64 = 16; // places that a table looks at together
+const MARK: u64 = 0x7f << 57;
+
+/// Nobody can choose ids, but they are no random numbers: those of a batch count up in their lowest bits, those of messages a millisecond apart differ in
+/// bits 22 and up alone (`id.rs`). A table takes the lower bits of a hash for the place and the top seven to tell neighbours apart. So what is above the sequence
+/// decides where a millisecond begins, and the sequence goes on from there, a group of places each.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct IdHasher(u64);
 
@@ -29,7 +35,9 @@ impl Hasher for IdHasher {
     }
 
     fn write_u64(&mut self, id: u64) {
-        self.0 = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let begin = (id >> SEQUENCE_BITS).wrapping_mul(SPREAD) >> 24;
+        let sequence = id & ((1 << SEQUENCE_BITS) - 1);
+        self.0 = id.wrapping_mul(SPREAD) & MARK | (begin + sequence * GROUP) & !MARK;
     }
 }
 
@@ -163,5 +171,42 @@ impl Channel {
         self.queue.clear();
         self.in_flight.clear();
         self.deferred.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::hash::BuildHasher;
+
+    use super::*;
+    use crate::id::IdMaker;
+
+    /// How many of `count` ids, made as many at once as `each` every so many milliseconds, want the same group of a table as an id does, itself included, in the
+    /// mean: in a table that is half full it has room for 16.
+    fn crowd(count: usize, each: usize, every_ms: i64) -> f64 {
+        let (mut maker, hasher) = (IdMaker::new(7), BuildHasherDefault::<IdHasher>::default());
+        let groups = (2 * count).next_power_of_two() as u64 / GROUP;
+        let ids = (0..count).map(|i| maker.next(1_700_000_000_000_000_000 + (i / each) as i64 * every_ms * 1_050_000));
+        let mut wanted: HashMap<u64, usize> = HashMap::new();
+        for id in ids {
+            *wanted.entry(hasher.hash_one(id) / GROUP & (groups - 1)).or_default() += 1;
+        }
+        wanted.values().map(|ids| ids * ids).sum::<usize>() as f64 / count as f64
+    }
+
+    #[test]
+    fn ids_spread_over_a_table_however_far_apart_they_were_made() {
+        for (each, every_ms) in [(1, 1), (1, 2), (1, 16), (1, 100), (1, 1_024), (3, 1), (16, 1), (200, 1), (200, 64), (4_096, 1)] {
+            let found = crowd(32_768, each, every_ms);
+            assert!(found < 12.0, "{found} ids want the same group at {each} every {every_ms} ms"); // of random numbers 9 do
+        }
+    }
+
+    #[test]
+    fn ids_in_a_row_are_told_apart_by_what_a_table_keeps_of_each() {
+        let hasher = BuildHasherDefault::<IdHasher>::default();
+        let marks: HashSet<u64> = (0..16).map(|low| hasher.hash_one(MessageId(1 << 40 | low)) >> 57).collect();
+        assert!(marks.len() > 12, "{marks:?}");
     }
 }

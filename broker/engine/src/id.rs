@@ -4,7 +4,7 @@
 pub struct MessageId(pub u64);
 
 const NODE_BITS: u32 = 10;
-const SEQUENCE_BITS: u32 = 12;
+pub(crate) const SEQUENCE_BITS: u32 = 12;
 
 impl MessageId {
     pub fn to_hex(self) -> [u8; 16] {
