@@ -214,7 +214,7 @@ pub struct Builder {
 impl Builder {
     /// Whether a body of `len` bytes goes into a block with what was added since the last `take`; if not, that must be taken first.
     pub fn has_room(&self, len: usize) -> bool {
-        self.ends.is_empty() || self.bytes.len() + wire::MESSAGE_HEADER + len <= BLOCK
+        self.ends.is_empty() || self.large.is_none() && self.bytes.len() + wire::MESSAGE_HEADER + len <= BLOCK
     }
 
     /// False: it is large, and the system gives no memory for it.
@@ -267,6 +267,7 @@ impl Builder {
 
     fn block(&mut self, meter: &Meter) -> Block {
         if let Some(large) = self.large.take() {
+            debug_assert!(self.bytes.is_empty(), "a large frame is alone");
             meter.add(large.len() as u64);
             return Block::Large(Rc::new(large));
         }
@@ -317,6 +318,22 @@ mod tests {
         assert_eq!(meter.used(), Meter::cost_of(1, 10, 1), "it is alone already");
         drop(again);
         assert_eq!(meter.used(), 0);
+    }
+
+    #[test]
+    fn messages_are_as_they_were_published_whatever_their_sizes_beside_one_another() {
+        let sizes = [0, 10, BLOCK - wire::MESSAGE_HEADER, BLOCK, LARGE_BODY - 1, LARGE_BODY, LARGE_BODY + 1];
+        for at in 0..sizes.len().pow(3) {
+            let three_sizes = [at, at / sizes.len(), at / sizes.len().pow(2)].map(|at| sizes[at % sizes.len()]);
+            let meter = Meter::default();
+            let messages = three(&meter, three_sizes);
+            for ((message, number), size) in messages.into_iter().flatten().zip(1..).zip(three_sizes) {
+                let frame = &message.frame;
+                assert!(frame[wire::MESSAGE_HEADER..] == vec![number; size], "{three_sizes:?}: {number}");
+                assert_eq!(frame[..wire::MESSAGE_HEADER], wire::message_header(0, MessageId(number.into()), size), "{three_sizes:?}");
+            }
+            assert_eq!(meter.used(), 0);
+        }
     }
 
     #[test]

@@ -321,3 +321,20 @@ fn what_is_begun_for_a_bucket_of_messages_that_stay_unfinished_leaves_room_for_o
     hostile.iter().for_each(|key| pair.close(*key));
     assert_eq!(pair.engine.buildings.used(), 0);
 }
+
+#[test]
+fn an_mpub_comes_out_as_it_went_in_however_large_and_small_stand_beside_one_another() {
+    let (large, larger) = ("x".repeat(65_536), "z".repeat(70_000));
+    for bodies in [&[&large[..], "a", "b"][..], &["a", &large, "b", &larger], &["a", &"y".repeat(9_000), &large, &larger, "b"]] {
+        for by_http in [false, true] {
+            let (mut pair, calm) = shared(Config::default());
+            let (consumer, other) = (pair.subscribe("t", "c", 10), pair.subscribe("u", "c", 10));
+            let key = if by_http { pair.connect_http() } else { pair.connect() };
+            pair.send(key, if by_http { http_mpub("t", bodies) } else { mpub("t", bodies) });
+            turns_until_answered(&mut pair, key, calm, 1);
+            assert_eq!(pair.publish("u", "of another topic"), ok());
+            assert!(pair.bodies(consumer) == bodies);
+            assert_eq!(pair.bodies(other), ["of another topic"]);
+        }
+    }
+}
