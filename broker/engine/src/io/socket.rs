@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -17,6 +17,10 @@ const OWN_DESCRIPTORS: usize = 64;
 /// Descriptors for which there is room in the process's table from the start: half a megabyte of the kernel's memory.
 const TABLE: usize = 1 << 16;
 
+/// A peer that is silent for so long is asked whether it is there, and again as often (Go's defaults, and so nsqd's): one that vanished without a word, and
+/// sends nothing by itself, would hold its connection for ever.
+const KEEPALIVE_S: libc::c_int = 15;
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -27,16 +31,32 @@ fn set_option<T>(fd: RawFd, level: libc::c_int, name: libc::c_int, value: T) -> 
     Ok(())
 }
 
-/// Listen at `HOST:PORT`. Stamps are asked for here: accepted sockets inherit them, so that no first segment goes without.
+/// Listen at `HOST:PORT`; at all addresses of both families where the host is all of one, as in Go. Options are set here, stamps above all: accepted sockets
+/// inherit them, so that no first segment goes without.
 pub fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, format!("{address}: no such address"));
     for address in address.to_socket_addrs()? {
-        match listen_at(address) {
+        match listen_widely(address) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+fn listen_widely(address: SocketAddr) -> io::Result<TcpListener> {
+    if !address.ip().is_unspecified() {
+        return listen_at(address);
+    }
+    let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+    match listen_at(both) {
+        Err(error) if address.is_ipv4() && is_without_ipv6(&error) => listen_at(address),
+        result => result,
+    }
+}
+
+fn is_without_ipv6(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
@@ -48,6 +68,12 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_S)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_S)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
+    }
     bind(fd, address)?;
     // SAFETY: no pointers.
     check(unsafe { libc::listen(fd, BACKLOG) })?;
@@ -289,6 +315,7 @@ impl Epoll {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -303,5 +330,35 @@ mod tests {
         assert_eq!(epoll.wait(Block::No).expect("a wait"), 1, "no interest keeps a hang-up away");
         epoll.remove(ours.as_raw_fd()).expect("it is there");
         assert_eq!(epoll.wait(Block::No).expect("a wait"), 0);
+    }
+
+    fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> libc::c_int {
+        let (mut value, mut len) = (0, mem::size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: `value` and `len` live through the call, and `len` is the size of `value`.
+        check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) }).expect("an option of every TCP socket");
+        value
+    }
+
+    #[test]
+    fn of_who_connects_the_kernel_finds_out_whether_it_is_still_there() {
+        let listener = listen("127.0.0.1:0").expect("a free port");
+        let _client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (accepted, _) = loop {
+            match listener.accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                accepted => break accepted.expect("a connection"),
+            }
+        };
+        let fd = accepted.as_raw_fd();
+        assert_eq!(option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+        assert_eq!(option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), KEEPALIVE_S);
+        assert_eq!(option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL), KEEPALIVE_S);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_told_also_where_all_addresses_are_asked_for() {
+        let taken = listen("0.0.0.0:0").expect("a free port");
+        let port = taken.local_addr().expect("bound").port();
+        assert_eq!(listen(&format!("0.0.0.0:{port}")).expect_err("it is taken").kind(), io::ErrorKind::AddrInUse);
     }
 }

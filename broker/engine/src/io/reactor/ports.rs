@@ -1,6 +1,6 @@
 //! The ports: who comes is let in, a few in a turn, or told why not; a port may rest, or not have opened yet.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use slotmap::Key;
@@ -57,7 +57,7 @@ impl Reactor {
             }
             match port.listener.accept() {
                 Ok(Some((mut fd, peer))) => {
-                    let remote = peer.map_or_else(|| "@".to_owned(), |peer| peer.to_string()); // as Go shows who has no address
+                    let remote = peer.map_or_else(|| "@".to_owned(), shown); // as Go shows who has no address
                     if let Err(unwanted) = self.engine.admit(&remote) {
                         refuse(&mut self.engine, &fd, port.listener.speaks, &unwanted, now);
                         continue;
@@ -166,4 +166,9 @@ pub(super) fn clocked(listeners: &[Listener]) -> std::io::Result<Vec<u16>> {
 /// The accept errors that pass: out of descriptors or memory.
 fn is_exhaustion(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// One of IPv4 has its own address, also where it came to a socket of both families.
+fn shown(peer: SocketAddr) -> String {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port()).to_string()
 }
