@@ -73,7 +73,17 @@ impl Decoder {
     }
 }
 
+/// Of a chunk that is not what its checksum says nothing is left in `out`: it would be run as commands.
 fn decode_chunk(kind: u8, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
+    let start = out.len();
+    let unpacked = unpack(kind, data, out);
+    if unpacked.is_err() {
+        out.truncate(start);
+    }
+    unpacked
+}
+
+fn unpack(kind: u8, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
     let Some((checksum, data)) = data.split_first_chunk::<CHECKSUM>() else {
         return Err(Broken::new("snappy: a chunk without a checksum"));
     };
@@ -89,7 +99,6 @@ fn decode_chunk(kind: u8, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> 
         raw::Decoder::new().decompress(data, &mut out[start..]).map_err(|_| Broken::new("snappy: a corrupt chunk"))?;
     }
     if masked_crc(&out[start..]) != u32::from_le_bytes(*checksum) {
-        out.truncate(start);
         return Err(Broken::new("snappy: a wrong checksum"));
     }
     Ok(())
@@ -235,5 +244,20 @@ mod tests {
         let mut out = Vec::new();
         assert!(Decoder { begun: true, skip: 0 }.decode(&bytes, &mut out).is_err());
         assert!(out.capacity() == 0);
+    }
+
+    #[test]
+    fn of_a_chunk_that_is_corrupt_nothing_is_given() {
+        let plain: Vec<u8> = (0..2_000u32).flat_map(u32::to_le_bytes).chain([0; 2_000]).collect();
+        let mut sound = Vec::new();
+        Encoder { begun: true, raw: raw::Encoder::new() }.encode(&plain, &mut sound).expect("it can be");
+        assert_eq!(sound[0], COMPRESSED);
+        for at in [HEADER, HEADER + CHECKSUM, sound.len() / 2] {
+            let mut out = b"before".to_vec();
+            let mut bytes = sound.clone();
+            bytes[at] ^= 0xff;
+            assert!(Decoder { begun: true, skip: 0 }.decode(&bytes, &mut out).is_err(), "{at}");
+            assert_eq!(out, b"before", "{at}");
+        }
     }
 }
