@@ -190,7 +190,7 @@ mod tests {
         let ids = (0..count).map(|i| maker.next(1_700_000_000_000_000_000 + (i / each) as i64 * every_ms * 1_050_000));
         let mut wanted: HashMap<u64, usize> = HashMap::new();
         for id in ids {
-            *wanted.entry(hasher.hash_one(id) / GROUP & (groups - 1)).or_default() += 1;
+            *wanted.entry((hasher.hash_one(id) / GROUP) & (groups - 1)).or_default() += 1;
         }
         wanted.values().map(|ids| ids * ids).sum::<usize>() as f64 / count as f64
     }
