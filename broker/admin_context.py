@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ class AdminContext:
     tokens: Tokens | None  # None: everybody may
     is_managed: Callable[[str], bool]  # the distributor decides over this topic's limit
     note_change: Callable[[], None]  # something in the metadata file has changed, perhaps without an event
+    write_topics: Callable[[], Awaitable[None]]  # returns when that file says what is so now
     health: Callable[[], str]  # "OK", or "NOK - why"
     drain: Drain
     answer_gdrl: Callable[[GdrlMessage], GdrlAnswer]  # to another broker that exchanges tokens with this one

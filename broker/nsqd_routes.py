@@ -109,13 +109,14 @@ class NsqdRoutes:
         return self._done(self._engine.empty_topic(topic_argument(arguments(request))), "TOPIC_NOT_FOUND")
 
     async def topic_pause(self, request: Request) -> Response:
-        return self._pause_topic(request, True)
+        return await self._pause_topic(request, True)
 
     async def topic_unpause(self, request: Request) -> Response:
-        return self._pause_topic(request, False)
+        return await self._pause_topic(request, False)
 
-    def _pause_topic(self, request: Request, paused: bool) -> Response:
-        return self._done(self._engine.pause_topic(present(arguments(request), "topic"), paused), "TOPIC_NOT_FOUND")
+    async def _pause_topic(self, request: Request, paused: bool) -> Response:
+        topic = present(arguments(request), "topic")
+        return await self._kept(self._engine.pause_topic(topic, paused), "TOPIC_NOT_FOUND")
 
     async def channel_create(self, request: Request) -> Response:
         topic, channel = self._channel(request, must_exist=False)
@@ -135,16 +136,25 @@ class NsqdRoutes:
         return self._done(self._engine.empty_channel(*self._channel(request)), "CHANNEL_NOT_FOUND")
 
     async def channel_pause(self, request: Request) -> Response:
-        return self._done(self._engine.pause_channel(*self._channel(request), True), "CHANNEL_NOT_FOUND")
+        return await self._pause_channel(request, True)
 
     async def channel_unpause(self, request: Request) -> Response:
-        return self._done(self._engine.pause_channel(*self._channel(request), False), "CHANNEL_NOT_FOUND")
+        return await self._pause_channel(request, False)
+
+    async def _pause_channel(self, request: Request, paused: bool) -> Response:
+        return await self._kept(self._engine.pause_channel(*self._channel(request), paused), "CHANNEL_NOT_FOUND")
 
     def _done(self, found: bool, otherwise: str) -> Response:
         if not found:
             raise Refused(404, otherwise)
         self._context.note_change()
         return _DONE
+
+    async def _kept(self, found: bool, otherwise: str) -> Response:
+        """As nsqd: a crash right after the answer lets nothing flow again that was stopped, or stops what flows."""
+        done = self._done(found, otherwise)
+        await self._context.write_topics()
+        return done
 
     def _channel(self, request: Request, *, must_exist: bool = True) -> tuple[str, str]:
         given = arguments(request)

@@ -161,6 +161,7 @@ class Broker:
             tokens=tokens_of(self._config),
             is_managed=self._holder.is_managed,
             note_change=self._note_change,
+            write_topics=self._topic_list.write,
             health=lambda: self._health.text,
             config=self._config,
             drain=self._drain,

@@ -70,6 +70,8 @@ class Engine:
         """Accept connections of the HTTP port, which wait until then."""
     def close_http(self) -> None:
         """Accept no more connections of the HTTP port; idle ones end, the others with their next answer."""
+    def finish_list(self) -> None:
+        """Make no more topics and channels for clients: what there is, is what outlives the process."""
     def set_health(self, health: str) -> None:
         """What ``GET /ping`` says: "OK", or why not (with status 500)."""
     def snapshot(self, topic: str, channel: str, clients: bool) -> bytes:

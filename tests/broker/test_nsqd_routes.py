@@ -28,6 +28,7 @@ async def test_topics_are_created_paused_emptied_and_deleted(admin):
     assert ("pause_topic", "t", True) in admin.engine.calls
     assert ("pause_topic", "t", False) in admin.engine.calls
     assert admin.changes > 0  # a pause reaches the metadata file although the engine has no event for it
+    assert admin.written == [{"t": True}, {"t": False}]  # before it is answered
 
 
 async def test_channels_need_their_topic(admin):
@@ -38,6 +39,7 @@ async def test_channels_need_their_topic(admin):
     for verb in ("create", "pause", "unpause", "empty", "delete"):
         assert (await admin.ask("POST", target.format(verb))).status == 200
     assert admin.engine.topics["t"].channels == {}
+    assert len(admin.written) == 2, "for the pauses"
 
 
 @pytest.mark.parametrize(

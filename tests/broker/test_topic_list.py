@@ -88,3 +88,44 @@ def test_of_two_failures_the_first_is_told_until_it_is_over(engine):
     assert health.text == engine.health == "NOK - read-only"
     health.note("topics", None)
     assert health.text == engine.health == "OK"
+
+
+async def test_what_is_to_be_written_at_once_is_on_disk_when_the_call_returns_whatever_the_rest(
+    tmp_path, engine, monkeypatch, no_threads, mock_clock, nursery
+):
+    def take(engine, take=snapshot.take):
+        mock_clock.jump(0.015)
+        return take(engine)
+
+    monkeypatch.setattr(snapshot, "take", take)
+    kept = TopicList(engine, tmp_path, "1.3.0", Health(engine), Log("b1"))
+    kept.note_change()
+    nursery.start_soon(kept.keep)
+    await trio.testing.wait_all_tasks_blocked()
+    for paused in (True, False, True):
+        engine.pause_topic("t", paused)
+        await kept.write()  # the clock does not move by itself
+        assert [topic.paused for topic in metadata.load(tmp_path).topics] == [paused]
+    nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_for_the_list_learns_soon_that_the_disk_refuses(
+    tmp_path, engine, monkeypatch, no_threads, mock_clock, nursery
+):
+    def refused(_directory, _now):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(metadata, "save", refused)
+    health = Health(engine)
+    kept = TopicList(engine, tmp_path, "1.3.0", health, Log("b1"))
+    nursery.start_soon(kept.keep)
+    await kept.write()
+    assert health.text == "NOK - [Errno 28] No space left on device"
+    nursery.cancel_scope.cancel()
+
+
+def test_what_is_made_while_the_list_is_written_for_the_last_time_would_be_missing_in_it(tmp_path, engine, monkeypatch):
+    final = []
+    monkeypatch.setattr(metadata, "save", lambda _directory, _now: final.append(engine.list_is_final))
+    TopicList(engine, tmp_path, "1.3.0", Health(engine), Log("b1")).save_at_end()
+    assert final == [True]

@@ -19,6 +19,7 @@ class Admin:
         self.engine = FakeEngine()
         self.managed = set()
         self.changes = 0
+        self.written = []
         self.health = "OK"
         self.threshold = Threshold()
         self.lookups = ["a:4160"]
@@ -36,6 +37,7 @@ class Admin:
                 "tokens": None,
                 "is_managed": self.managed.__contains__,
                 "note_change": self.note_change,
+                "write_topics": self.write_topics,
                 "health": lambda: self.health,
                 "answer_gdrl": lambda _message: GdrlAnswer(accepted=False),
                 "gdrl_rounds": lambda: 12,
@@ -52,6 +54,9 @@ class Admin:
             }
         )
         self.handler = admin_handler(context)
+
+    async def write_topics(self):
+        self.written.append({name: topic.paused for name, topic in self.engine.topics.items()})
 
     def use_lookups(self, addresses):
         for address in addresses:

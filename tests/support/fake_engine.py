@@ -45,6 +45,7 @@ class FakeEngine:
         self.answers: dict[int, tuple[Any, ...]] = {}  # {id: status, headers, body}
         self.refusals: dict[tuple[str, str], str] = {}  # {topic, channel: why a client may not make it}
         self.stopped = False
+        self.list_is_final = False
         self.sharing = {"timestamp_bias_max_ns": 0, "publish_reads": 0, "merged_reads": 0}
         self.unsaved = ""  # why not everything can be saved at the end
         self.gone: set[int] = set()  # connections that do not wait for an authorization any more
@@ -102,6 +103,9 @@ class FakeEngine:
 
     def close_http(self) -> None:
         self.http = "closing"
+
+    def finish_list(self) -> None:
+        self.list_is_final = True
 
     def refusal_to_make(self, topic: str, channel: str) -> str | None:
         return self.refusals.get((topic, channel))

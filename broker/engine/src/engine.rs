@@ -108,6 +108,7 @@ pub struct Engine {
     pub clock_steps: u64,        // of the wall clock, seen by the reactor
     pub stamps_corrected: u64,   // out of the bounds in which their bytes can have come
     pub refusal: Option<String>, // why publishes are refused just now
+    pub list_is_final: bool,     // what there is of topics and channels is all that there will be
     pub accepted: u64,
     pub accept_failures: u64,     // for want of descriptors or memory
     pub timestamp_fallbacks: u64, // reads with publishes that the kernel gave no stamp for
@@ -144,6 +145,7 @@ impl Reply {
 impl Engine {
     pub fn new(config: Config) -> Self {
         Self {
+            list_is_final: false,
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),
             ids: IdMaker::new(config.node_id),
             server: Server::new(config.lab_service_time_ns).map(Box::new),

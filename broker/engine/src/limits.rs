@@ -245,11 +245,19 @@ impl Engine {
 
     /// Why a client may not have a topic, or a channel of one, made for it ("" = the topic itself). `None`: it may, or they are there.
     pub fn refusal_to_make(&mut self, topic: &str, channel: &str, client: &str) -> Option<String> {
-        let Some(there) = self.topic_key(topic).and_then(|key| self.topics.get(key)) else {
-            return self.no_room_for_topic(client);
-        };
-        let count = there.channels.len();
-        if channel.is_empty() || self.has_channel(topic, channel) { None } else { self.no_room_for_channel(count, client) }
+        let there = self.topic_key(topic).and_then(|key| self.topics.get(key)).map(|topic| topic.channels.len());
+        match there {
+            Some(_) if channel.is_empty() || self.has_channel(topic, channel) => None,
+            _ if self.list_is_final => Some("exiting".into()),
+            Some(channels) => self.no_room_for_channel(channels, client),
+            None => self.no_room_for_topic(client),
+        }
+    }
+
+    /// From now on nothing is made for a client: the list of topics and channels is written for the last time, and a channel that it does not have would be
+    /// forgotten with all that was to come to it.
+    pub fn finish_list(&mut self) {
+        self.list_is_final = true;
     }
 
     /// How many bytes of room an unfinished command may still be given before they come: all of it together is no more than may be unfinished.

@@ -107,6 +107,10 @@ impl Engine {
         self.call(py, |engine, _| engine.close_http())
     }
 
+    fn finish_list(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |engine, _| engine.finish_list())
+    }
+
     fn snapshot<'py>(&self, py: Python<'py>, topic: String, channel: String, clients: bool) -> PyResult<Bound<'py, PyBytes>> {
         let snapshot = py.detach(|| self.0.snapshot(topic, &channel, clients)).map_err(not_running)?;
         let json = py.detach(|| serde_json::to_vec(&snapshot)).map_err(bad_value)?;

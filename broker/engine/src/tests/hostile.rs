@@ -319,6 +319,22 @@ fn channels_of_a_topic_are_bounded() {
 }
 
 #[test]
+fn when_the_list_of_topics_is_final_clients_have_what_there_is_and_nothing_is_made() {
+    let mut pair = Pair::default();
+    pair.subscribe("t", "c", 1);
+    pair.engine.finish_list();
+    let (publisher, consumer) = (pair.connect(), pair.subscribe("t", "c", 1));
+    assert_eq!(pair.publish("t", "x"), ok());
+    assert_eq!(pair.bodies(consumer).len(), 0, "the first one has it");
+    assert_eq!(pair.ask(publisher, pub_("u", "x")), [error("E_PUB_FAILED PUB failed exiting")]);
+    for line in ["SUB t d\n", "SUB u c\n"] {
+        let late = pair.connect();
+        assert_eq!(pair.ask(late, line), [error("E_SUB_FAILED SUB failed exiting")]);
+    }
+    assert_eq!(pair.snapshot()["topics"].as_array().expect("a list").len(), 1);
+}
+
+#[test]
 fn an_mpub_of_too_many_messages_is_refused_before_its_body_is_there() {
     let mut pair = with(|config| config.max_mpub_messages = 2);
     let key = pair.connect();
