@@ -85,6 +85,7 @@ pub struct Engine {
     pub meter: Meter,            // messages
     pub(crate) inputs: Meter,    // layers
     pub(crate) buildings: Meter, // large messages that are being built
+    pub(crate) reserved: Meter,  // what is still to come of MPUBs that are kept whole
     pub(crate) limits: Limits,
     pub(crate) work: Work,
     pub(crate) turn: Turn,
@@ -167,6 +168,7 @@ impl Engine {
             meter: Meter::default(),
             inputs: Meter::default(),
             buildings: Meter::default(),
+            reserved: Meter::default(),
             limits: Limits::default(),
             work: Work::default(),
             turn: Turn::default(),

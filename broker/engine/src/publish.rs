@@ -143,10 +143,10 @@ impl Engine {
         format!("memory limit of {} bytes reached: nobody drains what is queued", self.config.max_memory_bytes)
     }
 
-    /// Whether messages that will cost so much have room besides those that are there or built. What clients hold besides (layers, requests, unfinished commands)
+    /// Whether messages that will cost so much have room besides those that are there, built or promised it. What clients hold besides (layers, requests, unfinished commands)
     /// has bounds of its own, and must not stop all publishers.
     pub(crate) fn has_room_for(&self, cost: u64) -> bool {
-        self.meter.used() + self.buildings.used() + cost <= self.config.max_memory_bytes
+        self.meter.used() + self.buildings.used() + self.reserved.used() + cost <= self.config.max_memory_bytes
     }
 
     /// How often what is published to a topic counts: once a channel where others wait for the copies, and more if they go to disk.

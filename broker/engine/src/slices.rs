@@ -6,7 +6,7 @@
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::answer::Exchange;
-use crate::message::{Message, Meter};
+use crate::message::{Charge, Message, Meter};
 use crate::publish::{Asked, Verb};
 use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
 use crate::wire::Bodies;
@@ -24,7 +24,8 @@ pub struct Progress {
     bytes: usize,  // of its bodies that these took
     left: u32,     // messages
     kept: Vec<Option<Message>>,
-    kept_bytes: u64, // of their bodies
+    kept_bytes: u64,      // of their bodies
+    room: Option<Charge>, // for what is still to be kept: had all that came together as much, memory would not hold them
 }
 
 impl Progress {
@@ -128,10 +129,16 @@ impl Engine {
     fn keep_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, progress: &mut Progress) -> Result<Sliced, String> {
         let Batch { key, topic, stamp, bound, exchange } = batch;
         if progress.left > 0 {
-            let Some(len) = self.next_slice(batch, rest, 1)? else { return Ok(Sliced::Later) };
             let mut behind = rest;
+            progress.room = None; // what is made now is charged by itself
+            let Some(len) = self.next_slice(batch, rest, 1)? else {
+                behind.next(); // so is what is built
+                progress.room = Some(self.reserve(behind));
+                return Ok(Sliced::Later);
+            };
             progress.kept_bytes += self.frame_slice(key, behind.by_ref().take(len), stamp, &mut progress.kept)?;
             progress.note(rest, behind);
+            progress.room = Some(self.reserve(behind));
         }
         let units = progress.kept.len() as u32;
         if progress.left > 0 || !self.work.may_run_in_order(units, bound) {
@@ -141,6 +148,10 @@ impl Engine {
         let index = self.publish_kept(key, topic, &mut progress.kept, progress.kept_bytes, stamp)?;
         self.reply(key, Reply::published(index, exchange));
         Ok(Sliced::Done)
+    }
+
+    fn reserve(&self, bodies: Bodies<'_>) -> Charge {
+        self.reserved.charge(Meter::cost_of(u64::from(bodies.count), bodies.bytes() as u64, 1))
     }
 
     /// How many of `rest` are the next slice. `None`: the first is large, and not all of it is built.

@@ -124,3 +124,49 @@ fn a_text_of_empty_lines_however_long_is_no_message_and_is_answered() {
     }
     assert_eq!(received(&pair), 600);
 }
+
+#[test]
+fn mpubs_that_are_kept_for_a_bucket_together_take_no_more_than_memory_has_and_who_comes_first_has_it() {
+    let limit_bytes = 2_000_000;
+    let mut pair = Pair::with(Config { max_memory_bytes: limit_bytes, ..Config::default() });
+    pair.limit("t", large_limit());
+    let calm = pair.connect();
+    let asked: Vec<_> = (0..5).flat_map(|_| both_ports(&mut pair, 5_000)).collect();
+    let clients: Vec<ConnKey> = asked.iter().map(|(key, _)| *key).collect();
+    for (key, command) in asked {
+        pair.send(key, command);
+    }
+    let mut answers = vec![String::new(); clients.len()];
+    while answers.iter().any(String::is_empty) {
+        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()], "others have room");
+        assert!(pair.engine.meter.used() + pair.engine.reserved.used() <= limit_bytes);
+        for (answer, key) in answers.iter_mut().zip(&clients) {
+            answer.push_str(&pair.take_text(*key));
+        }
+    }
+    let taken = answers.iter().filter(|answer| answer.contains("OK")).count();
+    assert_eq!(taken, 2, "{answers:?}");
+    assert!(answers[..2].iter().all(|answer| answer.contains("OK")), "{answers:?}");
+    assert!(answers[2..].iter().all(|answer| answer.contains("memory limit")), "{answers:?}");
+    assert_eq!((pair.engine.reserved.used(), received(&pair)), (0, 10_000));
+}
+
+#[test]
+fn a_large_message_of_an_mpub_that_is_kept_has_the_room_that_was_promised_for_it() {
+    let large = "x".repeat(300_000);
+    let bodies: Vec<&str> = ["a", &large, "b", &large, &large, "c"].into();
+    let mut pair = Pair::with(Config { max_memory_bytes: 1_000_000, ..Config::default() });
+    pair.limit("t", Limit { rate_micro: 1_000_000_000, burst_micro: 10_000_000, ..large_limit() });
+    let (key, consumer) = (pair.connect(), pair.subscribe("t", "c", 10));
+    pair.stall(S);
+    pair.send(key, mpub("t", &bodies));
+    let mut turns = 0;
+    while pair.take(key) != [ok()] {
+        pair.advance(MS);
+        turns += 1;
+        assert!(turns < 100);
+    }
+    pair.advance(10 * MS);
+    assert!(pair.bodies(consumer) == bodies);
+    assert_eq!((pair.engine.reserved.used(), pair.engine.buildings.used()), (0, 0));
+}
