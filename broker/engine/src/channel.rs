@@ -13,6 +13,9 @@ use crate::queue::Queue;
 use crate::timer::Armed;
 use crate::topology::Deliveries;
 
+/// So many are read from disk however scarce memory is: a channel must not stand still because another one hoards.
+const FEW: usize = 16;
+
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / the golden ratio: its multiples lie apart as evenly as any
 const GROUP: u64 = 16; // places that a table looks at together
 const MARK: u64 = 0x7f << 57;
@@ -69,6 +72,7 @@ pub struct Channel {
     pub paused: bool,
     pub dirty: bool, // in the engine's list of channels to deliver from
     pub armed: Armed,
+    pub starved: bool, // what is on disk waits for memory
     pub overdue: bool, // in the engine's list of those with more deferred that is due than a turn takes
     pub counters: Counters,
     pub e2e: Option<Box<E2e>>, // from the first FIN on, if asked for
@@ -103,6 +107,7 @@ impl Channel {
             paused: false,
             dirty: false,
             armed: Armed::default(),
+            starved: false,
             overdue: false,
             counters: Counters::default(),
             e2e: None,
@@ -118,6 +123,13 @@ impl Channel {
             return None;
         }
         Some(self.defer(message, now + defer_ns))
+    }
+
+    /// Whether there is a message to deliver: some come from disk if memory has none. Where memory is `scarce`, none do while consumers of this channel have
+    /// more than a few, or put them off: a client that takes and never answers would fill with them what all publishers need.
+    pub fn has_next(&mut self, scarce: bool, now: Nanos) -> bool {
+        self.starved = scarce && self.queue.memory().is_empty() && self.in_flight.len() + self.deferred.len() > FEW;
+        !self.starved && self.queue.ready(now)
     }
 
     pub fn defer(&mut self, message: Message, due: Nanos) -> Nanos {

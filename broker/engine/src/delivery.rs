@@ -186,7 +186,8 @@ impl Engine {
             return (0, false);
         }
         let (mut units, mut dropped) = (0, 0);
-        while !channel.ready.is_empty() && channel.queue.ready(now) {
+        let ample = self.config.max_memory_bytes / 4 * 3; // the rest is for what is published
+        while !channel.ready.is_empty() && channel.has_next(self.meter.used() > ample, now) {
             if units >= share && (dropped >= share || self.work.is_shared()) {
                 channel.dirty = true;
                 return (units, true);

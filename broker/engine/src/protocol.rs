@@ -392,7 +392,11 @@ impl Engine {
             sub.deadlines.pop_front();
         }
         drop_stale_deadlines(sub, channel);
-        Ok((sub.channel, entry))
+        let (channel_key, starved) = (sub.channel, channel.starved);
+        if starved {
+            self.mark_channel(channel_key);
+        }
+        Ok((channel_key, entry))
     }
 }
 

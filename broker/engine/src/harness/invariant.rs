@@ -46,6 +46,7 @@ pub fn check(engine: &Engine, now: Nanos) {
         held.note(channel.in_flight.values().map(|entry| &entry.message));
         held.note(channel.deferred.values());
         assert!(engine.topics[channel.topic].channels.contains(&key));
+        assert!(!channel.starved || channel.dirty || channel.in_flight.len() + channel.deferred.len() > 0, "nothing ends its waiting");
         assert!(channel.next_deferred().is_none_or(|due| due > now), "a deferred message is due");
         for (id, entry) in &channel.in_flight {
             *in_flight.entry(entry.owner).or_default() += 1;
@@ -59,7 +60,7 @@ pub fn check(engine: &Engine, now: Nanos) {
             assert_eq!(sub.channel, key);
             assert_eq!(channel.ready.iter().filter(|other| *other == consumer).count(), usize::from(sub.listed));
             assert!(sub.listed || !conn.is_ready(), "a consumer wants messages and is not listed");
-            let served = !channel.paused && !channel.queue.is_empty();
+            let served = !channel.paused && !channel.queue.is_empty() && !channel.starved;
             assert!(!(served && conn.is_ready()), "a message and a ready consumer have not met");
         }
         assert!(channel.ready.iter().all(|consumer| channel.consumers.contains(consumer)));

@@ -196,3 +196,59 @@ fn queues_go_on_on_disk_when_memory_is_half_full() {
     world.publish(&[&body]);
     assert_eq!(world.depths(), (1, 0), "there is room in memory again");
 }
+
+/// Twenty megabytes in the queue of a channel, most of them on disk, and a broker that may have eight in memory.
+fn twenty_in_eight() -> (World, Vec<String>) {
+    let mut world = World::with(Config { mem_queue_size: 1_000, max_memory_bytes: 8 << 20, ..Config::default() });
+    world.channel("c");
+    let bodies: Vec<String> = (0..200).map(|number| format!("{number:03}{}", "x".repeat(100_000))).collect();
+    for some in bodies.chunks(10) {
+        world.publish(&some.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    (world, bodies)
+}
+
+#[test]
+fn a_consumer_that_takes_all_and_answers_nothing_leaves_memory_for_what_is_published() {
+    let (mut world, bodies) = twenty_in_eight();
+    let consumer = world.pair.subscribe("t", "c", 2_500);
+    let mut taken = Vec::new();
+    loop {
+        let more = world.pair.messages(consumer);
+        if more.is_empty() {
+            break;
+        }
+        taken.extend(more);
+        world.pair.advance(MS);
+    }
+    assert!(taken.len() < 80, "{} messages of 100 kB", taken.len());
+    assert_eq!(world.pair.publish("u", "x"), ok());
+    let mut got = Vec::new();
+    while let Some(message) = taken.pop() {
+        world.pair.send(consumer, format!("FIN {}\n", message.id));
+        got.push(message.body);
+        world.pair.turn();
+        taken.extend(world.pair.messages(consumer));
+    }
+    got.sort();
+    assert!(got == bodies, "all of them come, each once, without a timer: {}", got.len());
+}
+
+#[test]
+fn a_consumer_that_puts_everything_off_leaves_memory_for_what_is_published() {
+    let (mut world, bodies) = twenty_in_eight();
+    let consumer = world.pair.subscribe("t", "c", 1);
+    let mut put_off = 0;
+    while let [message] = &world.pair.messages(consumer)[..] {
+        world.pair.send(consumer, format!("REQ {} 3600000\n", message.id));
+        world.pair.turn();
+        put_off += 1;
+    }
+    assert!(put_off < 80, "{put_off} messages of 100 kB");
+    assert_eq!(world.pair.publish("u", "x"), ok());
+    world.pair.close(consumer);
+    world.pair.advance(3_600 * S);
+    let mut got = world.drain();
+    got.sort();
+    assert!(got == bodies);
+}
