@@ -288,4 +288,5 @@ def _part(want: Amount, free: Amount, total: Amount) -> Amount:
 
 
 def _scaled(want: int, free: int, total: int) -> int:
-    return want if total <= free else want * max(free, 0) // total
+    # Who wants none has all of it, also where what a silent broker may still use has left less than none.
+    return want if want == 0 or total <= free else want * max(free, 0) // total
