@@ -64,7 +64,7 @@ class Others:
             if promise not in self._others:
                 try:
                     self._others[promise] = _Other(self._record(promise.topic, promise.target_ns))
-                except ValueError:
+                except (ValueError, OverflowError):  # the latter: no promise that this broker can measure
                     continue
         if now_ns < self._next_ns:
             return False

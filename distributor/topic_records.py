@@ -20,7 +20,7 @@ from distributor.spreading import Ints
 from distributor.state import Placement, Topic
 from distributor.store import Replace
 from srtm.publishers import join
-from srtm.topic import TopicSpec, parse_topic_json
+from srtm.topic import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_topic_json
 
 _CHUNK = 10_000  # publishers a row
 _ASTRAY = "astray "  # and a topic, a broker, and where they belong (nothing: on their way there); in micro-messages/s
@@ -184,7 +184,13 @@ def _spec(row: Row, chunks: Sequence[Row]) -> TopicSpec:
     columns = [msgspec.msgpack.decode(chunk["columns"]) for chunk in chunks]
     ids, rates, groups, processes, batches = ([value for chunk in columns for value in chunk[i]] for i in range(5))
     block = {"ids": ids, "rates": rates, "groups": groups, "process": processes, "batch": batches}
-    return parse_topic_json({**msgspec.json.decode(row["spec"]), "publishers": [block] if ids else []})
+    return parse_topic_json({**_bounded(msgspec.json.decode(row["spec"])), "publishers": [block] if ids else []})
+
+
+def _bounded(document: dict[str, Any]) -> dict[str, Any]:
+    """Promises had no bounds once: one that no broker can measure is as good as the nearest that it can."""
+    latency_ms = min(max(document["slo"]["latency_ms"], LEAST_LATENCY_MS), LONGEST_LATENCY_MS)
+    return {**document, "slo": {**document["slo"], "latency_ms": latency_ms}}
 
 
 def _placement(row: Row, spec: TopicSpec, chunks: Sequence[Row]) -> Placement:

@@ -19,7 +19,7 @@ from srtm.errors import BadInput
 from srtm.publishers import MOST, Process, Publishers
 from srtm.schema import Schema, parsed
 from srtm.splitting import LARGEST
-from srtm.topic import PERCENTILES, Slo
+from srtm.topic import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, PERCENTILES, LatencyMs, Slo
 
 Source = Literal["bench", "operator"]
 LimitedBy = Literal["broker", "generator", "other topics", "the highest rate asked for"]
@@ -79,8 +79,8 @@ def parse_slo(text: str) -> Slo:
     slo = Slo(percentile=float(parts[1]), latency_ms=float(parts[2]))
     if slo.percentile not in PERCENTILES:
         raise BadInput("slo", text, f"the percentile must be one of {', '.join(f'{one:g}' for one in PERCENTILES)}")
-    if not 0 < slo.latency_ms < math.inf:
-        raise BadInput("slo", text, "the latency must be above 0 ms")
+    if not LEAST_LATENCY_MS <= slo.latency_ms <= LONGEST_LATENCY_MS:
+        raise BadInput("slo", text, f"the latency must be from {LEAST_LATENCY_MS:g} to {LONGEST_LATENCY_MS:,} ms")
     return slo
 
 
@@ -144,7 +144,7 @@ _Text = Annotated[str, Field(max_length=_LONGEST_TEXT)]
 
 class SloTable(Schema):
     percentile: Annotated[float, AfterValidator(_percentile)]
-    latency_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    latency_ms: LatencyMs
 
 
 class MachineTable(Schema):

@@ -29,6 +29,7 @@ Shares = list[tuple[int, int]]  # (r_l, b_l), micro-messages/s and micro-message
 _HALVINGS = 200
 _STEPS = 6  # no more changes anything
 _LEAST_LOAD = 1e-9  # of less work there is as little
+_LEAST_IDLE = 1e-9  # what is busier still has a tail as long as any; much nearer to none, floats cannot tell them apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,8 @@ class Tail:
 
 def tail_of(traffic: Traffic, margin: float) -> Tail:
     """``margin``: what its share has above its rate, msg/s, > 0."""
-    load, idle = traffic.rate / (traffic.rate + margin), margin / (traffic.rate + margin)
+    load = min(1 - _LEAST_IDLE, traffic.rate / (traffic.rate + margin))
+    idle = max(_LEAST_IDLE, margin / (traffic.rate + margin))
     decay = _decay(max(load, _LEAST_LOAD), idle)
     first = math.log(idle / (decay - idle)) / decay
     own = max(0.0, traffic.dispersion - 1) / 2

@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 PERCENTILES = (50, 90, 95, 99, 99.9)
+LEAST_LATENCY_MS = 1e-6  # a nanosecond, which is what brokers count in
+LONGEST_LATENCY_MS = 86_400_000  # a day
 
 Burst = float | Literal["auto"]
 Split = Literal["fitted", "proportional"]
@@ -126,12 +128,12 @@ def _burst(value: object) -> Burst:
 
 
 _BurstShape = Annotated[float, Field(ge=1, le=LARGEST)] | Literal["auto"]  # what ``_burst`` takes
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LatencyMs = Annotated[float, Field(ge=LEAST_LATENCY_MS, le=LONGEST_LATENCY_MS, allow_inf_nan=False)]
 
 
 class SloTable(Schema):
     percentile: Annotated[float, AfterValidator(_percentile)]
-    latency_ms: Positive
+    latency_ms: LatencyMs
 
 
 class TopicTable(Schema):

@@ -70,3 +70,13 @@ def test_a_promise_that_was_kept_stays_kept_while_no_subscriber_takes_its_messag
 @pytest.mark.parametrize(("unsent", "kept"), [(11, True), (12, False)])
 def test_as_many_unmeasured_messages_as_may_be_late_leave_a_second_known(unsent: int, kept: bool) -> None:
     assert looked((*LATE, 0), (100, 0, unsent)) == [False, kept]
+
+
+@pytest.mark.parametrize("error", [ValueError("no such topic"), OverflowError("out of range")])
+def test_a_promise_that_cannot_be_measured_here_counts_as_kept_and_ends_nothing(error: Exception) -> None:
+    def refused(_topic: str, _target_ns: int) -> Scripted:
+        raise error
+
+    others = Others(refused, 0)
+    assert others.look([PROMISE], NS_PER_S)
+    assert others.kept

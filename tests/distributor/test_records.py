@@ -10,7 +10,7 @@ import pytest
 from distributor import records, store
 from distributor.records import Stored
 from distributor.state import Topic
-from srtm.topic import TopicSpec, parse_change
+from srtm.topic import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_change
 from tests.support.distributor_in_process import Distributor, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -122,3 +122,13 @@ async def test_the_fitting_of_a_removed_topic_is_forgotten_with_it(distributor):
     await distributor.registry.remove("cars", purge=False)
     assert distributor.registry.fittings == {}
     assert (await records.load(distributor.store)).fittings == {}
+
+
+@pytest.mark.parametrize(("stored_ms", "read_ms"), [(1e13, LONGEST_LATENCY_MS), (1e-9, LEAST_LATENCY_MS), (4.95, 4.95)])
+async def test_a_promise_that_was_stored_before_there_were_bounds_is_read_as_the_nearest_within_them(
+    distributor, stored_ms, read_ms
+):
+    topic = await placed(distributor)
+    unbounded = replace(topic, spec=replace(topic.spec, slo=replace(topic.spec.slo, latency_ms=stored_ms)))
+    await distributor.store.apply(records.changes({"cars": topic}, [unbounded], [], 2, {}))
+    assert (await records.load(distributor.store)).topics["cars"].spec.slo.latency_ms == read_ms

@@ -99,6 +99,7 @@ def test_all_fields_of_a_measured_one_read_back():
         ({"mcap": "many"}, "mcap"),
         ({"slo": {"percentile": 98, "latency_ms": 1.0}}, "slo.percentile"),
         ({"slo": {"percentile": 99, "latency_ms": 0}}, "slo.latency_ms"),
+        ({"slo": {"percentile": 99, "latency_ms": 1e13}}, "slo.latency_ms"),
         ({"process": "bursty"}, "process"),
         ({"batch": 0}, "batch"),
         ({"publishers": 0}, "publishers"),
@@ -120,7 +121,9 @@ def test_a_promise_is_written_as_percentile_and_latency():
     assert parse_slo("p99.9:2.5ms") == Slo(percentile=99.9, latency_ms=2.5)
 
 
-@pytest.mark.parametrize("text", ["", "99:1ms", "p99:1s", "p98:1ms", "p99:0ms", "p99:-1ms", "pnan:1ms", "p99:infms"])
+@pytest.mark.parametrize(
+    "text", ["", "99:1ms", "p99:1s", "p98:1ms", "p99:0ms", "p99:-1ms", "pnan:1ms", "p99:infms", "p99:1e13ms"]
+)
 def test_any_other_text_is_no_promise(text):
     with pytest.raises(BadInput, match="slo"):
         parse_slo(text)

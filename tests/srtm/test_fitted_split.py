@@ -1,5 +1,7 @@
 """The split that fits the traffic: sums exact, a token everywhere, small brokers helped; refined, never worse."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -81,6 +83,28 @@ def test_bursty_traffic_gets_more_slack_and_more_burst():
 def test_without_slack_the_split_is_proportional():
     traffic = [Traffic(rate=9_000), Traffic(rate=2_000)]
     assert fitted_bucket(RATE, BURST, traffic) == split_bucket(RATE, BURST, [9_000, 2_000])
+
+
+def test_a_rate_that_is_the_load_but_for_rounding_is_split_as_one_without_slack():
+    traffic = [Traffic(rate=1 - 2**-53)] * 2
+    assert fitted_bucket(2 * MICRO, 20 * MICRO, traffic) == split_bucket(2 * MICRO, 20 * MICRO, [1, 1])
+
+
+@given(st.lists(st.floats(1e-3, 1e5), min_size=2, max_size=6), st.floats(0, 40))
+def test_however_little_slack_there_is_sums_are_exact(rates, bits):
+    rate_micro = max(round(sum(rates) * (1 + 2.0**-bits) * MICRO), len(rates))
+    burst_micro = 20 * len(rates) * MICRO
+    shares = fitted_bucket(rate_micro, burst_micro, [Traffic(rate=rate) for rate in rates])
+    assert [sum(column) for column in zip(*shares, strict=True)] == [rate_micro, burst_micro]
+    assert all(burst >= MICRO for _, burst in shares)
+
+
+@given(st.floats(1e-3, 1e6), st.floats(1e-16, 1e3), st.floats(1, 200))
+def test_tails_are_finite_and_fall(rate, margin, dispersion):
+    tail = tail_of(Traffic(rate=rate, dispersion=dispersion), margin)
+    assert 0 < tail.scale < math.inf
+    assert abs(tail.shift) < math.inf
+    assert tail.exceeded_by(0.01) >= tail.exceeded_by(0.1) >= 0
 
 
 def test_a_burst_with_fewer_tokens_than_brokers_is_refused():
