@@ -3,7 +3,6 @@ the line says why not."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.http_client import parse_http_url
 from srtm.log import LEVELS
+from srtm.splitting import LARGEST
 from srtm.tokens import Tokens, checked_token
 
 ARRIVAL_CLOCKS = ("kernel", "packet")
@@ -176,8 +176,8 @@ class BrokerConfig:
             parse_http_url("distributor", url, "https" if url.startswith("https:") else "http")
         if self.token is not None:
             checked_token("token", self.token)
-        if not (math.isfinite(self.mcap) and self.mcap >= 0):
-            raise BadInput("mcap", self.mcap, "must be a rate in msg/s, 0 (not stated) or more")
+        if not 0 <= self.mcap <= LARGEST:  # false for NaN too
+            raise BadInput("mcap", self.mcap, f"must be a rate from 0 (not stated) to {LARGEST:g} msg/s")
         if self.engine.arrival_clock not in ARRIVAL_CLOCKS:
             raise BadInput("arrival_clock", self.engine.arrival_clock, f"must be one of {', '.join(ARRIVAL_CLOCKS)}")
         if self.max_memory_bytes <= 0:

@@ -18,6 +18,7 @@ from distributor.state import Placement, Topic
 from srtm.adaptation import ADAPTED
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
+from srtm.splitting import LARGEST
 from srtm.topic import TopicSpec
 
 _CHANGES_KEPT = 20  # a topic
@@ -74,8 +75,8 @@ def checked_target(topic: Topic, proposal: ShareProposal, most: MostRate) -> dic
 
 def _amount(broker: str, rate: float, burst: float) -> Amount:
     """Raises BadInput."""
-    rule = "must be a rate above 0 and a burst of at least one message"
-    if not (0 < rate < float("inf") and 1 <= burst < float("inf")):  # false for NaN too
+    rule = f"must be a rate above 0 and a burst of at least one message, each at most {LARGEST:g}"
+    if not (0 < rate <= LARGEST and 1 <= burst <= LARGEST):  # false for NaN too
         raise BadInput(f"shares.{broker}", [rate, burst], rule)
     amount = Amount(round(rate * MICRO), round(burst * MICRO))
     if not amount.usable:

@@ -12,6 +12,7 @@ from distributor.measured import LONGEST_SERVICE_NS
 from distributor.state import Broker
 from srtm.control import BrokerMachine, SyncRequest, check_broker_name
 from srtm.errors import BadInput
+from srtm.splitting import LARGEST
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _LONGEST_TEXT = 300  # characters; host names have at most 253
@@ -30,8 +31,8 @@ def presented(name: str, request: SyncRequest) -> Broker:
             raise BadInput(field, address, "must be HOST:PORT")
     if not request.incarnation:
         raise BadInput("incarnation", request.incarnation, "must not be empty")
-    if not 0 <= request.mcap < float("inf"):
-        raise BadInput("mcap", request.mcap, "must be a number of msg/s, 0 if it is not known")
+    if not 0 <= request.mcap <= LARGEST:  # false for NaN too
+        raise BadInput("mcap", request.mcap, f"must be from 0 (it is not known) to {LARGEST:g} msg/s")
     if not 0 <= request.lab_service_time_ns <= LONGEST_SERVICE_NS:
         rule = f"must be from 0 to {LONGEST_SERVICE_NS} ns"
         raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)

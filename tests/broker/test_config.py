@@ -25,6 +25,7 @@ from tests.support.broker_service import config
         ({"http_address": "", "distributors": ("http://d:1",)}, "http_address"),
         ({"http_idle_timeout_ms": -1}, "http_idle_timeout"),
         ({"mcap": -1.0}, "mcap"),
+        ({"mcap": 1e305}, "mcap"),
         ({"mcap": float("nan")}, "mcap"),
         ({"distributors": ("localhost:4190",)}, "distributor"),
         ({"lookupd_tcp_addresses": ("nowhere",)}, "lookupd_tcp_address"),

@@ -80,7 +80,8 @@ TYPE = "must be of its type"
 MACHINE = {"cores": 2, "kernel": "6.1", "cpu": "Some CPU"}
 REFUSED: list[tuple[tuple[str, str], dict[str, Any], str, str]] = [  # what is changed; the field refused, the rule
     (SYNC, {"mcap": "9"}, "mcap", TYPE),
-    (SYNC, {"mcap": -1}, "mcap", "must be a number of msg/s"),
+    (SYNC, {"mcap": -1}, "mcap", "must be from 0 (it is not known) to 1e+09 msg/s"),
+    (SYNC, {"mcap": 1e305}, "mcap", "must be from 0"),
     (SYNC, {"lab_service_time_ns": -1}, "lab_service_time_ns", "must be from 0 to"),
     (SYNC, {"lab_service_time_ns": BIG}, "lab_service_time_ns", "must be from 0 to"),
     (SYNC, {"machine": {**MACHINE, "cores": 0}}, "machine.cores", "must be from 1 to"),
@@ -186,7 +187,10 @@ async def test_services_of_another_version_may_know_more_keys(service: Service, 
     [
         (-1, 5, "shares.a: [-1.0, 5.0]: must be a rate above 0"),
         (100, 0.5, "shares.a: [100.0, 0.5]: must be a rate above 0 and a burst of at least one message"),
-        (1e300, 5, "shares: "),
+        (1e8, 5, "shares: "),
+        (1e300, 5, "shares.a: [1e+300, 5.0]: must be a rate above 0 and a burst of at least one message, each at most"),
+        (1e305, 5, "shares.a: [1e+305, 5.0]: must be a rate above 0"),
+        (100, 1e305, "shares.a: [100.0, 1e+305]: must be a rate above 0"),
         (200, 5, "must sum to at most 100 msg/s and 5 messages"),
     ],
 )
