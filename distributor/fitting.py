@@ -144,7 +144,7 @@ class Fitting:
                 round=self._round,
                 after_ns=self._settle_ns if is_whole else 0,
                 at_least_ns=self._at_least_ns,
-                at_most_ns=max(self._at_least_ns, AT_MOST_NS - self._spent_ns),
+                at_most_ns=max(self._at_least_ns, AT_MOST_NS - self._spent_ns, BREACH_NS if self._beside else 0),
             )
             for name in self._layout.brokers
         ]

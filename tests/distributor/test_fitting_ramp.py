@@ -5,9 +5,9 @@ import pytest
 
 from distributor.allocation import BrokerCapacity, Demand
 from distributor.fitting import BREACH_NS, Fitting
-from distributor.fitting_events import Done, Measure, Missing, Place, Placed, Stop, Task
+from distributor.fitting_events import Done, Measure, Missing, Place, Placed, Recorded, Stop, Task
 from distributor.spreading import ALONE, NOWHERE
-from tests.support.fitting_steps import BUSY, MS, Climb, of_kind, placed_share, progress, small_task
+from tests.support.fitting_steps import BUSY, MS, SECOND, Climb, bursts, of_kind, placed_share, progress, small_task
 
 
 def small_task_on_one():
@@ -157,3 +157,21 @@ def test_what_is_in_force_is_measured_first_and_nobody_climbs_a_ramp_to_where_he
     assert place.layout.shares_micro == begun.place.layout.shares_micro
     measures = of_kind(Measure, again.handle(Placed(round=place.round), 0))
     assert [measure.after_ns for measure in measures] == [0, 0]
+
+
+def test_a_layout_beside_others_that_is_looked_at_late_ends_by_its_sample():
+    climb = Climb()
+    climb.step()
+    climb.step()
+    climb.now_ns += climb.measures[0].after_ns + 29 * SECOND
+    undecided = range(0, 500, 90)
+    stops = [climb.tell(at, blocks=500, late_at=undecided) for at in range(2)][-1]
+    assert [stop.trace_wanted for stop in of_kind(Stop, stops)] == [True, True]
+    for stop in of_kind(Stop, stops):
+        unclear = Recorded(broker=stop.broker, round=stop.round, trace=bursts(500, service_ns=100_000))
+        actions = climb.fitting.handle(unclear, climb.now_ns)
+    climb.measures = climb.confirm(of_kind(Place, actions)[0])
+    climb.now_ns += climb.measures[0].at_most_ns
+    told = [climb.tell(at, blocks=0, final=True) for at in range(2)][-1]
+    (done,) = of_kind(Done, told)
+    assert (done.report.fits, done.report.certain) == (True, False)
