@@ -22,6 +22,7 @@ from broker.data_path import replace_file
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder, held_over
 from broker.reports import Reports
+from broker.strangers import Strangers
 from srtm.backoff import Backoff
 from srtm.control import (
     DeadNotice,
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 PERIOD_S = 1.0
 _ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and nothing here depends on a quick answer
 _ANSWER_GRACE_PART = 0.25  # of the shortest lease: what does depend on one must have time to ask another distributor
-# Strangers that wait to be told: ids are whatever clients send, and the distributor may be away for long.
-_MOST_STRANGERS = 100_000  # as many as the engine tells of one topic
 _FEW_TOPICS = 20  # are looked at one by one
 # A broker that drains refuses publishers only after this time: those that can be told to move are gone by then.
 _MOVES_FIRST_S = 2.0
@@ -113,7 +112,7 @@ class Synchronizer:
         self._touched: list[str] = []  # topics of which something else was put in force just now
         self._saved: dict[str, DesiredTopic] = {}  # topics that are in the state file
         self._asked_ns = 0  # CLOCK_BOOTTIME: when the latest sync was sent
-        self._strangers: dict[Stranger, None] = {}  # not yet reported, in order
+        self._strangers = Strangers()
         self._urgent = True
         self._waiting = trio.CancelScope()  # around whatever may be cut short by `wake`
         self._outage = Outage()
@@ -125,8 +124,7 @@ class Synchronizer:
         self._waiting.cancel()
 
     def note_stranger(self, topic: str, publisher_id: str) -> None:
-        if len(self._strangers) < _MOST_STRANGERS:
-            self._strangers[Stranger(topic=topic, publisher_id=publisher_id)] = None
+        if self._strangers.note(topic, publisher_id):
             self.wake()
 
     async def run(self) -> None:
@@ -184,15 +182,14 @@ class Synchronizer:
 
     async def _sync(self) -> None:
         urgent, self._urgent = self._urgent, False  # raised again meanwhile: another sync follows
-        strangers = list(self._strangers)
+        strangers = self._strangers.untold()
         if urgent:
             answer: SyncAnswer | None = await self._ask(strangers, can_wait=False)
         else:
             answer = await self._ask_and_wait(strangers)
         if answer is None:
             return
-        for stranger in strangers:
-            self._strangers.pop(stranger, None)
+        self._strangers.note_told(strangers)
         await self._take(answer)
 
     async def _ask_and_wait(self, strangers: list[Stranger]) -> SyncAnswer | None:
@@ -219,6 +216,7 @@ class Synchronizer:
         answer = read_answer(distributor.base_url, status, body)
         if not self._reports.answered(answer.reported):
             self._urgent = self._reports_wanted = True
+            self._strangers.tell_again()
             self._forgotten()
         return answer
 
@@ -267,6 +265,7 @@ class Synchronizer:
         if news:
             await self._remember(answer)
         self._holder.apply(answer, self._asked_ns)
+        self._strangers.follow(answer)
         if self.last_sync_s is None and not self._drain.refuses:
             self._engine.set_accepting(True, "")
         for move in answer.moves:

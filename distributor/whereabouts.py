@@ -30,7 +30,7 @@ class _Count:
 
 
 class Whereabouts:
-    """What was seen of strangers. Observed, not stored: brokers tell again after a change."""
+    """What was seen of strangers. Observed, not stored: brokers tell again after a change, and whoever leads next."""
 
     def __init__(self) -> None:
         self._named: dict[tuple[str, str], tuple[int, set[str]]] = {}  # {(broker, topic): (assignment version, who)}

@@ -5,7 +5,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker import sync
+from broker import strangers, sync
 from broker.drain import Drain
 from broker.lease_holder import LeaseHolder, held_over
 from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
@@ -261,6 +261,34 @@ async def test_strangers_are_told_at_once_until_they_were_answered_and_then_move
     assert rig.requests[-1][1].strangers == []
 
 
+async def test_strangers_are_told_again_to_a_leader_that_lacks_what_was_told_before(rig, nursery, mock_clock):
+    (distributor,) = rig.distributors
+
+    def told():
+        return [[s.publisher_id for s in asked.strangers] for _, asked in rig.requests if asked.strangers]
+
+    async def pass_periods(count):
+        for _ in range(count):
+            mock_clock.jump(PERIOD_S)
+            await settle()
+
+    distributor.takes_reports = True
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    rig.sync.note_stranger("t", "p1")
+    await pass_periods(3)
+    assert told() == [["p1"]]
+    distributor.takes_reports = False  # another one, or the same anew
+    await pass_periods(1)
+    distributor.takes_reports = True
+    await pass_periods(3)
+    assert told()[1:] != []
+    assert all(ids == ["p1"] for ids in told())
+    said = len(told())
+    await pass_periods(3)
+    assert len(told()) == said
+
+
 async def test_a_starved_topic_cuts_the_long_poll_short(rig, nursery, mock_clock):
     nursery.start_soon(rig.sync.run)
     await settle()
@@ -443,7 +471,7 @@ async def test_a_state_that_cannot_be_written_is_not_put_in_force(rig, nursery, 
 
 
 async def test_strangers_are_bounded_while_the_distributor_is_away(rig, monkeypatch):
-    monkeypatch.setattr(sync, "_MOST_STRANGERS", 3)
+    monkeypatch.setattr(strangers, "MOST", 3)
     for number in range(10):
         rig.sync.note_stranger("t", f"p{number}")
     async with trio.open_nursery() as nursery:
