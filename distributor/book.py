@@ -34,7 +34,7 @@ from distributor.marks import NO_MARKS, FullMarks
 from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
 from distributor.store import Store
-from distributor.transitions import Heard, lifted
+from distributor.transitions import Heard, is_held_on, lifted
 from srtm.capacity import Capacity
 from srtm.errors import NotFound
 from srtm.log import Log
@@ -64,7 +64,7 @@ class Book:
         self.leader_url: str | None = None  # known to standbys
         self.differences = Differences()  # of what brokers are told
         self.topic_changes = Changes()
-        self.removed: set[str] = set()  # topics
+        self.removed: set[str] = set()  # topics of which brokers may still hold a share
         self._pooled: set[str] = set()  # topics whose tokens brokers exchange among themselves
         self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
         self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
@@ -94,7 +94,7 @@ class Book:
         self.version, self.brokers = stored.version, dict(stored.brokers)
         self.topic_changes.note({**self.topics, **stored.topics})
         self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
-        self.removed = {name for name, topic in stored.topics.items() if topic.removed}
+        self.removed = {name for name, topic in stored.topics.items() if is_held_on(topic)}
         self._pooled = {name for name, topic in stored.topics.items() if topic.leases.pool}
         self._carried = None
         self._unstored = {}
@@ -405,7 +405,7 @@ class Book:
                 self._carried.note_change(self.topics.get(topic.name), topic)
         self.topics = {**self.topics, **{topic.name: topic for topic in topics}}
         for topic in topics:
-            (self.removed.add if topic.removed else self.removed.discard)(topic.name)
+            (self.removed.add if is_held_on(topic) else self.removed.discard)(topic.name)
             (self._pooled.add if topic.leases.pool else self._pooled.discard)(topic.name)
 
     def _show_acknowledged(self, topics: Sequence[Topic]) -> None:

@@ -59,6 +59,11 @@ def is_acknowledgement(old: Topic, new: Topic) -> bool:
     return new.leases.issues_as(old.leases) and (old.channels, old.removed) == (new.channels, False)
 
 
+def is_held_on(topic: Topic) -> bool:
+    """Whether it was removed, and brokers have not all said yet that they have dropped it."""
+    return topic.removed and bool(topic.leases.holdings)
+
+
 def has_part(topic: Topic, broker: str) -> bool:
     """Whether ``broker`` has publishers of ``topic``, or a share that is not nothing, or shall have one."""
     held = topic.leases.holdings.get(broker)

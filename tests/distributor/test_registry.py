@@ -8,6 +8,7 @@ import trio.testing
 from distributor import views
 from distributor.leases import MICRO
 from distributor.marks import FullMarks, traffic_class
+from distributor.registry import Registry
 from srtm.control import Share, Stranger, TopicReport
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.topic import parse_change
@@ -208,6 +209,21 @@ async def test_a_removed_topic_is_no_longer_named_and_comes_again_empty(distribu
     await settle(a, b)
     assert total(a, b) == (1100.0, 30.0)
     assert a.fulls == ["cars"]  # the first time only
+
+
+async def test_news_are_not_held_against_removed_topics_that_nobody_has_any_more(distributor):
+    a, b = await distributor.brokers("a", "b")
+    registry = distributor.registry
+    for number in range(20):
+        await distributor.submit(spec(f"t{number}", count=10, placement="lb"))
+        await settle(a, b)
+        await registry.remove(f"t{number}", purge=False)
+        await a.settle()
+        assert registry.removed == {f"t{number}"}, "b has not said yet that it dropped it"
+        await b.settle()
+        assert registry.removed == set()
+    reloaded = await Registry.load(distributor.store, registry.config)
+    assert reloaded.removed == set()
 
 
 async def test_tokens_of_a_removed_topic_are_not_handed_out_twice(distributor):
