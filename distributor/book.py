@@ -344,7 +344,10 @@ class Book:
         changes = {**(draining or {}), **({forgotten: False} if forgotten else {})}
         figures = {**(capacities or {}), **({forgotten: ()} if forgotten else {})}
         log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
-        marks = lifted(self.marks, self.topics, topics).joined(found)
+        marks = lifted(self.marks, self.topics, topics)
+        if forgotten:  # whoever comes under that name may be another machine
+            marks = marks.lifted(forgotten)
+        marks = marks.joined(found)
         known = {**self.topics, **self._unstored}
         stored = records.changes(known, topics, brokers, version, log, forgotten, changes, figures)
         fitted = [] if fitting is None else [records.fitting_change(fitting)]

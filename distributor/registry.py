@@ -174,11 +174,20 @@ class Registry(Upkeep):
     async def forget(self, name: str) -> None:
         """Drop a broker that is proven dead, or has nothing. Raises NotFound, Conflict."""
         await self.wait_settled()
+        incarnation = self.broker(name).incarnation
+        self._check_is_to_forget(name, incarnation)
+        await self._bury(name)
+        async with self._placing, self._writing:  # it may have come back, or got something, meanwhile
+            self._check_is_to_forget(name, incarnation)
+            await self._commit([], forgotten=name)
+
+    def _check_is_to_forget(self, name: str, incarnation: str) -> None:
         broker = self.broker(name)
+        if broker.incarnation != incarnation:
+            raise Conflict("broker", name, f"has come back, as incarnation {broker.incarnation}")
         if not broker.dead and any(has_part(topic, name) for topic in self.topics.values()):
             rule = "has publishers or tokens and is not proven dead: stop it and POST its incarnation to .../dead first"
             raise Conflict("broker", name, rule)
-        await self._bury(name, forget=True)
 
     # What the adaptor proposes
 

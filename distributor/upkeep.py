@@ -92,11 +92,11 @@ class Upkeep(Book):
                 return
             work = partial(placing.place_rest, topic.spec, topic.burst, offered, topic.placement.held())
             placement, reasons = await trio.to_thread.run_sync(work)
-            self._tried_on[name] = offered
             if placement.missing < topic.placement.missing:
                 await self._replace_topic(
                     topic.spec, topic.burst, placement, reasons, "brokers changed", asked_for=False
                 )
+            self._tried_on[name] = offered
 
     async def _move_publishers_off(self, name: str) -> None:
         """Under ``_placing``."""
@@ -121,14 +121,11 @@ class Upkeep(Book):
         grace = f"its publishers keep their places for {self.config.rejoin_grace_s:g} s"
         await self._commit(advanced, [dead], decision=f"{name} died: its tokens go to the others, {grace}")
 
-    async def _bury(self, name: str, *, forget: bool = False) -> None:
+    async def _bury(self, name: str) -> None:
         """``name`` is dead for good: its publishers go to others."""
         async with self._placing:
             for topic in [topic for topic in self.topics.values() if has_part(topic, name)]:
                 await self._bury_in(topic, name, f"{name} died")
-            if forget:
-                async with self._writing:
-                    await self._commit([], forgotten=name)
 
     async def _bury_in(self, topic: Topic, name: str, what: str) -> None:
         if topic.removed:

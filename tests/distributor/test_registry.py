@@ -5,7 +5,7 @@ import pytest
 import trio
 import trio.testing
 
-from distributor import views
+from distributor import records, views
 from distributor.leases import MICRO
 from distributor.marks import FullMarks, traffic_class
 from distributor.registry import Registry
@@ -439,3 +439,40 @@ async def test_a_broker_that_a_fitting_found_full_takes_no_more_of_such_traffic_
     assert distributor.registry.topic("bikes").placement.assigned[home] == pytest.approx(300.0)
     await distributor.submit(spec("trains", placement="lb", slo={"percentile": 99, "latency_ms": 9}))
     assert distributor.registry.topic("trains").placement.assigned[home] == pytest.approx(500.0)  # another promise
+
+
+async def test_a_placement_that_the_store_refused_is_tried_again(distributor, monkeypatch, autojump_clock):
+    registry = distributor.registry
+    (a,) = await distributor.brokers("a")
+    await distributor.submit(spec())
+    assert registry.topic("cars").placement.state == "partial"
+    replace_topic, refused = registry._replace_topic, []
+
+    async def refuse_once(*arguments, **more):
+        if not refused:
+            refused.append(trio.current_time())
+            raise Unavailable("the disk is full")
+        return await replace_topic(*arguments, **more)
+
+    monkeypatch.setattr(registry, "_replace_topic", refuse_once)
+    (b,) = await distributor.brokers("b")
+    async with trio.open_nursery() as nursery:
+        for run in (registry.run, a.run, b.run):
+            nursery.start_soon(run)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    assert refused
+    assert registry.topic("cars").placement.state == "placed"
+
+
+async def test_another_machine_under_the_name_of_a_forgotten_broker_is_offered_whole(distributor):
+    registry, cars = distributor.registry, spec(count=10)
+    await distributor.brokers("a")
+    of_such = traffic_class(cars.publishers)
+    found = FullMarks().marked(cars.slo, of_such, {"a": 5.0})
+    async with registry._writing:
+        await registry._commit([], found=found)
+    assert (await records.load(distributor.store)).marks == found
+    await registry.forget("a")
+    assert registry.marks == FullMarks()
+    assert (await records.load(distributor.store)).marks == FullMarks()

@@ -1,5 +1,7 @@
 """Brokers that die, fall silent, come back, or are not who they were: who keeps publishers and tokens."""
 
+from functools import partial
+
 import pytest
 import trio
 import trio.testing
@@ -151,13 +153,8 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
     assert [node["hostname"] for node in lookups.nodes(distributor.registry, distributor.syncing)] == ["b"]
 
 
-async def test_a_broker_that_comes_back_while_it_is_being_buried_keeps_its_tokens(distributor, monkeypatch):
+async def while_it_is_buried(a, monkeypatch, bury):
     """The new incarnation syncs between the plan for its publishers and the commit of that plan."""
-    a, b, c = await distributor.brokers("a", "b", "c")
-    await distributor.submit(spec())
-    await settle(a, b, c)
-    await distributor.registry.declare_dead("a", "1")
-    a.restart()
     place_rest = placing.place_rest
     planned = trio.Event()
 
@@ -175,11 +172,56 @@ async def test_a_broker_that_comes_back_while_it_is_being_buried_keeps_its_token
     monkeypatch.setattr(trio.to_thread, "run_sync", slow)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(come_back)
-        nursery.start_soon(distributor.registry._bury, "a")
+        nursery.start_soon(bury)
+
+
+async def dead_one_of_three(distributor):
+    brokers = await distributor.brokers("a", "b", "c")
+    await distributor.submit(spec())
+    await settle(*brokers)
+    await distributor.registry.declare_dead("a", "1")
+    brokers[0].restart()
+    return brokers
+
+
+async def test_a_broker_that_comes_back_while_it_is_being_buried_keeps_its_tokens(distributor, monkeypatch):
+    a, b, c = await dead_one_of_three(distributor)
+    await while_it_is_buried(a, monkeypatch, partial(distributor.registry._bury, "a"))
     await settle(b, c)
     await settle(a, b, c)
     assert a.share() == (550.0, 15.0)
     assert total(a, b, c) == (1100.0, 30.0)
+
+
+async def test_a_broker_that_comes_back_while_it_is_being_forgotten_is_not_forgotten(distributor, monkeypatch):
+    a, b, c = await dead_one_of_three(distributor)
+
+    async def forget():
+        with pytest.raises(Conflict, match="has come back, as incarnation 2"):
+            await distributor.registry.forget("a")
+
+    await while_it_is_buried(a, monkeypatch, forget)
+    assert "a" in distributor.registry.brokers
+    await settle(b, c)
+    await settle(a, b, c)
+    assert a.share() == (550.0, 15.0)
+    assert total(a, b, c) == (1100.0, 30.0)
+
+
+async def test_an_empty_broker_that_gets_a_topic_while_it_is_being_forgotten_is_not_forgotten(distributor):
+    await distributor.brokers("a")
+    registry = distributor.registry
+
+    async def forget():
+        with pytest.raises(Conflict, match="has publishers or tokens"):
+            await registry.forget("a")
+
+    async with trio.open_nursery() as nursery, registry._placing:
+        nursery.start_soon(forget)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(partial(distributor.submit, spec(count=10)))
+        await trio.testing.wait_all_tasks_blocked()
+    assert "a" in registry.brokers
 
 
 async def test_proof_of_death_of_another_incarnation_is_refused(distributor):
