@@ -3,6 +3,8 @@ goes to others, shares move on, what found no room is placed when brokers have c
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -37,23 +39,40 @@ class Upkeep(Book):
             self._attention = trio.Event()
 
     async def _look_after(self) -> None:
-        await self.store_acknowledged()
+        """Once. Raises Unavailable."""
+        await self._take(self.store_acknowledged)
         if not self.is_settled():
-            await self._advance()
+            await self._take(self._advance)
             return
         now_s = trio.current_time()
         for name, ends_s in [(name, ends_s) for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
-            await self._bury(name)
-            if self._grace_ends.get(name) == ends_s:  # else it has come back meanwhile, and died again
-                self._grace_ends.pop(name)
-        await self._free_what_lapsed()
+            await self._take(partial(self._end_grace, name, ends_s))
+        await self._take(self._free_what_lapsed)
         for name in self.draining & self.brokers.keys():  # what was begun before a restart, or failed
-            async with self._placing:
-                await self._move_publishers_off(name)
-        await self._advance()
+            await self._take(partial(self._drain_again, name))
+        await self._take(self._advance)
         for topic in self.managed():
             if topic.placement.missing > 0 and topic.name not in self.being_fitted:
-                await self._place_rest(topic.name)
+                await self._take(partial(self._place_rest, topic.name))
+
+    async def _take(self, step: Callable[[], Awaitable[None]]) -> None:
+        """A defect that one step meets ends neither the others nor the leader: the next leader would meet it too.
+        Raises Unavailable."""
+        try:
+            await step()
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001
+            self._log.failure("a step of the upkeep is defective", trace=traceback.format_exc())
+
+    async def _end_grace(self, name: str, ends_s: float) -> None:
+        await self._bury(name)
+        if self._grace_ends.get(name) == ends_s:  # else it has come back meanwhile, and died again
+            self._grace_ends.pop(name)
+
+    async def _drain_again(self, name: str) -> None:
+        async with self._placing:
+            await self._move_publishers_off(name)
 
     async def _free_what_lapsed(self) -> None:
         """What a silent broker had under a timed lease goes to others, with its publishers, once that lease is over. As

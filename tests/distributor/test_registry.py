@@ -11,6 +11,7 @@ from distributor.marks import FullMarks, traffic_class
 from distributor.registry import Registry
 from srtm.control import Share, Stranger, TopicReport
 from srtm.errors import BadInput, NotFound, Unavailable
+from srtm.log import Log
 from srtm.topic import parse_change
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 
@@ -117,6 +118,26 @@ async def test_a_topic_without_brokers_waits_and_is_placed_when_they_come(distri
     assert len(a.topics["cars"].publishers) == 51  # as many as makes it level within one
     assert total(a, b) == (1100.0, 30.0)
     assert b.fulls == []
+
+
+async def test_a_defect_in_one_step_of_the_upkeep_is_said_and_ends_neither_the_others_nor_the_upkeep(
+    distributor, monkeypatch, autojump_clock
+):
+    async def fail() -> None:
+        raise ZeroDivisionError("a defect")
+
+    registry, said = distributor.registry, []
+    monkeypatch.setattr(registry, "_log", Log("distributor", said.append))
+    monkeypatch.setattr(registry, "_advance", fail)
+    await distributor.submit(spec(count=50))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(registry.run)
+        await trio.sleep(2)
+        await distributor.brokers("a")
+        await trio.sleep(2)
+        nursery.cancel_scope.cancel()
+    assert registry.topic("cars").placement.state == "placed"
+    assert any("a step of the upkeep is defective" in line and "a defect" in line for line in said)
 
 
 async def test_a_changed_rate_moves_nobody_whose_broker_has_room(distributor):
