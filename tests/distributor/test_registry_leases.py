@@ -117,6 +117,18 @@ async def test_a_new_leader_waits_for_a_lease_that_may_have_been_renewed_just_be
     assert total(b, c) == (1100.0, 30.0)
 
 
+async def test_a_broker_grows_by_the_rate_that_is_free_while_a_silent_one_holds_more_burst_than_there_is_now(
+    distributor, autojump_clock
+):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    await distributor.submit(spec(rate=12.0, burst=20))
+    await trio.sleep(60)
+    await a.settle()
+    assert (a.share(), b.share()) == ((660.0, 10.0), (550.0, 15.0))
+
+
 async def test_a_removed_topic_forgets_what_a_silent_broker_had(distributor, autojump_clock):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(TIMED)
