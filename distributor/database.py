@@ -70,6 +70,7 @@ class Database:
                 self.url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 0.5}
             )
             event.listen(engine, "connect", _configure_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
             return engine
         arguments = {**_PATIENCE, "application_name": role, "options": _SESSION}
         pool = options or {"pool_size": 1, "max_overflow": 0, "pool_pre_ping": True}
@@ -103,5 +104,10 @@ def check_server(connection: Connection) -> None:
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # left to itself the driver begins no transaction before it alters a table
     for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")

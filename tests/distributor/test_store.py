@@ -11,7 +11,7 @@ import pytest
 import trio
 from sqlalchemy import Connection
 
-from distributor import store
+from distributor import migrations, store
 from distributor.store import Replace, Store
 from srtm.errors import NotLeader, Unavailable
 
@@ -96,8 +96,10 @@ async def test_a_store_that_cannot_be_opened_is_named(tmp_path):
         await Store.open(f"sqlite:///{tmp_path / 'text'}")
 
 
-async def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in_it(tmp_path):
-    path = tmp_path / "old.sqlite3"
+COLUMNS = [["p", "q"], [1.0, 2.0], ["", ""], ["poisson", "poisson"], [1, 1]]
+
+
+def make_store_of_the_first_schema(path):
     with closing(sqlite3.connect(path)) as old:
         old.executescript("""
             CREATE TABLE settings (name VARCHAR PRIMARY KEY, value BIGINT);
@@ -114,10 +116,14 @@ async def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in
             INSERT INTO topics VALUES ('t', 0, 0, 1, 1, '{}', '[]', '[]', '[]', 1, 2, 1);
             CREATE TABLE publishers (topic VARCHAR, chunk BIGINT, columns BLOB NOT NULL, PRIMARY KEY (topic, chunk));
         """)
-        columns = [["p", "q"], [1.0, 2.0], ["", ""], ["poisson", "poisson"], [1, 1]]
-        with_places = msgspec.msgpack.encode([*columns, [3, -1]])
+        with_places = msgspec.msgpack.encode([*COLUMNS, [3, -1]])
         old.execute("INSERT INTO publishers VALUES ('t', 0, ?)", [with_places])
         old.commit()
+
+
+async def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in_it(tmp_path):
+    path = tmp_path / "old.sqlite3"
+    make_store_of_the_first_schema(path)
     for _ in range(2):
         opened = await Store.open(f"sqlite:///{path}")
         (share,) = await opened.rows(store.shares)
@@ -125,10 +131,30 @@ async def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in
         (topic,) = await opened.rows(store.topics)
         assert (topic["envelope_burst"], topic["pool"], topic["recalling"]) == (2, 0, False)
         (chunk,) = await opened.rows(store.publishers)
-        assert msgspec.msgpack.decode(chunk["columns"]) == columns
+        assert msgspec.msgpack.decode(chunk["columns"]) == COLUMNS
         (place,) = await opened.rows(store.places)
         assert (place["topic"], place["chunk"], msgspec.msgpack.decode(place["at"])) == ("t", 0, [3, -1])
         await opened.aclose()
+
+
+async def test_a_store_whose_migration_was_interrupted_is_as_it_was_and_is_brought_up_to_date_by_the_next(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "old.sqlite3"
+    make_store_of_the_first_schema(path)
+
+    def interrupted(_connection):
+        raise Unavailable("killed")
+
+    with monkeypatch.context() as once:
+        once.setitem(migrations.STEPS, migrations.SCHEMA_VERSION, (interrupted,))
+        with pytest.raises(Unavailable, match="killed"):
+            await Store.open(f"sqlite:///{path}")
+    opened = await Store.open(f"sqlite:///{path}")
+    (share,) = await opened.rows(store.shares)
+    assert (share["bound_burst"], share["lease_ms"]) == (7, None)
+    assert len(await opened.rows(store.places)) == 1
+    await opened.aclose()
 
 
 async def test_a_store_of_another_schema_is_refused(store_url):
