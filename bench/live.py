@@ -1,6 +1,8 @@
 """A simulated layout on real brokers: each a process of its own, with its share of the bucket.
 
 The arrivals that a broker noted are what the simulator gets (``bench.recorded``): what differs is not the traffic.
+Where all of it goes before the machine's ordinary work (``chrt``), brokers go before the generator too: on hosts of
+their own they would not wait for it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from msgspec.structs import replace as replace_fields
 
 from bench.broker_api import put_bucket
 from bench.cpu import CpuMeter
+from bench.provenance import has_precedence
 from bench.recorded import Layout, Recorded, recorded
 from bench.run import RunResult, deliveries, run_plan
 from bench.systems import bare_broker
@@ -58,6 +61,8 @@ async def record_once(
 ) -> Recorded:
     """Starts the brokers, sends, fetches what they recorded, ends them. Raises Unavailable, PeerError, BadInput."""
     options = ["--lab-service-time", f"{layout.lab_us:g}"] if layout.lab_us else []
+    if has_precedence():
+        options.append("--realtime")
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="srtm-live-")))
         systems = [

@@ -18,7 +18,11 @@ def provenance(started: float) -> str:
     return f"Measured {day} at commit {source_commit() or 'unknown'} on {where}."
 
 
+def has_precedence() -> bool:
+    """Whether this process goes before the machine's ordinary work. Those that it starts inherit that."""
+    return os.sched_getscheduler(0) in _REALTIME
+
+
 def _precedence() -> str:
-    """Processes that this one starts inherit its policy."""
     policy = _REALTIME.get(os.sched_getscheduler(0))
     return f", under {policy} {os.sched_getparam(0).sched_priority}" if policy else ""
