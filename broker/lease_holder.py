@@ -35,6 +35,7 @@ class LeaseHolder:
         self._engine = engine
         self._topics = DesiredTopics()  # as in force in the engine; until the first sync at share (0, 0)
         self.version = 0
+        self.remembered = 0  # of the desired state that an earlier incarnation left
         self._exchanged: dict[str, tuple[int, int, int]] = {}  # {topic: share version, rate, burst}, micro: by GDRL
         self._asked_ns = 0  # CLOCK_BOOTTIME: when the sync was sent that was answered last
 
@@ -105,9 +106,10 @@ class LeaseHolder:
     def channels(self, topic: str) -> list[str]:
         return self._topics.all[topic].channels if topic in self._topics.all else []
 
-    def hold(self, topics: Sequence[DesiredTopic]) -> None:
-        """At the start of an incarnation: what the last one had, without tokens. Whose publishers these are is not
-        known yet, so nobody is a stranger."""
+    def hold(self, topics: Sequence[DesiredTopic], version: int) -> None:
+        """At the start of an incarnation: what the last one had in the desired state ``version``, without tokens. Whose
+        publishers these are is not known yet, so nobody is a stranger."""
+        self.remembered = version
         for held in map(held_over, topics):
             self._set_bucket(held, full=False)
             self._create_channels(held)

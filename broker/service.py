@@ -114,7 +114,7 @@ class Broker:
         """Limits first, then topics and channels; then the port may let messages in, if this broker may know what is
         limited."""
         if self._config.distributors:
-            self._holder.hold(state.topics)
+            self._holder.hold(state.topics, state.version)
         for name in metadata.restore(self._engine, saved):
             self._log.warning("a topic or channel in the list on disk has a name that is none", name=name)
         self._introductions.spare(topic.name for topic in saved.topics or [])

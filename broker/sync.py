@@ -235,6 +235,7 @@ class Synchronizer:
             accepting=not self._drain.refuses,
             drain=self._drain.latest if self._drain.has_begun else None,
             have_version=self._holder.version,
+            remembered=self._holder.remembered,
             applied=applied,
             held=self._holder.held,
             strangers=strangers,

@@ -21,10 +21,11 @@ def answer(
     *,
     draining: bool,
     since: int = 0,
+    remembered: int = 0,
 ) -> SyncAnswer:
     """The state of ``broker``: every managed topic is named, also where it has no share; above 0, those that are not as
     in the state ``since``, which are then ``topics``. ``brokers``: all that are known; ``most``: what each can process
-    of a topic."""
+    of a topic; ``remembered``: the state with which its data was left."""
     known = list(topics)
     return SyncAnswer(
         version=version,
@@ -33,9 +34,13 @@ def answer(
         topics=[desired_topic(topic, broker, brokers, most) for topic in known if not topic.removed],
         moves=moves,
         draining=draining,
-        # Only to one that knew the topic: a purge must not hit what came under the name later.
-        purged=[topic.name for topic in known if topic.removed and topic.purged and topic.version > have_version > 0],
+        purged=[topic.name for topic in known if is_to_be_purged(topic, have_version or remembered)],
     )
+
+
+def is_to_be_purged(topic: Topic, known_version: int) -> bool:
+    """Only on a broker that knew the topic: a purge must not hit what came under the name later."""
+    return topic.removed and topic.purged and topic.version > known_version > 0
 
 
 def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], most: adapting.MostRate) -> DesiredTopic:

@@ -39,7 +39,7 @@ def presented(name: str, request: SyncRequest) -> Broker:
     if request.machine is not None:
         _check_machine(request.machine)
     _check_versions(request.have_version, request.applied)
-    for field in ("number", "reports_since"):
+    for field in ("number", "reports_since", "remembered"):
         _check_not_negative(field, getattr(request, field))
     return Broker(
         name=name,

@@ -296,7 +296,16 @@ class Syncing:
             topics = [registry.topics[one] for one in changed or ()] if since else registry.topics.values()
             known, most = registry.brokers, registry.most_rate
             answer = desired.answer(
-                version, have_version, name, topics, moves, known, most, draining=draining, since=since
+                version,
+                have_version,
+                name,
+                topics,
+                moves,
+                known,
+                most,
+                draining=draining,
+                since=since,
+                remembered=request.remembered,
             )
             registry.differences.hand_out(name, request.incarnation, version)
         last = self._reported.get(name)

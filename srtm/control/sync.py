@@ -27,6 +27,7 @@ class SyncRequest(Control, frozen=True):
     accepting: bool = True  # false: publishers are refused, for it drains
     drain: DrainProgress | None = None  # None: it does not drain
     have_version: int = 0  # version of the desired state that the broker has in force (SyncAnswer.version); 0: none
+    remembered: int = 0  # version of the one that an earlier incarnation left in the data directory; 0: none
     applied: dict[str, int] = {}  # {topic: version of the share in force}: the acknowledgement of the lease protocol
     held: dict[str, tuple[int, int]] = {}  # {topic: rate, burst, micro}: what is in force where ``applied`` is a recall
     number: int = 0  # in this incarnation, 1, 2, ...; 0: it does not count them

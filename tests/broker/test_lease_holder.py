@@ -216,7 +216,7 @@ def test_the_bucket_is_there_before_the_channels_and_ephemeral_channels_are_not_
 
 
 def test_a_new_incarnation_holds_what_it_remembers_without_tokens_and_acknowledges_nothing(holder, engine):
-    holder.hold([desired(version=8, rate=100.0, on_excess="reject", channels=["c"])])
+    holder.hold([desired(version=8, rate=100.0, on_excess="reject", channels=["c"])], 5)
     assert bucket_calls(engine) == [("set_bucket", "t", 0, 0, 0, False, None)]
     assert engine.topics["t"].bucket["reject"] is True
     assert engine.topics["t"].publishers is None  # nobody is a stranger before the assignment is known
@@ -225,14 +225,14 @@ def test_a_new_incarnation_holds_what_it_remembers_without_tokens_and_acknowledg
 
 
 def test_the_share_given_back_after_a_restart_starts_empty_even_if_called_a_first_grant(holder, engine):
-    holder.hold([desired(version=8)])
+    holder.hold([desired(version=8)], 5)
     holder.apply(answer(1, desired(version=8, full=True)), ASKED_NS)
     assert bucket_calls(engine)[-1] == ("set_bucket", "t", 10_000_000, 5_000_000, 8, False, None)
     assert holder.applied == {"t": 8}
 
 
 def test_held_topics_that_the_distributor_no_longer_names_flow_again(holder, engine):
-    holder.hold([desired()])
+    holder.hold([desired()], 5)
     holder.apply(SyncAnswer(version=0, unchanged=True), ASKED_NS)
     assert ("clear_bucket", "t") in engine.calls
 

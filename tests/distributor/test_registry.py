@@ -274,6 +274,20 @@ async def test_a_purge_is_told_once_and_only_to_brokers_that_knew_the_topic(dist
     assert (await newcomer.sync()).purged == []
 
 
+async def test_a_purge_is_told_to_a_broker_that_was_down_by_what_it_remembers(distributor):
+    (a,) = await distributor.brokers("a", mcap=2000)
+    await distributor.submit(spec())
+    await settle(a)
+    a.remembered = a.version
+    await distributor.registry.remove("cars", purge=True)
+    a.restart()
+    answer = await a.sync()
+    assert (answer.purged, answer.topics) == (["cars"], [])
+    a.remembered = a.version
+    a.restart()
+    assert (await a.sync()).purged == []
+
+
 async def test_a_batch_larger_than_its_share_is_refused_under_reject_and_warned_about_under_delay(distributor):
     await distributor.brokers("a", "b")
     blocks = [{"count": 100, "rate": 10, "batch": 20}]

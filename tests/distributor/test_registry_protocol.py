@@ -53,7 +53,7 @@ class Node:
         self.go_on()
         self.engine = GreedyEngine(now_ns, Clock(now_ns, offset_ns=ord(self.name) * 10**12))
         self.holder = LeaseHolder(self.engine)  # type: ignore[arg-type]  # it is an engine in all that matters
-        self.holder.hold(list(self.remembered.values()))
+        self.holder.hold(list(self.remembered.values()), 0)
 
     @property
     def is_stopped(self) -> bool:

@@ -41,6 +41,7 @@ class FakeBroker:
     incarnation: str = "1"
     host: str = "127.0.0.1"
     version: int = 0
+    remembered: int = 0  # what the data directory says
     topics: dict[str, DesiredTopic] = field(default_factory=dict)
     reports: list[TopicReport] = field(default_factory=list)
     strangers: list[Stranger] = field(default_factory=list)
@@ -65,6 +66,7 @@ class FakeBroker:
             machine=self.machine,
             accepting=self.accepting,
             have_version=self.version,
+            remembered=self.remembered,
             applied={name: topic.share.version for name, topic in self.topics.items()},
             held={name: self.held[name] for name, topic in self.topics.items() if topic.share.recall},
             topics=self.reports,

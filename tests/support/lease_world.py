@@ -73,7 +73,7 @@ class BrokerProcess:
         self.engine = self.make_engine(clock.now_ns, clock)
         self.holder = LeaseHolder(self.engine)  # type: ignore[arg-type]  # it is an engine in all that matters
         if remembered is not None:
-            self.holder.hold(remembered.topics)
+            self.holder.hold(remembered.topics, remembered.version)
 
     def request(self) -> Request:
         holder = self.holder
