@@ -94,6 +94,8 @@ class Recorded:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerJoined:
+    """It may be used; of one that was known this is what is known now: other topics came there or left."""
+
     broker: BrokerCapacity
 
 

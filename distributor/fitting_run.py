@@ -338,7 +338,7 @@ class FittingRun:
             for name in [name for name in self._known if name not in usable]:
                 self._leave(name)
             for name, one in usable.items():
-                if name not in self._known:
+                if self._known.get(name) != one:  # it has come, or others have more or less of it
                     self._known[name] = one
                     self._tell(BrokerJoined(broker=one))
             self._look_at_measurements()

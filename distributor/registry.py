@@ -31,6 +31,7 @@ from srtm.control import ProposalResult, ProposalResults, ShareProposal
 from srtm.errors import BadInput, Conflict, SrtmError
 from srtm.topic import TopicSpec
 
+_ROUNDING = 1e-6  # msg/s; less is no difference
 _FLUX_S = 3.0  # aware publishers have moved by then
 _LARGEST_CLAIM = 2**62  # a version that a broker may say it has; beyond 2**63 the store could not count on
 
@@ -224,8 +225,9 @@ class Registry(Upkeep):
         self, name: str, assignment_version: int, placement: Placement, what: str, found: FullMarks = NO_MARKS
     ) -> Topic:
         """Place a topic that is being fitted. ``found``: what the fitting found full; that its own publishers leave
-        such a broker now lifts no mark. Raises NotFound, Conflict (others have placed it anew meanwhile, or a
-        broker that is new to it takes nobody any more: whoever is buried now would keep what came after)."""
+        such a broker now lifts no mark. Raises NotFound, Conflict (others have placed it anew meanwhile, a broker that
+        is new to it takes nobody any more: whoever is buried now would keep what came after; or one that gets more of
+        it has no room for that any more)."""
         async with self._placing:
             topic = self.topic(name)
             if topic.assignment_version != assignment_version:
@@ -233,12 +235,26 @@ class Registry(Upkeep):
             refusing = {*placement.brokers} - {*topic.placement.brokers} - self.takes_more()
             if refusing:
                 raise Conflict("broker", ", ".join(sorted(refusing)), "takes no publishers now")
+            overfull = self._overfull(topic, placement, beyond_marks=True)
+            if overfull:
+                raise Conflict("broker", ", ".join(overfull), "has no room for so many of its publishers now")
             self.arranged_s[name] = trio.current_time()
             held_to = self.held_to(topic.spec, placement, self.marks.joined(found))
             reasons = placing.reasons_fitted(topic.reasons, placement, topic.placement, held_to)
             return await self._replace_topic(
                 topic.spec, topic.burst, placement, reasons, what, asked_for=False, fitting=True, found=found
             )
+
+    def _overfull(self, topic: Topic, placement: Placement, *, beyond_marks: bool = False) -> list[str]:
+        """Brokers that get more of ``topic`` by ``placement``, and more than they have room for: other topics may have
+        come since that was planned. ``beyond_marks``: as in ``offered``."""
+        rooms = {one.name: one.rcap for one in self.offered(topic.spec, beyond_marks=beyond_marks)}
+        now = topic.placement.assigned
+        return sorted(
+            name
+            for name, rate in placement.assigned.items()
+            if rate > max(rooms.get(name, 0.0), now.get(name, 0.0)) + _ROUNDING
+        )
 
     def is_in_flux(self, name: str) -> bool:
         """Whether publishers of topic ``name`` are moving just now because of its fitting. Shares are where they will
@@ -261,7 +277,7 @@ class Registry(Upkeep):
 
     async def relocate(self, name: str, to: Mapping[str, str], why: str) -> bool:
         """Publishers of topic ``name`` belong to other brokers from now on: {publisher: broker}. False, and nothing is
-        changed: they are not its own any more, or such a broker takes nobody."""
+        changed: they are not its own any more, or such a broker takes nobody, or has no room for them now."""
         async with self._placing:
             topic = self.managed_topic(name)
             if topic is None or not set(to.values()) <= self.takes_more():
@@ -269,6 +285,8 @@ class Registry(Upkeep):
             if not to.keys() <= topic.spec.publishers.positions.keys():
                 return False
             placement = topic.placement.moved(to)
+            if self._overfull(topic, placement):
+                return False
             reasons = placing.reasons_after(topic.reasons, placement, topic.placement)
             await self._replace_topic(topic.spec, topic.burst, placement, reasons, why, asked_for=False)
             return True

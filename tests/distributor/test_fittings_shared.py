@@ -100,6 +100,39 @@ async def test_a_promise_that_breaks_while_what_waited_is_let_go_is_not_left_bro
         assert trio.current_time() - all_there_s < IN_FORCE_WITHIN_S / 2
 
 
+async def trucks_come_to_b(here: Live, mcap: float) -> None:
+    """While 80 cars, of whom a broker keeps 50, are being fitted on a. b can carry ``mcap`` msg/s, 8,000 of them
+    trucks'."""
+    await here.start_broker("a", mcap=20_000.0)
+    await here.start_broker("b", mcap=mcap)
+    await here.submit(count=80)
+    await trio.sleep(0.3)
+    await here.submit("trucks", count=40, options=OFF)
+    assert (here.placed_on(), here.placed_on("trucks")) == ({"a"}, {"b"})
+
+
+async def test_a_fitting_puts_nobody_where_a_topic_that_came_meanwhile_has_left_no_room(distributor, autojump_clock):
+    async with live(distributor) as here:
+        await trucks_come_to_b(here, mcap=10_000.0)
+        most = 0.0
+        while here.view()["state"] not in FITTING_ENDED:
+            most = max(most, distributor.registry.loads["b"].allocated)
+            await trio.sleep(0.2)
+        assert 8_000.0 <= most <= 10_000.0
+
+
+async def test_beside_a_topic_that_came_meanwhile_publishers_are_let_in_step_by_step(distributor, autojump_clock):
+    async with live(distributor) as here:
+        await trucks_come_to_b(here, mcap=18_000.0)
+        seen = []
+        while here.view()["state"] not in FITTING_ENDED:
+            there = distributor.registry.topic("cars").placement.assigned.get("b", 0.0)
+            seen += [there] if there and there not in seen else []
+            await trio.sleep(0.2)
+        assert here.view()["state"] == "fits"
+    assert [round(one / seen[-1], 1) for one in seen] == [0.1, 0.3, 1.0]
+
+
 async def test_a_mark_that_another_topic_met_drives_nobody_off_the_broker(distributor, autojump_clock):
     async with live(distributor) as here:
         await here.beside_broken("a", count=10)

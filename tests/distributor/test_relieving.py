@@ -13,7 +13,7 @@ from distributor import metrics, views
 from distributor.relief_values import Note, Shift, Step
 from distributor.relieving import Rates, Relieving, part
 from srtm.control import LatencyMs, TopicLatency, TopicReport
-from srtm.errors import BadInput, Unavailable
+from srtm.errors import BadInput, Conflict, Unavailable
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -294,6 +294,21 @@ async def test_publishers_that_are_not_there_any_more_or_a_topic_that_is_gone_ar
     assert not await distributor.registry.relocate("cars", {"p0": "c"}, "why")
     assert not await distributor.registry.relocate("trucks", {"p0": "b"}, "why")
     assert distributor.registry.version == version
+
+
+async def test_nobody_is_placed_on_a_broker_that_another_topic_has_filled_meanwhile(distributor: Distributor) -> None:
+    await distributor.brokers("a", mcap=1000)
+    await distributor.brokers("b", mcap=600)
+    await distributor.submit(spec())
+    registry = distributor.registry
+    topic, two = registry.topic("cars"), {"p0": "b", "p1": "b"}
+    await distributor.submit(spec("trucks", count=59))
+    assert (registry.loads["a"].allocated, registry.loads["b"].allocated) == (1000.0, 590.0)
+    assert not await registry.relocate("cars", two, "why")
+    with pytest.raises(Conflict, match="no room"):
+        await registry.arrange("cars", topic.assignment_version, topic.placement.moved(two), "fitting")
+    assert registry.topic("cars") is topic
+    assert await registry.relocate("cars", {"p0": "b"}, "there is room for one")
 
 
 def test_rates_come_from_counters_over_the_last_ten_seconds_and_begin_anew_with_a_broker() -> None:
