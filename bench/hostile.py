@@ -21,6 +21,7 @@ import msgspec
 import trio
 from rich.console import Console
 
+from bench import softirqs
 from bench.attacker import BURN, UNDER_WAY
 from bench.attacks import ATTACKS
 from bench.checkout import ROOT
@@ -35,7 +36,7 @@ from bench.run import RunResult, run_plan
 from bench.systems import System, bare_broker, cpu_s, free_addresses
 from bench.verdict import Verdict
 from bench.workload import Plan
-from srtm.errors import SrtmError, Unavailable
+from srtm.errors import BadInput, SrtmError, Unavailable
 from srtm.nursery import background_nursery
 
 BLOCK = "hostile"
@@ -178,8 +179,10 @@ async def _listen(process: trio.Process, doing: Doing) -> None:
 
 
 async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
-    """All chosen attacks, one after the other, shown as they end."""
+    """All chosen attacks, one after the other, shown as they end. Raises BadInput where the kernel would be flooded and
+    not the broker."""
     refuse_without_block(options.document, BLOCK)
+    refuse_starved_softirqs()
     names, started = chosen("attack", options.names, ATTACKS), time.time()
     verdicts: list[Verdict] = []
     outcomes: list[Measured] = []
@@ -194,6 +197,13 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
         write_block(options.document, BLOCK, markdown(outcomes, started))
     write_results(options.json_file, results)
     return verdicts
+
+
+def refuse_starved_softirqs() -> None:
+    """Raises BadInput where this process goes before what the packets of a flood leave to do (``bench.softirqs``)."""
+    if softirqs.are_behind():
+        rule = "must be above that of the broker under chrt, or all packets wait for it in a flood (chrt -r -p 12 PID)"
+        raise BadInput("priority of ksoftirqd", "lower", rule)
 
 
 def markdown(outcomes: Sequence[Measured], started: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 
+from bench import softirqs
 from bench.host import Host
 from bench.results import source_commit
 
@@ -25,4 +26,7 @@ def has_precedence() -> bool:
 
 def _precedence() -> str:
     policy = _REALTIME.get(os.sched_getscheduler(0))
-    return f", under {policy} {os.sched_getparam(0).sched_priority}" if policy else ""
+    if policy is None:
+        return ""
+    behind = ", ksoftirqd behind it" if softirqs.are_behind() else ""
+    return f", under {policy} {os.sched_getparam(0).sched_priority}{behind}"

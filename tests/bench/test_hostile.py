@@ -10,7 +10,7 @@ import pytest
 import trio
 from rich.console import Console
 
-from bench import attacker, hostile
+from bench import attacker, hostile, softirqs
 from bench.attacks import ATTACKS
 from bench.burn import CHUNK, burn
 from bench.comparison import Sample, judge
@@ -18,6 +18,7 @@ from bench.document import with_block
 from bench.hostile import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
 from bench.row_runs import measured
 from bench.systems import answers_ping, bare_broker, free_addresses
+from srtm.errors import BadInput
 
 
 def sample(system: str, p99_ms: float) -> Sample:
@@ -66,6 +67,14 @@ def test_the_control_sends_as_its_share_of_a_processor_lets_it(share, sent):
 def test_an_attacker_leaves_other_hosts_alone(capsys):
     assert attacker.main(["nops", "192.0.2.1:4150", "127.0.0.1:1", "127.0.0.1:2", "1"]) == 2
     assert "192.0.2.1:4150: must be on loopback" in capsys.readouterr().err
+
+
+async def test_nothing_is_measured_where_a_flood_would_starve_the_kernel_s_own_packet_work(monkeypatch):
+    monkeypatch.setattr(softirqs, "are_behind", lambda: True)
+    said = StringIO()
+    with pytest.raises(BadInput, match="must be above that of the broker under chrt"):
+        await hostile.hostile(HostileOptions(["nops"]), Console(file=said))
+    assert not said.getvalue()
 
 
 @pytest.mark.slow

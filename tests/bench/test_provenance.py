@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bench import softirqs
 from bench.provenance import provenance
 
 
@@ -12,7 +13,10 @@ def test_figures_measured_before_all_ordinary_work_say_under_which_policy(monkey
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_RR)
     monkeypatch.setattr(os, "sched_getparam", lambda _: SimpleNamespace(sched_priority=10))
 
+    monkeypatch.setattr(softirqs, "are_behind", lambda: False)
     assert provenance(0.0).endswith(", under SCHED_RR 10.")
+    monkeypatch.setattr(softirqs, "are_behind", lambda: True)
+    assert provenance(0.0).endswith(", under SCHED_RR 10, ksoftirqd behind it.")
 
 
 def test_figures_measured_at_ordinary_priority_say_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
