@@ -10,7 +10,8 @@ last one that the broker acknowledged. The law (design sections 3 and 6):
 A change is made in two steps. First everybody is issued the component-wise minimum of what it has and what it shall
 have. As acknowledgements come the bounds fall; what is free then goes to those who shall grow, and only to brokers that
 acknowledged all they were issued (so that a bucket that is created full is never topped up unseen). When an envelope
-itself is lowered the old sum stays an upper bound until the acknowledgements are in, and nothing grows.
+itself is lowered the old sum stays an upper bound until the acknowledgements are in, and nothing grows before that;
+where only brokers that are silent hold it up, the component that was not lowered may grow at the others.
 
 Tokens are never minted: the shares of the first grant that a topic name ever gets start full, all others empty. There
 are two other ways for a bound to fall: proof of death (``freed``, ``reissued`` for a new incarnation), and silence for
