@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bench import softirqs
 from bench.experiments import figures, keeping
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Series
 from bench.experiments.figures import QUICK, FiguresOptions
@@ -84,6 +85,7 @@ def test_what_ran_before_all_ordinary_work_says_so_in_its_block(
 ) -> None:
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_FIFO)
     monkeypatch.setattr(os, "sched_getparam", lambda _: SimpleNamespace(sched_priority=5))
+    monkeypatch.setattr(softirqs, "are_behind", lambda: False)
     figures.figures(replace(OPTIONS, directory=tmp_path), print)
     assert len(runs) == 1
     assert (tmp_path / "small.md").read_text().strip().endswith(", under SCHED_FIFO 5.")
