@@ -29,8 +29,8 @@ pub const LINGER_NS: Nanos = 1_000_000_000;
 /// How long a connection without heartbeats may block its last output.
 const FLUSH_NS: Nanos = 30_000_000_000;
 
-/// Answers that a client may leave unread; beyond that it is cut off, for it would take the memory of all. (A million pipelined publishes.)
-pub const MAX_UNREAD_ANSWERS: usize = 16 << 20;
+/// Answers that a client may leave unread before what it sends waits until it has read them: a buffer that grew with them would be copied while all wait.
+const MAX_UNREAD_ANSWERS: usize = 256 << 10;
 
 /// An idle connection's buffers are given back beyond this capacity.
 const KEEP_BUFFER: usize = 16 << 10;
@@ -95,6 +95,7 @@ pub struct Connection {
     stream_offset: u64, // of output[0]
     pub marks: VecDeque<Mark>,
     pub blocked_since: Option<Nanos>, // the socket takes nothing
+    pub(crate) stalled: bool,         // parked until its answers are taken
     pub armed: Armed,
     pub next_heartbeat: Nanos,
     pub auth: Option<Box<Auth>>,
@@ -134,6 +135,7 @@ impl Connection {
             output_at: 0,
             stream_offset: 0,
             marks: VecDeque::new(),
+            stalled: false,
             dirty: false,
             last_command: now,
             next_heartbeat: Nanos::MAX,
@@ -201,6 +203,12 @@ impl Connection {
             && self.state == State::Subscribed
             && self.pending() < HIGH_WATER
             && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready)
+    }
+
+    /// Whether it leaves so many answers unread that no more commands of it should run. What a consumer has not read may be messages.
+    pub fn leaves_answers(&self, max_msg_size: usize) -> bool {
+        let messages = if self.subscription.is_some() { HIGH_WATER + max_msg_size } else { 0 };
+        self.pending() > MAX_UNREAD_ANSWERS + messages
     }
 
     pub fn respond(&mut self, data: &[u8]) {

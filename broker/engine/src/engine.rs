@@ -411,6 +411,8 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         if conn.http.is_some() {
             self.handle_answers_taken(key, now);
+        } else if self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.stalled)) {
+            self.resume(key, now);
         }
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing) else { return false };
         if conn.eof {

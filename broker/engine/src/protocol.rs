@@ -4,7 +4,7 @@ use crate::arrival::Stamps;
 use crate::bucket::Nanos;
 use crate::channel::{Channel, InFlight, NotYours};
 use crate::config::TlsRequired;
-use crate::connection::{MAX_UNREAD_ANSWERS, Phase, Subscription};
+use crate::connection::{Phase, Subscription};
 use crate::engine::{ChannelKey, ConnKey, Engine, Reply, forget_aware};
 use crate::error::{self, WireError};
 use crate::http::answer::Exchange;
@@ -41,6 +41,11 @@ impl Engine {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.takes_commands()) else { return at };
             if self.work.units >= bound && at < bytes.len() {
                 self.postpone(key);
+                return at;
+            }
+            if conn.leaves_answers(self.config.max_msg_size as usize) {
+                conn.stalled = true;
+                self.park(key);
                 return at;
             }
             self.work.note(1);
@@ -242,11 +247,6 @@ impl Engine {
                         }
                     }
                 }
-            }
-            // (By HTTP one answer may be that long; requests behind it wait until it is taken.)
-            if conn.http.is_none() && conn.pending() > MAX_UNREAD_ANSWERS + self.config.max_msg_size as usize {
-                self.note_limit(Limit::SlowReader, key);
-                self.close(key);
             }
             self.mark_dirty(key);
         }

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::bucket::Nanos;
+use crate::connection::Connection;
 use crate::engine::{ConnKey, Engine, TopicKey};
 use crate::newcomers::Newcomers;
 
@@ -305,10 +306,14 @@ impl Engine {
         self.work.units - self.work.in_order >= HOLD_UNITS
     }
 
-    /// Whether what is read of a connection would only wait for many turns, for what it had last was more than its share (it is moved with each), or is
-    /// for nobody, for it was refused: a client that goes on sending until it reads that would fill turns with megabytes.
+    /// Whether what is read of a connection would only wait for many turns, for what it had last was more than its share: it is moved with each.
     pub fn is_flooded_by(&mut self, key: ConnKey) -> bool {
-        self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.share.floods) || !conn.reads())
+        self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.share.floods))
+    }
+
+    /// Whether what a connection sends is for anybody: not once it was refused, and a client may go on for megabytes until it reads that.
+    pub fn is_read(&self, key: ConnKey) -> bool {
+        self.conns.get(key).is_some_and(Connection::reads)
     }
 }
 

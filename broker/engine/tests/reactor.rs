@@ -398,6 +398,22 @@ fn hostile_bytes_cost_their_sender_its_connection_and_nobody_else_anything() {
 }
 
 #[test]
+fn however_much_clients_send_behind_what_is_refused_they_can_read_why() {
+    let (handle, port) = start();
+    let mut refused: Vec<_> = (0..12).map(|_| Client::connect(port)).collect();
+    let much = [&b"PUB t\n\xff\xff\xff\xff"[..], &vec![b'x'; 1 << 20]].concat();
+    for client in &mut refused {
+        client.0.write_all(&much).expect("it is taken");
+    }
+    for mut client in refused {
+        client.0.shutdown(Shutdown::Write).expect("it is there");
+        assert!(client.rest()[8..].starts_with(b"E_BAD_MESSAGE"));
+    }
+    wait_until("they are gone", || connections(&handle) == 0);
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
 fn a_half_closed_client_gets_its_answers_and_then_the_end() {
     let (handle, port) = start();
     let mut client = Client::connect(port);

@@ -3,8 +3,10 @@
 //! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of one `send` to the subscriber and
 //! of one `recvmsg` of its FINs (see `leisure`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
 //! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer (the watermark of design section 4).
-//! Who comes in is in `reactor/ports.rs`, whose answers are left for a while in `reactor/leisurely.rs`.
+//! Who comes in is in `reactor/ports.rs`, whose answers are left for a while in `reactor/leisurely.rs`,
+//! what those go on sending who were refused in `reactor/dropping.rs`.
 
+mod dropping;
 mod leisurely;
 mod ports;
 
@@ -58,9 +60,10 @@ const TURN_BYTES: usize = 512 << 10;
 
 struct Socket {
     fd: OwnedFd,
-    writes: bool, // EPOLLOUT is asked for
-    reads: bool,  // EPOLLIN is asked for
-    ended: bool,  // the peer has ended its stream
+    writes: bool,   // EPOLLOUT is asked for
+    reads: bool,    // EPOLLIN is asked for
+    ended: bool,    // the peer has ended its stream
+    dropping: bool, // in the list of `dropping`
     unread: Unread,
     at_leisure: bool, // in the list of `leisure`: read from there unless `reads`
     written: Nanos,   // a consumer's last write
@@ -79,8 +82,9 @@ pub struct Reactor {
     buffer: Vec<u8>,
     read_bytes: usize, // in this turn
     dirty: Vec<ConnKey>,
-    room: Option<usize>,       // for connections
-    leaving: VecDeque<Socket>, // to be closed
+    room: Option<usize>,         // for connections
+    leaving: VecDeque<Socket>,   // to be closed
+    dropping: VecDeque<ConnKey>, // send what is for nobody
     leisure: Leisure,
     worker: Option<Worker>, // where clients may ask for TLS
 }
@@ -119,6 +123,7 @@ impl Reactor {
             dirty: Vec::new(),
             room,
             leaving: VecDeque::new(),
+            dropping: VecDeque::new(),
             leisure: Leisure::default(),
             worker,
         })
@@ -177,6 +182,7 @@ impl Reactor {
             self.give_handshakes()?;
             self.read_at_leisure(now);
             self.measure_ways();
+            self.drop_some();
             self.close_some(now);
             self.publish_events();
             now = clock::monotonic();
@@ -195,8 +201,8 @@ impl Reactor {
     /// Wait for news from outside, or until something is due.
     fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
         let rests = self.ports.iter().filter_map(|port| port.rests_until);
-        let leaving = (!self.leaving.is_empty()).then_some(now);
-        let due = self.engine.poll_timeout().into_iter().chain(leaving).chain(rests).chain(self.leisure.deadline()).min();
+        let at_once = (!self.leaving.is_empty() || !self.dropping.is_empty()).then_some(now);
+        let due = self.engine.poll_timeout().into_iter().chain(at_once).chain(rests).chain(self.leisure.deadline()).min();
         match due {
             Some(at) if at <= now => return self.wait(Block::No, now),
             Some(at) => self.alarm.no_later_than(at)?,
@@ -237,6 +243,10 @@ impl Reactor {
     /// are bytes and nothing else, as far as is known.
     fn read(&mut self, key: ConnKey, plain: bool, now: Nanos) -> bool {
         let Some(socket) = self.sockets.get_mut(key) else { return true };
+        if !self.engine.is_read(key) {
+            self.drop_later(key);
+            return true;
+        }
         socket.unread.reported(&self.waits);
         let since = socket.unread.since;
         let floods = self.engine.is_flooded_by(key);

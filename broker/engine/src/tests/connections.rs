@@ -169,20 +169,49 @@ fn unfinished_commands_count_against_the_memory_limit_and_cost_only_who_sends_th
 }
 
 #[test]
-fn a_client_that_does_not_read_its_answers_is_cut_off_before_it_takes_the_memory_of_all() {
+fn what_a_client_sends_waits_until_it_reads_its_answers_and_it_is_cut_off_if_it_does_not() {
+    for (subscribes, most) in [(false, 300 << 10), (true, (1 << 20) + (1 << 20) + (300 << 10))] {
+        let mut pair = Pair::new();
+        let key = pair.connect();
+        if subscribes {
+            pair.ask(key, "SUB t c\n");
+        }
+        pair.stick(key);
+        let flood = if subscribes { "FIN 0123456789abcdef\n".repeat(2_000).into_bytes() } else { pub_("t", "x").repeat(2_000) };
+        for _ in 0..40 {
+            pair.send(key, &flood);
+            for _ in 0..8 {
+                pair.advance(0);
+            }
+        }
+        let unread = pair.engine.unsent(key).len();
+        assert!((most / 2..most).contains(&unread), "{unread} of {most}");
+        assert!(!pair.engine.wants_input(key), "the rest stays in the kernel");
+        assert_eq!(pair.engine.poll_timeout().map(|at| at > pair.now), Some(true), "nothing is tried in vain");
+        pair.advance(31 * S);
+        assert!(pair.closed.contains(&key));
+        assert_eq!(offenders(&mut pair), (1, 0));
+    }
+}
+
+#[test]
+fn a_client_that_sends_all_before_it_reads_gets_an_answer_to_each() {
     let mut pair = Pair::new();
     let key = pair.connect();
-    pair.ask(key, identify(r#"{"heartbeat_interval":-1}"#));
-    pair.ask(key, identify(r#"{"heartbeat_interval":60000}"#));
-    pair.ask(key, "SUB t c\n");
     pair.stick(key);
-    let flood = "FIN 0123456789abcdef\n".repeat(20_000); // each is answered by three times as much
-    for _ in 0..20 {
-        pair.send(key, &flood);
+    pair.send(key, pub_("t", "x").repeat(40_000));
+    pair.engine.handle_eof(key);
+    for _ in 0..200 {
         pair.advance(0);
     }
-    assert!(pair.closed.contains(&key));
-    assert_eq!(offenders(&mut pair), (1, 0));
+    assert!(pair.engine.unsent(key).len() < 300 << 10);
+    pair.unstick(key);
+    let mut answers = 0;
+    for _ in 0..200 {
+        answers += pair.take(key).iter().filter(|frame| **frame == ok()).count();
+        pair.advance(0);
+    }
+    assert_eq!((answers, pair.closed.contains(&key)), (40_000, true));
 }
 
 #[test]

@@ -81,7 +81,16 @@ impl Reactor {
                     }
                     self.sockets.insert(
                         key,
-                        Socket { fd, writes: false, reads: true, ended: false, unread, at_leisure: false, written: Nanos::MIN / 2 },
+                        Socket {
+                            fd,
+                            writes: false,
+                            reads: true,
+                            ended: false,
+                            dropping: false,
+                            unread,
+                            at_leisure: false,
+                            written: Nanos::MIN / 2,
+                        },
                     );
                 }
                 Ok(None) => {
