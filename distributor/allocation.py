@@ -19,9 +19,8 @@ from typing import Protocol
 import numpy as np
 
 from distributor.evening import Bools, even_out
-from distributor.spreading import ALONE, NOWHERE, Floats, Ints, fill, pack, whole_publishers
+from distributor.spreading import ALONE, NOWHERE, ROUNDING, Floats, Ints, fill, pack, whole_publishers
 
-_ROUNDING = 1e-6  # msg/s: the unit of rates; less than that is not a difference
 _MANY = 100  # times the largest rate above its quota: a broker gives that up at once
 _LEFT = 10_000  # publishers without a broker that are looked at one by one; more are dealt out together
 
@@ -146,7 +145,7 @@ def plan(demand: Demand, brokers: Sequence[BrokerCapacity], strategy: str, seed:
 def concentration(rcaps: Floats, rate: float) -> int:
     """The smallest k such that the first k of ``rcaps`` (sorted, largest first) cover ``rate``; all of them if none
     does (section 4.2, step 1)."""
-    enough = np.cumsum(rcaps) >= rate - _ROUNDING
+    enough = np.cumsum(rcaps) >= rate - ROUNDING
     return int(np.argmax(enough)) + 1 if enough.any() else len(rcaps)
 
 
@@ -226,7 +225,7 @@ def _choose(candidates: Ints, room: Floats, k: int, rate: float) -> Ints:
     chosen, others = candidates[:k].tolist(), candidates[k:].tolist()
     others.sort(key=lambda at: -room[at])
     for small, large in zip(sorted(chosen, key=lambda at: room[at]), others, strict=False):
-        if room[chosen].sum() >= rate - _ROUNDING or room[large] <= room[small]:
+        if room[chosen].sum() >= rate - ROUNDING or room[large] <= room[small]:
             break
         chosen[chosen.index(small)] = large
     return np.array(sorted(chosen), dtype=np.int64)
@@ -267,21 +266,19 @@ def _place_one_by_one(
     """Fill ``placement`` in place, largest first: among brokers below their quota the one with the least of the
     publisher's group, then the emptiest."""
     waiting = np.flatnonzero(placement == NOWHERE)
-    most = float((room - load)[chosen].max()) + _ROUNDING
+    most = float((room - load)[chosen].max()) + ROUNDING
     waiting = waiting[demand.rates[waiting] <= most]
     of_group = _group_loads(placement, demand, demand.groups[waiting], len(load)) if correlated else {}
     for publisher in waiting[np.argsort(-demand.rates[waiting], kind="stable")]:
         rate, group = demand.rates[publisher], int(demand.groups[publisher])
-        fits = chosen[load[chosen] + rate <= room[chosen] + _ROUNDING]
+        fits = chosen[load[chosen] + rate <= room[chosen] + ROUNDING]
         if not len(fits):
             continue
-        behind = fits[load[fits] < quotas[fits] - _ROUNDING]
+        behind = fits[load[fits] < quotas[fits] - ROUNDING]
         candidates = behind if len(behind) else fits
-        emptiness = (quotas - load)[candidates] / np.maximum(quotas[candidates], _ROUNDING)
+        emptiness = (quotas - load)[candidates] / np.maximum(quotas[candidates], ROUNDING)
         kin = of_group.get(group)
-        crowd = (
-            np.zeros(len(candidates)) if kin is None else kin[candidates] / np.maximum(quotas[candidates], _ROUNDING)
-        )
+        crowd = np.zeros(len(candidates)) if kin is None else kin[candidates] / np.maximum(quotas[candidates], ROUNDING)
         best = candidates[np.lexsort((-emptiness, crowd))[0]]
         placement[publisher] = best
         load[best] += rate

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributor.spreading import ALONE, NOWHERE, Floats, Ints
+from distributor.spreading import ALONE, NOWHERE, ROUNDING, Floats, Ints
 
-_ROUNDING = 1e-6  # msg/s: the unit of rates; less than that is not a difference
 _GROUP_SLACK = (1.0, 2.0)  # publishers' rates off its proportion that a step may leave a group: if need be, the second
 _MOVERS = 256  # publishers of one broker looked at for one move
 _SWAPPERS = 96  # and for one swap, on either side
@@ -61,16 +60,16 @@ class _Table:
         self.placement, self.rates = placement, rates
         self.brokers = len(quotas)
         self.largest = float(rates.max())
-        self.room = room + _ROUNDING
-        self.high = np.minimum(quotas + self.largest, room) + _ROUNDING
-        self.low = quotas - self.largest - _ROUNDING
+        self.room = room + ROUNDING
+        self.high = np.minimum(quotas + self.largest, room) + ROUNDING
+        self.low = quotas - self.largest - ROUNDING
         self.aim = quotas
         there = np.flatnonzero(placement != NOWHERE)
         self.load = np.bincount(placement[there], weights=rates[there], minlength=self.brokers).astype(np.float64)
         self.members = _lists(placement[there], there, self.brokers)
         self.seat = _seats(self.members, len(placement))  # of each publisher in the list of its broker's members
         self.turn = [0] * self.brokers  # where the next look at a broker's members begins
-        self.cells = _Cells(placement, rates, groups, quotas / max(float(quotas.sum()), _ROUNDING))
+        self.cells = _Cells(placement, rates, groups, quotas / max(float(quotas.sum()), ROUNDING))
 
     # Loads
 
@@ -107,7 +106,7 @@ class _Table:
     def _gap(self, here: int, there: int) -> tuple[float, float]:
         """What should go from ``here`` to ``there``, and below what that brings both closer to their aims, msg/s."""
         surplus, lack = float(self.load[here] - self.aim[here]), float(self.aim[there] - self.load[there])
-        return max(min(surplus, lack), 0.0), min(surplus + lack - _ROUNDING, float(self.room[there] - self.load[there]))
+        return max(min(surplus, lack), 0.0), min(surplus + lack - ROUNDING, float(self.room[there] - self.load[there]))
 
     def _move(self, here: int, there: int, slack: float) -> _Step | None:
         wanted, most = self._gap(here, there)
@@ -123,7 +122,7 @@ class _Table:
         wanted, most = self._gap(here, there)
         ours, theirs = self._some(here, _SWAPPERS), self._some(there, _SWAPPERS)
         less = self.rates[ours][:, None] - self.rates[theirs][None, :]
-        fits = np.argwhere((less > _ROUNDING) & (less <= most))
+        fits = np.argwhere((less > ROUNDING) & (less <= most))
         nearest = np.argsort(np.abs(less[fits[:, 0], fits[:, 1]] - wanted), kind="stable")[:_MOVERS]
         for mine, other in fits[nearest].tolist():
             if self.cells.may_swap(int(ours[mine]), int(theirs[other]), here, there, slack):
@@ -167,7 +166,7 @@ class _Table:
 
     def mend_groups(self, slack: float) -> None:
         """Members of groups that crowd a broker go where their group is thin and there is room."""
-        most = slack * self.largest + _ROUNDING
+        most = slack * self.largest + ROUNDING
         for group, brokers in self.cells.crowded(slack * self.largest):
             excess = self.cells.excess(group)
             members = self.cells.members(group)
@@ -266,7 +265,7 @@ class _Cells:
     def crowded(self, most: float) -> list[tuple[int, list[int]]]:
         """(group, brokers) wherever more than ``most`` above its proportion is sent."""
         groups, brokers = np.divmod(self._keys, self._brokers)
-        found = self._values - self._whole[groups] * self.part[brokers] > most + _ROUNDING
+        found = self._values - self._whole[groups] * self.part[brokers] > most + ROUNDING
         names, starts = np.unique(groups[found], return_index=True)
         return list(zip(names.tolist(), [one.tolist() for one in np.split(brokers[found], starts[1:])], strict=False))
 
@@ -281,7 +280,7 @@ class _Cells:
         whole = self._whole[safe]
         gone = self.of(safe, here) - rates - whole * self.part[here]
         come = self.of(safe, there) + rates - whole * self.part[there]
-        bound = slack * self._largest + _ROUNDING
+        bound = slack * self._largest + ROUNDING
         result: Bools = alone | ((np.abs(gone) <= bound) & (np.abs(come) <= bound))
         return result
 

@@ -12,6 +12,7 @@ import trio
 
 from distributor import adapting, placing
 from distributor.marks import NO_MARKS, FullMarks
+from distributor.spreading import ROUNDING
 from distributor.state import FittingRecord, Placement, Topic
 from distributor.succession import check_succession
 from distributor.topic_records import NO_PUBLISHERS
@@ -31,7 +32,6 @@ from srtm.control import ProposalResult, ProposalResults, ShareProposal
 from srtm.errors import BadInput, Conflict, SrtmError
 from srtm.topic import TopicSpec
 
-_ROUNDING = 1e-6  # msg/s; less is no difference
 _FLUX_S = 3.0  # aware publishers have moved by then
 _LARGEST_CLAIM = 2**62  # a version that a broker may say it has; beyond 2**63 the store could not count on
 
@@ -235,7 +235,7 @@ class Registry(Upkeep):
             refusing = {*placement.brokers} - {*topic.placement.brokers} - self.takes_more()
             if refusing:
                 raise Conflict("broker", ", ".join(sorted(refusing)), "takes no publishers now")
-            overfull = self._overfull(topic, placement, beyond_marks=True)
+            overfull = self.overfull(topic, placement, beyond_marks=True)
             if overfull:
                 raise Conflict("broker", ", ".join(overfull), "has no room for so many of its publishers now")
             self.arranged_s[name] = trio.current_time()
@@ -245,7 +245,7 @@ class Registry(Upkeep):
                 topic.spec, topic.burst, placement, reasons, what, asked_for=False, fitting=True, found=found
             )
 
-    def _overfull(self, topic: Topic, placement: Placement, *, beyond_marks: bool = False) -> list[str]:
+    def overfull(self, topic: Topic, placement: Placement, *, beyond_marks: bool = False) -> list[str]:
         """Brokers that get more of ``topic`` by ``placement``, and more than they have room for: other topics may have
         come since that was planned. ``beyond_marks``: as in ``offered``."""
         rooms = {one.name: one.rcap for one in self.offered(topic.spec, beyond_marks=beyond_marks)}
@@ -253,7 +253,7 @@ class Registry(Upkeep):
         return sorted(
             name
             for name, rate in placement.assigned.items()
-            if rate > max(rooms.get(name, 0.0), now.get(name, 0.0)) + _ROUNDING
+            if rate > max(rooms.get(name, 0.0), now.get(name, 0.0)) + ROUNDING
         )
 
     def is_in_flux(self, name: str) -> bool:
@@ -285,7 +285,7 @@ class Registry(Upkeep):
             if not to.keys() <= topic.spec.publishers.positions.keys():
                 return False
             placement = topic.placement.moved(to)
-            if self._overfull(topic, placement):
+            if self.overfull(topic, placement):
                 return False
             reasons = placing.reasons_after(topic.reasons, placement, topic.placement)
             await self._replace_topic(topic.spec, topic.burst, placement, reasons, why, asked_for=False)

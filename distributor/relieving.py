@@ -92,10 +92,8 @@ class Relieving:
         """Why those who shall take publishers cannot. A broker that is new to the topic gets a small share, and may
         make messages wait longer for it than they are late now (design section 5): the forecast says."""
         after = topic.placement.moved(shift.to)
-        rooms = {one.name: one.rcap for one in self._registry.offered(topic.spec)}
-        for broker in sorted(set(shift.to.values())):
-            if after.assigned[broker] > rooms.get(broker, 0.0) + 1e-6:
-                return f"{broker} has no room for {after.assigned[broker]:,.6g} msg/s of the topic"
+        for broker in self._registry.overfull(topic, after):
+            return f"{broker} has no room for {after.assigned[broker]:,.6g} msg/s of the topic"
         new = set(shift.to.values()) - set(topic.placement.brokers)
         if new:
             services = explaining.services(topic.name, self._registry, self._syncing)

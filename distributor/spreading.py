@@ -26,6 +26,7 @@ Ints = npt.NDArray[np.int64]
 
 NOWHERE = -1  # in a placement: no broker had room for this publisher
 ALONE = -1  # in a column of groups: fires by itself
+ROUNDING = 1e-6  # msg/s: the unit of rates, whose sums are not exact; less than that is no difference
 _SLACK = 1e-9  # relative: a sum of floats may miss a whole publisher by this much
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from distributor import adapting, placing
 from distributor.leases import NOTHING, Amount
 from distributor.marks import FullMarks
+from distributor.spreading import ROUNDING
 from distributor.state import Broker, Topic
 from srtm.topic import TopicSpec
 
-_ROUNDING = 1e-6  # msg/s: sums of rates are not exact
 _LARGEST = 2**62  # micro
 
 
@@ -138,6 +138,6 @@ def lifted(marks: FullMarks, before: Mapping[str, Topic], topics: Collection[Top
         if old is not None and old.placement is not topic.placement:
             now = topic.placement.assigned
             for name, rate in old.placement.assigned.items():
-                if rate > now.get(name, 0.0) + _ROUNDING and name in marks.brokers:
+                if rate > now.get(name, 0.0) + ROUNDING and name in marks.brokers:
                     marks = marks.lifted(name)
     return marks
