@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bench.document import write_block
 from bench.provenance import provenance
 from bench.results import Results, keep_beside, write_results
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_WHERE_TO = ("json_file", "document", "directory")
+
+
+def settings_of(options: DataclassInstance) -> dict[str, Any]:
+    """``options`` of a command, but for where its results go: that says nothing of how they were made."""
+    return {key: value for key, value in asdict(options).items() if key not in _WHERE_TO}
 
 
 def hand_over(

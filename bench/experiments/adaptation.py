@@ -36,7 +36,7 @@ from bench.experiments.step_runs import (
 )
 from bench.experiments.step_table import claim, markdown, missed, seconds, verdict
 from bench.experiments.step_traffic import placed, send_step, step_plans, topic_document, two_brokers
-from bench.handing_over import hand_over
+from bench.handing_over import hand_over, settings_of
 from bench.results import Results, source_commit
 from bench.trace import fetch_trace
 from srtm.distributor_client import DistributorClient
@@ -94,11 +94,14 @@ async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) ->
 
 
 def _write(options: AdaptationOptions, runs: Sequence[StepRun], text: str, started: float) -> None:
-    settings = {key: value for key, value in asdict(options).items() if key not in ("json_file", "document")}
-    settings["directory"] = str(options.directory)
     rows, reasons = [run.row() for run in runs], missed(runs)
     results = Results.of(
-        "bench adaptation", rows, seed=options.seed, started=started, settings=settings, result={"missed": reasons}
+        "bench adaptation",
+        rows,
+        seed=options.seed,
+        started=started,
+        settings=settings_of(options),
+        result={"missed": reasons},
     )
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
 

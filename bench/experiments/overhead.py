@@ -22,7 +22,7 @@ from bench.experiments.overhead_cpu import PARTS
 from bench.experiments.overhead_stage import Stage, small_cluster
 from bench.experiments.overhead_traffic import BROKERS, LOAD, STEADY_LOADS
 from bench.experiments.overhead_turn import SCENARIOS, SHIFTING, STEADY, OverheadOptions, Turn
-from bench.handing_over import hand_over
+from bench.handing_over import hand_over, settings_of
 from bench.results import Results
 from bench.verdict import Check, Verdict
 
@@ -51,8 +51,9 @@ async def overhead(options: OverheadOptions, show: Callable[[str], None]) -> Ver
     said = [claim(options), markdown(turns), said_of_histories(turns), said_of_changes(turns), f"{verdict.line}."]
     text = "\n\n".join(said)
     show(f"\n{text}")
-    settings = {key: value for key, value in asdict(options).items() if key not in ("json_file", "document")}
-    results = Results.of_verdicts("bench overhead", [verdict], seed=options.seed, started=started, settings=settings)
+    results = Results.of_verdicts(
+        "bench overhead", [verdict], seed=options.seed, started=started, settings=settings_of(options)
+    )
     hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
     return verdict
 

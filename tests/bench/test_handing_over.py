@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from bench.document import refuse_without_block
-from bench.handing_over import hand_over
+from bench.handing_over import hand_over, settings_of
 from bench.results import Results
 from bench.splits import SplitsOptions, splits
 from srtm.errors import BadInput
 
 RESULTS = Results.of("bench one", [{"name": "a"}], seed=1, started=0.0, settings={})
+
+
+@dataclass(frozen=True)
+class Options:
+    seconds: float = 2.0
+    json_file: str = "own.json"
+    document: Path = Path("page.md")
+    directory: Path = Path("results")
+
+
+def test_settings_say_how_results_were_made_and_not_where_they_went() -> None:
+    assert settings_of(Options()) == {"seconds": 2.0}
 
 
 @pytest.fixture
