@@ -17,7 +17,7 @@ _NAME = "ksoftirqd/"
 
 
 def are_behind(proc: Path = PROC) -> bool:
-    """Whether this process, and what it starts, goes before one of them. Where none can be seen, as in a container,
+    """Whether this process goes before one of them, or beside it. Where none can be seen, as in a container,
     there is no telling, and the answer is no."""
     ours = os.sched_getparam(0).sched_priority
     return ours > 0 and any(priority <= ours for priority in _priorities(proc))
