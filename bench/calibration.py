@@ -3,7 +3,8 @@ keeps them.
 
 What a message takes of a server is fitted to how busy the broker's process was: so much a second whatever
 comes, a message, a firing (which wakes a connection), and a connection that is there. What it takes besides, wake-up
-and write, is whatever the recorded processing exceeds that of the servers by: its distribution as it was seen.
+and write, is whatever the recorded processing exceeds that of the servers by: its distribution as it was seen, of
+messages that came alone and of those in batches, of those that waited for tokens and of the others, each apart.
 """
 
 from __future__ import annotations
@@ -18,34 +19,35 @@ from scipy.optimize import nnls
 
 from bench.recorded import Layout, Recorded
 from bench.results import replace_file
-from bench.simulator import Ints, Machine, Tail
+from bench.simulator import NO_PATHS, Bools, Delays, Ints, Machine, PathDelay, Paths, Tail
 from bench.traffic import SECOND_NS
 from bench.verdict import Check
 from srtm.errors import BadInput
 
 CALIBRATED = Path(__file__).parent / "data" / "calibrated.json"
 CLOSE = 0.15
-QUANTILES = 1_000
+QUANTILES = 500
 _LEAST_RUNS = 4  # as many as there are terms
+_LEAST_SEEN = 1_000  # messages of a kind: of fewer a run knows no p99
 _SAME_NS = 1_000  # delays that are as good as none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
     """``machine``: without a laboratory's server. ``awake_ns``: processor time a second of a broker that has work,
-    whatever comes: wake-ups are shared the more the more comes. ``lab_path_ns``: the path where that server is: a
-    message leaves it by a timer, not by what a socket says."""
+    whatever comes: wake-ups are shared the more the more comes. ``lab_paths``: where that server is: a message leaves
+    it by a timer, not by what a socket says."""
 
     machine: Machine
     awake_ns: float
-    lab_path_ns: tuple[int, ...] = (0,)
+    lab_paths: Paths = NO_PATHS
 
     def of(self, layout: Layout) -> Machine:
         return self.laboratory(layout.lab_us) if layout.lab_us else self.machine
 
     def laboratory(self, lab_us: float) -> Machine:
         """The broker with the laboratory's server behind it."""
-        return replace(self.machine, lab_ns=lab_us * 1_000, path_ns=self.lab_path_ns)
+        return replace(self.machine, lab_ns=lab_us * 1_000, paths=self.lab_paths)
 
 
 def calibrated(path: Path = CALIBRATED) -> Fitted:
@@ -65,20 +67,40 @@ Run = tuple[Layout, Recorded]
 
 
 def fit(runs: Sequence[Run]) -> Fitted:
-    """Raises BadInput for too few runs without the laboratory's server, of one broker each, or none with it."""
+    """Raises BadInput for too few runs without the laboratory's server, of one broker each, and where of some kind
+    of message there are none with it or none without."""
     bare = [run for run in runs if not run[0].lab_us]
     laboratory = [run for run in runs if run[0].lab_us]
-    if not laboratory:
-        raise BadInput("runs", 0, "must be at least 1 in the laboratory")
     machine, awake_ns = _costs(bare)
     fitted = Fitted(machine=machine, awake_ns=awake_ns)
-    with_path = replace(machine, path_ns=_path(fitted, bare))
-    return replace(fitted, machine=with_path, lab_path_ns=_path(fitted, laboratory))
+    with_paths = replace(machine, paths=_paths(fitted, bare, "without the laboratory's server"))
+    return replace(fitted, machine=with_paths, lab_paths=_paths(fitted, laboratory, "in the laboratory"))
 
 
-def _path(fitted: Fitted, runs: Sequence[Run]) -> tuple[int, ...]:
+def _paths(fitted: Fitted, runs: Sequence[Run], where: str) -> Paths:
+    single = [run for run in runs if run[0].fleet.batch == 1]
+    batched = [run for run in runs if run[0].fleet.batch > 1]
+    return Paths(
+        single=_path(fitted, single, f"{where}, with batches of 1"),
+        batched=_path(fitted, batched, f"{where}, with larger batches"),
+    )
+
+
+def _path(fitted: Fitted, runs: Sequence[Run], which: str) -> PathDelay:
+    besides = [_besides(fitted.of(layout), recorded) for layout, recorded in runs]
+    at_once = [besides_ns[~waited] for besides_ns, waited in besides]
+    waited = [besides_ns[waited] for besides_ns, waited in besides]
+    return PathDelay(
+        at_once=_usual(at_once, f"{which}, with messages that did not wait for tokens"),
+        waited=_usual(waited, f"{which}, with messages that waited for tokens"),
+    )
+
+
+def _usual(of_runs: Sequence[Ints], which: str) -> tuple[int, ...]:
     """Median by quantile: a run in which the machine stopped for long says little of the others."""
-    seen = [_quantiles(_besides(fitted.of(layout), recorded), QUANTILES) for layout, recorded in runs]
+    seen = [_quantiles(values, QUANTILES) for values in of_runs if len(values) >= _LEAST_SEEN]
+    if not seen:
+        raise BadInput("runs", 0, f"must be at least 1 {which} ({_LEAST_SEEN:,} or more)")
     return tuple(int(one) for one in np.median(seen, axis=0))
 
 
@@ -93,11 +115,13 @@ def _costs(runs: Sequence[Run]) -> tuple[Machine, float]:
     return machine, float(awake)
 
 
-def _besides(machine: Machine, recorded: Recorded) -> Ints:
-    """Of every message, ns."""
-    rng = np.random.default_rng(0)
-    parts = [part.measured.processing_ns - part.simulated(machine, rng).processing_ns for part in recorded.parts]
-    return np.maximum(np.concatenate(parts), 0)
+def _besides(machine: Machine, recorded: Recorded) -> tuple[Ints, Bools]:
+    """Of every message what it took besides the servers, ns, and whether it waited for tokens."""
+    measured, served = (
+        Delays.joined(part.measured for part in recorded.parts),
+        Delays.joined(recorded.replayed(machine, 0)),
+    )
+    return np.maximum(measured.processing_ns - served.processing_ns, 0), measured.access_ns > 0
 
 
 def _quantiles(values: Ints, count: int) -> Ints:
@@ -142,13 +166,22 @@ def apart(simulated_ns: int, measured_ns: int) -> float:
 
 def text(fitted: Fitted) -> str:
     machine = fitted.machine
-    path, lab = (
-        "p50 {:.3g} us, p99 {:.4g} us".format(*np.percentile(of, [50, 99], method="inverted_cdf") / 1e3)
-        for of in (machine.path_ns, fitted.lab_path_ns)
-    )
     return (
         f"{machine.message_ns / 1e3:.3g} us a message, {machine.firing_ns / 1e3:.3g} us a firing, "
         f"{machine.connection_ns:.3g} ns of each message for every publisher connected, "
         f"{fitted.awake_ns / SECOND_NS * 1e3:.3g} ms of processor time a second whatever comes; besides, wake-up and "
-        f"write: {path}; in the laboratory: {lab}"
+        f"write (p50, p99): {_told(machine.paths)}; in the laboratory: {_told(fitted.lab_paths)}"
+    )
+
+
+def _told(paths: Paths) -> str:
+    kinds = {
+        "alone": paths.single.at_once,
+        "alone after tokens": paths.single.waited,
+        "in batches": paths.batched.at_once,
+        "in batches after tokens": paths.batched.waited,
+    }
+    return ", ".join(
+        "{} {:.3g} and {:.3g} us".format(kind, *np.percentile(values, [50, 99], method="inverted_cdf") / 1e3)
+        for kind, values in kinds.items()
     )

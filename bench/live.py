@@ -2,7 +2,8 @@
 
 The arrivals that a broker noted are what the simulator gets (``bench.recorded``): what differs is not the traffic.
 Where all of it goes before the machine's ordinary work (``chrt``), brokers go before the generator too: on hosts of
-their own they would not wait for it.
+their own they would not wait for it. Not where publishers fire together: a generator that was interrupted after each of
+them would spread over milliseconds what is meant for one instant.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ async def record_once(
 ) -> Recorded:
     """Starts the brokers, sends, fetches what they recorded, ends them. Raises Unavailable, PeerError, BadInput."""
     options = ["--lab-service-time", f"{layout.lab_us:g}"] if layout.lab_us else []
-    if has_precedence():
+    if has_precedence() and layout.fleet.group_size == 1:
         options.append("--realtime")
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="srtm-live-")))

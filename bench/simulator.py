@@ -4,7 +4,8 @@ The bucket is the engine's own, exact to the nanosecond (``srtm._native.Station`
 first come, first served, the topic's and those of the load that was there before. What a message takes of it depends on
 how many it came with (each firing wakes a connection once) and on how many publishers are connected; both are measured
 on a real broker by ``srtm bench calibrate``. In the laboratory one more server follows, which takes the same time for
-every message (``srtm broker --lab-service-time``).
+every message (``srtm broker --lab-service-time``). What wake-ups and writes take besides keeps no server busy; it is
+drawn of what was seen of messages of the same kind (``Paths``).
 
 Delays are in ns. A run begins with full buckets and idle servers, and its first part, ``WARM_UP`` of it, is not
 counted.
@@ -13,7 +14,7 @@ counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from bench.traffic import SECOND_NS, Fleet
 from srtm._native import Station
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 Share = tuple[int, int]  # (r_l, b_l) in micro-messages
 
 WARM_UP = 0.1
@@ -31,14 +33,59 @@ _NO_LIMIT: Share = (2**62, 2**62)
 
 
 @dataclass(frozen=True, kw_only=True)
+class PathDelay:
+    """What a message takes besides, without keeping a server busy, ns: each as likely as the others. ``waited``: where
+    it had to wait for tokens, and is let go by a timer and not by what a socket says."""
+
+    at_once: tuple[int, ...] = (0,)
+    waited: tuple[int, ...] = (0,)
+
+    def drawn(self, waited: Bools, rng: np.random.Generator) -> Ints:
+        """Of so many messages."""
+        found = _drawn(self.at_once, len(waited), rng)
+        found[waited] = _drawn(self.waited, int(np.count_nonzero(waited)), rng)
+        return found
+
+    def without_stops(self) -> PathDelay:
+        return PathDelay(at_once=_unstopped(self.at_once), waited=_unstopped(self.waited))
+
+
+def _drawn(values: tuple[int, ...], count: int, rng: np.random.Generator) -> Ints:
+    if len(values) == 1:
+        return np.full(count, values[0], dtype=np.int64)
+    return rng.choice(np.array(values, dtype=np.int64), count)
+
+
+def _unstopped(values: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(values)[: math.ceil(_UNSTOPPED * len(values))])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paths:
+    """By how a message came: alone, or with others in one batch, which share a wake-up and wait for each other's
+    writing."""
+
+    single: PathDelay = PathDelay()
+    batched: PathDelay = PathDelay()
+
+    def of(self, batch: int) -> PathDelay:
+        return self.single if batch == 1 else self.batched
+
+    def without_stops(self) -> Paths:
+        return Paths(single=self.single.without_stops(), batched=self.batched.without_stops())
+
+
+NO_PATHS = Paths()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What a broker is made of. ``path_ns``: what a message takes besides, without keeping the server busy, each as
-    likely as the others. ``lab_ns``: of the laboratory's server behind it; 0: there is none."""
+    """What a broker is made of. ``lab_ns``: of the laboratory's server behind it; 0: there is none."""
 
     message_ns: float
     firing_ns: float = 0.0  # once for all messages that a publisher sends at once
     connection_ns: float = 0.0  # of each message, for every publisher connected
-    path_ns: tuple[int, ...] = (0,)
+    paths: Paths = NO_PATHS
     lab_ns: float = 0.0
 
     def mean_ns(self, batch: int, publishers: int) -> float:
@@ -50,14 +97,8 @@ class Machine:
         return SECOND_NS / max(self.mean_ns(batch, publishers), self.lab_ns)
 
     def without_stops(self) -> Machine:
-        """Its ``path_ns`` but for the slowest hundredth."""
-        return replace(self, path_ns=tuple(sorted(self.path_ns)[: math.ceil(_UNSTOPPED * len(self.path_ns))]))
-
-    def paths_ns(self, messages: int, rng: np.random.Generator) -> Ints:
-        """Of so many messages."""
-        if len(self.path_ns) == 1:
-            return np.full(messages, self.path_ns[0], dtype=np.int64)
-        return rng.choice(np.array(self.path_ns, dtype=np.int64), messages)
+        """Its ``paths`` but for the slowest hundredth."""
+        return replace(self, paths=self.paths.without_stops())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +107,15 @@ class Delays:
 
     access_ns: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     processing_ns: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Delays]) -> Delays:
+        """Of several brokers, one after the other."""
+        several = list(parts)
+        return cls(
+            access_ns=np.concatenate([part.access_ns for part in several]),
+            processing_ns=np.concatenate([part.processing_ns for part in several]),
+        )
 
     @property
     def total_ns(self) -> Ints:
@@ -107,7 +157,11 @@ def serve(
         due_ns = arrival_ns[passed] + access_ns[passed]
         processing_ns = processing_ns.copy()
         processing_ns[passed] = _in_laboratory(machine, due_ns, processing_ns[passed])
-    return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.paths_ns(len(arrival_ns), rng))
+    return _with_path(machine.paths.of(batch), access_ns, processing_ns, rng)
+
+
+def _with_path(path: PathDelay, access_ns: Ints, processing_ns: Ints, rng: np.random.Generator) -> Delays:
+    return Delays(access_ns=access_ns, processing_ns=processing_ns + path.drawn(access_ns > 0, rng))
 
 
 def _in_laboratory(machine: Machine, due_ns: Ints, processing_ns: Ints) -> Ints:
@@ -147,7 +201,7 @@ def _broker(
     took_ns = np.empty_like(served_ns)
     took_ns[order] = served_ns
     processing_ns[passed] = took_ns[: len(due_ns)]
-    return Delays(access_ns=access_ns, processing_ns=processing_ns + machine.paths_ns(len(processing_ns), rng))
+    return _with_path(machine.paths.of(fleet.batch), access_ns, processing_ns, rng)
 
 
 def _mixed(machine: Machine, parts: Sequence[tuple[Fleet, int]]) -> float:
@@ -178,9 +232,8 @@ class Tail:
     @classmethod
     def of(cls, parts: Sequence[Delays]) -> Tail:
         """Over all messages of ``parts`` together."""
-        access_ns = np.concatenate([part.access_ns for part in parts])
-        processing_ns = np.concatenate([part.processing_ns for part in parts])
-        total_ns = np.concatenate([part.total_ns for part in parts])
+        delays = Delays.joined(parts)
+        access_ns, processing_ns, total_ns = delays.access_ns, delays.processing_ns, delays.total_ns
         if not len(total_ns):
             return cls(count=0, p50_ns=0, p95_ns=0, p99_ns=0, access_p99_ns=0, processing_p99_ns=0, access_mean_ns=0.0)
         p50, p95, p99 = (int(at) for at in np.percentile(total_ns, [50, 95, 99], method="inverted_cdf"))

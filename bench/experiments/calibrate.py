@@ -1,8 +1,8 @@
 """``srtm bench calibrate``: the simulator's parameters from runs of real brokers, judged on other runs of them.
 
-In the laboratory a virtual server of 500 us, or of what the figures emulate, follows the broker's own work, so that
-what is compared is the simulator and not the machine underneath; without it, processing is the machine's wake-ups, and
-what is seen is shown without a verdict.
+In the laboratory a virtual server follows the broker's own work, of 500 us or of what the figures emulate (at their
+pace or slowed down), so that what is compared is the simulator and not the machine underneath; without it, processing
+is the machine's wake-ups, and what is seen is shown without a verdict.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trio
 from bench.calibration import CLOSE, Compared, Fitted, compared, fit, keep, text
 from bench.document import EVALUATION, IMAGES, markdown_table, refuse_without_block
 from bench.experiments.figure import Panel, Series
-from bench.experiments.layouts import HEADROOM, LAB_US, Envelope, ms, placed, split
+from bench.experiments.layouts import HEADROOM, LAB_US, SLOWER, Envelope, ms, placed, split
 from bench.handing_over import hand_over
 from bench.live import record
 from bench.panels import draw
@@ -31,6 +31,7 @@ from srtm.splitting import MICRO
 
 BLOCK = "calibration"
 SLOW_US = 500.0
+SLOWED_US = SLOWER * LAB_US
 CLAIM = "Simulated p99s of access and processing, each apart, are within 15 % of those of real brokers."
 SLO_MS = 10.0
 
@@ -66,13 +67,24 @@ def _slow(count: int, **traffic: Any) -> Fleet:
     return Fleet(count=count, rate=4.0, **traffic)
 
 
+def _slowed(**traffic: Any) -> Fleet:
+    """As the figures on real brokers have it."""
+    return Fleet(count=1_000, rate=10.0 / SLOWER, **traffic)
+
+
 FITTED_ON = (
     Case(fleet=_slow(250), burst=15),
     Case(fleet=_slow(300, batch=10), burst=80),
     Case(fleet=Fleet(count=1_000), burst=25, lab_us=LAB_US),
+    Case(fleet=Fleet(count=1_000), burst=12, lab_us=LAB_US),
+    Case(fleet=Fleet(count=1_000), burst=40, k=3, lab_us=LAB_US),
+    Case(fleet=_slowed(), burst=12, lab_us=SLOWED_US),
+    Case(fleet=_slowed(), burst=30, k=3, lab_us=SLOWED_US),
     Case(fleet=Fleet(count=1_000, batch=10), burst=250, lab_us=LAB_US),
     Case(fleet=Fleet(count=1_000, batch=10, group_size=5), burst=1_400, lab_us=LAB_US),
-    Case(fleet=Fleet(count=1_000, process="periodic", batch=10), burst=150, lab_us=LAB_US),
+    Case(fleet=_slowed(batch=10), burst=100, lab_us=SLOWED_US),
+    Case(fleet=_slowed(process="periodic", batch=10, group_size=5), burst=700, k=2, lab_us=SLOWED_US),
+    Case(fleet=_slowed(process="periodic", batch=10, group_size=10, noise_ns=20_000_000), burst=700, lab_us=SLOWED_US),
     Case(fleet=Fleet(count=3_000), burst=40, lab_us=0),
     Case(fleet=Fleet(count=1_000), burst=15, lab_us=0),
     Case(fleet=Fleet(count=300, rate=100.0), burst=40, lab_us=0),
@@ -91,6 +103,8 @@ JUDGED_ON = (
     Case(fleet=_slow(350, process="periodic", batch=10), burst=40),
     Case(fleet=Fleet(count=1_000, batch=10, group_size=10), burst=600, lab_us=LAB_US),
     Case(fleet=Fleet(count=1_000, process="periodic", batch=10, group_size=20), burst=1_000, k=2, lab_us=LAB_US),
+    Case(fleet=_slowed(), burst=20, k=2, lab_us=SLOWED_US),
+    Case(fleet=_slowed(process="periodic", batch=10, group_size=10), burst=900, k=2, lab_us=SLOWED_US),
     Case(fleet=Fleet(count=800), burst=10, lab_us=0),
     Case(fleet=Fleet(count=1_000, batch=5), burst=100, k=2, lab_us=0),
     Case(fleet=Fleet(count=1_000, batch=10, group_size=10), burst=600, lab_us=0),
@@ -207,7 +221,12 @@ def judge(judged: Sequence[Judged], options: CalibrateOptions) -> Verdict:
         CLAIM,
         [one.found.check() for one in lab],
         [one.row() for one in judged],
-        {"seconds": options.seconds, "lab_service_time_us": [SLOW_US, LAB_US], "slo_ms": SLO_MS, "close": CLOSE},
+        {
+            "seconds": options.seconds,
+            "lab_service_time_us": [SLOW_US, SLOWED_US, LAB_US],
+            "slo_ms": SLO_MS,
+            "close": CLOSE,
+        },
         [f"{one.case.name}: {reason}" for one in lab for reason in one.reasons],
     )
 
@@ -217,8 +236,9 @@ def section(fitted: Fitted, basis: Basis, judged: Sequence[Judged], options: Cal
     counting = [case for case, _ in basis.counting]
     how = (
         f"Fitted on {len(counting)} runs of {options.seconds:g} s, of which {sum(not c.lab_us for c in counting)} "
-        f"without the laboratory's service time of {SLOW_US:g} or {LAB_US:g} us: {text(fitted)}. Judged on other runs, "
-        "whose recorded arrivals were simulated; those without the laboratory are shown, not judged. p99s in ms; "
+        f"without the laboratory's service time of {SLOW_US:g}, {SLOWED_US:g} or {LAB_US:g} us: {text(fitted)}. Judged "
+        "on other runs, whose recorded arrivals were simulated; those without the laboratory are shown, not judged. "
+        "p99s in ms; "
         f"r = {HEADROOM:g} times the load, b as each run says."
     )
     left_out = [f"{basis.left_out} more did not count: {'; '.join(basis.doubts)}."] if basis.doubts else []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.experiments.beside import close_enough, means, median_of, tails
+from bench.experiments.beside import close_enough, means, medians, tails
 from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
 from bench.experiments.keeping import Finished
 from bench.experiments.layouts import fewest, loads_of, ms, placed, residual, run, split
@@ -70,7 +70,7 @@ async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callab
         "simulated": False,
         "conditions": conditions,
     }
-    checks = [*close_enough(made.runs), *figure.checks(rows)]
+    checks = [*close_enough(made.rows), *figure.checks(rows)]
     reasons = [*made.reasons, *figure.untold(rows)]
     verdict = Verdict(f"{name}-real", figure.claim, checks, [*made.runs, *rows], settings, reasons)
     drawn = Figure(rows=rows, panels=panels(figure, rows), checks=checks, conditions=conditions)
@@ -103,7 +103,7 @@ async def _point(
         show(line(rows[-1]))
     made.runs.extend(rows)
     mean = means(recordings, point.fleet, point.bucket, effort.seconds)
-    made.rows.append({**median_of(rows), **mean, "row": "point"})
+    made.rows.append({**medians(rows), **mean, "row": "point"})
 
 
 def layout_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> Layout:
@@ -190,7 +190,7 @@ def about_of(name: str, figure: RealFigure) -> About:
             "bucket": "bucket",
         },
         how="Real brokers beside the simulation of what they recorded",
-        runs="{repetitions} runs of {seconds:g} s a point, of which the one with the median p99 is shown"
+        runs="medians of {repetitions} runs of {seconds:g} s a point"
         if figure.runs > 1
         else "{repetitions} run of {seconds:g} s a point",
         full=RealOptions(names=[name]).effort(figure),

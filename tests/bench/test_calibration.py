@@ -10,14 +10,29 @@ import pytest
 
 from bench.calibration import Fitted, Run, apart, calibrated, compared, fit, keep, text
 from bench.recorded import Layout, Recorded, recorded
-from bench.simulator import Machine, serve
+from bench.simulator import Machine, PathDelay, Paths, serve
 from bench.trace import Trace
 from bench.traffic import SECOND_NS, Fleet
 from srtm.errors import BadInput, InternalError
 from srtm.splitting import MICRO
 
-TRUE = Machine(message_ns=9_000, firing_ns=12_000, connection_ns=4.0, path_ns=(20_000, 40_000, 60_000, 300_000))
-BY_TIMER = (50_000, 70_000, 90_000, 500_000)
+
+def path_of(*us: int) -> PathDelay:
+    """After tokens it takes 7 us more."""
+    return PathDelay(at_once=tuple(1_000 * one for one in us), waited=tuple(1_000 * one + 7_000 for one in us))
+
+
+def is_found(found: PathDelay, true: PathDelay) -> bool:
+    """With each of the true values in the middle of its fourth."""
+    return all(
+        np.percentile(seen, [12, 37, 62, 87], method="inverted_cdf") == pytest.approx(known, abs=2e3)
+        for seen, known in ((found.at_once, true.at_once), (found.waited, true.waited))
+    )
+
+
+WAYS = Paths(single=path_of(20, 40, 60, 300), batched=path_of(50, 90, 120, 200))
+BY_TIMER = Paths(single=path_of(50, 70, 90, 500), batched=path_of(80, 110, 150, 600))
+TRUE = Machine(message_ns=9_000, firing_ns=12_000, connection_ns=4.0, paths=WAYS)
 AWAKE_NS = 5e6
 EPOCH_NS = 77 * SECOND_NS
 BARE = [
@@ -27,9 +42,10 @@ BARE = [
     Fleet(count=1_000, batch=10),
     Fleet(count=600, batch=5),
 ]
+IN_LABORATORY = [Fleet(count=300), Fleet(count=300, batch=4)]
 
 
-def layout_of(fleet: Fleet, lab_us: float = 0.0, burst: int = 20) -> Layout:
+def layout_of(fleet: Fleet, lab_us: float = 0.0, burst: int = 8) -> Layout:
     share = (round(1.1 * fleet.load * MICRO), burst * MICRO)
     return Layout(fleet=fleet, placement=np.zeros(fleet.count, dtype=np.int64), shares=[share], lab_us=lab_us)
 
@@ -39,7 +55,7 @@ def run_of(layout: Layout, machine: Machine, seed: int = 1) -> Run:
     fleet, rng = layout.fleet, np.random.default_rng(seed)
     arrival_ns = fleet.arrivals(layout.placement, 1, 10.0, rng)[0]
     arrival_ns -= arrival_ns[0]
-    served = machine if not layout.lab_us else replace(machine, lab_ns=1_000 * layout.lab_us, path_ns=BY_TIMER)
+    served = machine if not layout.lab_us else replace(machine, lab_ns=1_000 * layout.lab_us, paths=BY_TIMER)
     delays = serve(arrival_ns, layout.shares[0], served, batch=fleet.batch, publishers=fleet.count, rng=rng)
     due_ns = EPOCH_NS + arrival_ns + delays.access_ns
     sent_ns = due_ns + delays.processing_ns
@@ -50,8 +66,11 @@ def run_of(layout: Layout, machine: Machine, seed: int = 1) -> Run:
 
 @pytest.fixture(scope="module")
 def fitted() -> Fitted:
-    laboratory = run_of(layout_of(Fleet(count=300), lab_us=200.0), TRUE)
-    return fit([*(run_of(layout_of(fleet), TRUE) for fleet in BARE), laboratory])
+    return fit([*(run_of(layout_of(fleet), TRUE) for fleet in BARE), *laboratory()])
+
+
+def laboratory() -> list[Run]:
+    return [run_of(layout_of(fleet, lab_us=200.0), TRUE) for fleet in IN_LABORATORY]
 
 
 def test_the_costs_of_a_broker_are_found_again(fitted: Fitted) -> None:
@@ -60,9 +79,14 @@ def test_the_costs_of_a_broker_are_found_again(fitted: Fitted) -> None:
     assert found.firing_ns == pytest.approx(TRUE.firing_ns, rel=1e-3)
     assert found.connection_ns == pytest.approx(TRUE.connection_ns, rel=1e-3)
     assert fitted.awake_ns == pytest.approx(AWAKE_NS, rel=1e-3)
-    assert np.percentile(found.path_ns, [20, 70, 90], method="inverted_cdf") == pytest.approx([2e4, 6e4, 3e5], abs=2e3)
-    assert np.percentile(fitted.lab_path_ns, [20, 90], method="inverted_cdf") == pytest.approx([5e4, 5e5], abs=2e3)
     assert text(fitted).startswith("9 us a message, 12 us a firing, 4 ns of each message")
+
+
+def test_what_a_message_takes_besides_is_found_again_by_how_it_came_and_whether_it_waited(fitted: Fitted) -> None:
+    for found, true in ((fitted.machine.paths, WAYS), (fitted.lab_paths, BY_TIMER)):
+        assert is_found(found.single, true.single)
+        assert is_found(found.batched, true.batched)
+    assert "alone after tokens 47 and 307 us" in text(fitted)
 
 
 @pytest.mark.parametrize(("fleet", "lab_us"), [(Fleet(count=700, batch=2), 0.0), (Fleet(count=200, batch=3), 200.0)])
@@ -78,7 +102,7 @@ def test_what_was_found_is_kept_for_the_figures(fitted: Fitted, tmp_path: Path) 
     file = tmp_path / "calibrated.json"
     keep(fitted, file)
     assert calibrated(file) == fitted
-    assert calibrated(file).laboratory(10.0) == replace(fitted.machine, lab_ns=10_000, path_ns=fitted.lab_path_ns)
+    assert calibrated(file).laboratory(10.0) == replace(fitted.machine, lab_ns=10_000, paths=fitted.lab_paths)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"machine": 1}'])
@@ -92,25 +116,37 @@ def test_a_file_without_parameters_is_refused_by_name(content: bytes | None, tmp
 
 def test_another_broker_is_told_apart(fitted: Fitted) -> None:
     layout = layout_of(Fleet(count=1_000))
-    slower = replace(TRUE, path_ns=tuple(2 * one for one in TRUE.path_ns))
+    slower = replace(TRUE, paths=Paths(single=path_of(40, 80, 120, 600)))
     found = compared("slower", run_of(layout, slower)[1], fitted.of(layout), seed=9)
     assert found.access_off == 0
     assert not found.check().kept
 
 
-def test_costs_need_as_many_runs_as_there_are_terms_and_the_laboratory_one() -> None:
-    laboratory = run_of(layout_of(Fleet(count=300), lab_us=200.0), TRUE)
-    with pytest.raises(BadInput, match=r"runs.*at least 4"):
-        fit([*(run_of(layout_of(fleet), TRUE) for fleet in BARE[:3]), laboratory])
-    with pytest.raises(BadInput, match=r"runs.*at least 1 in the laboratory"):
-        fit([run_of(layout_of(fleet), TRUE) for fleet in BARE])
+def test_costs_need_as_many_runs_as_there_are_terms() -> None:
+    with pytest.raises(BadInput, match=r"runs: 3: must be at least 4"):
+        fit([*(run_of(layout_of(fleet), TRUE) for fleet in BARE[:3]), *laboratory()])
+
+
+@pytest.mark.parametrize(
+    ("fleets", "burst", "lacking"),
+    [
+        ([], 8, "in the laboratory, with batches of 1, with messages that did not wait"),
+        (IN_LABORATORY[:1], 8, "in the laboratory, with larger batches, with messages that did not wait"),
+        (IN_LABORATORY, 5_000, "in the laboratory, with batches of 1, with messages that waited"),
+    ],
+)
+def test_every_kind_of_message_needs_a_run_that_has_it(fleets: list[Fleet], burst: int, lacking: str) -> None:
+    runs = [run_of(layout_of(fleet), TRUE) for fleet in BARE]
+    runs += [run_of(layout_of(fleet, 200.0, burst), TRUE) for fleet in fleets]
+    with pytest.raises(BadInput, match=f"runs: 0: must be at least 1 {lacking} for tokens"):
+        fit(runs)
 
 
 def test_one_stopped_run_says_nothing_of_the_others() -> None:
-    stopped = replace(TRUE, path_ns=(80_000_000,))
-    runs = [run_of(layout_of(fleet), TRUE if fleet.batch == 1 else stopped) for fleet in BARE[:4]]
-    found = fit([*runs, run_of(layout_of(Fleet(count=300), lab_us=200.0), TRUE)])
-    assert max(found.machine.path_ns) < 1_000_000
+    stopped = replace(TRUE, paths=Paths(single=path_of(80_000)))
+    runs = [run_of(layout_of(fleet), stopped if fleet is BARE[0] else TRUE) for fleet in BARE]
+    found = fit([*runs, *laboratory()])
+    assert max(*found.machine.paths.single.at_once, *found.machine.paths.single.waited) < 1_000_000
 
 
 def test_delays_of_less_than_a_microsecond_are_none() -> None:

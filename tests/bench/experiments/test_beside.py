@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bench.calibration import CLOSE
-from bench.experiments.beside import close_enough, means, median_of, tails
+from bench.experiments.beside import close_enough, means, medians, tails
+from bench.experiments.figure import Row
 from bench.experiments.layouts import Envelope
 from bench.recorded import Part, Recorded
 from bench.simulator import Ints, Machine, Share
@@ -58,9 +59,9 @@ def test_each_kind_has_a_check_of_its_own() -> None:
     ]
     checks = {check.what: (check.measured, check.kept) for check in close_enough(rows)}
     assert checks == {
-        "runs whose p99 the simulator told": ("2", True),
-        "runs whose access p99 the simulator told": ("2", True),
-        "runs whose processing p99 the simulator told": ("1", False),
+        "points whose p99 the simulator told": ("2", True),
+        "points whose access p99 the simulator told": ("2", True),
+        "points whose processing p99 the simulator told": ("1", False),
     }
 
 
@@ -88,8 +89,25 @@ def test_nothing_is_meant_where_eq_1_says_nothing_or_the_instants_were_not_kept(
     assert grouped["access_mean_ms"] > 0
 
 
-def test_the_run_with_the_median_p99_stands_for_all() -> None:
-    rows = [{"p99_ms": p99, "seed": seed} for seed, p99 in enumerate([3.0, 1.0, 2.0])]
-    assert median_of(rows) == {"p99_ms": 2.0, "seed": 2, "p99_of_runs": "1 to 3"}
-    assert median_of(rows[:2])["p99_ms"] == 1.0
-    assert median_of(rows[:1])["p99_of_runs"] == ""
+def run(seed: int, p99_ms: float, processing_p99_ms: float) -> Row:
+    return {
+        "seed": seed,
+        "p99_ms": p99_ms,
+        "simulated_p99_ms": 2.2,
+        "access_p99_ms": p99_ms / 2,
+        "simulated_access_p99_ms": p99_ms / 2,
+        "processing_p99_ms": processing_p99_ms,
+        "simulated_processing_p99_ms": 0.5,
+    }
+
+
+def test_medians_over_all_runs_stand_for_a_point_each_kind_apart() -> None:
+    runs = [run(0, 3.0, 0.5), run(1, 1.0, 0.4), run(2, 2.0, 5.0)]
+    row = medians(runs)
+    assert (row["seed"], row["p99_ms"], row["p99_of_runs"]) == (2, 2.0, "1 to 3")
+    assert (row["processing_p99_ms"], row["processing_off"]) == (0.5, 0.0), "one run's stop is not the point's"
+    assert (row["access_p99_ms"], row["access_off"]) == (1.0, 0.0)
+    assert row["off"] == pytest.approx(0.1)
+    assert medians(runs[:2])["p99_ms"] == 1.0
+    alone = medians(runs[2:])
+    assert (alone["p99_of_runs"], alone["processing_off"]) == ("", pytest.approx(0.9))

@@ -179,6 +179,8 @@ def test_the_papers_brokers_are_as_its_text_has_them() -> None:
 
 def test_the_brokers_of_the_figures_are_the_calibrated_ones_without_the_stops_of_their_machine() -> None:
     whole = calibrated().laboratory(LAB_US)
-    assert PAPER.path_ns == tuple(sorted(whole.path_ns)[: len(PAPER.path_ns)])
-    assert len(PAPER.path_ns) == 0.99 * len(whole.path_ns)
-    assert replace(PAPER, path_ns=whole.path_ns) == whole
+    assert replace(PAPER, paths=whole.paths) == whole
+    for ours, all_of_it in ((PAPER.paths.single, whole.paths.single), (PAPER.paths.batched, whole.paths.batched)):
+        assert ours.at_once == tuple(sorted(all_of_it.at_once)[: len(ours.at_once)])
+        assert ours.waited == tuple(sorted(all_of_it.waited)[: len(ours.waited)])
+        assert len(ours.at_once) == len(ours.waited) == 0.99 * len(all_of_it.waited)

@@ -9,15 +9,18 @@ import pytest
 
 from bench import live
 from bench.calibration import Fitted
-from bench.experiments.layouts import LAB_US, envelope
+from bench.experiments.layouts import LAB_US, SLOWER, envelope
 from bench.experiments.real import RealOptions, layout_of, real, row_of
 from bench.experiments.real_figures import REAL, conditions_of
 from bench.live import plan_of
 from bench.recorded import Layout, Recorded, recorded
-from bench.simulator import Machine, serve
+from bench.simulator import NO_PATHS, Machine, PathDelay, Paths, serve
 from bench.trace import Trace
 
-KNOWN = Fitted(machine=Machine(message_ns=0, firing_ns=10_000), awake_ns=0.0, lab_path_ns=(100_000,))
+_WAY = PathDelay(at_once=(100_000,), waited=(100_000,))
+KNOWN = Fitted(
+    machine=Machine(message_ns=0, firing_ns=10_000), awake_ns=0.0, lab_paths=Paths(single=_WAY, batched=_WAY)
+)
 
 
 async def made_up(
@@ -55,7 +58,7 @@ async def test_what_was_recorded_stands_beside_its_simulation(tmp_path: Path, mo
     assert shown[-1] == verdict.line
     data = json.loads((tmp_path / "fig06a-real.json").read_text())
     assert data["settings"]["simulated"] is False
-    assert f"lab service time {LAB_US:g} us" in data["settings"]["conditions"]
+    assert f"lab service time {SLOWER * LAB_US:g} us" in data["settings"]["conditions"]
     assert (tmp_path / "fig06a-real.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -116,7 +119,7 @@ async def test_a_row_is_of_the_worst_broker_on_each_side() -> None:
     figure = REAL["fig06a"]
     layout = layout_of(figure, figure.points[1], "lb", seed=1)
     found = await made_up(layout, seconds=3.0, seed=1, slo_ms=1.0)
-    row = row_of(figure.points[1], "lb", layout, found, replace(KNOWN.of(layout), path_ns=(0,)), 1, figure.slo_ns)
+    row = row_of(figure.points[1], "lb", layout, found, replace(KNOWN.of(layout), paths=NO_PATHS), 1, figure.slo_ns)
     assert row["p99_ms"] > row["simulated_p99_ms"], "without the way the simulation is too fast"
     assert row["p99_ms"] >= max(float(np.percentile(part.access_ns[part.first :], 98)) / 1e6 for part in found.parts)
 
