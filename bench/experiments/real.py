@@ -23,7 +23,7 @@ from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_o
 from bench.live import record
 from bench.recorded import Layout, Recorded
 from bench.run_files import runs_beside
-from bench.simulator import Machine
+from bench.simulator import Machine, Tail
 from bench.verdict import Verdict
 
 QUICK_S = 4.0
@@ -103,7 +103,8 @@ async def _point(
         show(line(rows[-1]))
     made.runs.extend(rows)
     mean = means(recordings, point.fleet, point.bucket, effort.seconds)
-    made.rows.append({**medians(rows), **mean, "row": "point"})
+    everywhere = Tail.of([part.measured for recorded in recordings for part in recorded.parts])
+    made.rows.append({**medians(rows), **mean, "row": "point", "all_p99_ms": ms(everywhere.p99_ns)})
 
 
 def layout_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> Layout:
@@ -173,6 +174,7 @@ def about_of(name: str, figure: RealFigure) -> About:
             "brokers": "brokers",
             "worst broker's p99, ms": "p99_ms",
             "of the runs": "p99_of_runs",
+            "of all brokers": "all_p99_ms",
             "simulated": "simulated_p99_ms",
             "off, parts": "off",
             "access p99, ms": "access_p99_ms",

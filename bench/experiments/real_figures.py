@@ -1,7 +1,9 @@
 """Which figures two cores carry on real brokers, and what is asked of each.
 
 Time runs four times slower than in the paper (rates, service time, promise, spread), so that the machine underneath
-matters less; bursts are the same. Only Eq. (1), which is about access alone and takes long to measure, keeps its pace.
+matters less; bursts are the same. Fig. 6a, whose brokers are nearly idle, runs eight times slower: of what a single
+message takes of them wake-ups are the most. Eq. (1), which is about access alone and takes long to measure, keeps its
+pace.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from bench.verdict import Check
 from srtm.splitting import MICRO
 
 SLO_NS = SLOWER * 1_000_000
+ALONE_SLOWER = 8  # messages that come one by one
 _EXACT = 0.02  # as in the simulated figure
 _TELLING = 0.5  # a wider interval holds nearly anything
 _SEEN = 0.5  # of the batches
@@ -81,9 +84,14 @@ class RealFigure:
     latest_ms: float = math.inf  # of the generator: what it holds back for longer is no Poisson traffic
 
     @property
+    def slower(self) -> int:
+        """Times than in the paper, whose promise is 1 ms."""
+        return self.slo_ns // 1_000_000
+
+    @property
     def lab_us(self) -> float:
-        """The laboratory's service time: that of the simulated brokers, as many times slower as the promise is."""
-        return LAB_US * self.slo_ns / 1_000_000
+        """The laboratory's service time: that of the simulated brokers, as many times slower."""
+        return LAB_US * self.slower
 
     @property
     def machine(self) -> Machine:
@@ -91,9 +99,10 @@ class RealFigure:
 
 
 def _grows(rows: Sequence[Row]) -> list[Check]:
-    p99 = [row["p99_ms"] for row in rows]
-    text = " < ".join(f"{one:.3g}" for one in p99) + " ms"
-    return [Check("p99 by k", text, "growing", p99 == sorted(p99))]
+    """Of all brokers and runs of a point together: the worst broker's of one run is mostly chance."""
+    p99 = [row["all_p99_ms"] for row in rows]
+    text = ", ".join(f"{one:.3g}" for one in p99) + " ms"
+    return [Check("p99 by k, all brokers and runs", text, "growing", p99 == sorted(p99))]
 
 
 def _theory(rows: Sequence[Row]) -> list[Check]:
@@ -152,14 +161,14 @@ REAL: dict[str, RealFigure] = {
         claim="At low load p99 grows with the number of brokers; the simulator says by how much.",
         x_label="brokers",
         points=[
-            Point(x=k, fleet=Fleet(count=1_000, rate=10.0 / SLOWER), strategies=("lb",), k=k)
+            Point(x=k, fleet=Fleet(count=1_000, rate=10.0 / ALONE_SLOWER), strategies=("lb",), k=k)
             for k in range(1, BROKERS + 1)
         ],
         checks=_grows,
-        slo_ns=SLO_NS,
-        seconds=SLOWER * 12.0,
+        slo_ns=ALONE_SLOWER * 1_000_000,
+        seconds=48.0,
         runs=3,
-        latest_ms=STOP_MS,
+        latest_ms=ALONE_SLOWER * STOP_MS,
     ),
     "eq01": RealFigure(
         title="Eq. (1) on a real broker",
@@ -206,7 +215,7 @@ REAL: dict[str, RealFigure] = {
 
 def conditions_of(figure: RealFigure) -> str:
     fleet = figure.points[0].fleet
-    slower = "" if figure.slo_ns == 1_000_000 else f", {SLOWER} times slower than the paper"
+    slower = "" if figure.slower == 1 else f", {figure.slower} times slower than the paper"
     some = f"{figure.some}; " if figure.some else ""
     return (
         f"{some}{fleet.count:,} publishers of {fleet.rate:g} msg/s, {fleet.process}, batch {fleet.batch}{slower}; lab "

@@ -11,7 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import own_network
+from bench.calibration import calibrated
 from bench.document import EVALUATION, markdown_table, refuse_without_block
+from bench.experiments.layouts import residual
 from bench.handing_over import hand_over
 from bench.results import Results
 from bench.run_files import Keeper, runs_of
@@ -20,6 +22,7 @@ from bench.testbed.means import means
 from bench.testbed.outcome import HEADER, Outcome, curves, outcome
 from bench.testbed.owner import live_testbed
 from bench.testbed.session import Session, Traffic, run_session
+from bench.traffic import Fleet
 from bench.verdict import Check, Verdict, none_of
 from srtm.commands.running import run_trio
 
@@ -50,12 +53,13 @@ class BothOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One run. ``bucket``: of the topic; ``uses``: how links are made so."""
+    """One run. ``bucket``: of the topic; ``uses``: how links are made so; ``left``: ``capacity_left``."""
 
     link: Link
     found: Outcome
     bucket: str
     uses: Sequence[str]
+    left: float
 
     @property
     def name(self) -> str:
@@ -89,7 +93,8 @@ class Line:
     def cells(self) -> list[str]:
         found = self.found
         lost = f"{found.datagrams_lost:,} of {found.datagrams:,}"
-        return [self.name, *found.parts[-1].cells()[1:], f"{found.lateness_p99_ms:.3g}", lost]
+        late = f"{found.lateness_p99_ms:.3g}"
+        return [self.name, *found.parts[-1].cells()[1:], late, lost, f"{self.left:,.0f}"]
 
 
 def both(options: BothOptions, tell: Tell) -> Verdict:
@@ -125,7 +130,23 @@ def run_on(layout: Layout, traffic: Traffic, seed: int, tell: Tell) -> tuple[Ses
 def line_of(link: Link, session: Session, uses: Sequence[str], traffic: Traffic) -> Line:
     view = session.view
     bucket = f"r = {view['rate']:,.6g}, b = {view['burst']:.6g}"
-    return Line(link=link, found=outcome(session, traffic), bucket=bucket, uses=uses)
+    found = outcome(session, traffic)
+    return Line(link=link, found=found, bucket=bucket, uses=uses, left=capacity_left(found, traffic))
+
+
+def capacity_left(found: Outcome, traffic: Traffic) -> float:
+    """Msg/s of such traffic that the brokers could take beside this and process within the promise, all of them
+    together: simulated, of the calibrated broker."""
+    fleet = Fleet(
+        count=traffic.publishers,
+        rate=traffic.rate,
+        batch=traffic.batch,
+        group_size=traffic.group_size,
+        process=traffic.process,
+    )
+    loads = [part.messages / traffic.seconds for part in found.parts[:-1]]
+    promise_ns, machine = round(traffic.promise_ms * 1_000_000), calibrated().machine
+    return residual(fleet, traffic.placement, loads, machine=machine, slo_ns=promise_ns, brokers=len(loads))
 
 
 def judged(lines: Sequence[Line], options: BothOptions) -> Verdict:
@@ -134,7 +155,11 @@ def judged(lines: Sequence[Line], options: BothOptions) -> Verdict:
         BLOCK,
         CLAIM,
         [check for line in lines for check in line.checks()],
-        [{**row, "name": f"{line.name}: {row['name']}"} for line in lines for row in line.found.rows()],
+        [
+            {**row, "name": f"{line.name}: {row['name']}", "capacity_left": line.left}
+            for line in lines
+            for row in line.found.rows()
+        ],
         {**asdict(options.traffic), "links": [asdict(line.link) for line in lines], "bucket": lines[0].bucket},
         [f"{line.name}: {reason}" for line in lines for reason in line.found.reasons],
     )
@@ -147,13 +172,14 @@ def results_of(verdict: Verdict, options: BothOptions, started: float) -> Result
 
 
 def markdown(lines: Sequence[Line], verdict: Verdict, traffic: Traffic) -> str:
-    header = ["every link", *HEADER[1:], "generator late, p99", "datagrams lost"]
+    header = ["every link", *HEADER[1:], "generator late, p99", "datagrams lost", "capacity left, msg/s"]
     table = markdown_table(header, [line.cells() for line in lines])
     checks = markdown_table(["checked", "found", "must be", ""], [check.cells for check in verdict.checks])
     brokers = len(lines[0].found.parts) - 1
     how = (
         f"{traffic.publishers:,} publishers of {traffic.rate:g} msg/s, {traffic.process}, brokers: {brokers}, "
         f"{lines[0].bucket}; one run of {traffic.seconds:g} s each; seed {traffic.seed}; ms. A way from host to host "
-        f"has two links. {'; '.join(line.means for line in lines)}."
+        f"has two links. Capacity left: what the brokers could still process within {traffic.promise_ms:g} ms, "
+        f"simulated. {'; '.join(line.means for line in lines)}."
     )
     return "\n\n".join([f"Claim: {CLAIM}", how, table, checks, f"{verdict.line}."])

@@ -9,9 +9,9 @@ import pytest
 
 from bench import live
 from bench.calibration import Fitted
-from bench.experiments.layouts import LAB_US, SLOWER, envelope
+from bench.experiments.layouts import LAB_US, envelope
 from bench.experiments.real import RealOptions, layout_of, real, row_of
-from bench.experiments.real_figures import REAL, conditions_of
+from bench.experiments.real_figures import ALONE_SLOWER, REAL, conditions_of
 from bench.live import plan_of
 from bench.recorded import Layout, Recorded, recorded
 from bench.simulator import NO_PATHS, Machine, PathDelay, Paths, serve
@@ -58,7 +58,7 @@ async def test_what_was_recorded_stands_beside_its_simulation(tmp_path: Path, mo
     assert shown[-1] == verdict.line
     data = json.loads((tmp_path / "fig06a-real.json").read_text())
     assert data["settings"]["simulated"] is False
-    assert f"lab service time {SLOWER * LAB_US:g} us" in data["settings"]["conditions"]
+    assert f"lab service time {ALONE_SLOWER * LAB_US:g} us" in data["settings"]["conditions"]
     assert (tmp_path / "fig06a-real.png").read_bytes().startswith(b"\x89PNG")
 
 

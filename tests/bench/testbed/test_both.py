@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench.testbed.both import EMULATED, PLAIN, BothOptions, Line, judged, markdown
+from bench.testbed.both import EMULATED, PLAIN, BothOptions, Line, capacity_left, judged, markdown
 from bench.testbed.layout import Link
 from bench.testbed.outcome import Outcome, Part
+from bench.testbed.session import Traffic
 
 PART = Part(
     broker="broker1",
@@ -40,7 +41,7 @@ def line(link: Link = PLAIN, lost: int = 0, reasons: tuple[str, ...] = (), **par
         datagrams_lost=4,
         reasons=reasons,
     )
-    return Line(link=link, found=found, bucket="r = 2,200, b = 27", uses=["no rate limit"])
+    return Line(link=link, found=found, bucket="r = 2,200, b = 27", uses=["no rate limit"], left=87_654.3)
 
 
 @pytest.mark.parametrize(("to_ms", "kept"), [(3.9, False), (4.0, True), (5.5, True), (5.6, False)])
@@ -61,12 +62,23 @@ def test_a_message_that_is_lost_and_a_generator_that_was_late_spoil_it() -> None
     assert judged([line(reasons=("late",))], BothOptions()).reasons == ["plain: late"]
 
 
+def test_what_brokers_could_still_take_is_less_by_what_they_have() -> None:
+    traffic = Traffic(seconds=10.0)
+    found = line().found
+    some, more = (
+        capacity_left(replace(found, parts=[replace(PART, messages=count), *found.parts]), traffic)
+        for count in (10_000, 30_000)
+    )
+    assert some - more == pytest.approx(2_000)
+    assert more > 10_000
+
+
 def test_the_table_names_links_bucket_and_what_they_are_made_of() -> None:
     lines = [line(), line(EMULATED, to_p50_ms=4.5, from_p50_ms=4.5, p50_ms=9.3)]
     options = BothOptions(seconds=3.0)
     text = markdown(lines, judged(lines, options), options.traffic)
     assert "r = 2,200, b = 27; one run of 3 s each; seed 1" in text
     assert "\n| 2 to 2.5 ms late, 0.1 % lost | 10 | 9.3 | 4 |" in text
-    assert "| 0.01 | 4 of 2,000 |" in text
+    assert "| 0.01 | 4 of 2,000 | 87,654 |" in text
     assert "plain: no rate limit; 2 to 2.5 ms late" in text
     assert text.endswith("testbed: reached.")
