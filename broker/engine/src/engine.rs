@@ -412,7 +412,7 @@ impl Engine {
         if conn.http.is_some() {
             self.handle_answers_taken(key, now);
         } else if self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.stalled)) {
-            self.resume(key, now);
+            self.work.resume_later(key);
         }
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing) else { return false };
         if conn.eof {

@@ -44,7 +44,7 @@ pub enum Limit {
     MpubMessages,
     UnfinishedBytes,
     UnreadBytes,
-    /// Took nothing of what it was sent for as long as it may, or left more answers unread than it may.
+    /// Took nothing of what it was sent for as long as it may.
     SlowReader,
     /// Said nothing for two heartbeats.
     SilentClient,

@@ -125,6 +125,12 @@ impl Work {
         self.turn_units() / 2
     }
 
+    /// A parked connection goes on with those that wait for their share: where turns are decided and answered. While its output is being written the
+    /// answers to what is left of it would come too late if that is the last.
+    pub fn resume_later(&mut self, key: ConnKey) {
+        self.postponed.push(key);
+    }
+
     /// So much was done.
     pub fn note(&mut self, units: u32) {
         self.units = self.units.saturating_add(units);

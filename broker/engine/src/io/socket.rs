@@ -132,20 +132,9 @@ pub fn receive(fd: RawFd, buffer: &mut [u8]) -> Received {
     message.msg_controllen = mem::size_of::<ControlBuffer>() as _;
     // SAFETY: `message` points to a buffer and a control buffer of the sizes given, which outlive the call.
     let len = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, libc::MSG_DONTWAIT) };
-    received(len as isize, || stamp(&message))
-}
-
-/// Up to `len` bytes of a TCP stream, dropped without a copy (tcp(7), `MSG_TRUNC`).
-pub fn drop_received(fd: RawFd, len: usize) -> Received {
-    // SAFETY: with MSG_TRUNC nothing is written to the buffer, of which there is none.
-    let len = unsafe { libc::recv(fd, ptr::null_mut(), len, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
-    received(len, || None)
-}
-
-fn received(len: isize, stamp: impl FnOnce() -> Option<Nanos>) -> Received {
     match len {
         0 => Received::End,
-        1.. => Received::Bytes(len as usize, stamp()),
+        1.. => Received::Bytes(len as usize, stamp(&message)),
         _ => match io::Error::last_os_error().kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Received::Nothing,
             _ => Received::Broken,

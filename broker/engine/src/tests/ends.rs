@@ -167,3 +167,34 @@ fn ten_thousand_connections_that_came_published_and_went_leave_nothing_in_memory
     assert_eq!(pair.engine.meter.used(), 0);
     assert_eq!((pair.engine.conns.len(), pair.engine.accepted), (1, 10_001));
 }
+
+#[test]
+fn a_client_that_reads_late_gets_the_answers_to_all_before_the_end_or_what_was_refused() {
+    for (ends, last) in [(true, ""), (false, "NONSENSE\n")] {
+        let mut pair = Pair::new();
+        let key = pair.connect();
+        pair.stick(key);
+        while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() < 256 << 10 {
+            pair.send(key, pub_("t", "x").repeat(100));
+            pair.turn();
+        }
+        for _ in 0..10 {
+            pair.advance(0);
+        }
+        let before = pair.engine.topics[pair.engine.topic_names["t"]].counters.received as usize;
+        pair.send(key, [pub_("t", "x").repeat(20), last.into()].concat());
+        if ends {
+            pair.engine.handle_eof(key);
+        }
+        pair.unstick(key);
+        let mut frames = Vec::new();
+        for _ in 0..20 {
+            frames.extend(pair.take(key));
+            pair.advance(0);
+        }
+        let after = pair.engine.topics[pair.engine.topic_names["t"]].counters.received as usize;
+        assert!(after >= before + 20);
+        assert_eq!(frames.iter().filter(|frame| **frame == ok()).count(), after, "each that was accepted, {ends}");
+        assert_eq!(matches!(frames.last(), Some(Frame::Error(_))), !ends);
+    }
+}

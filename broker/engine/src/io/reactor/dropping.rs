@@ -23,11 +23,11 @@ impl Reactor {
         for _ in 0..DROPS.min(self.dropping.len()) {
             let Some(key) = self.dropping.pop_front() else { return };
             let Some(socket) = self.sockets.get_mut(key) else { continue };
-            let received = socket::drop_received(socket.fd.as_raw_fd(), SMALL_READ);
-            socket.dropping = matches!(received, Received::Bytes(SMALL_READ, _));
+            let received = socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..SMALL_READ]);
+            socket.dropping = matches!(received, Received::Bytes(..));
             match received {
-                Received::Bytes(SMALL_READ, _) => self.dropping.push_back(key),
-                Received::Bytes(..) | Received::Nothing => {} // more of it is an edge
+                Received::Bytes(..) => self.dropping.push_back(key), // the end may be there already, of which no edge will tell
+                Received::Nothing => {}                              // more of it is an edge
                 Received::End => {
                     self.engine.handle_eof(key);
                     self.set_interest(key, |socket| (socket.reads, socket.ended) = (false, true));
