@@ -259,7 +259,9 @@ impl Engine {
     pub fn move_publisher(&mut self, topic: &str, publisher_id: &str, address: &str, version: u64) -> usize {
         let mut told = 0;
         for key in self.aware.get(publisher_id).cloned().unwrap_or_default() {
-            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.published.position(topic).is_some()) else { continue };
+            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.published.position(topic).is_some()) else {
+                continue;
+            };
             conn.respond(format!("_move_ {address} {version}").as_bytes());
             self.mark_dirty(key);
             told += 1;

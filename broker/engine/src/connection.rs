@@ -83,7 +83,7 @@ pub struct Connection {
     pub(crate) share: Share,
     pub http: Option<Box<Http>>,                // a connection of the HTTP port
     pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
-    pub waiting: Option<Box<Waiting>>,          // for an answer from Python: nothing more runs until then
+    pub waiting: Option<Box<Waiting>>,          // for its share, an answer from Python, or its own to be read: nothing more runs until then
     pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
     pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`
     pub subscription: Option<Box<Subscription>>,
@@ -201,6 +201,7 @@ impl Connection {
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Open
             && self.state == State::Subscribed
+            && !self.stalled
             && self.pending() < HIGH_WATER
             && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready)
     }
@@ -309,8 +310,8 @@ impl Connection {
         self.unfinished_since.filter(|_| self.phase == Phase::Open).map(|since| since + UNFINISHED_NS)
     }
 
-    /// When it counts as gone: no whole command for two intervals (while it waits for Python it cannot be heard), or a write blocked for one. Without
-    /// heartbeats that is the client's affair, until only what it does not read keeps the connection. A handshake has a deadline of its own.
+    /// When it counts as gone: no whole command for two intervals (while it waits it cannot be heard), or a write blocked for one. Without heartbeats that
+    /// is the client's affair, until only what it does not read keeps the connection. A handshake has a deadline of its own.
     pub fn silence_deadline(&self) -> Option<Nanos> {
         if let Some(layers) = self.layers.as_ref().filter(|layers| self.reads() && layers.is_handshaking()) {
             return Some(layers.handshake_deadline);
@@ -319,7 +320,8 @@ impl Connection {
             return http.deadline(self.blocked_since);
         }
         let interval = self.heartbeat_ns();
-        let patience = interval.or_else(|| (self.phase == Phase::Flushing).then_some(FLUSH_NS));
+        let ends = self.phase == Phase::Flushing || self.eof;
+        let patience = interval.or_else(|| ends.then_some(FLUSH_NS));
         let blocked = self.blocked_since.zip(patience).map(|(since, patience)| since + patience);
         let heard = interval.filter(|_| self.waiting.is_none()).map(|interval| self.last_command + 2 * interval);
         heard.into_iter().chain(blocked).chain(self.unfinished_deadline()).min()

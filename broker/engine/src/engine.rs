@@ -341,7 +341,7 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.eof = true;
         match conn.phase {
-            Phase::Magic | Phase::Open if conn.waiting.is_some() || conn.has_more_input() => {} // whoever gets to the end of it ends it
+            Phase::Magic | Phase::Open if conn.waiting.is_some() || conn.has_more_input() => self.arm_connection(key), // whoever gets to the end of it ends it
             Phase::Magic | Phase::Open | Phase::Flushing => {
                 conn.phase = Phase::Flushing;
                 self.mark_dirty(key);
@@ -410,9 +410,10 @@ impl Engine {
     pub fn handle_flushed(&mut self, key: ConnKey, now: Nanos) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         if conn.http.is_some() {
-            self.handle_answers_taken(key, now);
+            self.handle_answers_taken(key);
         } else if self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.stalled)) {
             self.work.resume_later(key);
+            self.list_if_ready(key);
         }
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing) else { return false };
         if conn.eof {
@@ -442,6 +443,9 @@ impl Engine {
     /// The second half: run timers, deliver.
     pub fn deliver_turn(&mut self, now: Nanos) {
         self.handle_timeouts(now);
+        if !self.turn.replies.is_empty() {
+            self.send_replies(now); // who is refused must get that before its stream ends
+        }
         self.pump_on(now);
         self.write_overflow();
         let answered = self.dirty_conns.len();

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use crate::bucket::Nanos;
+use crate::connection::Phase;
 use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::queue::Queue;
 use crate::timer::{Armed, Timer};
@@ -61,7 +62,7 @@ impl Engine {
             let oldest = *first.entry(topic).or_insert_with(|| self.oldest_of(topic, now));
             if oldest.is_some_and(|arrival| arrival <= question.at) && self.conns.contains_key(key) {
                 self.leaving.asked.insert(key, question);
-            } else if let Some(conn) = self.conns.get_mut(key) {
+            } else if let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase != Phase::Lingering) {
                 conn.respond(&told(&question.name, question.number));
                 self.mark_dirty(key);
             }

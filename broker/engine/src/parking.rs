@@ -1,4 +1,5 @@
-//! A connection that waits for an answer from Python: its next commands are kept, with the instants at which they came, until somebody resumes it.
+//! A connection that waits for an answer from Python, for its share of a later turn, or until it has read what it was answered: its next commands are
+//! kept, with the instants at which they came, until somebody resumes it.
 //!
 //! Nothing else waits with it. Heartbeats go on, and what it sends meanwhile is bounded: beyond that the reactor leaves its bytes in the kernel.
 

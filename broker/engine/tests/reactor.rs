@@ -414,6 +414,22 @@ fn however_much_clients_send_behind_what_is_refused_they_can_read_why() {
 }
 
 #[test]
+fn so_can_they_on_a_unix_socket() {
+    let path = std::env::temp_dir().join(format!("srtm-engine-refused-{}.sock", std::process::id()));
+    let handle = Handle::new(Config { tcp_address: path.to_str().expect("UTF-8").into(), ..Config::default() }).expect("descriptors");
+    handle.start().expect("a free path");
+    let mut client = UnixStream::connect(&path).expect("the engine listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.write_all(&[&b"  V2PUB t\n\xff\xff\xff\xff"[..], &vec![b'x'; 1 << 20]].concat()).expect("it is taken");
+    client.shutdown(Shutdown::Write).expect("it is there");
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).expect("an end, no reset");
+    assert!(rest[8..].starts_with(b"E_BAD_MESSAGE"));
+    wait_until("it is gone", || connections(&handle) == 0);
+    assert!(handle.stop(PATIENCE));
+}
+
+#[test]
 fn a_half_closed_client_gets_its_answers_and_then_the_end() {
     let (handle, port) = start();
     let mut client = Client::connect(port);

@@ -187,6 +187,7 @@ impl Pair {
         }
         let bytes = self.engine.unsent(key).to_vec();
         if !bytes.is_empty() {
+            assert!(!self.ended.contains(&key), "our side has ended: nothing can be sent any more");
             self.received.entry(key).or_default().extend_from_slice(&bytes);
             self.engine.handle_sent(key, bytes.len(), self.now);
         }

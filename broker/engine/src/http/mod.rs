@@ -31,7 +31,7 @@ const REQUEST_NS: Nanos = 30_000_000_000;
 const BLOCKED_NS: Nanos = 30_000_000_000;
 
 /// Answers that may wait to be taken before no further request is looked at.
-const MAX_UNTAKEN: usize = 64 << 10;
+pub(crate) const MAX_UNTAKEN: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {

@@ -373,11 +373,11 @@ impl Engine {
     }
 
     /// All answers are taken.
-    pub(crate) fn handle_answers_taken(&mut self, key: ConnKey, now: Nanos) {
+    pub(crate) fn handle_answers_taken(&mut self, key: ConnKey) {
         let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
         http.answer_charge = None;
         if std::mem::take(&mut http.stalled) {
-            self.resume(key, now);
+            self.work.resume_later(key);
         }
     }
 }

@@ -198,3 +198,42 @@ fn a_client_that_reads_late_gets_the_answers_to_all_before_the_end_or_what_was_r
         assert_eq!(matches!(frames.last(), Some(Frame::Error(_))), !ends);
     }
 }
+
+#[test]
+fn a_client_without_heartbeats_that_ends_its_stream_and_reads_nothing_is_cut_off() {
+    let mut pair = Pair::new();
+    let key = pair.connect();
+    pair.send(key, identify(r#"{"heartbeat_interval":-1}"#));
+    pair.turn();
+    pair.stick(key);
+    while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() < 256 << 10 {
+        pair.send(key, pub_("t", "x").repeat(100));
+        pair.advance(0);
+    }
+    pair.advance(100 * S);
+    assert!(!pair.closed.contains(&key), "it may read on some day");
+    pair.engine.handle_eof(key);
+    pair.advance(0);
+    assert!(pair.closed.contains(&key));
+}
+
+#[test]
+fn a_consumer_gets_no_messages_before_it_has_read_its_answers() {
+    let mut pair = Pair::new();
+    let key = pair.subscribe("t", "c", 2_500);
+    pair.stick(key);
+    while !pair.engine.conns[key].stalled {
+        pair.send(key, pub_("u", "x").repeat(500));
+        pair.advance(0);
+    }
+    let left = 1_000;
+    let read = pair.engine.unsent(key).len() - left;
+    pair.engine.handle_sent(key, read, pair.now);
+    assert_eq!(pair.publish("t", "x"), ok());
+    assert_eq!((pair.engine.unsent(key).len(), pair.channel()["depth"].clone()), (left, 1.into()));
+    pair.unstick(key);
+    for _ in 0..20 {
+        pair.advance(0);
+    }
+    assert_eq!(pair.channel()["depth"], 0);
+}

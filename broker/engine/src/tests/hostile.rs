@@ -368,6 +368,19 @@ fn half_commands_of_many_connections_are_bounded_together_and_small_ones_go_on()
 }
 
 #[test]
+fn who_is_refused_for_the_time_a_command_takes_is_told_so_also_where_it_begins_to_read_then() {
+    let mut pair = Pair::new();
+    let slow = heartless(&mut pair);
+    pair.stick(slow);
+    pair.send(slow, [pub_("t", "x"), pub_("t", "x")[..7].into()].concat());
+    pair.turn();
+    pair.stall(60 * S);
+    pair.unstick(slow);
+    pair.turn();
+    assert_eq!(pair.take(slow), [ok(), error("E_INVALID unfinished command: not whole within 60 s")]);
+}
+
+#[test]
 fn a_command_that_drips_in_is_refused_after_a_minute_also_where_there_are_no_heartbeats() {
     let mut pair = Pair::new();
     let (slow, patient) = (heartless(&mut pair), heartless(&mut pair));

@@ -1,6 +1,7 @@
 //! What a connection may take: time, memory, unread answers.
 
 use super::*;
+use crate::http::MAX_UNTAKEN;
 
 #[test]
 fn a_request_must_come_within_30_s_of_its_first_byte_however_slowly() {
@@ -94,6 +95,29 @@ fn who_takes_no_answers_is_not_read_on_and_cut_off_in_the_end() {
     assert!(pair.closed.contains(&key));
     assert_eq!(pair.engine.http.held.used(), 0);
     assert_eq!(pair.snapshot()["limits_met"]["slow_reader"], 1);
+}
+
+#[test]
+fn who_reads_late_gets_the_last_answer_before_the_end() {
+    for last in [get("/ping").replace("Host", "Connection: close\r\nHost"), "NONSENSE\r\n\r\n".into()] {
+        let mut pair = Pair::new();
+        let key = pair.connect_http();
+        pair.stick(key);
+        let pings = get("/ping").repeat(100);
+        let mut asked = 0;
+        while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() <= MAX_UNTAKEN {
+            pair.send(key, &pings);
+            pair.advance(0);
+            asked += 100;
+        }
+        pair.send(key, &last);
+        pair.unstick(key);
+        for _ in 0..20 {
+            pair.advance(0);
+        }
+        assert!(pair.ended.contains(&key));
+        assert_eq!(taken(&mut pair, key).len(), asked + 1, "{last}");
+    }
 }
 
 #[test]
