@@ -92,8 +92,8 @@ class Relieving:
         """Why those who shall take publishers cannot. A broker that is new to the topic gets a small share, and may
         make messages wait longer for it than they are late now (design section 5): the forecast says."""
         after = topic.placement.moved(shift.to)
-        for broker in self._registry.overfull(topic, after):
-            return f"{broker} has no room for {after.assigned[broker]:,.6g} msg/s of the topic"
+        if full := self._registry.overfull(topic, after):
+            return f"{full[0]} has no room for {after.assigned[full[0]]:,.6g} msg/s of the topic"
         new = set(shift.to.values()) - set(topic.placement.brokers)
         if new:
             services = explaining.services(topic.name, self._registry, self._syncing)

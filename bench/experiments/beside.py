@@ -1,11 +1,11 @@
 """What real brokers did, beside what is said of them: the simulator's p99s, in all and of access and processing apart,
-and Eq. (1)'s mean. Rows of several runs of a point, and the one that stands for them: one run of a machine that others
+and Eq. (1)'s mean. A row for each run of a point, and one that stands for them all: one run on a machine that others
 use too says little."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median_low
+from statistics import median_high, median_low
 
 from bench.batch_means import mean_of
 from bench.calibration import CLOSE, apart
@@ -89,15 +89,15 @@ def eq1_ms(fleet: Fleet, bucket: Envelope, k: int) -> float:
 
 
 def medians(rows: Sequence[Row]) -> Row:
-    """The run with the median p99, but each p99, measured and simulated, the median of all runs (of an even number the
-    lower); and between which p99s the runs are."""
+    """The run with the median p99, but each p99, measured and simulated, and by how much the simulated one is off in a
+    run the median of all runs: of an even number the lower p99, and the larger distance. Beside them between which
+    p99s the runs are, and in how many all three are close."""
     ordered = sorted(rows, key=lambda row: row["p99_ms"])
     found = {**ordered[(len(rows) - 1) // 2]}
     for kind in KINDS:
-        measured_ms, simulated_ms = (
-            median_low([row[key] for row in rows]) for key in (f"{kind}p99_ms", f"simulated_{kind}p99_ms")
-        )
-        off = apart(round(1e6 * simulated_ms), round(1e6 * measured_ms))
-        found |= {f"{kind}p99_ms": measured_ms, f"simulated_{kind}p99_ms": simulated_ms, f"{kind}off": off}
+        found |= {key: median_low([row[key] for row in rows]) for key in (f"{kind}p99_ms", f"simulated_{kind}p99_ms")}
+        found[f"{kind}off"] = median_high([row[f"{kind}off"] for row in rows])
     lowest, highest = ordered[0]["p99_ms"], ordered[-1]["p99_ms"]
-    return {**found, "p99_of_runs": f"{lowest:.3g} to {highest:.3g}" if len(rows) > 1 else ""}
+    close = sum(all(row[f"{kind}off"] <= CLOSE for kind in KINDS) for row in rows)
+    spread = f"{lowest:.3g} to {highest:.3g}" if len(rows) > 1 else ""
+    return {**found, "p99_of_runs": spread, "close_runs": f"{close} of {len(rows)}"}

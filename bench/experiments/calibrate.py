@@ -68,7 +68,7 @@ def _slow(count: int, **traffic: Any) -> Fleet:
 
 
 def _slowed(**traffic: Any) -> Fleet:
-    """As the figures on real brokers have it."""
+    """As the figures on real brokers have messages that come in batches."""
     return Fleet(count=1_000, rate=10.0 / SLOWER, **traffic)
 
 

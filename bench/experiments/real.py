@@ -2,7 +2,7 @@
 recorded.
 
 A broker is in the laboratory, with the service time of the simulated ones. How many brokers a placement takes is found
-in simulation.
+in simulation, once for all runs of a point.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from bench.calibration import CLOSE
 from bench.experiments.beside import close_enough, means, medians, tails
 from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
 from bench.experiments.keeping import Finished
@@ -58,7 +59,7 @@ async def real(options: RealOptions, show: Callable[[str], None]) -> list[Verdic
 
 async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callable[[str], None]) -> Verdict:
     started, effort = time.time(), options.effort(figure)
-    made, about = Made(), about_of(name, figure)
+    made, about = Made(), about_of(name, figure, effort)
     with runs_beside(Finished(options.directory, about.name).data):
         for point in figure.points:
             for strategy in point.strategies:
@@ -94,8 +95,9 @@ async def _point(
 ) -> None:
     sent = partial(record, slo_ms=ms(figure.slo_ns), keep_intended=figure.keep_intended, latest_ms=figure.latest_ms)
     recordings, rows = [], []
+    k = brokers_of(figure, point, strategy, effort.seed)
     for seed in range(effort.seed, effort.seed + effort.repetitions):
-        layout = layout_of(figure, point, strategy, seed)
+        layout = layout_of(figure, point, strategy, k, seed)
         recorded = await sent(layout, seconds=effort.seconds, seed=seed, name=f"{point.x:g} {strategy} seed {seed}")
         recordings.append(recorded)
         rows.append(row_of(point, strategy, layout, recorded, figure.machine, seed, figure.slo_ns))
@@ -107,11 +109,15 @@ async def _point(
     made.rows.append({**medians(rows), **mean, "row": "point", "all_p99_ms": ms(everywhere.p99_ns)})
 
 
-def layout_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> Layout:
-    k = point.k
-    if k is None:
-        attempt = partial(run, point.fleet, strategy, seconds=_SEARCH_S, seed=seed, machine=figure.machine)
-        k = fewest(attempt, 1, slo_ns=figure.slo_ns).k
+def brokers_of(figure: RealFigure, point: Point, strategy: str, seed: int) -> int:
+    """As many as the point says; otherwise the fewest that keep the promise, simulated with the traffic of ``seed``."""
+    if point.k is not None:
+        return point.k
+    attempt = partial(run, point.fleet, strategy, seconds=_SEARCH_S, seed=seed, machine=figure.machine)
+    return fewest(attempt, 1, slo_ns=figure.slo_ns).k
+
+
+def layout_of(figure: RealFigure, point: Point, strategy: str, k: int, seed: int) -> Layout:
     placement = placed(point.fleet, strategy, k, seed)
     shares = split(point.fleet, placement, k, point.bucket)
     return Layout(fleet=point.fleet, placement=placement, shares=shares, lab_us=figure.lab_us)
@@ -163,7 +169,8 @@ def panels(figure: RealFigure, rows: Sequence[Row]) -> list[Panel]:
     ]
 
 
-def about_of(name: str, figure: RealFigure) -> About:
+def about_of(name: str, figure: RealFigure, effort: Effort) -> About:
+    several = "medians of {repetitions} runs of {seconds:g} s a point; those of all brokers, and means, of all together"
     return About(
         name=f"{name}-real",
         title=figure.title,
@@ -174,9 +181,10 @@ def about_of(name: str, figure: RealFigure) -> About:
             "brokers": "brokers",
             "worst broker's p99, ms": "p99_ms",
             "of the runs": "p99_of_runs",
-            "of all brokers": "all_p99_ms",
+            "of all brokers, all runs": "all_p99_ms",
             "simulated": "simulated_p99_ms",
             "off, parts": "off",
+            f"runs within {100 * CLOSE:g} %": "close_runs",
             "access p99, ms": "access_p99_ms",
             "simulated access": "simulated_access_p99_ms",
             "access off": "access_off",
@@ -192,8 +200,6 @@ def about_of(name: str, figure: RealFigure) -> About:
             "bucket": "bucket",
         },
         how="Real brokers beside the simulation of what they recorded",
-        runs="medians of {repetitions} runs of {seconds:g} s a point"
-        if figure.runs > 1
-        else "{repetitions} run of {seconds:g} s a point",
+        runs=several if effort.repetitions > 1 else "{repetitions} run of {seconds:g} s a point",
         full=RealOptions(names=[name]).effort(figure),
     )

@@ -1,9 +1,9 @@
 """Which figures two cores carry on real brokers, and what is asked of each.
 
-Time runs four times slower than in the paper (rates, service time, promise, spread), so that the machine underneath
-matters less; bursts are the same. Fig. 6a, whose brokers are nearly idle, runs eight times slower: of what a single
-message takes of them wake-ups are the most. Eq. (1), which is about access alone and takes long to measure, keeps its
-pace.
+Time runs ``SLOWER`` times slower than in the paper (rates, service time, promise, spread), so that the machine
+underneath matters less; bursts are the same. Fig. 6a, whose brokers are nearly idle, runs ``ALONE_SLOWER`` times
+slower: of what a single message takes of them wake-ups are the most. Eq. (1), which is about access alone and takes
+long to measure, keeps its pace.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bench.verdict import Check
 from srtm.splitting import MICRO
 
 SLO_NS = SLOWER * 1_000_000
-ALONE_SLOWER = 8  # messages that come one by one
+ALONE_SLOWER = 8  # the same of messages that come one by one
 _EXACT = 0.02  # as in the simulated figure
 _TELLING = 0.5  # a wider interval holds nearly anything
 _SEEN = 0.5  # of the batches
@@ -203,7 +203,7 @@ REAL: dict[str, RealFigure] = {
     "fig11": RealFigure(
         title="Imprecise correlation on real brokers: groups of 25",
         claim="SRTM is no worse than Max-Min whatever the spread; the simulator says by how much.",
-        x_label="a group's firings are spread over (ms, four times slower)",
+        x_label=f"a group's firings are spread over (ms, here {SLOWER} times as long)",
         points=[Point(x=spread, fleet=_slow(GROUP_SIZE, spread), strategies=BOTH) for spread in _SPREADS_MS],
         some=f"{_listed(_SPREADS_MS)} ms of the paper's {len(SPREAD_MS)} spreads, {_WHY}",
         checks=_srtm_wins,

@@ -180,6 +180,6 @@ def markdown(lines: Sequence[Line], verdict: Verdict, traffic: Traffic) -> str:
         f"{traffic.publishers:,} publishers of {traffic.rate:g} msg/s, {traffic.process}, brokers: {brokers}, "
         f"{lines[0].bucket}; one run of {traffic.seconds:g} s each; seed {traffic.seed}; ms. A way from host to host "
         f"has two links. Capacity left: what the brokers could still process within {traffic.promise_ms:g} ms, "
-        f"simulated. {'; '.join(line.means for line in lines)}."
+        f"simulated with the calibrated machine's service times. {'; '.join(line.means for line in lines)}."
     )
     return "\n\n".join([f"Claim: {CLAIM}", how, table, checks, f"{verdict.line}."])

@@ -94,10 +94,13 @@ def run(seed: int, p99_ms: float, processing_p99_ms: float) -> Row:
         "seed": seed,
         "p99_ms": p99_ms,
         "simulated_p99_ms": 2.2,
+        "off": abs(2.2 - p99_ms) / p99_ms,
         "access_p99_ms": p99_ms / 2,
         "simulated_access_p99_ms": p99_ms / 2,
+        "access_off": 0.0,
         "processing_p99_ms": processing_p99_ms,
         "simulated_processing_p99_ms": 0.5,
+        "processing_off": abs(0.5 - processing_p99_ms) / processing_p99_ms,
     }
 
 
@@ -105,9 +108,12 @@ def test_medians_over_all_runs_stand_for_a_point_each_kind_apart() -> None:
     runs = [run(0, 3.0, 0.5), run(1, 1.0, 0.4), run(2, 2.0, 5.0)]
     row = medians(runs)
     assert (row["seed"], row["p99_ms"], row["p99_of_runs"]) == (2, 2.0, "1 to 3")
-    assert (row["processing_p99_ms"], row["processing_off"]) == (0.5, 0.0), "one run's stop is not the point's"
+    assert (row["processing_p99_ms"], row["processing_off"]) == (0.5, pytest.approx(0.25)), "a stop is not the point's"
     assert (row["access_p99_ms"], row["access_off"]) == (1.0, 0.0)
-    assert row["off"] == pytest.approx(0.1)
+    assert row["off"] == pytest.approx(0.8 / 3), "of the runs' own distances the median"
+    assert row["close_runs"] == "0 of 3"
     assert medians(runs[:2])["p99_ms"] == 1.0
+    assert medians(runs[:2])["off"] == pytest.approx(1.2), "of two the larger"
     alone = medians(runs[2:])
     assert (alone["p99_of_runs"], alone["processing_off"]) == ("", pytest.approx(0.9))
+    assert medians([run(0, 2.2, 0.5), run(1, 2.2, 5.0)])["close_runs"] == "1 of 2"

@@ -9,8 +9,9 @@ import pytest
 
 from bench import live
 from bench.calibration import Fitted
+from bench.experiments.figure import Effort
 from bench.experiments.layouts import LAB_US, envelope
-from bench.experiments.real import RealOptions, layout_of, real, row_of
+from bench.experiments.real import RealOptions, about_of, brokers_of, layout_of, real, row_of
 from bench.experiments.real_figures import ALONE_SLOWER, REAL, conditions_of
 from bench.live import plan_of
 from bench.recorded import Layout, Recorded, recorded
@@ -92,12 +93,28 @@ async def test_poisson_traffic_that_the_generator_held_back_does_not_count(
 
 def test_srtm_takes_the_brokers_that_a_simulation_says_it_takes() -> None:
     figure = REAL["fig09b"]
-    layout = layout_of(figure, figure.points[1], "srtm", seed=1)
-    assert len(layout.used) > 1
+    point = figure.points[1]
+    k = brokers_of(figure, point, "srtm", seed=1)
+    layout = layout_of(figure, point, "srtm", k, seed=1)
+    assert len(layout.used) == k > 1
     heads = np.bincount(layout.placement)
     assert heads.max() - heads.min() <= 1
     parts = {(int(group), int(at)) for group, at in zip(layout.fleet.groups, layout.placement, strict=True)}
     assert len(parts) >= len(layout.used) * (layout.fleet.groups.max()), "every group is on every broker"
+
+
+async def test_all_runs_of_a_point_are_on_as_many_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "record_once", made_up)
+    monkeypatch.setattr("bench.experiments.real.brokers_of", lambda _figure, _point, _strategy, seed: 1 + seed)
+    (verdict,) = await real(RealOptions(names=["fig09b"], seconds=12.0, runs=2, directory=tmp_path), lambda _: None)
+    assert {row["brokers"] for row in verdict.runs} == {2}
+
+
+def test_a_caption_says_what_several_runs_are_made_of() -> None:
+    figure = REAL["fig09b"]
+    several, one = (about_of("fig09b", figure, Effort(seconds=2.0, repetitions=runs, seed=1)).runs for runs in (2, 1))
+    assert several.startswith("medians of {repetitions} runs")
+    assert one.startswith("{repetitions} run of")
 
 
 def test_a_bucket_for_periodic_publishers_is_enough_for_other_phases_too() -> None:
@@ -109,7 +126,7 @@ def test_a_bucket_for_periodic_publishers_is_enough_for_other_phases_too() -> No
 
 def test_spread_groups_are_asked_of_the_generator_as_the_fleet_has_them() -> None:
     figure = REAL["fig11"]
-    layout = layout_of(figure, figure.points[-1], "maxmin", seed=1)
+    layout = layout_of(figure, figure.points[-1], "maxmin", 2, seed=1)
     plan = plan_of(layout, ["127.0.0.1:1"] * len(layout.used), seconds=2.0, seed=1, slo_ms=4.0)
     assert plan.publishers.offset_ns[:25] == (np.arange(25) * 64_000_000 // 24).tolist()
     assert set(plan.publishers.target) == set(range(len(layout.used)))
@@ -117,7 +134,7 @@ def test_spread_groups_are_asked_of_the_generator_as_the_fleet_has_them() -> Non
 
 async def test_a_row_is_of_the_worst_broker_on_each_side() -> None:
     figure = REAL["fig06a"]
-    layout = layout_of(figure, figure.points[1], "lb", seed=1)
+    layout = layout_of(figure, figure.points[1], "lb", 2, seed=1)
     found = await made_up(layout, seconds=3.0, seed=1, slo_ms=1.0)
     row = row_of(figure.points[1], "lb", layout, found, replace(KNOWN.of(layout), paths=NO_PATHS), 1, figure.slo_ns)
     assert row["p99_ms"] > row["simulated_p99_ms"], "without the way the simulation is too fast"
