@@ -8,6 +8,7 @@ pub mod answer;
 pub mod chunked;
 pub mod date;
 pub(crate) mod handing;
+pub(crate) mod lines;
 pub(crate) mod publish;
 pub mod query;
 pub mod request;
@@ -21,6 +22,7 @@ use crate::engine::ConnKey;
 use crate::http::answer::Exchange;
 use crate::http::chunked::Chunked;
 use crate::http::date::Date;
+use crate::http::lines::Lines;
 use crate::http::request::MAX_HEAD;
 use crate::message::{Charge, Meter};
 
@@ -91,6 +93,7 @@ pub struct Http {
     looked: usize,  // so many bytes of the input are known to hold no whole head
     wanted: usize,  // the head is whole: so many bytes it has with its body
     coming: Option<Coming>,
+    lines: Option<(usize, Lines)>, // where the body of lines begins that is coming in, and what has come
     chunks: Option<Chunks>,
     begun: Option<Nanos>, // when the first bytes of the request under way came
     idle_since: Nanos,
@@ -125,6 +128,7 @@ impl Http {
             looked: 0,
             wanted: 0,
             coming: None,
+            lines: None,
             chunks: None,
             begun: None,
             idle_since: now,
@@ -156,7 +160,11 @@ impl Http {
     /// length squared.
     fn is_worth_a_look(&mut self, input: &[u8]) -> bool {
         if self.wanted > 0 {
-            return input.len() >= self.wanted;
+            let whole = input.len() >= self.wanted;
+            if let Some((body_at, lines)) = self.lines.as_mut().filter(|_| !whole) {
+                lines.look(&input[*body_at..]);
+            }
+            return whole;
         }
         let new = &input[self.looked.min(input.len())..];
         let worth = self.looked == 0 || input.len() >= MAX_HEAD || new.contains(&b'\n');

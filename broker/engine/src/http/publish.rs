@@ -8,6 +8,7 @@ use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::Coming;
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
+use crate::http::lines::Lines;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
 use crate::limits::Limit;
@@ -35,6 +36,7 @@ pub(crate) struct Request<'a, 'h, 'b> {
     pub key: ConnKey,
     pub head: &'a Head<'h, 'b>,
     pub body: &'a [u8],
+    pub lines: Lines, // what was seen of the body before
     pub stamp: Nanos,
     pub bound: u32,
     pub exchange: Exchange,
@@ -43,7 +45,7 @@ pub(crate) struct Request<'a, 'h, 'b> {
 impl Engine {
     /// False: it is more than this turn has room for, and is to be taken again in the next one.
     pub(crate) fn http_pub(&mut self, request: Request<'_, '_, '_>) -> Result<bool, Refusal> {
-        let Request { key, head, body, stamp, bound, exchange } = request;
+        let Request { key, head, body, stamp, bound, exchange, .. } = request;
         if body.len() > self.config.max_msg_size as usize {
             return Err(refusal(413, "MSG_TOO_BIG"));
         }
@@ -81,7 +83,7 @@ impl Engine {
 
     /// The same of many messages: a large one goes in by slices.
     pub(crate) fn http_mpub(&mut self, request: Request<'_, '_, '_>) -> Result<bool, Refusal> {
-        let Request { key, head, body, stamp, bound, exchange } = request;
+        let Request { key, head, body, lines, stamp, bound, exchange } = request;
         let [topic, binary] = arguments(head.query, ["topic", "binary"])?;
         let topic = topic_argument(topic.as_deref())?;
         let begun = self.conns.get(key).and_then(|conn| conn.sliced.as_ref()).map(|progress| progress.count());
@@ -89,7 +91,7 @@ impl Engine {
             (true, Some(count)) => Bodies::checked(count, body.get(4..).unwrap_or_default()),
             (false, Some(count)) => Bodies::lines(count, body),
             (true, None) => binary_bodies(body, &self.config)?,
-            (false, None) => line_bodies(body, &self.config)?,
+            (false, None) => line_bodies(body, lines, &self.config)?,
         };
         if begun.is_none() {
             self.check_count(key, bodies.count as usize)?;
@@ -152,10 +154,13 @@ fn defer_ms(text: Option<&str>, max_ms: u64) -> Result<u32, Refusal> {
     ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(refusal(400, "INVALID_DEFER"))
 }
 
-/// A message a line, but for empty ones.
-fn line_bodies<'a>(body: &'a [u8], config: &Config) -> Result<Bodies<'a>, Refusal> {
-    let note = |(count, longest): (u32, usize), line: &[u8]| (count + 1, longest.max(line.len()));
-    let (count, longest) = Bodies::lines(u32::MAX, body).fold((0, 0), note);
+/// Whether the body, if it is taken, is of many messages, each a line.
+pub(crate) fn comes_in_lines(head: &Head<'_, '_>) -> bool {
+    head.path == "/mpub" && arguments(head.query, ["binary"]).is_ok_and(|[binary]| !is_binary(binary.as_deref()))
+}
+
+fn line_bodies<'a>(body: &'a [u8], lines: Lines, config: &Config) -> Result<Bodies<'a>, Refusal> {
+    let (count, longest) = lines.whole(body);
     if longest > config.max_msg_size as usize { Err(refusal(413, "MSG_TOO_BIG")) } else { Ok(Bodies::lines(count, body)) }
 }
 

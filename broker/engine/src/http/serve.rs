@@ -10,7 +10,8 @@ use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
 use crate::http::handing::MAX_HANDED;
-use crate::http::publish::Request;
+use crate::http::lines::Lines;
+use crate::http::publish::{self, Request};
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::identify::Identity;
@@ -129,8 +130,9 @@ impl Engine {
             return self.answer_request(key, head, body, arrival(end), bound, now).then_some(end);
         }
         let coming = self.coming(key, head, len as usize);
+        let lines = publish::comes_in_lines(head).then(|| (head.len, Lines::default()));
         let http = self.conns.get_mut(key)?.http.as_mut()?;
-        (http.wanted, http.coming) = (end, coming);
+        (http.wanted, http.coming, http.lines) = (end, coming, lines);
         if bytes.len() == head.len && head.expects_continue {
             self.turn.replies.push((key, Reply::Http(CONTINUE.to_vec())));
         }
@@ -192,6 +194,7 @@ impl Engine {
         let afterwards = if self.http.stage == Stage::Closing { Afterwards::Closed } else { head.afterwards };
         let exchange = Exchange { afterwards, head_only: head.method == "HEAD" };
         let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return true };
+        let lines = http.lines.take().map(|(_, lines)| lines).unwrap_or_default();
         http.start_over(now);
         if !http.is_safe_enough(self.config.tls_required) {
             self.answer_tls_required(key, exchange, now);
@@ -213,8 +216,8 @@ impl Engine {
             return true;
         } else {
             match head.path {
-                "/pub" => self.http_pub(Request { key, head, body, stamp, bound, exchange }),
-                "/mpub" => self.http_mpub(Request { key, head, body, stamp, bound, exchange }),
+                "/pub" => self.http_pub(Request { key, head, body, lines, stamp, bound, exchange }),
+                "/mpub" => self.http_mpub(Request { key, head, body, lines, stamp, bound, exchange }),
                 _ => {
                     self.answer_ping(key, exchange, now);
                     Ok(true)

@@ -98,6 +98,24 @@ fn bad_publishes_are_refused_in_nsqds_words_and_change_nothing() {
 }
 
 #[test]
+fn lines_that_come_in_pieces_are_the_same_messages_and_bounds_and_none_of_them_is_of_the_next_request() {
+    let most = 20;
+    let (lines, long) = ("ab\n\nc\nde\nf", format!("ok\n{}\nok", "x".repeat(most + 1)));
+    let both = [post("/mpub?topic=t", lines), post("/mpub?topic=t", "g"), post("/mpub?topic=t", &long)].concat();
+    for cut in 1..both.len() {
+        let mut pair = Pair::with(Config { max_msg_size: most as u32, ..Config::default() });
+        let consumer = pair.subscribe("t", "c", 10);
+        let key = pair.connect_http();
+        let mut answers = Vec::new();
+        for piece in both.as_bytes().chunks(cut) {
+            answers.extend(ask(&mut pair, key, piece));
+        }
+        assert_eq!(answers, [published(), published(), refused(413, "MSG_TOO_BIG")], "{cut}");
+        assert_eq!(pair.bodies(consumer), ["ab", "c", "de", "f", "g"], "{cut}");
+    }
+}
+
+#[test]
 fn an_empty_text_mpub_is_ok_and_makes_the_topic() {
     let mut pair = Pair::new();
     assert_eq!(one(&mut pair, post("/mpub?topic=t&binary=false", "\n\n")), published());
