@@ -105,10 +105,12 @@ def endless(flood: Flood) -> Steps:
 
 
 def nops(target: Target) -> Steps:
+    """Commands without effect, as fast as they are taken."""
     yield from endless(Flood(lambda: connect(target.tcp, MAGIC), b"NOP\n" * 16_000, FLOODS))
 
 
 def rdys(target: Target) -> Steps:
+    """A subscriber changes its mind on how much it takes, all the time."""
     yield from endless(Flood(lambda: subscribed(target, b"c", 1), b"RDY 1\nRDY 2500\n" * 4_000, FLOODS))
 
 
@@ -118,6 +120,7 @@ def invalids(target: Target) -> Steps:
 
 
 def unread_answers(target: Target) -> Steps:
+    """Publishes whose answers nobody reads."""
     data = command(b"PUB " + TOPIC, b"x") * 3_000
     yield from endless(Flood(lambda: connect(target.tcp, MAGIC), data, FLOODS, reads=False))
 

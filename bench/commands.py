@@ -330,6 +330,9 @@ def bench_hostile(
     ] = HostileOptions.pairs,
     seconds: Annotated[float, typer.Option(min=2.0, help="Measured part of a run.")] = HostileOptions.seconds,
     seed: SeedOption = HostileOptions.seed,
+    realtime: Annotated[
+        bool, typer.Option("--realtime", help="Generator before all ordinary work; needs CAP_SYS_NICE.")
+    ] = HostileOptions.realtime,
     document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
@@ -337,6 +340,6 @@ def bench_hostile(
 
     Status 0 if no attack doubles the p99 that it has beside a process that burns as much processor.
     """
-    options = HostileOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
+    options = HostileOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None, realtime)
     verdicts = run_trio(partial(hostile, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1

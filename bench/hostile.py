@@ -47,6 +47,7 @@ MOST = 2.0  # times the p99 beside a burning process
 CERTIFICATES = ROOT / "tests" / "certificates"
 STARTS_WITHIN_S = 60.0
 SPARE_S = 60.0  # the attack outlives the run, and ends by itself if nobody ends it
+REALTIME = " The generator goes before all ordinary work of the machine (`--realtime`)."
 CLAIM = (
     "p99 of 1,000 msg/s from 100 publishers to one subscriber, under attack by somebody else. Judged is its ratio to "
     "the p99 beside a process that takes as much processor as the attacker and leaves the broker alone: the attacker "
@@ -57,8 +58,17 @@ CLAIM = (
 
 @dataclass(frozen=True)
 class HostileOptions(RowOptions):
+    """``realtime``: the generator alone goes before all ordinary work. Under ``chrt`` all of it would; a broker that is
+    busy for a second is stopped then by what the kernel keeps for ordinary work, and its threads do not give way to
+    each other."""
+
     pairs: int = 4
     seconds: float = 4.0
+    realtime: bool = False
+
+    @property
+    def settings(self) -> dict[str, object]:
+        return {**super().settings, "realtime": self.realtime}
 
 
 @dataclass
@@ -86,7 +96,7 @@ class Doing:
             await self._changed.wait()
 
 
-def row_of(attack: str) -> Row:
+def row_of(attack: str, *, realtime: bool = False) -> Row:
     return Row(
         name=attack,
         claim=(ATTACKS[attack].__doc__ or attack).split("\n", 1)[0],
@@ -104,28 +114,29 @@ def row_of(attack: str) -> Row:
             NoneOf("refused", "messages refused", SYSTEMS),
             Ratio("p99_ms", "p99", BURNING, at_most=MOST, ours=ATTACKED),
         ),
-        begin=lambda: partial(_round, attack),
+        begin=lambda: partial(_round, attack, realtime),
     )
 
 
-async def _round(attack: str, turn: Turn) -> Round:
-    quiet = await _sample(QUIET, None, turn)
-    attacked = await _sample(ATTACKED, attack, turn)
+async def _round(attack: str, realtime: bool, turn: Turn) -> Round:
+    sample = partial(_sample, turn=turn, realtime=realtime)
+    quiet = await sample(QUIET, None)
+    attacked = await sample(ATTACKED, attack)
     share = attacked.values.get("attacker_cpu", 0.0)
-    return [quiet, attacked, await _sample(BURNING, f"{BURN}{share:.3f}", turn)]
+    return [quiet, attacked, await sample(BURNING, f"{BURN}{share:.3f}")]
 
 
-async def _sample(system: str, attack: str | None, turn: Turn) -> Sample:
+async def _sample(system: str, attack: str | None, *, turn: Turn, realtime: bool) -> Sample:
     _, https = free_addresses()
     tls = ["--tls-cert", str(CERTIFICATES / "server.pem"), "--tls-key", str(CERTIFICATES / "server.key")]
     try:
         async with bare_broker(turn.folder / system, *tls, "--https-address", https) as broker:
-            asked = plan(broker.tcp_address, turn)
+            sent = partial(run_plan, plan(broker.tcp_address, turn), realtime=realtime)
             if attack is None:
-                return sample_of(system, await run_plan(asked, name=system), 0.0, 0.0)
+                return sample_of(system, await sent(name=system), 0.0, 0.0)
             async with attacking(attack, broker, https, turn.seconds) as doing:
                 work, used, began = doing.total, doing.cpu_s(), trio.current_time()
-                result = await run_plan(asked, name=f"{system} {attack}")
+                result = await sent(name=f"{system} {attack}")
                 elapsed_s = trio.current_time() - began
                 return sample_of(system, result, (doing.total - work) / elapsed_s, (doing.cpu_s() - used) / elapsed_s)
     except SrtmError as error:
@@ -182,31 +193,35 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     """All chosen attacks, one after the other, shown as they end. Raises BadInput where the kernel would be flooded and
     not the broker."""
     refuse_without_block(options.document, BLOCK)
-    refuse_starved_softirqs()
+    refuse_starved_softirqs(realtime=options.realtime)
     names, started = chosen("attack", options.names, ATTACKS), time.time()
     verdicts: list[Verdict] = []
     outcomes: list[Measured] = []
     for name in names:
-        verdict, outcome = await measure(row_of(name), options, console)
+        verdict, outcome = await measure(row_of(name, realtime=options.realtime), options, console)
         verdicts.append(verdict)
         outcomes.append(outcome)
         show(console, outcome)
     settings = options.settings
     results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
     if options.document is not None:
-        write_block(options.document, BLOCK, markdown(outcomes, started))
+        write_block(options.document, BLOCK, markdown(outcomes, started, realtime=options.realtime))
     write_results(options.json_file, results)
     return verdicts
 
 
-def refuse_starved_softirqs() -> None:
-    """Raises BadInput where this process goes before what the packets of a flood leave to do (``bench.softirqs``)."""
-    if softirqs.are_behind():
-        rule = "must be above that of the broker under chrt, or all packets wait for it in a flood (chrt -r -p 12 PID)"
+def refuse_starved_softirqs(*, realtime: bool) -> None:
+    """Raises BadInput where this process, or a generator in real time, goes before what the packets of a flood leave to
+    do (``bench.softirqs``)."""
+    if softirqs.are_behind(raised=int(realtime)):
+        rule = (
+            "must be above that of broker (under chrt) and generator (with --realtime), or all packets wait for it "
+            "in a flood (chrt -r -p 12 PID)"
+        )
         raise BadInput("priority of ksoftirqd", "lower", rule)
 
 
-def markdown(outcomes: Sequence[Measured], started: float) -> str:
+def markdown(outcomes: Sequence[Measured], started: float, *, realtime: bool = False) -> str:
     """A line an attack, then what it does."""
     header = [
         "attack",
@@ -223,6 +238,7 @@ def markdown(outcomes: Sequence[Measured], started: float) -> str:
     rounds = min((outcome.rounds for outcome in outcomes), default=0)
     seconds = min((outcome.seconds for outcome in outcomes), default=0.0)
     runs = f"At least {rounds} rounds of {seconds:g} s runs in turn; medians with their intervals."
+    runs += REALTIME if realtime else ""
     return "\n\n".join([CLAIM, table, about, f"{runs} {provenance(started)}"])
 
 

@@ -13,7 +13,8 @@ _REALTIME = {os.SCHED_FIFO: "SCHED_FIFO", os.SCHED_RR: "SCHED_RR"}
 
 
 def provenance(started: float) -> str:
-    """``started``: s since 1970. Where all of it ran before the machine's ordinary work (``chrt``), it says so."""
+    """``started``: s since 1970. Where all of it ran before the machine's ordinary work (``chrt``), or before or behind
+    some of it (``nice``), it says so."""
     host, day = Host.here(), datetime.fromtimestamp(started, UTC).date()
     where = f"{host.cores} cores, Linux {host.kernel}{_precedence()}"
     return f"Measured {day} at commit {source_commit() or 'unknown'} on {where}."
@@ -25,8 +26,8 @@ def has_precedence() -> bool:
 
 
 def _precedence() -> str:
-    policy = _REALTIME.get(os.sched_getscheduler(0))
+    policy, nice = _REALTIME.get(os.sched_getscheduler(0)), os.getpriority(os.PRIO_PROCESS, 0)
     if policy is None:
-        return ""
+        return f", at nice {nice}" if nice else ""
     behind = ", ksoftirqd behind it" if softirqs.are_behind() else ""
     return f", under {policy} {os.sched_getparam(0).sched_priority}{behind}"

@@ -16,10 +16,10 @@ from bench.host import PROC
 _NAME = "ksoftirqd/"
 
 
-def are_behind(proc: Path = PROC) -> bool:
-    """Whether this process goes before one of them, or beside it. Where none can be seen, as in a container,
-    there is no telling, and the answer is no."""
-    ours = os.sched_getparam(0).sched_priority
+def are_behind(proc: Path = PROC, *, raised: int = 0) -> bool:
+    """Whether this process, or what goes by ``raised`` before it, goes before one of them, or beside it. Where none can
+    be seen, as in a container, there is no telling, and the answer is no."""
+    ours = os.sched_getparam(0).sched_priority + raised
     return ours > 0 and any(priority <= ours for priority in _priorities(proc))
 
 

@@ -22,5 +22,13 @@ def test_figures_measured_before_all_ordinary_work_say_under_which_policy(monkey
 def test_figures_measured_at_ordinary_priority_say_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_OTHER)
 
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
     assert "under" not in provenance(0.0)
+    assert "nice" not in provenance(0.0)
     assert provenance(0.0).startswith("Measured 1970-01-01 at commit ")
+
+
+def test_figures_measured_before_other_ordinary_work_say_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_OTHER)
+    monkeypatch.setattr(os, "getpriority", lambda *_: -20)
+    assert provenance(0.0).endswith(", at nice -20.")

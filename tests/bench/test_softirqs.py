@@ -47,5 +47,12 @@ def test_ordinary_work_goes_before_none_of_them(proc, priorities):
     assert not are_behind(proc)
 
 
+def test_what_goes_before_this_process_may_go_before_them(proc, priorities):
+    priorities.update({OURS: 0, 14: 0, 22: 1})
+    assert are_behind(proc, raised=1)
+    priorities.update({14: 2, 22: 2})
+    assert not are_behind(proc, raised=1)
+
+
 def test_where_none_is_seen_none_is_behind(tmp_path, priorities):
     assert not are_behind(tmp_path)
