@@ -3,10 +3,11 @@ keeps them.
 
 What a message takes of a server is fitted to how busy the broker's process was: so much a second whatever
 comes, a message, a firing (which wakes a connection), and a connection that is there. What it takes besides, wake-up
-and write, is what the recorded processing exceeds that of the servers by, and nothing where it does not (in the
-laboratory nearly half of the messages: its server is followed ahead of time): its distribution as it was seen, of
-messages that came alone and of those in batches, of those that waited for tokens and of the others, each apart. Runs
-of groups, whose brokers do not go before the generator, are among those of batches: the fit is of both.
+and write, is what the recorded processing exceeds that of the servers by, and nothing where it does not (nearly half
+of the messages that come alone and without the laboratory's server: some of what a firing costs is spent when its
+message has left): its distribution as it was seen, of messages that came alone and of those in batches, of those that
+waited for tokens and of the others, each apart. Runs of groups, whose brokers do not go before the generator, are among
+those of batches: the fit is of both.
 """
 
 from __future__ import annotations
