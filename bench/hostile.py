@@ -139,6 +139,8 @@ async def _sample(system: str, attack: str | None, *, turn: Turn, realtime: bool
                 result = await sent(name=f"{system} {attack}")
                 elapsed_s = trio.current_time() - began
                 return sample_of(system, result, (doing.total - work) / elapsed_s, (doing.cpu_s() - used) / elapsed_s)
+    except BadInput:
+        raise  # all other samples would break the same rule
     except SrtmError as error:
         return Sample(system, {}, [str(error)])
 

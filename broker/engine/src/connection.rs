@@ -26,7 +26,7 @@ const HIGH_WATER: usize = 1 << 20;
 /// How long a connection that got a fatal error may take to read it.
 pub const LINGER_NS: Nanos = 1_000_000_000;
 
-/// How long a connection without heartbeats may block its last output.
+/// How long a connection without heartbeats may block what is written to it once either side has ended its stream.
 const FLUSH_NS: Nanos = 30_000_000_000;
 
 /// Answers that a client may leave unread before what it sends waits until it has read them: a buffer that grew with them would be copied while all wait.
@@ -317,7 +317,7 @@ impl Connection {
             return Some(layers.handshake_deadline);
         }
         if let Some(http) = &self.http {
-            return http.deadline(self.blocked_since);
+            return http.deadline(self.blocked_since, self.waiting.is_some());
         }
         let interval = self.heartbeat_ns();
         let ends = self.phase == Phase::Flushing || self.eof;

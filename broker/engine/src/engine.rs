@@ -340,14 +340,15 @@ impl Engine {
     pub fn handle_eof(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.eof = true;
-        match conn.phase {
-            Phase::Magic | Phase::Open if conn.waiting.is_some() || conn.has_more_input() => self.arm_connection(key), // whoever gets to the end of it ends it
-            Phase::Magic | Phase::Open | Phase::Flushing => {
-                conn.phase = Phase::Flushing;
-                self.mark_dirty(key);
-            }
-            Phase::Lingering => self.close(key),
+        if conn.heartbeat_ns().is_none() {
+            conn.blocked_since = None; // it may have read nothing for any time: its time begins with the next write
         }
+        match conn.phase {
+            Phase::Lingering => return self.close(key),
+            Phase::Magic | Phase::Open if conn.waiting.is_some() || conn.has_more_input() => {} // whoever gets to the end of it ends it
+            Phase::Magic | Phase::Open | Phase::Flushing => conn.phase = Phase::Flushing,
+        }
+        self.mark_dirty(key);
     }
 
     /// The connection broke.
@@ -410,10 +411,9 @@ impl Engine {
     pub fn handle_flushed(&mut self, key: ConnKey, now: Nanos) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         if conn.http.is_some() {
-            self.handle_answers_taken(key);
+            self.handle_answers_taken(key, now);
         } else if self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.stalled)) {
             self.work.resume_later(key);
-            self.list_if_ready(key);
         }
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing) else { return false };
         if conn.eof {

@@ -54,6 +54,7 @@ impl Engine {
                 self.keep_input(key, input, used, stamps, now);
             }
         }
+        self.list_if_ready(key); // not before: it may have asked for no more
         self.decode_later(key);
         self.end_if_waited_for(key);
         self.arm_connection(key);

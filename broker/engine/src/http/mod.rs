@@ -187,10 +187,11 @@ impl Http {
     }
 
     /// When to look after this connection: its request has not come in, its client takes nothing, or it has been idle for long enough.
-    pub fn deadline(&self, blocked_since: Option<Nanos>) -> Option<Nanos> {
+    /// `waits`: requests of it are kept.
+    pub fn deadline(&self, blocked_since: Option<Nanos>, waits: bool) -> Option<Nanos> {
         let blocked = blocked_since.map(|since| since + BLOCKED_NS);
-        let idle =
-            (self.idle_ns > 0 && self.begun.is_none() && self.owed.is_none() && !self.stalled).then_some(self.idle_since + self.idle_ns);
+        let is_idle = self.idle_ns > 0 && self.begun.is_none() && self.owed.is_none() && !waits;
+        let idle = is_idle.then_some(self.idle_since + self.idle_ns);
         self.begun.map(|begun| begun + REQUEST_NS).into_iter().chain(blocked).chain(idle).min()
     }
 }

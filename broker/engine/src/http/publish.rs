@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::bucket::Nanos;
 use crate::config::Config;
+use crate::connection::Connection;
 use crate::engine::{ConnKey, Engine, Reply};
 use crate::http::Coming;
 use crate::http::answer::{self, Exchange};
@@ -71,14 +72,24 @@ impl Engine {
 
     /// What the head of a `/pub` that would be taken says of a large message, of which not all has come.
     pub(crate) fn coming(&self, key: ConnKey, head: &Head<'_, '_>, len: usize) -> Option<Coming> {
-        let http = self.conns.get(key)?.http.as_ref()?;
         let is_large = (LARGE_BODY..=self.config.max_msg_size as usize).contains(&len);
-        let is_taken = http.is_safe_enough(self.config.tls_required) && head.method == "POST" && self.is_authorized(head);
-        if head.path != "/pub" || !is_large || !is_taken {
+        if head.path != "/pub" || !is_large || !self.is_taken(key, head) {
             return None;
         }
         let [topic] = arguments(head.query, ["topic"]).ok()?;
         Some(Coming { topic: topic_argument(topic.as_deref()).ok()?.into(), body_at: head.len, len })
+    }
+
+    /// Whether the body, if the request is taken, is of many messages, each a line.
+    pub(crate) fn comes_in_lines(&self, key: ConnKey, head: &Head<'_, '_>) -> bool {
+        let is_text = || arguments(head.query, ["binary"]).is_ok_and(|[binary]| !is_binary(binary.as_deref()));
+        head.path == "/mpub" && is_text() && self.is_taken(key, head)
+    }
+
+    /// Whether a publish with this head is not refused whatever its body is.
+    fn is_taken(&self, key: ConnKey, head: &Head<'_, '_>) -> bool {
+        let is_safe_enough = |conn: &Connection| conn.http.as_ref().is_some_and(|http| http.is_safe_enough(self.config.tls_required));
+        self.conns.get(key).is_some_and(is_safe_enough) && head.method == "POST" && self.is_authorized(head)
     }
 
     /// The same of many messages: a large one goes in by slices.
@@ -152,11 +163,6 @@ fn defer_ms(text: Option<&str>, max_ms: u64) -> Result<u32, Refusal> {
     let Some(text) = text else { return Ok(0) };
     let ms = text.parse::<i64>().ok().and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms <= max_ms);
     ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(refusal(400, "INVALID_DEFER"))
-}
-
-/// Whether the body, if it is taken, is of many messages, each a line.
-pub(crate) fn comes_in_lines(head: &Head<'_, '_>) -> bool {
-    head.path == "/mpub" && arguments(head.query, ["binary"]).is_ok_and(|[binary]| !is_binary(binary.as_deref()))
 }
 
 fn line_bodies<'a>(body: &'a [u8], lines: Lines, config: &Config) -> Result<Bodies<'a>, Refusal> {

@@ -11,7 +11,7 @@ use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
 use crate::http::handing::MAX_HANDED;
 use crate::http::lines::Lines;
-use crate::http::publish::{self, Request};
+use crate::http::publish::Request;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::identify::Identity;
@@ -130,7 +130,7 @@ impl Engine {
             return self.answer_request(key, head, body, arrival(end), bound, now).then_some(end);
         }
         let coming = self.coming(key, head, len as usize);
-        let lines = publish::comes_in_lines(head).then(|| (head.len, Lines::default()));
+        let lines = self.comes_in_lines(key, head).then(|| (head.len, Lines::default()));
         let http = self.conns.get_mut(key)?.http.as_mut()?;
         (http.wanted, http.coming, http.lines) = (end, coming, lines);
         if bytes.len() == head.len && head.expects_continue {
@@ -376,10 +376,11 @@ impl Engine {
     }
 
     /// All answers are taken.
-    pub(crate) fn handle_answers_taken(&mut self, key: ConnKey) {
+    pub(crate) fn handle_answers_taken(&mut self, key: ConnKey, now: Nanos) {
         let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
         http.answer_charge = None;
         if std::mem::take(&mut http.stalled) {
+            http.idle_since = now;
             self.work.resume_later(key);
         }
     }

@@ -75,7 +75,7 @@ impl PacketClock {
         self.clocked.insert(key, ());
     }
 
-    /// The connection is gone.
+    /// The connection is gone, or nothing more of it is for anybody.
     pub fn forget(&mut self, key: ConnKey) {
         self.flows.forget(key);
         self.clocked.remove(key);

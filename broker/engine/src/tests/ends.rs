@@ -213,8 +213,29 @@ fn a_client_without_heartbeats_that_ends_its_stream_and_reads_nothing_is_cut_off
     pair.advance(100 * S);
     assert!(!pair.closed.contains(&key), "it may read on some day");
     pair.engine.handle_eof(key);
-    pair.advance(0);
+    pair.turn();
+    pair.advance(30 * S - 1);
+    assert!(!pair.closed.contains(&key), "its time begins with its end");
+    pair.advance(1);
     assert!(pair.closed.contains(&key));
+}
+
+#[test]
+fn a_consumer_that_has_stopped_gets_no_messages_when_it_has_read_its_answers() {
+    let mut pair = Pair::new();
+    let key = pair.subscribe("t", "c", 2_500);
+    pair.stick(key);
+    while !pair.engine.conns[key].stalled {
+        pair.send(key, pub_("u", "x").repeat(100));
+        pair.advance(0);
+    }
+    pair.send(key, "RDY 0\n");
+    assert_eq!(pair.publish("t", "x"), ok());
+    pair.unstick(key);
+    for _ in 0..20 {
+        pair.advance(0);
+    }
+    assert_eq!(pair.channel()["depth"], 1);
 }
 
 #[test]

@@ -121,6 +121,26 @@ fn who_reads_late_gets_the_last_answer_before_the_end() {
 }
 
 #[test]
+fn who_reads_slowly_what_was_answered_is_not_idle() {
+    let mut pair = Pair::with(Config { http_idle_timeout_ms: 2_000, ..Config::default() });
+    let key = pair.connect_http();
+    pair.stick(key);
+    while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() <= MAX_UNTAKEN {
+        pair.send(key, get("/ping").repeat(100));
+        pair.advance(0);
+    }
+    pair.advance(10 * S);
+    pair.take_text(key);
+    pair.engine.handle_sent(key, pair.engine.unsent(key).len(), pair.now);
+    assert!(!pair.engine.handle_flushed(key, pair.now));
+    pair.advance(2 * S - 1);
+    assert!(!pair.closed.contains(&key), "idle since it has read them");
+    pair.unstick(key);
+    pair.advance(2 * S);
+    assert!(pair.closed.contains(&key));
+}
+
+#[test]
 fn unfinished_requests_are_bounded_by_the_memory_limit() {
     let mut pair = Pair::with(Config { max_memory_bytes: 1 << 20, ..Config::default() });
     let length = "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n";
