@@ -34,10 +34,35 @@ class Mean:
 
 def mean_of(runs: Sequence[npt.NDArray[np.int64]]) -> Mean:
     """Of all values of ``runs`` (each in order of time), of which there is at least one."""
-    batches = [part.mean() for run in runs for part in np.array_split(run, BATCHES) if len(part)]
-    value = float(np.concatenate(list(runs)).mean())
-    seen = float(np.count_nonzero(batches)) / len(batches)
+    batches = _batches(runs)
+    return Mean(_overall(runs), _half(batches), _seen(batches))
+
+
+def controlled_mean_of(
+    runs: Sequence[npt.NDArray[np.int64]], controls: Sequence[npt.NDArray[np.int64]], expected: float
+) -> Mean:
+    """Of all values of ``runs``, with the chance that they have in common with ``controls`` taken off, of the same runs
+    and with a mean known to be ``expected``: a control variate (Law and Kelton, section 11.4) with the coefficient 1.
+    ``seen`` is of the batches of ``runs``."""
+    batches = _batches(runs)
+    value = expected + _overall(runs) - _overall(controls)
+    return Mean(value, _half(batches - _batches(controls)), _seen(batches))
+
+
+def _overall(runs: Sequence[npt.NDArray[np.int64]]) -> float:
+    return float(np.concatenate(list(runs)).mean())
+
+
+def _batches(runs: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float64]:
+    return np.array([part.mean() for run in runs for part in np.array_split(run, BATCHES) if len(part)])
+
+
+def _seen(batches: npt.NDArray[np.float64]) -> float:
+    return float(np.count_nonzero(batches)) / len(batches)
+
+
+def _half(batches: npt.NDArray[np.float64]) -> float:
     if len(batches) < 2:
-        return Mean(value, math.inf, seen)
+        return math.inf
     widest = float(student.ppf((1 + COVERED) / 2, len(batches) - 1))
-    return Mean(value, widest * float(np.std(batches, ddof=1)) / math.sqrt(len(batches)), seen)
+    return widest * float(np.std(batches, ddof=1)) / math.sqrt(len(batches))

@@ -24,6 +24,17 @@ def mean_delay_s(load: float, rate: float, burst: int) -> float:
     return delayed_part(load / rate, burst) / (2 * rate * (1 - load / rate))
 
 
+def exact_mean_delay_s(load: float, rate: float, burst: int) -> float:
+    """The mean access delay that Eq. (1) is some per cent above for 1 < b, at ``load`` < ``rate``, msg/s, and a whole
+    ``burst`` >= 1: E[(U - (b - 1))+] / r.
+
+    With g(x) = E[(U - x)+], and rho (P(U > x - 1) - P(U > x)) the density of U at x (what jumps over x comes down
+    through it), g(x) = g(x - 1) - P(U > x) / rho; g(0) is M/D/1's mean work."""
+    ratio = load / rate
+    above = 1.0 - np.cumsum(_occupancy(ratio, burst))  # [n]: P(U > n)
+    return (ratio / (2 * (1 - ratio)) - float(np.sum(above[1:])) / ratio) / rate
+
+
 def poisson_burst(load: float, rate: float, percentile: float) -> int:
     """The smallest whole b that leaves at most 100 - ``percentile`` per cent of the messages waiting."""
     allowed, most = 1 - percentile / 100, 64

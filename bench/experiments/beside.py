@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median_high, median_low
 
-from bench.batch_means import mean_of
+from bench.batch_means import controlled_mean_of, mean_of
 from bench.calibration import CLOSE, apart
 from bench.experiments.figure import Row
 from bench.experiments.layouts import Envelope, ms
@@ -15,12 +15,13 @@ from bench.recorded import Recorded
 from bench.simulator import Machine, Tail, worst
 from bench.traffic import Fleet
 from bench.verdict import Check
-from srtm.poisson_bucket import mean_delay_s
+from srtm.poisson_bucket import exact_mean_delay_s, mean_delay_s
 from srtm.replay import access_delays
 from srtm.splitting import MICRO
 
 KINDS = {"": "p99", "access_": "access p99", "processing_": "processing p99"}
 CLOSELY = 0.05  # of a mean
+MEANT = ("meant_mean_ms", "controlled_mean_ms", "controlled_half_ms", "exact_mean_ms", "closely_s")
 
 
 def tails(recorded: Recorded, machine: Machine, seed: int) -> Row:
@@ -55,8 +56,9 @@ def close_enough(rows: Sequence[Row]) -> list[Check]:
 
 def means(runs: Sequence[Recorded], fleet: Fleet, bucket: Envelope, seconds: float) -> Row:
     """The mean access delay over all ``runs`` of a point, and Eq. (1)'s. ``meant_mean_ms``: of the same messages, had
-    each arrived when it was meant to be sent; None where Eq. (1) says nothing, or not of one bucket.
-    ``closely_s``: of measuring, until the interval is as narrow as ``CLOSELY`` of Eq. (1)."""
+    each arrived when it was meant to be sent; ``controlled_mean_ms``: the mean with what these had by chance taken off,
+    as far more messages would show it; None where Eq. (1) says nothing, or not of one bucket. ``closely_s``: of
+    measuring, until that is known as closely as ``CLOSELY`` of Eq. (1)."""
     parts = [part.measured.access_ns for run in runs for part in run.parts]
     mean = mean_of(parts)
     brokers = len(runs[0].parts)
@@ -69,10 +71,19 @@ def means(runs: Sequence[Recorded], fleet: Fleet, bucket: Envelope, seconds: flo
     }
     meant = [run.intended_ns for run in runs if run.intended_ns is not None]
     if theory is None or brokers != 1 or len(meant) < len(runs):
-        return {**row, "meant_mean_ms": None, "closely_s": None}
+        return {**row, **dict.fromkeys(MEANT)}
     delays = [access_delays(one, bucket.rate_micro, bucket.burst_micro) for one in meant]
-    closely_s = len(runs) * seconds * (row["access_mean_half_ms"] / (CLOSELY * theory)) ** 2
-    return {**row, "meant_mean_ms": mean_of(delays).value / 1e6, "closely_s": closely_s}
+    rate, burst = _whole(bucket, brokers)
+    exact_s = exact_mean_delay_s(fleet.load, rate, burst)
+    controlled = controlled_mean_of(parts, delays, expected=exact_s * 1e9)
+    found = (
+        mean_of(delays).value / 1e6,
+        controlled.value / 1e6,
+        controlled.half / 1e6,
+        exact_s * 1e3,
+        len(runs) * seconds * (controlled.half / 1e6 / (CLOSELY * theory)) ** 2,
+    )
+    return {**row, **dict(zip(MEANT, found, strict=True))}
 
 
 def theory_ms(fleet: Fleet, bucket: Envelope, k: int) -> float | None:
@@ -84,8 +95,12 @@ def theory_ms(fleet: Fleet, bucket: Envelope, k: int) -> float | None:
 
 def eq1_ms(fleet: Fleet, bucket: Envelope, k: int) -> float:
     """Eq. (1) for each of ``k`` equal parts of independent Poisson messages; of a token at least."""
-    rate, burst = bucket.rate_micro / MICRO / k, max(1, bucket.burst_micro // MICRO // k)
-    return 1_000 * mean_delay_s(fleet.load / k, rate, burst)
+    return 1_000 * mean_delay_s(fleet.load / k, *_whole(bucket, k))
+
+
+def _whole(bucket: Envelope, k: int) -> tuple[float, int]:
+    """Rate in msg/s and whole messages of each of ``k`` equal parts."""
+    return bucket.rate_micro / MICRO / k, max(1, bucket.burst_micro // MICRO // k)
 
 
 def medians(rows: Sequence[Row]) -> Row:

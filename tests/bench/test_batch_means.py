@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from bench.batch_means import BATCHES, COVERED, mean_of
+from bench.batch_means import BATCHES, COVERED, controlled_mean_of, mean_of
 
 
 def test_the_mean_is_of_all_values_of_all_runs() -> None:
@@ -37,6 +37,22 @@ def test_batches_in_which_nothing_came_are_told() -> None:
     rare = np.zeros(BATCHES * 10, dtype=np.int64)
     rare[:10] = 1
     assert mean_of([rare]).seen == 1 / BATCHES
+
+
+def test_chance_that_a_control_shares_is_taken_off() -> None:
+    """Delays of a mean of 1 ms, and the same with 10 us more in one of ten messages."""
+    rng = np.random.default_rng(3)
+    controls = [rng.exponential(1e6, 2_000).astype(np.int64) for _ in range(3)]
+    runs = [control + 10_000 * (rng.random(2_000) < 0.1) for control in controls]
+    found = controlled_mean_of(runs, controls, expected=1e6)
+    assert found.value == pytest.approx(1_001_000, abs=200)
+    assert 0 < found.half < 0.01 * mean_of(runs).half
+    assert found.seen == 1.0
+
+
+def test_a_control_of_another_length_is_cut_into_as_many_batches() -> None:
+    control = np.arange(1_003, dtype=np.int64)
+    assert controlled_mean_of([control[3:]], [control], expected=0.0).value == pytest.approx(1.5)
 
 
 def test_of_one_value_nothing_is_known_but_itself() -> None:

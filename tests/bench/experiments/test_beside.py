@@ -76,7 +76,10 @@ def test_the_mean_of_all_runs_stands_beside_eq_1_with_what_the_planned_instants_
     assert row["theory_mean_ms"] == pytest.approx(0.4545, abs=1e-4)
     assert row["meant_mean_ms"] == pytest.approx(row["theory_mean_ms"], rel=0.1)
     assert row["access_mean_ms"] > row["meant_mean_ms"] + row["access_mean_half_ms"]
-    wanted = 60 * (row["access_mean_half_ms"] / (0.05 * row["theory_mean_ms"])) ** 2
+    late_ms = row["access_mean_ms"] - row["meant_mean_ms"]
+    assert row["controlled_mean_ms"] - row["exact_mean_ms"] == pytest.approx(late_ms), "lateness is not chance"
+    assert row["controlled_half_ms"] < 0.5 * row["access_mean_half_ms"]
+    wanted = 60 * (row["controlled_half_ms"] / (0.05 * row["theory_mean_ms"])) ** 2
     assert row["closely_s"] == pytest.approx(wanted)
 
 
