@@ -18,7 +18,7 @@ import trio
 from bench.calibration import CLOSE, Compared, Fitted, compared, fit, keep, text
 from bench.document import EVALUATION, IMAGES, markdown_table, refuse_without_block
 from bench.experiments.figure import Panel, Series
-from bench.experiments.layouts import HEADROOM, LAB_US, SLOWER, Envelope, ms, placed, split
+from bench.experiments.layouts import HEADROOM, LAB_US, SLOW_US, SLOWER, Envelope, ms, placed, split
 from bench.handing_over import hand_over
 from bench.live import record
 from bench.panels import draw
@@ -30,7 +30,6 @@ from srtm.errors import BadInput
 from srtm.splitting import MICRO
 
 BLOCK = "calibration"
-SLOW_US = 500.0
 SLOWED_US = SLOWER * LAB_US
 CLAIM = "Simulated p99s of access and processing, each apart, are within 15 % of those of real brokers."
 SLO_MS = 10.0

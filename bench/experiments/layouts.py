@@ -23,6 +23,7 @@ from srtm.sizing import tokens_needed
 from srtm.splitting import MICRO, split_bucket
 
 LAB_US = 9.0
+SLOW_US = 500.0  # of a server beside which the machine underneath matters little
 SLOWER = 4  # so many times than in the paper go figures on real brokers whose messages come in batches
 MACHINE = f"calibrated brokers in the laboratory, {LAB_US:g} us a message"
 SLO_NS = 1_000_000
