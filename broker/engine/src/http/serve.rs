@@ -295,7 +295,10 @@ impl Engine {
     /// No request is begun any more: connections that are idle end, the others with their next answer.
     pub fn close_http(&mut self) {
         self.http.stage = Stage::Closing;
-        let idle = |conn: &Connection| conn.http.is_some() && conn.reads() && conn.waiting.is_none() && conn.input.is_empty();
+        let idle = |conn: &Connection| {
+            let is_between = conn.http.as_ref().is_some_and(|http| http.chunks.is_none());
+            is_between && conn.reads() && conn.waiting.is_none() && conn.input.is_empty()
+        };
         let idle: Vec<ConnKey> = self.conns.iter().filter(|(_, conn)| idle(conn)).map(|(key, _)| key).collect();
         for key in idle {
             self.end_requests(key);

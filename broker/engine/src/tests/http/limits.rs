@@ -196,9 +196,10 @@ fn requests_for_python_are_refused_beyond_an_eighth_of_the_memory_and_keep_nobod
 #[test]
 fn closing_ends_idle_connections_at_once_and_others_with_their_answer() {
     let mut pair = Pair::new();
-    let (idle, waiting, unfinished) = (pair.connect_http(), pair.connect_http(), pair.connect_http());
+    let [idle, waiting, unfinished, chunked] = std::array::from_fn(|_| pair.connect_http());
     ask(&mut pair, waiting, get("/stats"));
     ask(&mut pair, unfinished, "GET /pi");
+    ask(&mut pair, chunked, "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
     pair.engine.close_http();
     pair.turn();
     assert_eq!(pair.ended.iter().collect::<Vec<_>>(), [&idle]);
@@ -207,7 +208,8 @@ fn closing_ends_idle_connections_at_once_and_others_with_their_answer() {
     let answer = answers(&pair.take_text(waiting)).remove(0);
     assert!(answer.1.ends_with("\r\nConnection: close") && answer.2 == "done", "{answer:?}");
     assert_eq!(ask(&mut pair, unfinished, "ng HTTP/1.1\r\nHost: x\r\n\r\n"), [published()]);
-    assert!(pair.ended.contains(&waiting) && pair.ended.contains(&unfinished));
+    assert_eq!(ask(&mut pair, chunked, "0\r\n\r\n"), [published()]);
+    assert!([waiting, unfinished, chunked].iter().all(|key| pair.ended.contains(key)));
 }
 
 proptest::proptest! {
