@@ -73,7 +73,7 @@ figures: build
 	$(BIN)/srtm bench figures --document --resume $(if $(QUICK),--quick)
 	$(BIN)/srtm bench table1 --virtual --document
 
-# The simulator's parameters, and figures on real brokers: half an hour on a quiet machine.
+# The simulator's parameters, and figures on real brokers: an hour on a quiet machine.
 figures-real: build
 	$(BIN)/srtm bench calibrate --document
 	$(BIN)/srtm bench figures --real --document

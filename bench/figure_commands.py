@@ -96,8 +96,8 @@ def bench_figures(
 ) -> int:
     """The paper's figures in the simulator: all, or those named; also a part of one, as fig06a.
 
-    An hour for all of them, half an hour with --real. Lists at the end which of the paper's claims are not confirmed.
-    Status 0 if all runs count, 3 if not.
+    An hour for all of them, three quarters of one with --real. Lists at the end which of the paper's claims are not
+    confirmed. Status 0 if all runs count, 3 if not.
     """
     if on_real:
         if resume:
