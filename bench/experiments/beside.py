@@ -21,7 +21,7 @@ from srtm.splitting import MICRO
 
 KINDS = {"": "p99", "access_": "access p99", "processing_": "processing p99"}
 CLOSELY = 0.05  # of a mean
-MEANT = ("meant_mean_ms", "controlled_mean_ms", "controlled_half_ms", "exact_mean_ms", "closely_s")
+_OF_MEANT = ("meant_mean_ms", "exact_mean_ms", "controlled_mean_ms", "controlled_half_ms", "closely_s")
 
 
 def tails(recorded: Recorded, machine: Machine, seed: int) -> Row:
@@ -71,19 +71,20 @@ def means(runs: Sequence[Recorded], fleet: Fleet, bucket: Envelope, seconds: flo
     }
     meant = [run.intended_ns for run in runs if run.intended_ns is not None]
     if theory is None or brokers != 1 or len(meant) < len(runs):
-        return {**row, **dict.fromkeys(MEANT)}
+        return {**row, **dict.fromkeys(_OF_MEANT)}
     delays = [access_delays(one, bucket.rate_micro, bucket.burst_micro) for one in meant]
     rate, burst = _whole(bucket, brokers)
     exact_s = exact_mean_delay_s(fleet.load, rate, burst)
     controlled = controlled_mean_of(parts, delays, expected=exact_s * 1e9)
-    found = (
-        mean_of(delays).value / 1e6,
-        controlled.value / 1e6,
-        controlled.half / 1e6,
-        exact_s * 1e3,
-        len(runs) * seconds * (controlled.half / 1e6 / (CLOSELY * theory)) ** 2,
-    )
-    return {**row, **dict(zip(MEANT, found, strict=True))}
+    half_ms = controlled.half / 1e6
+    return {
+        **row,
+        "meant_mean_ms": mean_of(delays).value / 1e6,
+        "exact_mean_ms": exact_s * 1e3,
+        "controlled_mean_ms": controlled.value / 1e6,
+        "controlled_half_ms": half_ms,
+        "closely_s": len(runs) * seconds * (half_ms / (CLOSELY * theory)) ** 2,
+    }
 
 
 def theory_ms(fleet: Fleet, bucket: Envelope, k: int) -> float | None:

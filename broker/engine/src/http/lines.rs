@@ -1,4 +1,5 @@
-//! A body of known length with a message a line, but for empty ones, counted as it comes in: looked through when it is whole, 5 MB would hold everybody up for a millisecond.
+//! A body of known length with a message a line, but for empty ones, counted as it comes in: looked through when it is whole, 5 MB would hold everybody up
+//! for a millisecond.
 
 use crate::wire::Bodies;
 

@@ -296,8 +296,8 @@ impl Engine {
     pub fn close_http(&mut self) {
         self.http.stage = Stage::Closing;
         let idle = |conn: &Connection| {
-            let is_between = conn.http.as_ref().is_some_and(|http| http.chunks.is_none());
-            is_between && conn.reads() && conn.waiting.is_none() && conn.input.is_empty()
+            let has_begun_none = conn.input.is_empty() && conn.http.as_ref().is_some_and(|http| http.chunks.is_none());
+            has_begun_none && conn.reads() && conn.waiting.is_none()
         };
         let idle: Vec<ConnKey> = self.conns.iter().filter(|(_, conn)| idle(conn)).map(|(key, _)| key).collect();
         for key in idle {

@@ -3,6 +3,7 @@
 use super::pair::*;
 use crate::config::Config;
 use crate::connection::LINGER_NS;
+use crate::engine::ConnKey;
 
 #[test]
 fn a_client_that_half_closes_gets_the_answers_to_what_it_completely_sent() {
@@ -220,15 +221,21 @@ fn a_client_without_heartbeats_that_ends_its_stream_and_reads_nothing_is_cut_off
     assert!(pair.closed.contains(&key));
 }
 
-#[test]
-fn a_consumer_that_has_stopped_gets_no_messages_when_it_has_read_its_answers() {
-    let mut pair = Pair::new();
+/// A consumer of `t` that has left so many answers unread that its commands wait.
+fn stalled_consumer(pair: &mut Pair) -> ConnKey {
     let key = pair.subscribe("t", "c", 2_500);
     pair.stick(key);
     while !pair.engine.conns[key].stalled {
         pair.send(key, pub_("u", "x").repeat(100));
         pair.advance(0);
     }
+    key
+}
+
+#[test]
+fn a_consumer_that_has_stopped_gets_no_messages_when_it_has_read_its_answers() {
+    let mut pair = Pair::new();
+    let key = stalled_consumer(&mut pair);
     pair.send(key, "RDY 0\n");
     assert_eq!(pair.publish("t", "x"), ok());
     pair.unstick(key);
@@ -241,12 +248,7 @@ fn a_consumer_that_has_stopped_gets_no_messages_when_it_has_read_its_answers() {
 #[test]
 fn a_consumer_gets_no_messages_before_it_has_read_its_answers() {
     let mut pair = Pair::new();
-    let key = pair.subscribe("t", "c", 2_500);
-    pair.stick(key);
-    while !pair.engine.conns[key].stalled {
-        pair.send(key, pub_("u", "x").repeat(500));
-        pair.advance(0);
-    }
+    let key = stalled_consumer(&mut pair);
     let left = 1_000;
     let read = pair.engine.unsent(key).len() - left;
     pair.engine.handle_sent(key, read, pair.now);

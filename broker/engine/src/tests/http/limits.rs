@@ -97,19 +97,24 @@ fn who_takes_no_answers_is_not_read_on_and_cut_off_in_the_end() {
     assert_eq!(pair.snapshot()["limits_met"]["slow_reader"], 1);
 }
 
+/// A client that has read so little of what it asked for that its requests wait; how many it sent.
+fn stalled_client(pair: &mut Pair) -> (ConnKey, usize) {
+    let key = pair.connect_http();
+    pair.stick(key);
+    let mut asked = 0;
+    while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() <= MAX_UNTAKEN {
+        pair.send(key, get("/ping").repeat(100));
+        pair.advance(0);
+        asked += 100;
+    }
+    (key, asked)
+}
+
 #[test]
 fn who_reads_late_gets_the_last_answer_before_the_end() {
     for last in [get("/ping").replace("Host", "Connection: close\r\nHost"), "NONSENSE\r\n\r\n".into()] {
         let mut pair = Pair::new();
-        let key = pair.connect_http();
-        pair.stick(key);
-        let pings = get("/ping").repeat(100);
-        let mut asked = 0;
-        while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() <= MAX_UNTAKEN {
-            pair.send(key, &pings);
-            pair.advance(0);
-            asked += 100;
-        }
+        let (key, asked) = stalled_client(&mut pair);
         pair.send(key, &last);
         pair.unstick(key);
         for _ in 0..20 {
@@ -123,12 +128,7 @@ fn who_reads_late_gets_the_last_answer_before_the_end() {
 #[test]
 fn who_reads_slowly_what_was_answered_is_not_idle() {
     let mut pair = Pair::with(Config { http_idle_timeout_ms: 2_000, ..Config::default() });
-    let key = pair.connect_http();
-    pair.stick(key);
-    while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() <= MAX_UNTAKEN {
-        pair.send(key, get("/ping").repeat(100));
-        pair.advance(0);
-    }
+    let (key, _) = stalled_client(&mut pair);
     pair.advance(10 * S);
     pair.take_text(key);
     pair.engine.handle_sent(key, pair.engine.unsent(key).len(), pair.now);

@@ -1,0 +1,7 @@
+//! The whole engine on real loopback sockets. Every wait is bounded.
+
+mod client;
+mod http;
+mod lifetime;
+mod serving;
+mod unruly;
