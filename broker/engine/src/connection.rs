@@ -11,6 +11,7 @@ use crate::id::MessageId;
 use crate::identify::{Identity, Terms};
 use crate::limits::UNFINISHED_NS;
 use crate::message::{Charge, Message};
+use crate::overflow::Held;
 use crate::parking::Waiting;
 use crate::published::PublishedTopics;
 use crate::share::Share;
@@ -96,6 +97,7 @@ pub struct Connection {
     pub marks: VecDeque<Mark>,
     pub blocked_since: Option<Nanos>, // the socket takes nothing
     pub(crate) stalled: bool,         // parked until its answers are taken
+    pub(crate) held: VecDeque<Held>,  // answers that wait for the disk
     pub armed: Armed,
     pub next_heartbeat: Nanos,
     pub auth: Option<Box<Auth>>,
@@ -136,6 +138,7 @@ impl Connection {
             stream_offset: 0,
             marks: VecDeque::new(),
             stalled: false,
+            held: VecDeque::new(),
             dirty: false,
             last_command: now,
             next_heartbeat: Nanos::MAX,
@@ -181,6 +184,11 @@ impl Connection {
     /// Whether the next bytes of its stream are commands that may run: not while it waits, and not just behind an IDENTIFY that put layers under it.
     pub fn takes_commands(&self) -> bool {
         self.reads() && self.waiting.is_none() && self.layers.as_ref().is_none_or(|layers| layers.has_begun())
+    }
+
+    /// Whether it waits, and not just for answers that it is given anyway.
+    pub fn waits_for_more_than_the_disk(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| self.held.is_empty() || waiting.besides)
     }
 
     /// Whether there are sealed bytes that have not been decoded although they could be.

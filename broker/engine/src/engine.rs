@@ -1,7 +1,7 @@
 //! The sans-I/O core: connections, topics, channels, timers, and the turn.
 //!
 //! A turn is: `handle_bytes` for every connection that has some, `answer_turn`, `deliver_turn`; the reactor writes what `poll_dirty` names at the end,
-//! or after both halves where `answer_turn` asks for it. Publishes of a turn are
+//! or after both halves where `answer_turn` asks for it; then `store_turn`. Publishes of a turn are
 //! collected and decided together in order of arrival, whatever connection they came on (design section 4), and answers go out in the order of
 //! the commands. Methods are of three kinds: `handle_*` for what the network or the clock brings, `poll_*` for what is to be done outside, and plain
 //! verbs for commands from Python (`commands.rs`). `now` is always the last argument; nothing here reads a clock.
@@ -32,6 +32,7 @@ use crate::latency::Sample;
 use crate::leaving::Leaving;
 use crate::limits::{LARGE_INPUT, Limits};
 use crate::message::{Builder, Meter};
+use crate::overflow::PORTION;
 use crate::publish::Turn;
 use crate::share::Work;
 use crate::shared_disk::Disk;
@@ -74,6 +75,8 @@ pub struct Engine {
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
     pub(crate) disk: Option<Rc<Disk>>,
     pub(crate) disk_armed: Armed,
+    pub(crate) portion: u64,          // bytes written to disk in a turn where others wait, or one message
+    pub(crate) holding: Vec<ConnKey>, // have answers that wait for the disk
     pub(crate) watching: Watching,
     pub(crate) relieve_at: u64,             // bytes of messages from which on queues go on on disk
     pub(crate) server: Option<Box<Server>>, // of the laboratory alone
@@ -141,6 +144,14 @@ impl Reply {
     pub fn published(index: usize, exchange: Option<Exchange>) -> Self {
         exchange.map_or(Self::Publish(index), |exchange| Self::Published(index, exchange))
     }
+
+    /// The publish that it answers.
+    pub fn index(&self) -> Option<usize> {
+        match self {
+            Self::Publish(index) | Self::Slice(index) | Self::Published(index, _) => Some(*index),
+            _ => None,
+        }
+    }
 }
 
 impl Engine {
@@ -158,6 +169,8 @@ impl Engine {
             aware: HashMap::new(),
             disk: None,
             disk_armed: Armed::default(),
+            portion: PORTION,
+            holding: Vec::new(),
             watching: Watching::default(),
             relieve_at: 0,
             leaving: Leaving::default(),
@@ -415,7 +428,7 @@ impl Engine {
         } else if self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.stalled)) {
             self.work.resume_later(key);
         }
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing) else { return false };
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing && conn.held.is_empty()) else { return false };
         if conn.eof {
             self.close(key);
             return false;
@@ -435,6 +448,7 @@ impl Engine {
         self.run_postponed(now);
         self.decode_on(now);
         self.decide_publishes(now);
+        self.release_held(now);
         let (messages, answers) = (self.turn.messages.len(), self.turn.replies.len());
         self.send_replies(now);
         messages > BULK * answers
@@ -465,7 +479,9 @@ impl Engine {
             && self.pumping.is_empty()
             && self.overdue.is_empty()
             && self.turn.replies.is_empty()
-            && self.resumed.is_empty();
+            && self.resumed.is_empty()
+            && self.holding.is_empty()
+            && self.disk.as_ref().is_none_or(|disk| !disk.is_listed());
         if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }
     }
 

@@ -43,6 +43,7 @@ pub mod limits;
 pub mod measure;
 pub mod message;
 pub(crate) mod newcomers;
+pub(crate) mod overflow;
 pub mod packet;
 pub mod parking;
 pub mod protocol;

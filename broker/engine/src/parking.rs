@@ -1,5 +1,5 @@
-//! A connection that waits for an answer from Python, for its share of a later turn, or until it has read what it was answered: its next commands are
-//! kept, with the instants at which they came, until somebody resumes it.
+//! A connection that waits for an answer from Python, for its share of a later turn, for the disk, or until it has read what it was answered: its next
+//! commands are kept, with the instants at which they came, until somebody resumes it.
 //!
 //! Nothing else waits with it. Heartbeats go on, and what it sends meanwhile is bounded: beyond that the reactor leaves its bytes in the kernel.
 
@@ -18,6 +18,7 @@ const MAX_KEPT_READS: usize = 256;
 #[derive(Debug, Default)]
 pub struct Waiting {
     reads: Vec<(usize, Nanos)>,
+    pub(crate) besides: bool, // the disk is not all that it waits for
 }
 
 impl Waiting {
@@ -41,6 +42,10 @@ impl Engine {
     /// Go on with a parked connection: what was kept runs now, as of its own arrivals. False: it does not wait.
     pub fn resume(&mut self, key: ConnKey, now: Nanos) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
+        if let Some(waiting) = conn.waiting.as_mut().filter(|_| !conn.held.is_empty()) {
+            waiting.besides = false; // it goes on with its answers
+            return true;
+        }
         let Some(waiting) = conn.waiting.take() else { return false };
         let mut input = std::mem::take(&mut conn.input);
         (conn.input_charge, conn.unfinished_since) = (None, None);
@@ -59,6 +64,29 @@ impl Engine {
         self.end_if_waited_for(key);
         self.arm_connection(key);
         true
+    }
+
+    /// Answers of a connection wait for the disk: so do its next commands, whatever they wait for already.
+    pub(crate) fn park_besides(&mut self, key: ConnKey, now: Nanos) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
+        conn.unfinished_since = None;
+        if let Some(waiting) = &mut conn.waiting {
+            waiting.besides = true;
+            return;
+        }
+        let mut waiting = Waiting::default();
+        if !conn.input.is_empty() {
+            waiting.note(conn.input.len(), now); // no command ends there
+        }
+        conn.waiting = Some(Box::new(waiting));
+    }
+
+    /// Its answers are given: it goes on, unless it waits for something else.
+    pub(crate) fn resume_besides(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get(key) else { return };
+        if conn.waiting.as_ref().is_some_and(|waiting| !waiting.besides) {
+            self.work.resume_later(key);
+        }
     }
 
     pub fn is_waiting(&self, key: ConnKey) -> bool {

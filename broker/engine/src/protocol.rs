@@ -4,7 +4,7 @@ use crate::arrival::Stamps;
 use crate::bucket::Nanos;
 use crate::channel::{Channel, InFlight, NotYours};
 use crate::config::TlsRequired;
-use crate::connection::{Phase, Subscription};
+use crate::connection::{Connection, Phase, Subscription};
 use crate::engine::{ChannelKey, ConnKey, Engine, Reply, forget_aware};
 use crate::error::{self, WireError};
 use crate::http::answer::Exchange;
@@ -12,7 +12,7 @@ use crate::http::publish::write_outcome;
 use crate::id::MessageId;
 use crate::identify;
 use crate::limits::Limit;
-use crate::publish::{Asked, Outcome, Verb};
+use crate::publish::{Asked, Outcome, Publish, Verb};
 use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
 use crate::slices::{Batch, Sliced};
 use crate::timer::Timer;
@@ -202,61 +202,60 @@ impl Engine {
 
     pub(crate) fn send_replies(&mut self, now: Nanos) {
         let mut replies = std::mem::take(&mut self.turn.replies);
-        let mut refused_on_the_way = Vec::new(); // a slice of an MPUB was: that is the answer to all of it
+        let mut publishes = std::mem::take(&mut self.turn.publishes);
+        let mut refused_on_the_way = Vec::new(); // a slice of an MPUB was
         for (key, reply) in replies.drain(..) {
-            let Some(conn) = self.conns.get_mut(key).filter(|_| !refused_on_the_way.contains(&key)) else { continue };
-            match reply {
-                Reply::Response(data) => conn.respond(data),
-                Reply::Json(data) => conn.respond(&data),
-                Reply::Start(step) => {
-                    if conn.start(step).is_err() {
-                        self.close(key);
-                    }
-                    continue;
-                }
-                Reply::Error(error) => conn.fail(&error.to_string()),
-                Reply::Http(answer) => conn.append(answer),
-                Reply::Published(index, exchange) => {
-                    self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
-                    write_outcome(conn.output(), &self.turn.publishes[index], exchange, &self.http.date, now);
-                }
-                Reply::Slice(index) if matches!(self.turn.publishes[index].outcome, Outcome::Done { .. }) => continue,
-                Reply::Slice(index) if conn.http.is_some() => {
-                    self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
-                    write_outcome(conn.output(), &self.turn.publishes[index], Exchange::LAST, &self.http.date, now);
-                    refused_on_the_way.push(key);
-                }
-                Reply::Publish(index) | Reply::Slice(index) => {
-                    let publish = &self.turn.publishes[index];
-                    match &publish.outcome {
-                        Outcome::Done { .. } if !conn.terms.receipts => conn.respond(wire::OK),
-                        Outcome::Done { wait_ns: Some(wait_ns), fill } => {
-                            conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes());
-                        }
-                        Outcome::Done { wait_ns: None, fill } => conn.respond(format!("OK fill={fill:.6}").as_bytes()),
-                        refused => {
-                            let error = refused.error(publish, now);
-                            if error.fatal {
-                                conn.forget_begun();
-                                conn.phase = Phase::Flushing;
-                            }
-                            if matches!(reply, Reply::Slice(_)) {
-                                refused_on_the_way.push(key);
-                            }
-                            conn.fail(&error.to_string());
-                        }
-                    }
-                }
+            if refused_on_the_way.contains(&key) {
+                continue;
             }
-            self.mark_dirty(key);
-        }
-        for key in refused_on_the_way {
-            if self.conns.get(key).is_some_and(|conn| conn.http.is_some()) {
-                self.end_requests(key);
+            let publish = reply.index().and_then(|index| publishes.get_mut(index));
+            if self.is_held(key, publish.as_deref()) {
+                self.hold(key, reply, publish.cloned(), now);
+            } else if self.give(key, reply, publish, now) {
+                refused_on_the_way.push(key);
             }
         }
+        refused_on_the_way.into_iter().for_each(|key| self.end_refused(key));
         self.turn.replies = replies;
+        publishes.clear();
+        self.turn.publishes = publishes;
         self.turn.clear();
+    }
+
+    /// Write an answer, if to a publish then to that one. True: it refuses a slice of an MPUB, and is the last.
+    pub(crate) fn give(&mut self, key: ConnKey, reply: Reply, publish: Option<&mut Publish>, now: Nanos) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        match reply {
+            Reply::Response(data) => conn.respond(data),
+            Reply::Json(data) => conn.respond(&data),
+            Reply::Error(error) => conn.fail(&error.to_string()),
+            Reply::Http(answer) => conn.append(answer),
+            Reply::Start(step) => {
+                if conn.start(step).is_err() {
+                    self.close(key);
+                }
+                return false;
+            }
+            Reply::Publish(_) | Reply::Slice(_) | Reply::Published(..) => {
+                let Some(publish) = publish else { return false };
+                publish.settle();
+                let is_slice = matches!(reply, Reply::Slice(_));
+                if is_slice && matches!(publish.outcome, Outcome::Done { .. }) {
+                    return false;
+                }
+                if conn.http.is_some() {
+                    let exchange = if let Reply::Published(_, exchange) = reply { exchange } else { Exchange::LAST };
+                    self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
+                    write_outcome(conn.output(), publish, exchange, &self.http.date, now);
+                } else {
+                    answer_publish(conn, publish, now);
+                }
+                self.mark_dirty(key);
+                return is_slice;
+            }
+        }
+        self.mark_dirty(key);
+        false
     }
 
     pub(crate) fn identify(&mut self, key: ConnKey, body: &[u8], now: Nanos) -> Result<(), WireError> {
@@ -401,6 +400,22 @@ impl Engine {
 }
 
 /// Those of answered messages may stay until they are too many: an alarm that finds only them costs little.
+fn answer_publish(conn: &mut Connection, publish: &Publish, now: Nanos) {
+    match &publish.outcome {
+        Outcome::Done { .. } if !conn.terms.receipts => conn.respond(wire::OK),
+        Outcome::Done { wait_ns: Some(wait_ns), fill } => conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes()),
+        Outcome::Done { wait_ns: None, fill } => conn.respond(format!("OK fill={fill:.6}").as_bytes()),
+        refused => {
+            let error = refused.error(publish, now);
+            if error.fatal {
+                conn.forget_begun();
+                conn.phase = Phase::Flushing;
+            }
+            conn.fail(&error.to_string());
+        }
+    }
+}
+
 fn drop_stale_deadlines(sub: &mut Subscription, channel: &Channel) {
     if sub.is_stale_heavy() {
         sub.deadlines.retain(|(deadline, id)| channel.in_flight.get(id).is_some_and(|entry| entry.deadline == *deadline));

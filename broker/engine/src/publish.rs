@@ -1,10 +1,13 @@
 //! The publishes of one turn, and what the topic's bucket makes of each: decided together, in order of arrival.
 
+use std::rc::Rc;
+
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::{self, WireError};
 use crate::event::Event;
 use crate::message::{ENTRY_OVERHEAD, Message};
+use crate::overflow::Ticket;
 use crate::queue::Queue;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +58,7 @@ pub struct Source {
     pub conn: ConnKey,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Publish {
     pub verb: Verb,
     pub topic: TopicKey,
@@ -65,9 +68,24 @@ pub struct Publish {
     pub count: u32,
     pub bytes: u64,
     pub outcome: Outcome,
+    pub(crate) ticket: Option<Rc<Ticket>>, // something of it overflowed
 }
 
-#[derive(Debug, PartialEq)]
+impl Publish {
+    /// Whether nothing of it waits for the disk.
+    pub(crate) fn is_written(&self) -> bool {
+        self.ticket.as_ref().is_none_or(|ticket| Rc::strong_count(ticket) == 1)
+    }
+
+    /// It is written as far as it can be: if the disk refused something, that is its outcome.
+    pub(crate) fn settle(&mut self) {
+        if let Some(reason) = self.ticket.take().and_then(|ticket| ticket.reason()) {
+            self.outcome = Outcome::Failed(reason);
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Undecided,
     /// Accepted; the last of its messages waits this long for tokens, as things stand. `None`: under a share of nothing nobody can tell.
@@ -171,9 +189,9 @@ impl Engine {
         order.sort_by_key(|&index| self.turn.publishes[index].stamp);
         for &index in &order {
             let outcome = self.decide(index, now);
-            self.answers_for(None);
+            let ticket = self.take_ticket();
             let publish = &mut self.turn.publishes[index];
-            publish.outcome = outcome;
+            (publish.outcome, publish.ticket) = (outcome, ticket);
             // What was refused gives its memory back before the next is decided.
             self.turn.messages[publish.first..publish.first + publish.count as usize].fill_with(|| None);
         }
@@ -191,7 +209,7 @@ impl Engine {
         let effective =
             self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
-        self.answers_for(Some(index));
+        self.begin_ticket(key);
         let used = self.meter.used(); // of messages alone, as `has_room_for` has it
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);

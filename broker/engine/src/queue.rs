@@ -1,7 +1,7 @@
 //! The queue of a topic or a channel: in memory up to a number of messages, beyond it on disk, in order.
 //!
-//! As long as anything is on disk, what comes goes there too; what is read comes back in portions when the memory is empty. What overflows in a turn is written at
-//! its end, before anything is acknowledged (`write`). Until that a message is in memory as any other, and if the disk refuses it stays there, unless
+//! As long as anything is on disk, what comes goes there too; what is read comes back in portions when the memory is empty. What overflows is written at the end of
+//! the turn or in the next ones, before its publisher is told (`write`, `overflow.rs`). If the disk refuses a message it stays in memory as any other, unless
 //! its publisher can still be told.
 
 use std::collections::VecDeque;
@@ -11,6 +11,7 @@ use crate::bucket::Nanos;
 use crate::disk::queue::{DiskQueue, Portion};
 use crate::disk::store::is_no_damage;
 use crate::message::Message;
+use crate::overflow::Ticket;
 use crate::shared_disk::Disk;
 use crate::storage::Owner;
 
@@ -44,15 +45,16 @@ struct Spill {
     name: Box<str>,
     room: usize,
     files: Option<DiskQueue>,
-    tail: VecDeque<(Message, Option<usize>)>, // not written yet; with the publish of this turn that it belongs to
-    listed: bool,                             // among those that are to be written
-    stalled: bool,                            // reading failed: not again before the next look
+    tail: VecDeque<(Message, Option<Rc<Ticket>>)>, // not written yet; with the publish to be answered then
+    listed: bool,                                  // among those that are to be written
+    stalled: bool,                                 // reading failed: not again before the next look
     read_failures: u32,
 }
 
 /// What became of a write.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
+    pub bytes: u64,
     pub refused: Vec<Refused>, // messages that are dropped
     pub error: Option<String>,
 }
@@ -60,8 +62,8 @@ pub(crate) struct Written {
 /// A message that was not written.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    pub publish: usize, // of this turn
-    pub bytes: u64,     // of its body
+    pub ticket: Rc<Ticket>,
+    pub bytes: u64, // of its body
 }
 
 /// What could not be written at the end, and why.
@@ -173,8 +175,8 @@ impl Queue {
             Beyond::Nowhere { dropped } => *dropped += 1,
             Beyond::Disk(spill) => {
                 self.room = 0;
-                let publish = spill.disk.publish();
-                spill.tail.push_back((message, publish));
+                let ticket = spill.disk.ticket();
+                spill.tail.push_back((message, ticket));
                 spill.list();
             }
         }
@@ -238,7 +240,7 @@ impl Queue {
                 }
             }
         }
-        if spill.on_disk() == 0 && self.memory.is_empty() {
+        if spill.on_disk() == 0 && self.memory.is_empty() && !spill.listed {
             self.memory.extend(spill.tail.drain(..).map(|(message, _)| message));
         }
         self.settle();
@@ -252,8 +254,8 @@ impl Queue {
         }
     }
 
-    /// Write what overflowed. Refused messages that no publish of this turn answers for stay in memory.
-    pub(crate) fn write(&mut self) -> Written {
+    /// Write what overflowed, until that has come to `most` bytes. Refused messages that no publish answers for stay in memory.
+    pub(crate) fn write(&mut self, most: u64) -> Written {
         let Beyond::Disk(spill) = &mut self.beyond else { return Written::default() };
         spill.listed = false;
         if spill.tail.is_empty() {
@@ -262,7 +264,9 @@ impl Queue {
         // What a consumer who keeps up would read back at once need not be read.
         let mut keeps = spill.on_disk() == 0 && self.memory.is_empty();
         let files = spill.files.get_or_insert_with(|| DiskQueue::new(&spill.name));
-        let (written, result) = spill.disk.append(files, spill.tail.iter().map(|(message, _)| message));
+        let before = files.unsynced();
+        let (written, result) = spill.disk.append(files, spill.tail.iter().map(|(message, _)| message), most);
+        let mut outcome = Written { bytes: files.unsynced() - before, ..Written::default() };
         let mut bytes = 0;
         for (mut message, _) in spill.tail.drain(..written as usize) {
             let size = message.record(0).size() as u64;
@@ -274,13 +278,15 @@ impl Queue {
                 self.memory.push_back(message);
             }
         }
-        let mut outcome = Written::default();
         if let Err(error) = result {
             outcome.error = Some(error);
-            spill.tail.retain(|(message, publish)| {
-                outcome.refused.extend(publish.map(|publish| Refused { publish, bytes: message.body_len() as u64 }));
-                publish.is_none()
+            spill.tail.retain_mut(|(message, ticket)| {
+                let Some(ticket) = ticket.take() else { return true };
+                outcome.refused.push(Refused { ticket, bytes: message.body_len() as u64 });
+                false
             });
+        } else if !spill.tail.is_empty() {
+            spill.list();
         }
         self.settle();
         outcome
@@ -352,7 +358,7 @@ impl Queue {
         }
         let files = spill.files.get_or_insert_with(|| DiskQueue::new(&spill.name));
         let tail: Vec<Message> = std::mem::take(&mut spill.tail).into_iter().map(|(message, _)| message).collect();
-        let written = spill.disk.append(files, tail.iter());
+        let written = spill.disk.append(files, tail.iter(), u64::MAX);
         unsaved.note(files, tail.into_iter(), written);
         let written = spill.disk.prepend(files, front.iter().chain(&memory));
         unsaved.note(files, front.into_iter().chain(memory), written);

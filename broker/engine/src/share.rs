@@ -227,6 +227,12 @@ impl Work {
         self.since < self.shared_until
     }
 
+    /// From now on others always wait.
+    #[cfg(any(test, feature = "harness"))]
+    pub fn stay_shared(&mut self) {
+        self.shared_until = Nanos::MAX;
+    }
+
     pub fn end_turn(&mut self, now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
         self.newcomers.end_turn();

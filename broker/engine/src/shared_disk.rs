@@ -11,9 +11,15 @@ use crate::disk::errand::Errand;
 use crate::disk::queue::{DiskQueue, Portion};
 use crate::disk::store::{Job, Outcome, Store};
 use crate::disk::volume::{Found, Volume};
+use crate::engine::TopicKey;
 use crate::event::Event;
 use crate::message::{Builder, Message, Meter};
+use crate::overflow::Ticket;
 use crate::storage::Owner;
+
+/// A queue that has written so much is synced, however few messages that were. What a sync of megabytes takes in the kernel is a millisecond in which the core
+/// that it runs on does nothing else.
+const SYNC_BYTES: u64 = 256 << 10;
 
 /// What the disk is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +38,8 @@ pub(crate) struct Disk {
     events: RefCell<Vec<Event>>,
     meter: Meter,
     sync_every: u64,
-    publish: Cell<Option<usize>>,           // whose messages are being released
+    publishes_to: Cell<Option<TopicKey>>,   // messages are being released for a publish to that
+    ticket: RefCell<Option<Rc<Ticket>>>,    // its
     errands: RefCell<VecDeque<Rc<Errand>>>, // of the jobs that are under way, in their order
     failing: Cell<Option<Doing>>,
     copied: Cell<bool>,  // copies in channels are on the device: their topics need the records no more
@@ -48,7 +55,8 @@ impl Disk {
             events: RefCell::default(),
             meter,
             sync_every: config.sync_every,
-            publish: Cell::new(None),
+            publishes_to: Cell::new(None),
+            ticket: RefCell::default(),
             errands: RefCell::default(),
             failing: Cell::new(None),
             copied: Cell::new(false),
@@ -56,8 +64,19 @@ impl Disk {
         }
     }
 
-    pub fn publish(&self) -> Option<usize> {
-        self.publish.get()
+    pub fn begin_ticket(&self, topic: TopicKey) {
+        self.publishes_to.set(Some(topic));
+    }
+
+    /// Of the publish for which a message is being released.
+    pub fn ticket(&self) -> Option<Rc<Ticket>> {
+        let topic = self.publishes_to.get()?;
+        Some(Rc::clone(self.ticket.borrow_mut().get_or_insert_with(|| Rc::new(Ticket::new(topic)))))
+    }
+
+    pub fn take_ticket(&self) -> Option<Rc<Ticket>> {
+        self.publishes_to.set(None);
+        self.ticket.take()
     }
 
     /// This queue has something to write.
@@ -65,8 +84,8 @@ impl Disk {
         self.to_write.borrow_mut().push(owner);
     }
 
-    pub fn append<'a>(&self, files: &mut DiskQueue, messages: impl Iterator<Item = &'a Message>) -> (u64, Result<(), String>) {
-        let done = files.append(&mut self.volume.borrow_mut(), messages.map(|message| message.record(0)));
+    pub fn append<'a>(&self, files: &mut DiskQueue, messages: impl Iterator<Item = &'a Message>, most: u64) -> (u64, Result<(), String>) {
+        let done = files.append(&mut self.volume.borrow_mut(), messages.map(|message| message.record(0)), most);
         self.noted(done)
     }
 
@@ -116,7 +135,7 @@ impl Disk {
     }
 
     pub fn sync_is_due(&self, files: &DiskQueue) -> bool {
-        files.changes() >= self.sync_every || files.has_copies()
+        files.changes() >= self.sync_every || files.unsynced() >= SYNC_BYTES || files.has_copies()
     }
 
     pub fn sync(&self, files: &mut DiskQueue) {
@@ -211,8 +230,13 @@ impl Disk {
         self.failing.get().is_some()
     }
 
-    pub fn answers_for(&self, publish: Option<usize>) {
-        self.publish.set(publish);
+    pub fn is_listed(&self) -> bool {
+        !self.to_write.borrow().is_empty()
+    }
+
+    /// These go before all that are listed.
+    pub fn list_first(&self, owners: impl Iterator<Item = Owner>) {
+        self.to_write.borrow_mut().splice(..0, owners);
     }
 
     /// Queues that have something to write, each once.

@@ -1,6 +1,5 @@
 //! The engine's side of the disk: which queues go there, the end of a turn, the end and the begin of an incarnation.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
@@ -10,19 +9,11 @@ use crate::disk::queue::DiskQueue;
 use crate::disk::store::Store;
 use crate::engine::{ChannelKey, Engine, TopicKey};
 use crate::id::MessageId;
-use crate::publish::Outcome;
-use crate::queue::{Queue, Refused, Unsaved};
+use crate::queue::{Queue, Unsaved};
 use crate::shared_disk::Disk;
 use crate::timer::Timer;
 use crate::topic::Topic;
 use crate::wire;
-
-/// What the disk refused of a publish.
-struct Refusal {
-    wanted: usize,     // queues that it was meant for
-    by: usize,         // of them
-    least: (u64, u64), // messages and their bytes, where it was fewest
-}
 
 /// How soon what the disk refused is tried again.
 const RETRY_NS: Nanos = 1_000_000_000;
@@ -61,7 +52,7 @@ impl Engine {
         }
     }
 
-    fn queue_of(&mut self, owner: Owner) -> Option<&mut Queue> {
+    pub(crate) fn queue_of(&mut self, owner: Owner) -> Option<&mut Queue> {
         match owner {
             Owner::Topic(key) => self.topics.get_mut(key).map(|topic| &mut topic.queue),
             Owner::Channel(key) => self.channels.get_mut(key).map(|channel| &mut channel.queue),
@@ -164,65 +155,6 @@ impl Engine {
     }
 
     // ---- the turn ----------------------------------------------------------------------------------------------------------------------
-
-    /// From now on messages are released for this publish: if the disk refuses one of them, it is answered so.
-    pub(crate) fn answers_for(&self, publish: Option<usize>) {
-        if let Some(disk) = &self.disk {
-            disk.answers_for(publish);
-        }
-    }
-
-    /// Write what overflowed, one write a queue, before anything is acknowledged.
-    pub(crate) fn write_overflow(&mut self) {
-        let Some(owners) = self.disk.as_ref().map(|disk| disk.take_listed()).filter(|owners| !owners.is_empty()) else { return };
-        let mut refusals = BTreeMap::new();
-        for owner in owners {
-            let Some(queue) = self.queue_of(owner) else { continue };
-            let written = queue.write();
-            queue.sync_if_due();
-            if let Some(error) = written.error {
-                self.refuse_publishes(owner, &written.refused, &error, &mut refusals);
-            }
-        }
-        for (index, refusal) in refusals {
-            self.take_back(index, &refusal);
-        }
-    }
-
-    /// A queue could not write messages of these publishes.
-    #[cold]
-    fn refuse_publishes(&mut self, owner: Owner, refused: &[Refused], reason: &str, refusals: &mut BTreeMap<usize, Refusal>) {
-        let wanted = match owner {
-            Owner::Topic(_) => 1,
-            Owner::Channel(key) => {
-                let Some(channel) = self.channels.get_mut(key) else { return };
-                channel.counters.messages -= refused.len() as u64;
-                self.topics.get(channel.topic).map_or(0, |topic| topic.channels.len())
-            }
-        };
-        let mut here = BTreeMap::<usize, (u64, u64)>::new();
-        for Refused { publish, bytes } in refused {
-            let (messages, sum) = here.entry(*publish).or_default();
-            (*messages, *sum) = (*messages + 1, *sum + bytes);
-        }
-        for (index, lost) in here {
-            let Some(publish) = self.turn.publishes.get_mut(index) else { continue };
-            publish.outcome = Outcome::Failed(reason.into());
-            let refusal = refusals.entry(index).or_insert(Refusal { wanted, by: 0, least: lost });
-            (refusal.by, refusal.least) = (refusal.by + 1, refusal.least.min(lost));
-        }
-    }
-
-    /// Count as rejected what of a publish reached no queue. Each queue that refuses some refuses the last ones: what all of them refuse is what one does that
-    /// refuses least.
-    fn take_back(&mut self, index: usize, refusal: &Refusal) {
-        let Some(publish) = self.turn.publishes.get(index).filter(|_| refusal.by == refusal.wanted) else { return };
-        let Some(topic) = self.topics.get_mut(publish.topic) else { return };
-        let (messages, bytes) = refusal.least;
-        topic.counters.messages -= messages;
-        topic.counters.bytes -= bytes;
-        topic.counters.rejected += messages;
-    }
 
     /// Hear of jobs that ended, tell what happened, and come back when something is to be synced.
     pub(crate) fn tend_disk(&mut self, now: Nanos) {

@@ -22,6 +22,7 @@ pub struct DiskQueue {
     segments: VecDeque<Segment>, // in order of reading; those of kind `Aside` are read apart
     unread: u64,                 // messages of the queue
     changes: u64,                // records written and read since the last sync
+    unsynced: u64,               // bytes written since
     highest_id: u64,
     saved: Vec<u8>,           // the meta file, as it was written last; empty: nobody knows
     meta_there: bool,         // there may be one
@@ -29,6 +30,15 @@ pub struct DiskQueue {
     damaged: Vec<String>,     // files to set aside, until they are
     copied: Vec<Rc<Receipt>>, // for records of other queues whose copies here are not on the device yet
     errand: Rc<Errand>,
+    begun: Option<Batch>, // behind the end of the last segment, where nobody looks yet
+}
+
+/// Records on their way to a file.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    count: u64,
+    written: usize, // bytes
 }
 
 /// How much is read at once: until one of the two is reached.
@@ -47,9 +57,23 @@ pub struct Read<'a> {
 
 impl DiskQueue {
     pub fn new(name: &str) -> Self {
-        let (segments, saved, unwanted, damaged, copied, errand) = Default::default();
-        let (unread, changes, highest_id, meta_there) = Default::default();
-        Self { name: name.into(), segments, unread, changes, highest_id, saved, meta_there, unwanted, damaged, copied, errand }
+        let (segments, saved, unwanted, damaged, copied, errand, begun) = Default::default();
+        let (unread, changes, unsynced, highest_id, meta_there) = Default::default();
+        Self {
+            name: name.into(),
+            segments,
+            unread,
+            changes,
+            unsynced,
+            highest_id,
+            saved,
+            meta_there,
+            unwanted,
+            damaged,
+            copied,
+            errand,
+            begun,
+        }
     }
 
     /// Messages that are not read yet.
@@ -60,6 +84,11 @@ impl DiskQueue {
     /// Records written and read since the last sync.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Bytes written since the last sync.
+    pub fn unsynced(&self) -> u64 {
+        self.unsynced
     }
 
     /// Of all messages that were ever written here.
@@ -150,9 +179,10 @@ impl DiskQueue {
 
     // ---- writing -----------------------------------------------------------------------------------------------------------------------
 
-    /// Write to the tail; gives how many were, and the error that stopped it.
-    pub fn append<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
-        let (written, result) = self.write(volume, Kind::Queue, records);
+    /// Write to the tail, until that has come to `most` bytes; gives how many are whole, and the error that stopped it. A record of which only a part is there is
+    /// the first of `records` the next time, and is gone on with.
+    pub fn append<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>, most: u64) -> (u64, io::Result<()>) {
+        let (written, result) = self.write(volume, Kind::Queue, records, most);
         self.unread += written;
         (written, result)
     }
@@ -161,7 +191,7 @@ impl DiskQueue {
     pub fn prepend<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
         let before = self.segments.len();
         self.seal();
-        let (written, result) = self.write(volume, Kind::Queue, records);
+        let (written, result) = self.write(volume, Kind::Queue, records, u64::MAX);
         self.unread += written;
         self.seal();
         let new = self.segments.len() - before;
@@ -171,7 +201,7 @@ impl DiskQueue {
 
     /// At the end of an incarnation: write what stands beside the queue.
     pub fn put_aside<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
-        let result = self.write(volume, Kind::Aside, records);
+        let result = self.write(volume, Kind::Aside, records, u64::MAX);
         self.seal();
         result
     }
@@ -194,54 +224,90 @@ impl DiskQueue {
         }
     }
 
-    fn write<'a>(&mut self, volume: &mut Volume, kind: Kind, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
-        let (mut records, mut written) = (records.peekable(), 0);
-        while let Some(next) = records.peek() {
-            let size = next.size() as u64;
-            match self.write_batch(volume, kind, size, &mut records) {
-                Ok(count) => written += count,
+    fn write<'a>(
+        &mut self,
+        volume: &mut Volume,
+        kind: Kind,
+        records: impl Iterator<Item = Record<'a>>,
+        most: u64,
+    ) -> (u64, io::Result<()>) {
+        let (mut records, mut written, mut left) = (records.peekable(), 0, most);
+        while let Some(next) = records.peek().filter(|_| left > 0) {
+            let first = next.size() as u64;
+            match self.write_batch(volume, kind, first, &mut records, left) {
+                Ok((count, bytes)) => (written, left) = (written + count, left.saturating_sub(bytes)),
                 Err(error) => return (written, Err(error)),
             }
         }
         (written, Ok(()))
     }
 
-    /// One write: as many of `records` as go into the last segment and a batch, one at least.
+    /// One write, of `most` bytes: what is left of the last batch, or a new one, of records from `first` bytes on. Gives how many are whole now, and the bytes.
     fn write_batch<'a>(
         &mut self,
         volume: &mut Volume,
         kind: Kind,
         first: u64,
         records: &mut Peekable<impl Iterator<Item = Record<'a>>>,
-    ) -> io::Result<u64> {
+        most: u64,
+    ) -> io::Result<(u64, u64)> {
+        let begun = self.begun.take();
+        let goes_on = begun.is_some();
+        let mut batch = match begun {
+            Some(batch) => batch,
+            None => self.encode(volume, kind, first, records, most)?,
+        };
+        let Some(segment) = self.segments.back_mut() else { return Ok((0, 0)) };
+        let left = &batch.bytes[batch.written..];
+        let part = &left[..left.len().min(usize::try_from(most).unwrap_or(usize::MAX))];
+        if let Err(error) = volume.store.write(&segment.file, segment.end + batch.written as u64, part) {
+            // A part of it may be there. Where it cannot be cut off nothing may follow it.
+            segment.sealed = volume.store.truncate(&segment.file, segment.end).is_err();
+            return Err(explain("write", &segment.file, &error));
+        }
+        let bytes = part.len();
+        self.unsynced += bytes as u64;
+        batch.written += bytes;
+        if batch.written < batch.bytes.len() {
+            self.begun = Some(batch);
+            return Ok((0, bytes as u64));
+        }
+        segment.end += batch.bytes.len() as u64;
+        segment.unread += batch.count;
+        segment.synced = false;
+        self.changes += batch.count;
+        if goes_on {
+            (0..batch.count).for_each(|_| _ = records.next()); // they were encoded when it began
+        }
+        volume.batch = batch.bytes;
+        volume.batch.shrink_to(BATCH);
+        Ok((batch.count, bytes as u64))
+    }
+
+    /// As many of `records` as go into the last segment, a batch, and `most` bytes, one at least.
+    fn encode<'a>(
+        &mut self,
+        volume: &mut Volume,
+        kind: Kind,
+        first: u64,
+        records: &mut Peekable<impl Iterator<Item = Record<'a>>>,
+        most: u64,
+    ) -> io::Result<Batch> {
         let max = volume.max_bytes_per_file;
         let fits = |segment: &Segment| segment.end + first <= max || segment.end == HEADER as u64;
         if !self.segments.back().is_some_and(|last| !last.sealed && last.header.kind == kind && fits(last)) {
             self.add_segment(volume, kind)?;
         }
-        let Some(segment) = self.segments.back_mut() else { return Ok(0) };
-        let (mut batch, mut count) = (std::mem::take(&mut volume.batch), 0);
-        batch.clear();
-        let room = usize::try_from(max.saturating_sub(segment.end)).unwrap_or(usize::MAX).min(BATCH);
-        while let Some(record) = records.next_if(|next| count == 0 || batch.len() + next.size() <= room) {
-            record::encode(&mut batch, &record, segment.header.salt);
+        let mut batch = Batch { bytes: std::mem::take(&mut volume.batch), ..Batch::default() };
+        batch.bytes.clear();
+        let Some(segment) = self.segments.back() else { return Ok(batch) };
+        let room = usize::try_from(max.saturating_sub(segment.end).min(most)).unwrap_or(usize::MAX).min(BATCH);
+        while let Some(record) = records.next_if(|next| batch.count == 0 || batch.bytes.len() + next.size() <= room) {
+            record::encode(&mut batch.bytes, &record, segment.header.salt);
             self.highest_id = self.highest_id.max(record.id.0);
-            count += 1;
+            batch.count += 1;
         }
-        let result = volume.store.write(&segment.file, segment.end, &batch);
-        match &result {
-            Ok(()) => {
-                segment.end += batch.len() as u64;
-                segment.unread += count;
-                segment.synced = false;
-                self.changes += count;
-            }
-            // A part of it may be there. Where it cannot be cut off nothing may follow it.
-            Err(_) => segment.sealed = volume.store.truncate(&segment.file, segment.end).is_err(),
-        }
-        batch.shrink_to(BATCH);
-        volume.batch = batch;
-        result.map(|()| count).map_err(|error| explain("write", &segment.file, &error))
+        Ok(batch)
     }
 
     fn add_segment(&mut self, volume: &mut Volume, kind: Kind) -> io::Result<()> {
@@ -339,7 +405,7 @@ impl DiskQueue {
                 self.copied.extend(self.errand.take_receipts());
             }
         }
-        self.changes = 0;
+        (self.changes, self.unsynced) = (0, 0);
         self.part_with_spent();
         let unsynced = |segment: &mut Segment| (!std::mem::replace(&mut segment.synced, true)).then(|| segment.file.clone());
         let sync = self.segments.iter_mut().filter_map(unsynced).collect();
@@ -357,7 +423,7 @@ impl DiskQueue {
     }
 
     fn part_with_spent(&mut self) {
-        let idle = self.unread == 0 && self.segments.iter().all(Segment::is_spent);
+        let idle = self.unread == 0 && self.begun.is_none() && self.segments.iter().all(Segment::is_spent);
         let (spent, kept): (VecDeque<_>, _) = self.segments.drain(..).partition(|segment| segment.is_spent() && (segment.sealed || idle));
         self.segments = kept;
         for segment in spent {

@@ -64,6 +64,7 @@ pub struct World {
     pub pair: Pair,
     config: Config,
     disk: Option<(MemoryStore, u64)>, // and the incarnation
+    portion: Option<u64>,             // bytes written in a turn
     conns: Vec<ConnKey>,
     ids: HashMap<ConnKey, Vec<String>>,
     version: u64,
@@ -73,13 +74,14 @@ pub struct World {
 impl World {
     pub fn in_memory(config: Config) -> Self {
         let (conns, ids, bins) = Default::default();
-        Self { pair: Pair::with(config.clone()), config, disk: None, conns, ids, version: 0, bins }
+        Self { pair: Pair::with(config.clone()), config, disk: None, portion: None, conns, ids, version: 0, bins }
     }
 
-    pub fn on_disk(config: Config) -> Self {
+    pub fn on_disk(config: Config, portion: Option<u64>) -> Self {
         let store = MemoryStore::default();
-        let pair = Pair::on_disk(config.clone(), &store, 1, START);
-        Self { pair, disk: Some((store, 1)), ..Self::in_memory(config) }
+        let mut pair = Pair::on_disk(config.clone(), &store, 1, START);
+        portion.into_iter().for_each(|bytes| pair.engine.write_in_portions(bytes));
+        Self { pair, disk: Some((store, 1)), portion, ..Self::in_memory(config) }
     }
 
     pub fn apply(&mut self, operation: Operation) {
@@ -210,6 +212,7 @@ impl World {
         }
         let store = store.after_kill();
         self.pair = Pair::on_disk(self.config.clone(), &store, incarnation + 1, self.pair.now);
+        self.portion.into_iter().for_each(|bytes| self.pair.engine.write_in_portions(bytes));
         self.disk = Some((store, incarnation + 1));
         self.conns.clear();
         self.ids.clear();

@@ -149,6 +149,7 @@ impl Pair {
         self.engine.deliver_turn(self.now);
         self.read_on.extend(self.engine.poll_resumed());
         self.write_all();
+        self.engine.store_turn();
         self.closed.extend(self.engine.poll_closed());
     }
 

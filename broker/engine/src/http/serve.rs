@@ -297,7 +297,7 @@ impl Engine {
         self.http.stage = Stage::Closing;
         let idle = |conn: &Connection| {
             let has_begun_none = conn.input.is_empty() && conn.http.as_ref().is_some_and(|http| http.chunks.is_none());
-            has_begun_none && conn.reads() && conn.waiting.is_none()
+            has_begun_none && conn.reads() && !conn.waits_for_more_than_the_disk()
         };
         let idle: Vec<ConnKey> = self.conns.iter().filter(|(_, conn)| idle(conn)).map(|(key, _)| key).collect();
         for key in idle {

@@ -179,6 +179,7 @@ impl Reactor {
             self.engine.deliver_turn(now);
             self.read_on();
             self.write_all(now);
+            self.engine.store_turn();
             self.give_handshakes()?;
             self.read_at_leisure(now);
             self.measure_ways();

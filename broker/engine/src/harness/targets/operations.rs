@@ -38,7 +38,7 @@ pub fn run(input: &[u8]) {
         deflate: false,
         ..Config::default()
     };
-    let mut world = if choice & 16 == 0 { World::in_memory(config) } else { World::on_disk(config) };
+    let mut world = if choice & 16 == 0 { World::in_memory(config) } else { World::on_disk(config, (choice & 32 != 0).then_some(40)) };
     for _ in 0..LONGEST {
         if source.is_empty() {
             break;

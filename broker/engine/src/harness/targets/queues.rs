@@ -24,6 +24,7 @@ struct World {
     pair: Pair,
     config: Config,
     disk: Option<(MemoryStore, u64)>, // and the incarnation
+    portion: Option<u64>,             // bytes written in a turn
     consumers: Vec<Consumer>,
     owed: [BTreeSet<String>; 2], // bodies, by channel
     published: usize,
@@ -42,7 +43,7 @@ pub fn run(input: &[u8]) {
         max_memory_bytes: if choice & 4 == 0 { 1 << 20 } else { 6_000 },
         ..Config::default()
     };
-    let mut world = World::new(config, choice & 8 == 0);
+    let mut world = World::new(config, choice & 8 == 0, (choice & 16 != 0).then_some(40));
     for _ in 0..LONGEST {
         if source.is_empty() {
             break;
@@ -54,19 +55,20 @@ pub fn run(input: &[u8]) {
 }
 
 impl World {
-    fn new(config: Config, on_disk: bool) -> Self {
+    fn new(config: Config, on_disk: bool, portion: Option<u64>) -> Self {
         let disk = on_disk.then(|| (MemoryStore::default(), 1));
         let pair = match &disk {
             Some((store, incarnation)) => Pair::on_disk(config.clone(), store, *incarnation, START),
             None => Pair::with(config.clone()),
         };
         let (consumers, owed) = Default::default();
-        let mut world = Self { pair, config, disk, consumers, owed, published: 0, version: 0 };
+        let mut world = Self { pair, config, disk, portion, consumers, owed, published: 0, version: 0 };
         world.make_channels();
         world
     }
 
     fn make_channels(&mut self) {
+        self.portion.into_iter().for_each(|bytes| self.pair.engine.write_in_portions(bytes));
         self.pair.engine.create_topic("t");
         for channel in CHANNELS {
             self.pair.engine.create_channel("t", channel, self.pair.now);
@@ -107,7 +109,10 @@ impl World {
             None => mpub("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>()),
         };
         let publisher = self.pair.connect();
-        let answer = self.pair.ask(publisher, bytes);
+        self.pair.send(publisher, bytes);
+        self.pair.turn();
+        self.pair.advance(0);
+        let answer = self.pair.take(publisher);
         self.pair.close(publisher);
         if answer == [ok()] {
             self.owed.iter_mut().for_each(|owed| owed.extend(bodies.iter().cloned()));

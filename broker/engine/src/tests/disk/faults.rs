@@ -12,6 +12,7 @@ fn a_full_disk_is_told_to_exactly_the_publisher_that_needs_it_until_there_is_spa
     world.pair.send(needs, pub_("t", "b"));
     world.pair.send(needs_not, pub_("u", "x"));
     world.pair.turn();
+    world.pair.advance(0);
     assert_eq!((world.pair.take(needs), world.pair.take(needs_not)), (vec![disk_full()], vec![ok()]));
     assert_eq!(world.depths(), (1, 0));
     assert_eq!(world.pair.topic()["message_count"], 1);

@@ -2,6 +2,7 @@
 
 mod faults;
 mod overflow;
+mod portions;
 mod random;
 mod stops;
 
@@ -21,6 +22,7 @@ struct World {
     store: MemoryStore,
     config: Config,
     incarnation: u64,
+    portion: Option<u64>, // bytes written in a turn
 }
 
 impl World {
@@ -31,7 +33,13 @@ impl World {
     fn with(config: Config) -> Self {
         let store = MemoryStore::default();
         let pair = Pair::on_disk(config.clone(), &store, 1, START);
-        Self { pair, store, config, incarnation: 1 }
+        Self { pair, store, config, incarnation: 1, portion: None }
+    }
+
+    /// From now on others wait, and a turn writes no more than this.
+    fn write_in(&mut self, portion: Option<u64>) {
+        self.portion = portion;
+        portion.into_iter().for_each(|bytes| self.pair.engine.write_in_portions(bytes));
     }
 
     /// Stop in good order, and start again `down` later.
@@ -57,6 +65,7 @@ impl World {
         self.store = self.store.after_kill();
         self.incarnation += 1;
         self.pair = Pair::on_disk(self.config.clone(), &self.store, self.incarnation, self.pair.now + down);
+        self.write_in(self.portion);
     }
 
     /// Another process that knows all topics and channels: nothing is held any more.

@@ -5,6 +5,7 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Step {
     Publish(usize),
+    Begin(usize), // the same, and go on before it is answered
     Defer(u64),
     Answer(u8),
     Pass(i64),
@@ -13,17 +14,19 @@ enum Step {
     Kill,
 }
 
-fn steps() -> impl Strategy<Value = (usize, Vec<Step>)> {
+/// How many messages memory takes, and bytes written in a turn where others wait.
+fn steps() -> impl Strategy<Value = (usize, Option<u64>, Vec<Step>)> {
     let step = prop_oneof![
         6 => (1usize..6).prop_map(Step::Publish),
         1 => (1u64..3_000).prop_map(Step::Defer),
         4 => any::<u8>().prop_map(Step::Answer),
         3 => (1i64..1_500).prop_map(Step::Pass),
         1 => proptest::option::of(0usize..500).prop_map(Step::Space),
+        1 => (1usize..6).prop_map(Step::Begin),
         1 => Just(Step::Stop),
         1 => Just(Step::Kill),
     ];
-    (0usize..4, proptest::collection::vec(step, 1..60))
+    (0usize..4, proptest::option::of(1u64..100), proptest::collection::vec(step, 1..60))
 }
 
 proptest! {
@@ -32,8 +35,9 @@ proptest! {
     /// Whatever happens: what was acknowledged comes, unless it was only in memory (or deferred) when the process was killed; and a stop in good order
     /// makes nothing come again that was finished.
     #[test]
-    fn stops_kills_and_full_disks_lose_nothing_that_was_on_disk((mem_queue_size, steps) in steps()) {
+    fn stops_kills_and_full_disks_lose_nothing_that_was_on_disk((mem_queue_size, portion, steps) in steps()) {
         let mut world = World::new(mem_queue_size);
+        world.write_in(portion);
         world.channel("c");
         let mut next = 0;
         let mut acknowledged = HashMap::new(); // {body: it may be lost by a kill}
@@ -46,10 +50,20 @@ proptest! {
                     let bodies: Vec<String> = (next..next + count).map(|number| number.to_string()).collect();
                     next += count;
                     let publisher = world.pair.connect();
-                    let answer = world.pair.ask(publisher, mpub("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>()));
+                    world.pair.send(publisher, mpub("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>()));
+                    world.pair.turn();
+                    world.pair.advance(0);
+                    let answer = world.pair.take(publisher);
                     if answer == [ok()] {
                         acknowledged.extend(bodies.into_iter().map(|body| (body, mem_queue_size > 0)));
                     }
+                }
+                Step::Begin(count) => {
+                    let bodies: Vec<String> = (next..next + count).map(|number| number.to_string()).collect();
+                    next += count;
+                    let publisher = world.pair.connect();
+                    world.pair.send(publisher, mpub("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>()));
+                    world.pair.turn();
                 }
                 Step::Defer(ms) => {
                     let publisher = world.pair.connect();

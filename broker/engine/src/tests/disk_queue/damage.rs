@@ -107,7 +107,7 @@ fn bodies_that_look_like_records_are_not_taken_for_some() {
     let mut forged = Vec::new();
     record::encode(&mut forged, &record(7, "forged"), 0);
     let hostile = Record { body: &forged, ..record(1, "") };
-    let (_, result) = world.queue.append(&mut world.volume, [hostile, record(2, "after")].into_iter());
+    let (_, result) = world.queue.append(&mut world.volume, [hostile, record(2, "after")].into_iter(), u64::MAX);
     result.expect("a sound disk");
     world.damage("t:c.000000.seg", HEADER + 4);
     world.restart();

@@ -34,7 +34,7 @@ impl World {
 
     fn append(&mut self, bodies: &[&str]) -> (u64, io::Result<()>) {
         let ids = self.queue.highest_id() + 1..;
-        self.queue.append(&mut self.volume, ids.zip(bodies).map(|(id, body)| record(id, body)))
+        self.queue.append(&mut self.volume, ids.zip(bodies).map(|(id, body)| record(id, body)), u64::MAX)
     }
 
     fn put(&mut self, bodies: &[&str]) {
@@ -364,7 +364,7 @@ fn a_read_error_within_a_segment_keeps_the_count_of_what_is_left() {
 fn a_record_of_another_queue_is_needed_until_its_copy_is_on_the_device() {
     let mut world = World::new();
     let mut other = DiskQueue::new("t");
-    other.append(&mut world.volume, [record(1, "a"), record(2, "b")].into_iter()).1.expect("a sound disk");
+    other.append(&mut world.volume, [record(1, "a"), record(2, "b")].into_iter(), u64::MAX).1.expect("a sound disk");
     let mut receipts = Vec::new();
     other.read(&mut world.volume, portion(9), |read| receipts.push(read.receipt)).expect("a sound disk");
     for receipt in receipts {
