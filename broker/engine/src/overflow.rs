@@ -12,7 +12,7 @@ use std::rc::Rc;
 use crate::bucket::Nanos;
 use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::publish::Publish;
-use crate::queue::Refused;
+use crate::queue::{Refused, Rest};
 use crate::storage::Owner;
 
 /// Bytes written to disk in a turn where others wait, or one message.
@@ -106,18 +106,25 @@ impl Engine {
     fn write_listed(&mut self, most: u64) {
         let Some(disk) = self.disk.clone().filter(|disk| disk.is_listed()) else { return };
         let (mut owners, mut left) = (disk.take_listed().into_iter(), most);
+        let (mut begun, mut again) = (None, Vec::new());
         while left > 0 {
             let Some(owner) = owners.next() else { break };
             let Some(queue) = self.queue_of(owner) else { continue };
             let written = queue.write(left);
             queue.sync_if_due();
             left = left.saturating_sub(written.bytes);
+            match written.rest {
+                Rest::Nothing => {}
+                Rest::Begun => begun = Some(owner),
+                Rest::Whole => again.push(owner),
+            }
             if let Some(error) = written.error {
                 self.refuse_publishes(owner, &written.refused, &error);
             }
             self.move_on(owner);
         }
-        disk.list_first(owners);
+        // What was begun is ended before another queue begins one: each takes as much memory as its message.
+        disk.list_first(begun.into_iter().chain(owners).chain(again));
     }
 
     /// What was written may go on.

@@ -51,10 +51,22 @@ struct Spill {
     read_failures: u32,
 }
 
+/// What is left to write.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    #[default]
+    Nothing,
+    /// A message of which a part is written, and perhaps others.
+    Begun,
+    /// Messages.
+    Whole,
+}
+
 /// What became of a write.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub bytes: u64,
+    pub rest: Rest,            // the queue is to be listed again for that
     pub refused: Vec<Refused>, // messages that are dropped
     pub error: Option<String>,
 }
@@ -159,6 +171,12 @@ impl Queue {
     pub fn unwritten(&self) -> impl Iterator<Item = &Message> {
         let spill = if let Beyond::Disk(spill) = &self.beyond { Some(spill) } else { None };
         spill.into_iter().flat_map(|spill| &spill.tail).map(|(message, _)| message)
+    }
+
+    /// Whether a part of a message is written.
+    #[cfg(test)]
+    pub fn has_begun(&self) -> bool {
+        matches!(&self.beyond, Beyond::Disk(spill) if spill.files.as_ref().is_some_and(DiskQueue::has_begun))
     }
 
     pub fn push_back(&mut self, message: Message) {
@@ -286,7 +304,8 @@ impl Queue {
                 false
             });
         } else if !spill.tail.is_empty() {
-            spill.list();
+            spill.listed = true;
+            outcome.rest = if files.has_begun() { Rest::Begun } else { Rest::Whole };
         }
         self.settle();
         outcome

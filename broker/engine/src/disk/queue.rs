@@ -91,6 +91,11 @@ impl DiskQueue {
         self.unsynced
     }
 
+    /// Whether a part of a message is written.
+    pub fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
     /// Of all messages that were ever written here.
     pub fn highest_id(&self) -> u64 {
         self.highest_id

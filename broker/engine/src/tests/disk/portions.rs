@@ -181,6 +181,23 @@ fn an_mpub_of_which_one_queue_of_two_refuses_the_end_is_refused_once() {
 }
 
 #[test]
+fn queues_write_a_message_that_takes_several_turns_one_after_the_other() {
+    let (mut world, large) = world();
+    world.channel("d");
+    world.channel("e");
+    let (key, other) = (world.pair.connect(), world.pair.connect());
+    world.pair.send(key, pub_("t", &large));
+    world.pair.turn();
+    world.pair.send(other, pub_("t", &large));
+    while world.pair.engine.poll_timeout() == Some(0) {
+        world.pair.turn();
+        let begun = world.pair.engine.channels.values().filter(|channel| channel.queue.has_begun()).count();
+        assert!(begun <= 1, "each takes memory");
+    }
+    assert_eq!((world.pair.take(key), world.pair.take(other)), (vec![ok()], vec![ok()]));
+}
+
+#[test]
 fn a_kill_in_between_cuts_off_what_nobody_was_told_of() {
     let (mut world, large) = world();
     world.publish(&["before"]);
