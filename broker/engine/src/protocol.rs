@@ -13,7 +13,7 @@ use crate::id::MessageId;
 use crate::identify;
 use crate::limits::Limit;
 use crate::publish::{Asked, Outcome, Publish, Verb};
-use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
+use crate::share::{IDENTIFY_UNITS, LARGE_BODY};
 use crate::slices::{Batch, Sliced};
 use crate::timer::Timer;
 use crate::topology::Nearness;
@@ -185,7 +185,7 @@ impl Engine {
     }
 
     pub(crate) fn refuse(&mut self, key: ConnKey, error: WireError) {
-        self.work.note(REFUSAL_UNITS);
+        self.work.note_refusal();
         if error.fatal
             && let Some(conn) = self.conns.get_mut(key)
         {

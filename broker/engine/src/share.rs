@@ -221,8 +221,16 @@ impl Work {
         }
     }
 
-    /// Whether messages of more than one topic are on their way: then copies for many channels, and deliveries, are shared out too. Where there is one
-    /// flow alone, larger portions cost nobody anything, and it less.
+    /// A command was refused. Its text costs, and where messages are on their way they wait for work that is nobody's.
+    pub fn note_refusal(&mut self) {
+        self.note(REFUSAL_UNITS);
+        if self.topic.is_some() {
+            self.shared_until = self.since + SHARED_NS;
+        }
+    }
+
+    /// Whether messages of more than one topic are on their way, or some beside refusals: then copies for many channels, and deliveries, are shared out
+    /// too. Where there is one flow alone, larger portions cost nobody anything, and it less.
     pub fn is_shared(&self) -> bool {
         self.since < self.shared_until
     }
@@ -346,6 +354,17 @@ mod tests {
         work.book(&mut share, 0);
         assert_eq!(work.bound(share), u32::MAX);
         assert!(!work.has_room_in_line() && !work.has_room_to_introduce());
+    }
+
+    #[test]
+    fn messages_on_their_way_wait_for_refusals_as_for_the_messages_of_others() {
+        let mut work = Work::default();
+        work.note_refusal();
+        assert!(!work.is_shared(), "no messages are");
+        work.note_topic(TopicKey::default());
+        assert!(!work.is_shared());
+        work.note_refusal();
+        assert!(work.is_shared());
     }
 
     #[test]
