@@ -19,7 +19,7 @@ use crate::slices::Progress;
 use crate::stream::{Broken, Layers, Step};
 use crate::timer::Armed;
 use crate::topology::Nearness;
-use crate::wire::{self, State};
+use crate::wire::{self, Seen, State};
 
 /// Beyond this much unsent output a consumer gets no further messages until it has read some.
 const HIGH_WATER: usize = 1 << 20;
@@ -86,6 +86,7 @@ pub struct Connection {
     pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
     pub waiting: Option<Box<Waiting>>,          // for its share, an answer from Python, or its own to be read: nothing more runs until then
     pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
+    pub(crate) seen: Seen,                      // of the same, before its first slice
     pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`
     pub subscription: Option<Box<Subscription>>,
     pub input: Vec<u8>, // the unfinished command, or what came while it waits; empty nearly always
@@ -131,6 +132,7 @@ impl Connection {
             unfinished_since: None,
             share: Share::default(),
             sliced: None,
+            seen: Seen::default(),
             building: None,
             layers: None,
             output: Vec::new(),
@@ -239,7 +241,7 @@ impl Connection {
 
     /// The publish that its input begins with is refused.
     pub(crate) fn forget_begun(&mut self) {
-        (self.building, self.sliced) = (None, None);
+        (self.building, self.sliced, self.seen) = (None, None, Seen::default());
     }
 
     /// An answer by HTTP, as it goes out.

@@ -59,12 +59,18 @@ impl Engine {
                 at += 4;
                 continue;
             }
+            if !self.has_looked_through(key, &bytes[at..]) {
+                self.postpone(key);
+                return at;
+            }
+            let Some(conn) = self.conns.get_mut(key) else { return at };
             let context = Context {
                 state: conn.state,
                 heartbeats: conn.terms.heartbeats,
                 needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
                 asks_left: conn.terms.left,
                 checked: conn.sliced.is_some(),
+                seen: conn.seen,
                 config: &self.config,
             };
             match wire::parse(&bytes[at..], context) {

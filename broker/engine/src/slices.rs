@@ -9,10 +9,16 @@ use crate::http::answer::Exchange;
 use crate::message::{Charge, Message, Meter};
 use crate::publish::{Asked, Verb};
 use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
-use crate::wire::Bodies;
+use crate::wire::{self, Bodies, Seen};
 
 /// However little a turn has left, a slice has as much.
 const LEAST_SLICE_UNITS: usize = 32;
+
+/// So many messages are looked through in one piece, some 0.015 ms: whether they are as they must be.
+const LOOKED_AT: u32 = 4_096;
+
+/// A message takes that much less of a turn than its publish, for that.
+const LOOKS_A_UNIT: u32 = 32;
 
 /// What an MPUB costs, copied once, that goes in as a whole wherever it goes: all of it or none.
 const WHOLE_UNITS: usize = 512;
@@ -76,7 +82,11 @@ impl Engine {
             self.work.note_topic(topic); // also if it will be refused
         }
         let Some(conn) = self.conns.get_mut(key) else { return Ok(Sliced::Later) };
-        let mut progress = match conn.sliced.take() {
+        let before = conn.sliced.take();
+        if before.is_none() {
+            conn.seen = Seen::default(); // all of it was, and is not again
+        }
+        let mut progress = match before {
             Some(progress) => progress,
             None => {
                 let units = bodies.count as usize + bodies.bytes() / COPIED_A_UNIT;
@@ -102,6 +112,26 @@ impl Engine {
             conn.sliced = Some(progress);
         }
         Ok(sliced)
+    }
+
+    /// Whether the MPUB that `input` begins with, if it does and is whole, has few enough messages that nobody has looked at to parse it. If not, some
+    /// were looked at now.
+    pub(crate) fn has_looked_through(&mut self, key: ConnKey, input: &[u8]) -> bool {
+        let is_long = input.len() > LOOKED_AT as usize && self.conns.get(key).is_some_and(|conn| conn.sliced.is_none());
+        let Some((count, rest)) = is_long.then(|| wire::whole_mpub(input)).flatten() else { return true };
+        self.has_looked_at_most(key, count, rest)
+    }
+
+    /// The same of `rest`, the `count` messages with their sizes of an MPUB by either port.
+    pub(crate) fn has_looked_at_most(&mut self, key: ConnKey, count: u32, rest: &[u8]) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return true };
+        let (before, most) = (conn.seen.messages, self.config.max_mpub_messages);
+        if count.saturating_sub(before) <= LOOKED_AT || (most > 0 && count > most) {
+            return true;
+        }
+        conn.seen = conn.seen.look(rest, LOOKED_AT, &self.config);
+        self.work.note(LOOKED_AT / LOOKS_A_UNIT);
+        conn.seen.messages - before < LOOKED_AT // then the next is at fault, which whoever parses it says
     }
 
     /// Whether an MPUB that costs so many `units` for each copy may run in one piece now.

@@ -44,6 +44,7 @@ pub struct Context<'a> {
     pub heartbeats: bool,
     pub asks_left: bool, // LEFT was granted
     pub checked: bool,   // it begins with an MPUB that was parsed before, whole
+    pub seen: Seen,      // of the MPUB that it begins with
     pub needs_tls: bool, // nothing but IDENTIFY is taken in clear
     pub config: &'a Config,
 }
@@ -157,6 +158,42 @@ impl<'a> Iterator for Bodies<'a> {
     }
 }
 
+/// How many messages of an MPUB, each with its size, are known to be well-formed, and the bytes that they take behind the count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub messages: u32,
+    bytes: usize,
+}
+
+impl Seen {
+    /// What is not known of `rest`, all that stands behind the count.
+    pub fn behind(self, rest: &[u8]) -> &[u8] {
+        rest.get(self.bytes..).unwrap_or_default()
+    }
+
+    /// So many messages more at `most`: up to one that `config` does not allow, or that does not end.
+    pub fn look(self, rest: &[u8], most: u32, config: &Config) -> Self {
+        let (mut seen, mut at) = (self, self.behind(rest));
+        for _ in 0..most {
+            let body = at.split_first_chunk::<4>().and_then(|(size, tail)| {
+                let size = u32::from_be_bytes(*size);
+                (1..=config.max_msg_size).contains(&size).then(|| tail.get(size as usize..))?
+            });
+            let Some(tail) = body else { break };
+            seen = Self { messages: seen.messages + 1, bytes: seen.bytes + at.len() - tail.len() };
+            at = tail;
+        }
+        seen
+    }
+}
+
+/// Of the MPUB that `input` begins with, if all of it is there: its count of messages, and what stands behind that.
+pub fn whole_mpub(input: &[u8]) -> Option<(u32, &[u8])> {
+    let (begin, len) = input.starts_with(b"MPUB ").then(|| announced(input))??;
+    let (count, rest) = input.get(begin..)?.get(..len)?.split_first_chunk::<4>()?;
+    Some((u32::from_be_bytes(*count), rest))
+}
+
 /// How long the command is that `input` begins with, as far as that can be told: its line, and the body that its size announces.
 pub fn announced_len(input: &[u8]) -> Option<usize> {
     announced(input).map(|(begin, len)| begin + len)
@@ -267,7 +304,7 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
             self.few_enough()?; // a shorter body has no count: what lies there is the next command's
         }
         let Some((body, len)) = self.body(size as usize) else { return Ok(None) };
-        let bodies = if self.context.checked { known_bodies(body) } else { check_bodies(body, self.context.config)? };
+        let bodies = if self.context.checked { known_bodies(body) } else { check_bodies(body, self.context.seen, self.context.config)? };
         Ok(Some((Command::Mpub { topic, bodies }, len)))
     }
 
@@ -438,7 +475,7 @@ fn known_bodies(body: &[u8]) -> Bodies<'_> {
 }
 
 /// All or nothing: an MPUB with one bad message queues none.
-fn check_bodies<'a>(body: &'a [u8], config: &Config) -> Result<Bodies<'a>, WireError> {
+fn check_bodies<'a>(body: &'a [u8], seen: Seen, config: &Config) -> Result<Bodies<'a>, WireError> {
     let Some((count, rest)) = body.split_first_chunk::<4>() else {
         return Err(WireError::new(error::E_BAD_BODY, "MPUB failed to read message count"));
     };
@@ -446,8 +483,8 @@ fn check_bodies<'a>(body: &'a [u8], config: &Config) -> Result<Bodies<'a>, WireE
     if count <= 0 || i64::from(count) > (i64::from(config.max_body_size) - 4) / 5 {
         return Err(WireError::new(error::E_BAD_BODY, format!("MPUB invalid message count {count}")));
     }
-    let mut at = rest;
-    for i in 0..count {
+    let mut at = seen.behind(rest);
+    for i in seen.messages as i32..count {
         let Some((size, tail)) = at.split_first_chunk::<4>() else {
             return Err(WireError::new(error::E_BAD_MESSAGE, format!("MPUB failed to read message({i}) body size")));
         };

@@ -16,7 +16,7 @@ use crate::limits::Limit;
 use crate::publish::{Asked, Outcome, Publish, Verb};
 use crate::share::LARGE_BODY;
 use crate::slices::{Batch, Sliced};
-use crate::wire::{self, Bodies};
+use crate::wire::{self, Bodies, Seen};
 
 /// What nsqd says of a publish that it does not take: status and code.
 pub(crate) type Refusal = (u16, Cow<'static, str>);
@@ -101,12 +101,21 @@ impl Engine {
         let bodies = match (is_binary(binary.as_deref()), begun) {
             (true, Some(count)) => Bodies::checked(count, body.get(4..).unwrap_or_default()),
             (false, Some(count)) => Bodies::lines(count, body),
-            (true, None) => binary_bodies(body, &self.config)?,
-            (false, None) => line_bodies(body, lines, &self.config)?,
+            (true, None) => {
+                let (count, rest) = count_of(body, &self.config)?;
+                self.check_count(key, count)?;
+                if !self.has_looked_at_most(key, count, rest) {
+                    return Ok(false);
+                }
+                let seen = self.conns.get(key).map_or(Seen::default(), |conn| conn.seen);
+                binary_bodies(count, rest, seen, &self.config)?
+            }
+            (false, None) => {
+                let bodies = line_bodies(body, lines, &self.config)?;
+                self.check_count(key, bodies.count)?;
+                bodies
+            }
         };
-        if begun.is_none() {
-            self.check_count(key, bodies.count as usize)?;
-        }
         let batch = Batch { key, topic, stamp, bound, exchange: Some(exchange) };
         match self.run_slice(batch, bodies).map_err(|why| (503, why.into()))? {
             Sliced::Whole => self.http_publish(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies, exchange),
@@ -114,9 +123,9 @@ impl Engine {
         }
     }
 
-    fn check_count(&mut self, key: ConnKey, count: usize) -> Result<(), Refusal> {
+    fn check_count(&mut self, key: ConnKey, count: u32) -> Result<(), Refusal> {
         let most = self.config.max_mpub_messages;
-        if most == 0 || count <= most as usize {
+        if most == 0 || count <= most {
             return Ok(());
         }
         self.note_limit(Limit::MpubMessages, key);
@@ -170,20 +179,21 @@ fn line_bodies<'a>(body: &'a [u8], lines: Lines, config: &Config) -> Result<Bodi
     if longest > config.max_msg_size as usize { Err(refusal(413, "MSG_TOO_BIG")) } else { Ok(Bodies::lines(count, body)) }
 }
 
-/// `count(4)`, then `count` times `size(4)` and bytes. What follows the last message is ignored, as nsqd does.
-fn binary_bodies<'a>(body: &'a [u8], config: &Config) -> Result<Bodies<'a>, Refusal> {
+/// A body by sizes begins with how many messages it has.
+fn count_of<'a>(body: &'a [u8], config: &Config) -> Result<(u32, &'a [u8]), Refusal> {
     let (count, rest) = body.split_first_chunk::<4>().ok_or(refusal(413, "BAD_BODY"))?;
     let count = i32::from_be_bytes(*count);
     if count <= 0 || i64::from(count) > (i64::from(config.max_body_size) - 4) / 5 {
         return Err(refusal(413, "BAD_BODY"));
     }
-    let mut at = rest;
-    for _ in 0..count {
-        let tail = at.split_first_chunk::<4>().and_then(|(size, tail)| {
-            let size = i32::from_be_bytes(*size);
-            (size > 0 && size as u32 <= config.max_msg_size).then(|| tail.get(size as usize..))?
-        });
-        at = tail.ok_or(refusal(413, "BAD_MESSAGE"))?;
+    Ok((count as u32, rest))
+}
+
+/// `count` times `size(4)` and bytes, of which some were `seen`. What follows the last message is ignored, as nsqd does.
+fn binary_bodies<'a>(count: u32, rest: &'a [u8], seen: Seen, config: &Config) -> Result<Bodies<'a>, Refusal> {
+    let all = seen.look(rest, count.saturating_sub(seen.messages), config);
+    if all.messages < count {
+        return Err(refusal(413, "BAD_MESSAGE"));
     }
-    Ok(Bodies::checked(count as u32, &rest[..rest.len() - at.len()]))
+    Ok(Bodies::checked(count, &rest[..rest.len() - all.behind(rest).len()]))
 }

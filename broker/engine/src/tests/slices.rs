@@ -127,11 +127,11 @@ fn a_text_of_empty_lines_however_long_is_no_message_and_is_answered() {
 
 #[test]
 fn mpubs_that_are_kept_for_a_bucket_together_take_no_more_than_memory_has_and_who_comes_first_has_it() {
-    let limit_bytes = 2_000_000;
+    let limit_bytes = 1_600_000;
     let mut pair = Pair::with(Config { max_memory_bytes: limit_bytes, ..Config::default() });
     pair.limit("t", large_limit());
     let calm = pair.connect();
-    let asked: Vec<_> = (0..5).flat_map(|_| both_ports(&mut pair, 5_000)).collect();
+    let asked: Vec<_> = (0..5).flat_map(|_| both_ports(&mut pair, 4_000)).collect();
     let clients: Vec<ConnKey> = asked.iter().map(|(key, _)| *key).collect();
     for (key, command) in asked {
         pair.send(key, command);
@@ -148,7 +148,7 @@ fn mpubs_that_are_kept_for_a_bucket_together_take_no_more_than_memory_has_and_wh
     assert_eq!(taken, 2, "{answers:?}");
     assert!(answers[..2].iter().all(|answer| answer.contains("OK")), "{answers:?}");
     assert!(answers[2..].iter().all(|answer| answer.contains("memory limit")), "{answers:?}");
-    assert_eq!((pair.engine.reserved.used(), received(&pair)), (0, 10_000));
+    assert_eq!((pair.engine.reserved.used(), received(&pair)), (0, 8_000));
 }
 
 #[test]
@@ -169,4 +169,79 @@ fn a_large_message_of_an_mpub_that_is_kept_has_the_room_that_was_promised_for_it
     pair.advance(10 * MS);
     assert!(pair.bodies(consumer) == bodies);
     assert_eq!((pair.engine.reserved.used(), pair.engine.buildings.used()), (0, 0));
+}
+
+/// An MPUB of so many messages "x" by sizes, by either port; that with the number `bad` has none of a message's sizes.
+fn by_sizes(count: usize, bad: Option<usize>) -> [Vec<u8>; 2] {
+    let mut command = mpub("t", &vec!["x"; count]);
+    let body_at = command.len() - 4 - 5 * count;
+    if let Some(bad) = bad {
+        command[body_at + 4 + 5 * bad..][..4].fill(0);
+    }
+    let body = &command[body_at..];
+    let head = format!("POST /mpub?topic=t&binary=true HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    [command.clone(), [head.as_bytes(), body].concat()]
+}
+
+#[test]
+fn an_mpub_of_many_messages_is_looked_through_in_portions_before_the_first_is_published() {
+    for (port, command) in by_sizes(60_000, None).into_iter().enumerate() {
+        let mut pair = Pair::new();
+        let (calm, key) = (pair.connect(), [Pair::connect, Pair::connect_http][port](&mut pair));
+        pair.send(key, command);
+        for portion in 2..=14 {
+            assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+            let conn = &pair.engine.conns[key];
+            assert!(conn.sliced.is_none() && conn.seen.messages == portion * 4_096, "{:?}", conn.seen); // two in the turn in which it came
+            assert_eq!(pair.take_text(key), "");
+        }
+        pair.turn();
+        assert!((1..60_000).contains(&received(&pair)));
+        pair.advance(0);
+        assert!(pair.take_text(key).contains("OK"));
+        assert_eq!((received(&pair), pair.engine.conns[key].seen.messages), (60_000, 0));
+    }
+}
+
+#[test]
+fn a_message_of_no_size_is_found_wherever_it_stands_and_none_is_published() {
+    for bad in [0, 4_095, 4_096, 20_000, 59_999] {
+        let mut pair = Pair::new();
+        let (nsq, http) = (pair.connect(), pair.connect_http());
+        let [command, request] = by_sizes(60_000, Some(bad));
+        pair.send(nsq, command);
+        pair.send(http, request);
+        pair.advance(0);
+        assert_eq!(pair.take(nsq), [error(&format!("E_BAD_MESSAGE MPUB invalid message({bad}) body size 0"))]);
+        assert!(pair.take_text(http).starts_with("HTTP/1.1 413 "), "{bad}");
+        assert!(!pair.engine.topic_names.contains_key("t"));
+    }
+}
+
+#[test]
+fn what_was_seen_of_an_mpub_says_nothing_of_the_next_one() {
+    let mut pair = Pair::new();
+    let (nsq, http) = (pair.connect(), pair.connect_http());
+    let [good, good_request] = by_sizes(20_000, None);
+    let [bad, bad_request] = by_sizes(20_000, Some(0));
+    let [_, late_request] = by_sizes(20_000, Some(19_999));
+    pair.send(nsq, [good, bad].concat());
+    pair.send(http, [good_request.clone(), late_request, bad_request, good_request].concat());
+    pair.advance(0);
+    assert_eq!(pair.take(nsq), [ok(), error("E_BAD_MESSAGE MPUB invalid message(0) body size 0")]);
+    let statuses: Vec<String> = pair.take_text(http).split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].to_owned()).collect();
+    assert_eq!(statuses, ["200", "413", "413", "200"]);
+    assert_eq!(received(&pair), 60_000);
+}
+
+#[test]
+fn an_mpub_of_more_messages_than_are_allowed_is_refused_before_any_is_looked_at() {
+    let config = || Config { max_mpub_messages: 10_000, ..Config::default() };
+    for (port, command) in by_sizes(20_000, Some(0)).into_iter().enumerate() {
+        let mut pair = Pair::with(config());
+        let key = [Pair::connect, Pair::connect_http][port](&mut pair);
+        pair.send(key, command);
+        pair.turn();
+        assert!(pair.take_text(key).contains(["MPUB too many messages 20000 > 10000", "TOO_MANY_MESSAGES: 20000 > 10000"][port]));
+    }
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn context(config: &Config, state: State) -> Context<'_> {
-    Context { needs_tls: false, asks_left: false, checked: false, state, heartbeats: true, config }
+    Context { needs_tls: false, asks_left: false, checked: false, seen: Seen::default(), state, heartbeats: true, config }
 }
 
 /// Every command of a stream, as text, feeding it in pieces of the given sizes and keeping what is left between them.

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::harness::source::Source;
-use crate::wire::{Command, Context, ParseError, State, parse};
+use crate::wire::{Command, Context, ParseError, Seen, State, parse};
 
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);
@@ -14,7 +14,7 @@ pub fn run(input: &[u8]) {
         Config { max_msg_size: 64, max_body_size: 256, max_rdy_count: 7, ..Config::default() }
     };
     let (heartbeats, needs_tls, asks_left) = (choice & 32 == 0, choice & 64 != 0, choice & 128 != 0);
-    let context = Context { checked: false, state, heartbeats, needs_tls, asks_left, config: &config };
+    let context = Context { checked: false, seen: Seen::default(), state, heartbeats, needs_tls, asks_left, config: &config };
     let mut pieces = source;
     let mut whole = Reader::default();
     let stream = {
