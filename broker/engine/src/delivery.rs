@@ -85,6 +85,10 @@ impl Engine {
     /// the rest, so a portion is twice as large as what this turn can have brought.
     pub(crate) fn pump(&mut self, key: TopicKey, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
+        // A channel on disk takes no more than it has written, or all that waits here would come to memory.
+        if topic.channels.iter().any(|key| self.channels.get(*key).is_some_and(|channel| channel.queue.is_to_be_written())) {
+            return self.pump_later(key);
+        }
         if !topic.queue.ready(now) {
             return;
         }

@@ -102,13 +102,13 @@ impl Engine {
         self.work.stay_shared();
     }
 
-    /// Write what overflowed, until that has come to `most` bytes.
+    /// Write what overflowed, queue by queue, until that has come to `most` bytes.
     fn write_listed(&mut self, most: u64) {
         let Some(disk) = self.disk.clone().filter(|disk| disk.is_listed()) else { return };
-        let (mut owners, mut left) = (disk.take_listed().into_iter(), most);
-        let (mut begun, mut again) = (None, Vec::new());
+        let (mut owners, mut left) = (VecDeque::from(disk.take_listed()), most);
+        let mut begun = None;
         while left > 0 {
-            let Some(owner) = owners.next() else { break };
+            let Some(owner) = owners.pop_front() else { break };
             let Some(queue) = self.queue_of(owner) else { continue };
             let written = queue.write(left);
             queue.sync_if_due();
@@ -116,7 +116,7 @@ impl Engine {
             match written.rest {
                 Rest::Nothing => {}
                 Rest::Begun => begun = Some(owner),
-                Rest::Whole => again.push(owner),
+                Rest::Whole => owners.push_back(owner),
             }
             if let Some(error) = written.error {
                 self.refuse_publishes(owner, &written.refused, &error);
@@ -124,7 +124,7 @@ impl Engine {
             self.move_on(owner);
         }
         // What was begun is ended before another queue begins one: each takes as much memory as its message.
-        disk.list_first(begun.into_iter().chain(owners).chain(again));
+        disk.list_first(begun.into_iter().chain(owners));
     }
 
     /// What was written may go on.

@@ -166,6 +166,11 @@ impl Queue {
         &self.memory
     }
 
+    /// Whether a turn is to write some of it.
+    pub fn is_to_be_written(&self) -> bool {
+        matches!(&self.beyond, Beyond::Disk(spill) if spill.listed && !spill.tail.is_empty())
+    }
+
     /// Messages that the disk did not take yet.
     #[cfg(any(test, feature = "harness"))]
     pub fn unwritten(&self) -> impl Iterator<Item = &Message> {
@@ -272,7 +277,7 @@ impl Queue {
         }
     }
 
-    /// Write what overflowed, until that has come to `most` bytes. Refused messages that no publish answers for stay in memory.
+    /// Write what overflowed, until that has come to `most` bytes; no more than what is left of a message that was begun. Refused messages that no publish answers for stay in memory.
     pub(crate) fn write(&mut self, most: u64) -> Written {
         let Beyond::Disk(spill) = &mut self.beyond else { return Written::default() };
         spill.listed = false;
@@ -283,6 +288,7 @@ impl Queue {
         let mut keeps = spill.on_disk() == 0 && self.memory.is_empty();
         let files = spill.files.get_or_insert_with(|| DiskQueue::new(&spill.name));
         let before = files.unsynced();
+        let most = files.left_of_begun().map_or(most, |left| left.min(most));
         let (written, result) = spill.disk.append(files, spill.tail.iter().map(|(message, _)| message), most);
         let mut outcome = Written { bytes: files.unsynced() - before, ..Written::default() };
         let mut bytes = 0;

@@ -96,6 +96,11 @@ impl DiskQueue {
         self.begun.is_some()
     }
 
+    /// What is left of the message of which a part is written, in bytes.
+    pub fn left_of_begun(&self) -> Option<u64> {
+        self.begun.as_ref().map(|batch| (batch.bytes.len() - batch.written) as u64)
+    }
+
     /// Of all messages that were ever written here.
     pub fn highest_id(&self) -> u64 {
         self.highest_id

@@ -313,3 +313,47 @@ fn a_queue_that_wrote_much_is_synced_however_few_messages_that_were() {
     world.publish(&[&"x".repeat(100 << 10)]);
     assert_eq!(world.store.with(|disk| disk.jobs.len()), 1);
 }
+
+#[test]
+fn what_waits_in_a_topic_comes_to_memory_no_faster_than_its_channel_writes_it() {
+    let mut world = World::new(0);
+    world.pair.engine.create_topic("t");
+    let key = world.pair.connect();
+    for _ in 0..50 {
+        assert_eq!(world.pair.ask(key, mpub("t", &[&*"x".repeat(1_000); 100])), [ok()]);
+    }
+    world.write_in(Some(1_000));
+    world.channel("c");
+    let mut most = 0;
+    for _ in 0..2_000 {
+        world.pair.turn();
+        most = most.max(world.pair.engine.meter.used());
+    }
+    assert!(most < 3 << 20, "{most} of 5 MB in memory");
+    world.write_in(Some(1 << 20));
+    assert_eq!(world.drain().len(), 5_000);
+}
+
+#[test]
+fn a_queue_that_always_has_something_to_write_keeps_no_other_waiting() {
+    let (mut world, _) = world();
+    world.pair.engine.create_topic("u");
+    let busy: Vec<ConnKey> = (0..10).map(|_| world.pair.connect()).collect();
+    let publishes = |pair: &mut Pair| busy.iter().for_each(|key| pair.send(*key, pub_("t", &"x".repeat(150))));
+    publishes(&mut world.pair);
+    world.pair.turn();
+    let key = world.pair.connect();
+    world.pair.send(key, pub_("u", "x"));
+    for turns in 1.. {
+        for busy in &busy {
+            if world.pair.take(*busy) == [ok()] {
+                world.pair.send(*busy, pub_("t", &"x".repeat(150)));
+            }
+        }
+        world.pair.turn();
+        if world.pair.take(key) == [ok()] {
+            break;
+        }
+        assert!(turns < 10, "it waits for the messages of the other queue");
+    }
+}
