@@ -1,5 +1,6 @@
 //! TLS, snappy and deflate under a connection: what IDENTIFY grants, the order of the switches, and what a hostile client gets.
 
+use super::memory_store::MemoryStore;
 use super::pair::*;
 use crate::config::{ClientAuth, Config, TlsRequired};
 use crate::engine::ConnKey;
@@ -510,4 +511,23 @@ fn where_tls_comes_first_a_failed_handshake_gets_an_alert_and_a_slow_one_nothing
     assert!(!pair.closed.contains(&slow));
     pair.advance(1);
     assert_eq!((pair.take_bytes(slow), pair.closed.contains(&slow)), (vec![], true));
+}
+
+#[test]
+fn answers_that_wait_for_the_disk_go_out_before_the_layers_close() {
+    for compression in [DEFLATE, Compression::Snappy] {
+        let store = MemoryStore::default();
+        let mut pair = Pair::on_disk(Config { mem_queue_size: 0, ..Config::default() }, &store, 1, START);
+        pair.engine.write_in_portions(100);
+        let mut coated = with_compression(&mut pair, compression);
+        coated.send(&mut pair, [pub_("t", "a"), pub_("t", &"x".repeat(1_000)), b"BAD\n".to_vec()].concat());
+        for _ in 0..3 {
+            pair.turn();
+        }
+        assert_eq!(coated.take(&mut pair), [ok()]);
+        pair.advance(0);
+        assert_eq!(coated.take(&mut pair), [ok(), error("E_INVALID invalid command BAD")]);
+        pair.advance(2 * S);
+        assert!(pair.ended.contains(&coated.key) || pair.closed.contains(&coated.key));
+    }
 }
