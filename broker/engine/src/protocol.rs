@@ -13,7 +13,7 @@ use crate::id::MessageId;
 use crate::identify;
 use crate::limits::Limit;
 use crate::publish::{Asked, Outcome, Publish, Verb};
-use crate::share::{IDENTIFY_UNITS, LARGE_BODY};
+use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
 use crate::slices::{Batch, Sliced};
 use crate::timer::Timer;
 use crate::topology::Nearness;
@@ -26,7 +26,7 @@ impl Engine {
         if conn.http.is_some() {
             return if conn.takes_commands() { self.run_requests(key, bytes, stamps, now) } else { 0 };
         }
-        let (before, bound) = (self.work.units, self.work.bound(conn.share));
+        let (before, bound) = self.work.begin_share(conn.share);
         let used = self.run_until(bound, key, bytes, stamps, now);
         if let Some(conn) = self.conns.get_mut(key) {
             self.work.book(&mut conn.share, before);
@@ -191,7 +191,7 @@ impl Engine {
     }
 
     pub(crate) fn refuse(&mut self, key: ConnKey, error: WireError) {
-        self.work.note_refusal();
+        self.work.note(REFUSAL_UNITS);
         if error.fatal
             && let Some(conn) = self.conns.get_mut(key)
         {
@@ -391,6 +391,7 @@ impl Engine {
         let sub = conn.subscription.as_mut().ok_or(NotYours::NotInFlight)?;
         let channel = self.channels.get_mut(sub.channel).ok_or(NotYours::NotInFlight)?;
         let entry = channel.answered(id, key)?;
+        self.work.note_carrying();
         sub.in_flight -= 1;
         // Most answers come in the order of their deliveries, and cost no search then.
         if sub.deadlines.front().is_some_and(|(_, first)| *first == entry.message.id) {

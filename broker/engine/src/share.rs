@@ -98,6 +98,8 @@ pub(crate) struct Work {
     pub postponements: u64,
     in_order: u32,           // of `units`: what large publishes cost that are decided in order of arrival, beyond one each
     topic: Option<TopicKey>, // whose message was collected or delivered last
+    began: u32,              // `units` when the share under way began
+    carries: bool,           // what it was used for carried messages on
     since: Nanos,            // the turn's begin, as near as it is known
     shared_until: Nanos,
     pub newcomers: Newcomers,
@@ -107,8 +109,13 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// The value of `units` at which a connection has had its share.
-    pub fn bound(&self, share: Share) -> u32 {
+    /// A connection's share begins: the value of `units`, and that at which it has had it.
+    pub fn begin_share(&mut self, share: Share) -> (u32, u32) {
+        (self.began, self.carries) = (self.units, false);
+        (self.units, self.bound(share))
+    }
+
+    fn bound(&self, share: Share) -> u32 {
         let had = if share.turn == self.turn { share.units } else { 0 };
         let of_turn = if self.goes_behind() { 0 } else { self.turn_units() };
         let left = self.connection_units().saturating_sub(had).min(of_turn.saturating_sub(self.units - self.before));
@@ -216,21 +223,30 @@ impl Work {
     /// A message of this topic is collected or delivered.
     pub fn note_topic(&mut self, topic: TopicKey) {
         self.newcomers.note_message(self.since);
+        self.note_carrying();
         if self.topic.replace(topic).is_some_and(|before| before != topic) {
-            self.shared_until = self.since + SHARED_NS;
+            self.others_wait();
         }
     }
 
-    /// A command was refused. Its text costs, and where messages are on their way they wait for work that is nobody's.
-    pub fn note_refusal(&mut self) {
-        self.note(REFUSAL_UNITS);
-        if self.topic.is_some() {
-            self.shared_until = self.since + SHARED_NS;
+    /// What the connection asks for whose share it is carries messages on.
+    pub fn note_carrying(&mut self) {
+        self.carries = true;
+    }
+
+    /// Its share is used up. If that carried no message, those that are on their way waited for it.
+    fn note_flood(&mut self) {
+        if self.units > self.began && !self.carries && self.topic.is_some() {
+            self.others_wait();
         }
     }
 
-    /// Whether messages of more than one topic are on their way, or some beside refusals: then copies for many channels, and deliveries, are shared out
-    /// too. Where there is one flow alone, larger portions cost nobody anything, and it less.
+    fn others_wait(&mut self) {
+        self.shared_until = self.shared_until.max(self.since + SHARED_NS);
+    }
+
+    /// Whether messages of more than one topic are on their way, or some beside a flood of other commands: then turns are short, and copies for many
+    /// channels, and deliveries, are shared out too. Where there is one flow alone, larger portions cost nobody anything, and it less.
     pub fn is_shared(&self) -> bool {
         self.since < self.shared_until
     }
@@ -253,6 +269,7 @@ impl Engine {
     /// The rest of what a connection sent runs in the next turn.
     pub(crate) fn postpone(&mut self, key: ConnKey) {
         self.park(key);
+        self.work.note_flood();
         if let Some(conn) = self.conns.get_mut(key) {
             conn.share.floods = true;
         }
@@ -354,17 +371,6 @@ mod tests {
         work.book(&mut share, 0);
         assert_eq!(work.bound(share), u32::MAX);
         assert!(!work.has_room_in_line() && !work.has_room_to_introduce());
-    }
-
-    #[test]
-    fn messages_on_their_way_wait_for_refusals_as_for_the_messages_of_others() {
-        let mut work = Work::default();
-        work.note_refusal();
-        assert!(!work.is_shared(), "no messages are");
-        work.note_topic(TopicKey::default());
-        assert!(!work.is_shared());
-        work.note_refusal();
-        assert!(work.is_shared());
     }
 
     #[test]

@@ -117,8 +117,11 @@ impl Engine {
     /// Whether the MPUB that `input` begins with, if it does and is whole, has few enough messages that nobody has looked at to parse it. If not, some
     /// were looked at now.
     pub(crate) fn has_looked_through(&mut self, key: ConnKey, input: &[u8]) -> bool {
-        let is_long = input.len() > LOOKED_AT as usize && self.conns.get(key).is_some_and(|conn| conn.sliced.is_none());
-        let Some((count, rest)) = is_long.then(|| wire::whole_mpub(input)).flatten() else { return true };
+        let may_be_large = input.len() > LOOKED_AT as usize && input.starts_with(b"MPUB ");
+        let Some((count, rest)) = may_be_large.then(|| wire::whole_mpub(input)).flatten() else { return true };
+        if self.conns.get(key).is_some_and(|conn| conn.sliced.is_some()) {
+            return true; // all of it was
+        }
         self.has_looked_at_most(key, count, rest)
     }
 
@@ -130,6 +133,7 @@ impl Engine {
             return true;
         }
         conn.seen = conn.seen.look(rest, LOOKED_AT, &self.config);
+        self.work.note_carrying();
         self.work.note(LOOKED_AT / LOOKS_A_UNIT);
         conn.seen.messages - before < LOOKED_AT // then the next is at fault, which whoever parses it says
     }

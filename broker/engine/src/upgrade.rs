@@ -15,10 +15,10 @@ use crate::stream::{HANDSHAKE_NS, Layers, Progress, Step};
 use crate::wire;
 
 /// Decoded bytes before the commands in them run.
-const STEP_BYTES: usize = 64 << 10;
+const STEP_BYTES: usize = 16 << 10;
 
 /// Decoded bytes of a turn, all connections together; what is more waits, but for `LEAST_BYTES` of each.
-const TURN_BYTES: usize = 256 << 10;
+const TURN_BYTES: usize = 64 << 10;
 
 /// Decoded bytes that a connection gets in any turn.
 const LEAST_BYTES: usize = 4 << 10;

@@ -187,9 +187,9 @@ impl Seen {
     }
 }
 
-/// Of the MPUB that `input` begins with, if all of it is there: its count of messages, and what stands behind that.
+/// Of the MPUB that `input` begins with, or any command with a body, if all of it is there: its count of messages, and what stands behind that.
 pub fn whole_mpub(input: &[u8]) -> Option<(u32, &[u8])> {
-    let (begin, len) = input.starts_with(b"MPUB ").then(|| announced(input))??;
+    let (begin, len) = announced(input)?;
     let (count, rest) = input.get(begin..)?.get(..len)?.split_first_chunk::<4>()?;
     Some((u32::from_be_bytes(*count), rest))
 }

@@ -59,7 +59,7 @@ impl Engine {
     /// Run every whole request in `bytes`; gives how many bytes they took.
     pub(crate) fn run_requests(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
         let Some(conn) = self.conns.get(key) else { return 0 };
-        let (before, bound) = (self.work.units, self.work.bound(conn.share));
+        let (before, bound) = self.work.begin_share(conn.share);
         let mut at = 0;
         while self.conns.get(key).is_some_and(Connection::takes_commands) {
             if self.work.units >= bound && at < bytes.len() {

@@ -464,3 +464,43 @@ fn publishes_that_memory_has_no_room_for_share_the_turns_like_those_that_are_tak
     assert!(matches!(&pair.ask(hostile, &large[..200_000])[..], [Frame::Error(text)] if text.starts_with("E_MPUB_FAILED")));
     assert!(pair.engine.reads_little());
 }
+
+#[test]
+fn a_flood_that_carries_no_message_makes_turns_short_while_messages_are_on_their_way() {
+    let fins = |ids: &[String]| ids.iter().map(|id| format!("FIN {id}\n")).collect::<String>().into_bytes();
+    let unknown = fins(&vec!["0123456789abcdef".into(); 3_000]);
+    let floods = [("NOP", b"NOP\n".repeat(3_000)), ("RDY", b"RDY 0\n".repeat(3_000)), ("FIN", unknown)];
+    for (name, flood) in floods {
+        for flows in [false, true] {
+            let mut pair = Pair::new();
+            let flooder = pair.subscribe("theirs", "c", 0);
+            if flows {
+                pair.publish("t", "x");
+            }
+            pair.send(flooder, &flood);
+            pair.turn();
+            assert_eq!(pair.engine.work.is_shared(), flows, "{name}");
+            pair.advance(2 * S);
+            pair.turn();
+            assert!(!pair.engine.work.is_shared(), "{name}: it is over");
+        }
+    }
+}
+
+#[test]
+fn messages_of_one_topic_have_turns_of_their_full_length_however_many_they_are() {
+    let mut pair = Pair::new();
+    let consumer = pair.subscribe("t", "c", 2_500);
+    let publisher = pair.connect();
+    pair.send(publisher, pub_("t", "x").repeat(3_000));
+    pair.turn();
+    assert!(pair.engine.work.next().is_some() && !pair.engine.work.is_shared());
+    pair.advance(0);
+    let ids: Vec<String> = pair.messages(consumer).into_iter().map(|message| message.id).collect();
+    assert_eq!(ids.len(), 2_500);
+    pair.send(consumer, ids.iter().map(|id| format!("FIN {id}\n")).collect::<String>());
+    pair.turn();
+    assert!(pair.engine.work.next().is_some() && !pair.engine.work.is_shared());
+    pair.advance(0);
+    assert_eq!(pair.channel()["in_flight_count"], 500);
+}
