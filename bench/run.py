@@ -18,6 +18,7 @@ import numpy as np
 import trio
 from numpy.typing import NDArray
 
+from bench.apart import generator_apart
 from bench.host import Disturbance
 from bench.workload import Plan
 from srtm._native import LoadGen
@@ -142,10 +143,16 @@ LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)  # 
 
 
 async def run_plan(
-    plan: Plan, show: Callable[[RunProgress], None] | None = None, *, name: str = "", realtime: bool = False
+    plan: Plan,
+    show: Callable[[RunProgress], None] | None = None,
+    *,
+    name: str = "",
+    realtime: bool = False,
+    apart: bool = False,
 ) -> RunResult:
     """Run ``plan`` to its end; ``show`` is called a few times a second. ``name``: what the listener is told, the topic
-    if not given; ``realtime``: the generator goes before all ordinary work of the machine.
+    if not given; ``realtime``: the generator goes before all ordinary work of the machine; ``apart``: it stays off an
+    attacker's processor (``bench.apart``).
 
     Raises BadInput for a plan that breaks a rule or a priority that is refused, Unavailable where a broker cannot be
     reached at the start or the system has too few files or threads. Cancelled: the run ends and has no result.
@@ -153,7 +160,7 @@ async def run_plan(
     generator = generator_of(plan)
     meanwhile = Meanwhile(plan.warmup_s)
     try:
-        with _realtime() if realtime else nullcontext():
+        with _realtime() if realtime else nullcontext(), generator_apart() if apart else nullcontext():
             generator.start()
         while not await trio.to_thread.run_sync(partial(generator.wait, PROGRESS_MS), abandon_on_cancel=True):
             now = msgspec.json.decode(generator.progress(), type=RunProgress)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from bench.systems import cpu_s
+from bench.threads import ENGINE_THREADS, threads_named
 from srtm.errors import Unavailable
 from srtm.supervisor import Cluster
 
 PARTS = ("adaptor", "distributor", "brokers", "engines")
-_ENGINE_THREADS = ("srtm-engine", "srtm-disk")
 
 
 def spent_ms(running: Cluster) -> dict[str, float]:
@@ -21,21 +20,11 @@ def spent_ms(running: Cluster) -> dict[str, float]:
         if child.pid is None:
             raise Unavailable(f"{child.name} does not run: {child.last_words()}")
         whole = 1000 * cpu_s(child.pid, child.name)
-        engine = sum(_thread_ms(task) for task in _engine_threads(child.pid)) if child.name not in found else 0.0
+        threads = [] if child.name in found else threads_named(child.pid, ENGINE_THREADS)
+        engine = sum(_thread_ms(task) for task in threads)
         found[child.name if child.name in found else "brokers"] += whole - engine
         found["engines"] += engine
     return found
-
-
-def _engine_threads(pid: int) -> Iterator[Path]:
-    """Those live from the engine's start to its end."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            name = (task / "comm").read_text().strip()
-        except FileNotFoundError:  # a worker thread of Python that has just ended
-            continue
-        if name in _ENGINE_THREADS:
-            yield task
 
 
 def _thread_ms(task: Path) -> float:

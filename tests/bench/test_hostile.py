@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from io import StringIO
 from itertools import islice
@@ -11,6 +12,7 @@ import trio
 from rich.console import Console
 
 from bench import attacker, hostile, softirqs
+from bench.apart import keep_engine_apart, may_be_apart
 from bench.attacks import ATTACKS
 from bench.burn import CHUNK, burn
 from bench.comparison import Sample, judge
@@ -18,6 +20,7 @@ from bench.document import with_block
 from bench.hostile import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
 from bench.row_runs import measured
 from bench.systems import answers_ping, bare_broker, free_addresses
+from bench.threads import ENGINE, threads_named
 from srtm.errors import BadInput
 
 
@@ -75,6 +78,19 @@ async def test_nothing_is_measured_where_a_flood_would_starve_the_kernel_s_own_p
     with pytest.raises(BadInput, match=r"must be above that of broker \(under chrt\)"):
         await hostile.hostile(HostileOptions(["nops"]), Console(file=said))
     assert not said.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not may_be_apart(), reason="needs two processors")
+async def test_an_attacker_stays_off_the_processors_of_a_broker_s_engine(tmp_path):
+    _, https = free_addresses()
+    async with bare_broker(tmp_path / "b") as broker:
+        keep_engine_apart(broker.pid)
+        (engine,) = (os.sched_getaffinity(int(thread.name)) for thread in threads_named(broker.pid, [ENGINE]))
+        async with hostile.attacking("nops", broker, https, 5.0) as doing:
+            attackers = os.sched_getaffinity(doing.pid)
+        assert len(attackers) == 1
+        assert engine == os.sched_getaffinity(0) - attackers
 
 
 @pytest.mark.slow
