@@ -158,7 +158,7 @@ impl Engine {
     fn push_publish(&mut self, verb: Verb, topic: TopicKey, source: Source, stamp: Nanos, first: usize, bytes: u64) -> usize {
         self.work.note_topic(topic);
         let count = (self.turn.messages.len() - first) as u32;
-        self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided, ticket: None });
+        self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided, fate: None });
         self.turn.publishes.len() - 1
     }
 }

@@ -66,7 +66,8 @@ pub struct Subscription {
     pub listed: bool,                            // in the channel's ring of ready consumers
     pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
     pub armed: Armed,
-    pub overdue: bool, // in the engine's list of those with more that is due than a turn takes
+    pub overdue: bool,           // in the engine's list of those with more that is due than a turn takes
+    pub(crate) unanswered: bool, // the answer to its SUB waits for the disk
     pub nearness: Nearness,
     pub messages: u64,
     pub finished: u64,
@@ -213,7 +214,7 @@ impl Connection {
             && self.state == State::Subscribed
             && !self.stalled
             && self.pending() < HIGH_WATER
-            && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready)
+            && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready && !sub.unanswered)
     }
 
     /// Whether it leaves so many answers unread that no more commands of it should run. What a consumer has not read may be messages.
@@ -324,7 +325,7 @@ impl Connection {
     /// is the client's affair, until only what it does not read keeps the connection. A handshake has a deadline of its own.
     pub fn silence_deadline(&self) -> Option<Nanos> {
         if let Some(layers) = self.layers.as_ref().filter(|layers| self.reads() && layers.is_handshaking()) {
-            return Some(layers.handshake_deadline);
+            return Some(layers.handshake_deadline).filter(|_| self.held.is_empty()); // the answer that begins it may wait for the disk
         }
         if let Some(http) = &self.http {
             return http.deadline(self.blocked_since, self.waiting.is_some());
@@ -349,6 +350,7 @@ impl Subscription {
             deadlines: VecDeque::new(),
             armed: Armed::default(),
             overdue: false,
+            unanswered: false,
             messages: 0,
             finished: 0,
             requeued: 0,

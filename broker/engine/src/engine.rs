@@ -75,8 +75,7 @@ pub struct Engine {
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
     pub(crate) disk: Option<Rc<Disk>>,
     pub(crate) disk_armed: Armed,
-    pub(crate) portion: u64,          // bytes written to disk in a turn where others wait, or one message
-    pub(crate) holding: Vec<ConnKey>, // have answers that wait for the disk
+    pub(crate) portion: u64, // bytes written to disk in a turn where others wait
     pub(crate) watching: Watching,
     pub(crate) relieve_at: u64,             // bytes of messages from which on queues go on on disk
     pub(crate) server: Option<Box<Server>>, // of the laboratory alone
@@ -170,7 +169,6 @@ impl Engine {
             disk: None,
             disk_armed: Armed::default(),
             portion: PORTION,
-            holding: Vec::new(),
             watching: Watching::default(),
             relieve_at: 0,
             leaving: Leaving::default(),
@@ -480,8 +478,7 @@ impl Engine {
             && self.overdue.is_empty()
             && self.turn.replies.is_empty()
             && self.resumed.is_empty()
-            && self.holding.is_empty()
-            && self.disk.as_ref().is_none_or(|disk| !disk.is_listed());
+            && self.disk.as_ref().is_none_or(|disk| !disk.is_listed() && !disk.has_settled());
         if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }
     }
 

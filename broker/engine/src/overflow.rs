@@ -1,9 +1,9 @@
 //! What overflows to disk in a turn, and the answers that wait for that.
 //!
-//! Nothing is acknowledged before it is written, to memory or to a file. Where messages of one topic alone are on their way a turn writes all that overflowed in
-//! it. Where others wait it writes a portion and goes on in the next turn, queue by queue: some kilobytes take microseconds, a megabyte on memory that is new to
-//! the page cache one or two milliseconds. A publish of which something is left is answered when nothing is any more: each message that is to be written holds
-//! its `Ticket`. Behind such an answer all others of the connection wait, and its next commands (`parking.rs`).
+//! Nothing is acknowledged before it is written, to memory or to a file. Where messages of one topic alone are on their way a turn writes what overflowed in it
+//! before it answers. Where others wait it writes a portion at its end and goes on in the next turn, queue by queue: some kilobytes take microseconds, a megabyte
+//! on memory that is new to the page cache one or two milliseconds. A publish of which something is left is answered when nothing is any more: each message that
+//! is to be written holds its `Ticket`, and the last one tells. Behind such an answer all others of the connection wait, and its next commands (`parking.rs`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,16 +14,38 @@ use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::publish::Publish;
 use crate::queue::{Refused, Rest};
 use crate::storage::Owner;
+use crate::stream::HANDSHAKE_NS;
+use crate::wire;
 
-/// Bytes written to disk in a turn where others wait, or one message.
+/// Bytes written to disk in a turn where others wait.
 pub(crate) const PORTION: u64 = 16 << 10;
 
-/// Of a publish of which something overflowed.
+/// Bytes written at once where nobody waits: what was left when others did may be much.
+const LARGE_PORTION: u64 = 2 << 20;
+
+/// What a write costs, however short, in bytes of a portion, and what a new file.
+const WRITE_COST: u64 = 2 << 10;
+const FILE_COST: u64 = 8 << 10;
+
+/// A publish whose messages are being released.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Released {
+    pub topic: TopicKey,
+    pub conn: ConnKey,
+    pub queues: usize, // that its messages go to
+}
+
+/// Of a publish of which something overflowed, and is to be written.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    topic: TopicKey,
-    refusal: RefCell<Option<Refusal>>,
+    publish: Released,
+    fate: Rc<Fate>,
+    settled: Rc<RefCell<Vec<ConnKey>>>, // connections that hear of it
 }
+
+/// What becomes of a publish of which something overflowed.
+#[derive(Debug, Default)]
+pub(crate) struct Fate(RefCell<Option<Refusal>>);
 
 /// What the disk refused of a publish.
 #[derive(Debug)]
@@ -34,24 +56,37 @@ struct Refusal {
 }
 
 impl Ticket {
-    pub fn new(topic: TopicKey) -> Self {
-        Self { topic, refusal: RefCell::default() }
+    pub fn new(publish: Released, settled: &Rc<RefCell<Vec<ConnKey>>>) -> Self {
+        Self { publish, fate: Rc::default(), settled: Rc::clone(settled) }
+    }
+
+    pub fn fate(&self) -> Rc<Fate> {
+        Rc::clone(&self.fate)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.settled.borrow_mut().push(self.publish.conn);
+    }
+}
+
+impl Fate {
+    /// Whether nothing is to be written any more: no ticket is left.
+    pub fn is_settled(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) == 1
     }
 
     pub fn reason(&self) -> Option<String> {
-        self.refusal.borrow().as_ref().map(|refusal| refusal.reason.clone())
+        self.0.borrow().as_ref().map(|refusal| refusal.reason.clone())
     }
 
-    /// One more queue could not write so many messages and bytes. Gives how many queues could not.
-    fn refuse(&self, reason: &str, lost: (u64, u64)) -> usize {
-        let mut refusal = self.refusal.borrow_mut();
+    /// One more queue could not write so many messages and bytes. Gives how many queues could not, and the fewest that one could not.
+    fn refuse(&self, reason: &str, lost: (u64, u64)) -> (usize, (u64, u64)) {
+        let mut refusal = self.0.borrow_mut();
         let refusal = refusal.get_or_insert_with(|| Refusal { reason: reason.into(), by: 0, least: lost });
         (refusal.by, refusal.least) = (refusal.by + 1, refusal.least.min(lost));
-        refusal.by
-    }
-
-    fn least(&self) -> (u64, u64) {
-        self.refusal.borrow().as_ref().map_or((0, 0), |refusal| refusal.least)
+        (refusal.by, refusal.least)
     }
 }
 
@@ -69,30 +104,38 @@ impl Held {
 }
 
 impl Engine {
-    /// From now on messages are released for a publish to this topic, until `take_ticket`: if the disk refuses one of them, it is answered so.
-    pub(crate) fn begin_ticket(&self, topic: TopicKey) {
+    /// From now on messages are released for a publish to this topic, until `take_fate`: if the disk refuses one of them, it is answered so.
+    pub(crate) fn begin_release(&self, topic: TopicKey, conn: ConnKey) {
         if let Some(disk) = &self.disk {
-            disk.begin_ticket(topic);
+            let queues = self.topics.get(topic).map_or(1, |topic| topic.channels.len().max(1));
+            disk.begin_release(Released { topic, conn, queues });
         }
     }
 
     /// Of the publish that was just decided, if any of it overflowed.
-    pub(crate) fn take_ticket(&self) -> Option<Rc<Ticket>> {
-        self.disk.as_ref().and_then(|disk| disk.take_ticket())
+    pub(crate) fn take_fate(&self) -> Option<Rc<Fate>> {
+        self.disk.as_ref().and_then(|disk| disk.take_fate())
     }
 
     /// Write what overflowed, where nobody else waits: before anything is answered.
     pub(crate) fn write_overflow(&mut self) {
         if !self.work.is_shared() {
-            self.write_listed(u64::MAX);
+            self.write_listed(LARGE_PORTION);
         }
     }
 
     /// The very end of a turn, behind what is delivered and answered: write a portion of what overflowed, where others wait.
-    pub fn store_turn(&mut self) {
+    pub fn store_turn(&mut self, now: Nanos) {
         if self.work.is_shared() {
             self.write_listed(self.portion);
+            self.tend_disk(now);
         }
+    }
+
+    /// The end of an incarnation: write all that overflowed, and give the answers that waited for it. Who got none sends again what will be there.
+    pub fn answer_held(&mut self, now: Nanos) {
+        self.write_listed(u64::MAX);
+        self.release_held(now);
     }
 
     /// From now on others always wait, and portions have so many bytes.
@@ -102,7 +145,7 @@ impl Engine {
         self.work.stay_shared();
     }
 
-    /// Write what overflowed, queue by queue, until that has come to `most` bytes.
+    /// Write what overflowed, queue by queue, until that has cost `most` bytes.
     fn write_listed(&mut self, most: u64) {
         let Some(disk) = self.disk.clone().filter(|disk| disk.is_listed()) else { return };
         let (mut owners, mut left) = (VecDeque::from(disk.take_listed()), most);
@@ -112,7 +155,7 @@ impl Engine {
             let Some(queue) = self.queue_of(owner) else { continue };
             let written = queue.write(left);
             queue.sync_if_due();
-            left = left.saturating_sub(written.bytes);
+            left = left.saturating_sub(written.bytes + WRITE_COST + FILE_COST * written.files);
             match written.rest {
                 Rest::Nothing => {}
                 Rest::Begun => begun = Some(owner),
@@ -139,28 +182,25 @@ impl Engine {
     /// A queue could not write these messages.
     #[cold]
     fn refuse_publishes(&mut self, owner: Owner, refused: &[Refused], reason: &str) {
-        let wanted = match owner {
-            Owner::Topic(_) => 1,
-            Owner::Channel(key) => {
-                let Some(channel) = self.channels.get_mut(key) else { return };
-                channel.counters.messages -= refused.len() as u64;
-                self.topics.get(channel.topic).map_or(0, |topic| topic.channels.len())
-            }
-        };
+        if let Owner::Channel(key) = owner
+            && let Some(channel) = self.channels.get_mut(key)
+        {
+            channel.counters.messages -= refused.len() as u64;
+        }
         for lost in refused.chunk_by(|one, next| Rc::ptr_eq(&one.ticket, &next.ticket)) {
             let ticket = &lost[0].ticket;
             let bytes = lost.iter().map(|refused| refused.bytes).sum();
-            if ticket.refuse(reason, (lost.len() as u64, bytes)) == wanted {
-                self.take_back(ticket);
+            let (by, least) = ticket.fate.refuse(reason, (lost.len() as u64, bytes));
+            if by == ticket.publish.queues {
+                self.take_back(ticket.publish.topic, least);
             }
         }
     }
 
     /// Count as rejected what of a publish reached no queue. Each queue that refuses some refuses the last ones: what all of them refuse is what one does that
     /// refuses least.
-    fn take_back(&mut self, ticket: &Ticket) {
-        let Some(topic) = self.topics.get_mut(ticket.topic) else { return };
-        let (messages, bytes) = ticket.least();
+    fn take_back(&mut self, topic: TopicKey, (messages, bytes): (u64, u64)) {
+        let Some(topic) = self.topics.get_mut(topic) else { return };
         topic.counters.messages -= messages;
         topic.counters.bytes -= bytes;
         topic.counters.rejected += messages;
@@ -175,36 +215,52 @@ impl Engine {
     #[cold]
     pub(crate) fn hold(&mut self, key: ConnKey, reply: Reply, publish: Option<Publish>, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key) else { return };
+        if let (Reply::Response(wire::OK), Some(sub)) = (&reply, &mut conn.subscription) {
+            sub.unanswered = true;
+        }
         conn.held.push_back(Held { reply, publish });
         if conn.held.len() == 1 {
-            self.holding.push(key);
             self.park_besides(key, now);
         }
     }
 
     /// Give the answers that waited for what is written by now.
     pub(crate) fn release_held(&mut self, now: Nanos) {
-        for key in std::mem::take(&mut self.holding) {
-            if self.give_held(key, now) {
-                self.resume_besides(key);
-            } else {
-                self.holding.push(key);
-            }
+        let Some(settled) = self.disk.as_ref().map(|disk| disk.take_settled()) else { return };
+        for key in settled {
+            self.give_held(key, now);
         }
     }
 
-    /// True: nothing is held any more.
-    fn give_held(&mut self, key: ConnKey, now: Nanos) -> bool {
+    fn give_held(&mut self, key: ConnKey, now: Nanos) {
+        let mut gave = false;
         while let Some(conn) = self.conns.get_mut(key) {
             if conn.held.front().is_some_and(Held::waits) {
-                return false;
+                return;
             }
             let Some(Held { reply, mut publish }) = conn.held.pop_front() else { break };
+            gave = true;
+            self.begin_what_it_answers(key, &reply, now);
             if self.give(key, reply, publish.as_mut(), now) {
                 self.end_refused(key);
             }
         }
-        true
+        if gave {
+            self.resume_besides(key, now);
+        }
+    }
+
+    /// What could not begin before this answer is given.
+    fn begin_what_it_answers(&mut self, key: ConnKey, reply: &Reply, now: Nanos) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        match (reply, &mut conn.subscription, &mut conn.layers) {
+            (Reply::Response(wire::OK), Some(sub), _) => {
+                sub.unanswered = false;
+                self.list_if_ready(key);
+            }
+            (Reply::Start(_), _, Some(layers)) => layers.handshake_deadline = now + HANDSHAKE_NS,
+            _ => {}
+        }
     }
 
     /// A slice of an MPUB was refused: that is the answer to all of it, and the last one.

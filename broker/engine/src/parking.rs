@@ -59,6 +59,7 @@ impl Engine {
                 self.keep_input(key, input, used, stamps, now);
             }
         }
+        self.note_unfinished(key, false, now);
         self.list_if_ready(key); // not before: it may have asked for no more
         self.decode_later(key);
         self.end_if_waited_for(key);
@@ -70,6 +71,9 @@ impl Engine {
     pub(crate) fn park_besides(&mut self, key: ConnKey, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         conn.unfinished_since = None;
+        if let Some(http) = &mut conn.http {
+            http.stop_clock();
+        }
         if let Some(waiting) = &mut conn.waiting {
             waiting.besides = true;
             return;
@@ -82,9 +86,11 @@ impl Engine {
     }
 
     /// Its answers are given: it goes on, unless it waits for something else.
-    pub(crate) fn resume_besides(&mut self, key: ConnKey) {
-        let Some(conn) = self.conns.get(key) else { return };
-        if conn.waiting.as_ref().is_some_and(|waiting| !waiting.besides) {
+    pub(crate) fn resume_besides(&mut self, key: ConnKey, now: Nanos) {
+        let Some(conn) = self.conns.get(key).filter(|conn| conn.waiting.as_ref().is_some_and(|waiting| !waiting.besides)) else { return };
+        if conn.input.is_empty() {
+            self.resume(key, now); // it takes nothing of anybody's share
+        } else {
             self.work.resume_later(key);
         }
     }

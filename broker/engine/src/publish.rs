@@ -7,7 +7,7 @@ use crate::engine::{ConnKey, Engine, Reply, TopicKey};
 use crate::error::{self, WireError};
 use crate::event::Event;
 use crate::message::{ENTRY_OVERHEAD, Message};
-use crate::overflow::Ticket;
+use crate::overflow::Fate;
 use crate::queue::Queue;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,18 +68,18 @@ pub struct Publish {
     pub count: u32,
     pub bytes: u64,
     pub outcome: Outcome,
-    pub(crate) ticket: Option<Rc<Ticket>>, // something of it overflowed
+    pub(crate) fate: Option<Rc<Fate>>, // something of it overflowed
 }
 
 impl Publish {
     /// Whether nothing of it waits for the disk.
     pub(crate) fn is_written(&self) -> bool {
-        self.ticket.as_ref().is_none_or(|ticket| Rc::strong_count(ticket) == 1)
+        self.fate.as_ref().is_none_or(Fate::is_settled)
     }
 
     /// It is written as far as it can be: if the disk refused something, that is its outcome.
     pub(crate) fn settle(&mut self) {
-        if let Some(reason) = self.ticket.take().and_then(|ticket| ticket.reason()) {
+        if let Some(reason) = self.fate.take().and_then(|fate| fate.reason()) {
             self.outcome = Outcome::Failed(reason);
         }
     }
@@ -189,9 +189,9 @@ impl Engine {
         order.sort_by_key(|&index| self.turn.publishes[index].stamp);
         for &index in &order {
             let outcome = self.decide(index, now);
-            let ticket = self.take_ticket();
+            let fate = self.take_fate();
             let publish = &mut self.turn.publishes[index];
-            (publish.outcome, publish.ticket) = (outcome, ticket);
+            (publish.outcome, publish.fate) = (outcome, fate);
             // What was refused gives its memory back before the next is decided.
             self.turn.messages[publish.first..publish.first + publish.count as usize].fill_with(|| None);
         }
@@ -209,7 +209,7 @@ impl Engine {
         let effective =
             self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
-        self.begin_ticket(key);
+        self.begin_release(key, source.conn);
         let used = self.meter.used(); // of messages alone, as `has_room_for` has it
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);

@@ -66,6 +66,7 @@ pub(crate) enum Rest {
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub bytes: u64,
+    pub files: u64,            // that were begun
     pub rest: Rest,            // the queue is to be listed again for that
     pub refused: Vec<Refused>, // messages that are dropped
     pub error: Option<String>,
@@ -287,10 +288,11 @@ impl Queue {
         // What a consumer who keeps up would read back at once need not be read.
         let mut keeps = spill.on_disk() == 0 && self.memory.is_empty();
         let files = spill.files.get_or_insert_with(|| DiskQueue::new(&spill.name));
-        let before = files.unsynced();
+        let before = (files.written_bytes(), files.begun_files());
         let most = files.left_of_begun().map_or(most, |left| left.min(most));
         let (written, result) = spill.disk.append(files, spill.tail.iter().map(|(message, _)| message), most);
-        let mut outcome = Written { bytes: files.unsynced() - before, ..Written::default() };
+        let (bytes, begun) = (files.written_bytes() - before.0, files.begun_files() - before.1);
+        let mut outcome = Written { bytes, files: begun, ..Written::default() };
         let mut bytes = 0;
         for (mut message, _) in spill.tail.drain(..written as usize) {
             let size = message.record(0).size() as u64;

@@ -11,10 +11,10 @@ use crate::disk::errand::Errand;
 use crate::disk::queue::{DiskQueue, Portion};
 use crate::disk::store::{Job, Outcome, Store};
 use crate::disk::volume::{Found, Volume};
-use crate::engine::TopicKey;
+use crate::engine::ConnKey;
 use crate::event::Event;
 use crate::message::{Builder, Message, Meter};
-use crate::overflow::Ticket;
+use crate::overflow::{Fate, Released, Ticket};
 use crate::storage::Owner;
 
 /// A queue that has written so much is synced, however few messages that were. What a sync of megabytes takes in the kernel is a millisecond in which the core
@@ -38,8 +38,9 @@ pub(crate) struct Disk {
     events: RefCell<Vec<Event>>,
     meter: Meter,
     sync_every: u64,
-    publishes_to: Cell<Option<TopicKey>>,   // messages are being released for a publish to that
+    released: Cell<Option<Released>>,       // messages are being released for this publish
     ticket: RefCell<Option<Rc<Ticket>>>,    // its
+    settled: Rc<RefCell<Vec<ConnKey>>>,     // of publishes that wait for nothing any more
     errands: RefCell<VecDeque<Rc<Errand>>>, // of the jobs that are under way, in their order
     failing: Cell<Option<Doing>>,
     copied: Cell<bool>,  // copies in channels are on the device: their topics need the records no more
@@ -55,8 +56,9 @@ impl Disk {
             events: RefCell::default(),
             meter,
             sync_every: config.sync_every,
-            publishes_to: Cell::new(None),
+            released: Cell::new(None),
             ticket: RefCell::default(),
+            settled: Rc::default(),
             errands: RefCell::default(),
             failing: Cell::new(None),
             copied: Cell::new(false),
@@ -64,19 +66,28 @@ impl Disk {
         }
     }
 
-    pub fn begin_ticket(&self, topic: TopicKey) {
-        self.publishes_to.set(Some(topic));
+    pub fn begin_release(&self, publish: Released) {
+        self.released.set(Some(publish));
     }
 
     /// Of the publish for which a message is being released.
     pub fn ticket(&self) -> Option<Rc<Ticket>> {
-        let topic = self.publishes_to.get()?;
-        Some(Rc::clone(self.ticket.borrow_mut().get_or_insert_with(|| Rc::new(Ticket::new(topic)))))
+        let publish = self.released.get()?;
+        Some(Rc::clone(self.ticket.borrow_mut().get_or_insert_with(|| Rc::new(Ticket::new(publish, &self.settled)))))
     }
 
-    pub fn take_ticket(&self) -> Option<Rc<Ticket>> {
-        self.publishes_to.set(None);
-        self.ticket.take()
+    pub fn take_fate(&self) -> Option<Rc<Fate>> {
+        self.released.set(None);
+        self.ticket.take().map(|ticket| ticket.fate())
+    }
+
+    pub fn has_settled(&self) -> bool {
+        !self.settled.borrow().is_empty()
+    }
+
+    /// Connections with a publish of which nothing is to be written any more; some may be named twice, or wait for others.
+    pub fn take_settled(&self) -> Vec<ConnKey> {
+        self.settled.take()
     }
 
     /// This queue has something to write.

@@ -22,7 +22,9 @@ pub struct DiskQueue {
     segments: VecDeque<Segment>, // in order of reading; those of kind `Aside` are read apart
     unread: u64,                 // messages of the queue
     changes: u64,                // records written and read since the last sync
-    unsynced: u64,               // bytes written since
+    unsynced: u64,               // bytes of records written since
+    written_bytes: u64,          // ever
+    begun_files: u64,            // ever
     highest_id: u64,
     saved: Vec<u8>,           // the meta file, as it was written last; empty: nobody knows
     meta_there: bool,         // there may be one
@@ -59,12 +61,15 @@ impl DiskQueue {
     pub fn new(name: &str) -> Self {
         let (segments, saved, unwanted, damaged, copied, errand, begun) = Default::default();
         let (unread, changes, unsynced, highest_id, meta_there) = Default::default();
+        let (written_bytes, begun_files) = Default::default();
         Self {
             name: name.into(),
             segments,
             unread,
             changes,
             unsynced,
+            written_bytes,
+            begun_files,
             highest_id,
             saved,
             meta_there,
@@ -86,9 +91,19 @@ impl DiskQueue {
         self.changes
     }
 
-    /// Bytes written since the last sync.
+    /// Bytes of records written since the last sync.
     pub fn unsynced(&self) -> u64 {
         self.unsynced
+    }
+
+    /// Bytes written since it is there.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Files begun since it is there.
+    pub fn begun_files(&self) -> u64 {
+        self.begun_files
     }
 
     /// Whether a part of a message is written.
@@ -276,7 +291,7 @@ impl DiskQueue {
             return Err(explain("write", &segment.file, &error));
         }
         let bytes = part.len();
-        self.unsynced += bytes as u64;
+        self.written_bytes += bytes as u64;
         batch.written += bytes;
         if batch.written < batch.bytes.len() {
             self.begun = Some(batch);
@@ -286,6 +301,7 @@ impl DiskQueue {
         segment.unread += batch.count;
         segment.synced = false;
         self.changes += batch.count;
+        self.unsynced += batch.bytes.len() as u64;
         if goes_on {
             (0..batch.count).for_each(|_| _ = records.next()); // they were encoded when it began
         }
@@ -329,6 +345,7 @@ impl DiskQueue {
             return Err(explain("create", &segment.file, &error));
         }
         self.segments.push_back(segment);
+        self.begun_files += 1;
         Ok(())
     }
 

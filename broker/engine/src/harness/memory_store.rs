@@ -39,6 +39,11 @@ impl MemoryStore {
         self.with(|disk| disk.files.keys().cloned().collect())
     }
 
+    /// Bytes in all files.
+    pub fn bytes(&self) -> usize {
+        self.with(|disk| disk.files.values().map(Vec::len).sum())
+    }
+
     /// The disk as a process finds it that starts after this one was killed.
     pub fn after_kill(&self) -> Self {
         let (files, synced) = self.with(|disk| {

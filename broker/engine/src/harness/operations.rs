@@ -207,7 +207,7 @@ impl World {
         let Some((store, incarnation)) = self.disk.take() else { return };
         if saved {
             let full = store.with(|disk| disk.space.take()).is_some();
-            let outcome = self.pair.engine.save();
+            let outcome = self.pair.stop();
             assert!(full || outcome.is_ok(), "{outcome:?}");
         }
         let store = store.after_kill();

@@ -149,8 +149,15 @@ impl Pair {
         self.engine.deliver_turn(self.now);
         self.read_on.extend(self.engine.poll_resumed());
         self.write_all();
-        self.engine.store_turn();
+        self.engine.store_turn(self.now);
         self.closed.extend(self.engine.poll_closed());
+    }
+
+    /// As the reactor stops: what waits for the disk is answered, and everything goes there.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.engine.answer_held(self.now);
+        self.write_all();
+        self.engine.save()
     }
 
     fn give_handshakes(&mut self) {

@@ -182,6 +182,11 @@ impl Http {
         (self.looked, self.wanted, self.coming, self.begun, self.idle_since) = (0, 0, None, None, now);
     }
 
+    /// The request under way may take as long as it likes, until `Engine::note_unfinished`.
+    pub(crate) fn stop_clock(&mut self) {
+        self.begun = None;
+    }
+
     fn is_late(&self, now: Nanos) -> bool {
         self.begun.is_some_and(|begun| begun + REQUEST_NS <= now)
     }

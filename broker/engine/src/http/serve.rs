@@ -359,7 +359,7 @@ impl Engine {
     }
 
     /// A request that has begun must come in: the clock of its deadline runs.
-    fn note_unfinished(&mut self, key: ConnKey, more: bool, now: Nanos) {
+    pub(crate) fn note_unfinished(&mut self, key: ConnKey, more: bool, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.waiting.is_none()) else { return };
         let Some(http) = &mut conn.http else { return };
         if (more || http.chunks.is_some()) && http.begun.is_none() {

@@ -179,7 +179,7 @@ impl Reactor {
             self.engine.deliver_turn(now);
             self.read_on();
             self.write_all(now);
-            self.engine.store_turn();
+            self.engine.store_turn(now);
             self.give_handshakes()?;
             self.read_at_leisure(now);
             self.measure_ways();
@@ -188,7 +188,7 @@ impl Reactor {
             self.publish_events();
             now = clock::monotonic();
         }
-        self.save();
+        self.save(now);
         Ok(())
     }
 
@@ -212,8 +212,10 @@ impl Reactor {
         self.wait(Block::Yes, now)
     }
 
-    /// The end: what is queued goes to disk. The sockets are closed before, so that nobody sends what nobody will read.
-    fn save(&mut self) {
+    /// The end: what waits for the disk is answered, and what is queued goes there. The sockets are closed before that, so that nobody sends what nobody will read.
+    fn save(&mut self, now: Nanos) {
+        self.engine.answer_held(now);
+        self.write_all(now);
         self.sockets.clear();
         self.leaving.clear();
         if let Err(reason) = self.engine.save() {

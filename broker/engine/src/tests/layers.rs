@@ -6,6 +6,7 @@ use crate::config::{ClientAuth, Config, TlsRequired};
 use crate::engine::ConnKey;
 use crate::event::Event;
 use crate::stream::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
+use crate::stream::tls::server_config;
 use crate::stream::{Compression, HANDSHAKE_NS, Layers, deflate, snappy};
 
 const DEFLATE: Compression = Compression::Deflate { level: 6 };
@@ -530,4 +531,25 @@ fn answers_that_wait_for_the_disk_go_out_before_the_layers_close() {
         pair.advance(2 * S);
         assert!(pair.ended.contains(&coated.key) || pair.closed.contains(&coated.key));
     }
+}
+
+#[test]
+fn a_handshake_has_all_its_time_from_the_answer_on_that_begins_it() {
+    let store = MemoryStore::default();
+    let mut pair = Pair::on_disk(Config { mem_queue_size: 0, ..tls_config() }, &store, 1, START);
+    pair.engine.tls = server_config(&tls_config()).expect("a usable certificate");
+    pair.engine.write_in_portions(100);
+    let key = pair.connect();
+    pair.send(key, [pub_("t", &"x".repeat(1_000)), identify(r#"{"feature_negotiation":true,"tls_v1":true}"#)].concat());
+    pair.turn();
+    pair.stall(6 * S);
+    pair.turn();
+    assert_eq!((pair.take(key), pair.ended.contains(&key)), (vec![], false));
+    while pair.take(key).is_empty() {
+        pair.turn();
+    }
+    pair.advance(5 * S - 1);
+    assert!(!pair.ended.contains(&key));
+    pair.advance(1);
+    assert!(pair.ended.contains(&key));
 }

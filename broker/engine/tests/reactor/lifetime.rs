@@ -46,6 +46,38 @@ fn stop_from_several_threads_while_others_call_neither_hangs_nor_panics() {
 }
 
 #[test]
+fn a_stop_gives_the_answers_that_wait_for_the_disk() {
+    let path = std::env::temp_dir().join(format!("srtm-reactor-{}", std::process::id()));
+    std::fs::create_dir(&path).expect("a new directory");
+    let on_disk = || {
+        let data_path = path.to_str().expect("text").to_owned();
+        let config = Config { tcp_address: "127.0.0.1:0".into(), data_path, mem_queue_size: 0, ..Config::default() };
+        let handle = Handle::new(config).expect("valid");
+        let port = handle.start().expect("a free port").tcp.expect("a TCP address");
+        (handle, port)
+    };
+    let kept =
+        |handle: &Handle| handle.call(|engine, _| engine.topics.values().map(|topic| topic.queue.len()).sum::<usize>()).expect("running");
+    let (handle, port) = on_disk();
+    let mut publisher = Client::connect(port);
+    publisher.publish("u#ephemeral", b"x");
+    publisher.publish("v#ephemeral", b"x"); // two flows: what overflows is written in portions
+    let publish = [&b"PUB t\n"[..], &60_000u32.to_be_bytes(), &[b'x'; 60_000]].concat();
+    publisher.send(&publish.repeat(20));
+    wait_until("something is to be written", || {
+        handle.call(|engine, _| engine.topics.values().any(|topic| topic.queue.is_to_be_written())).expect("running")
+    });
+    assert!(handle.stop(PATIENCE));
+    let ok = [&6u32.to_be_bytes()[..], &0u32.to_be_bytes(), b"OK"].concat();
+    let answers = publisher.rest();
+    assert_eq!(answers, ok.repeat(answers.len() / ok.len()));
+    let (again, _) = on_disk();
+    assert_eq!(kept(&again), answers.len() / ok.len(), "each was promised, and nothing else is there");
+    assert!(again.stop(PATIENCE));
+    std::fs::remove_dir_all(&path).expect("ours");
+}
+
+#[test]
 fn an_engine_does_not_outlive_its_handle() {
     let (handle, port) = start();
     let mut client = Client::connect(port);

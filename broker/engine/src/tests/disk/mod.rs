@@ -44,7 +44,7 @@ impl World {
 
     /// Stop in good order, and start again `down` later.
     fn restart_after(&mut self, down: Nanos) {
-        assert_eq!(self.pair.engine.save(), Ok(()));
+        assert_eq!(self.pair.stop(), Ok(()));
         self.start(down);
     }
 

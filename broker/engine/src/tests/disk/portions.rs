@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::http::answer::Answer;
+use crate::overflow::PORTION;
 
 /// A world in which everything goes to disk, a hundred bytes a turn, and a message that takes several turns.
 fn world() -> (World, String) {
@@ -356,4 +357,180 @@ fn a_queue_that_always_has_something_to_write_keeps_no_other_waiting() {
         }
         assert!(turns < 10, "it waits for the messages of the other queue");
     }
+}
+
+#[test]
+fn what_is_left_when_nobody_waits_any_more_is_written_a_few_megabytes_a_turn() {
+    let mut world = World::new(0);
+    ["c", "d", "e", "f"].iter().for_each(|name| world.channel(name));
+    let keys: Vec<ConnKey> = (0..100).map(|_| world.pair.connect()).collect();
+    for topic in ["u#ephemeral", "v#ephemeral"] {
+        assert_eq!(world.pair.publish(topic, "x"), ok()); // two flows: others wait
+    }
+    keys.iter().for_each(|key| world.pair.send(*key, pub_("t", &"x".repeat(50_000))));
+    world.pair.turn();
+    world.pair.stall(2 * S);
+    let mut before = world.store.bytes();
+    assert!(before < 1 << 20, "{before} bytes are there already");
+    let mut turns = 0;
+    while world.pair.engine.poll_timeout() == Some(0) {
+        world.pair.turn();
+        let written = world.store.bytes() - before;
+        assert!(written <= 5 << 20, "{written} bytes in a turn");
+        (before, turns) = (before + written, turns + 1);
+    }
+    assert!(before > 20_000_000 && turns < 12, "{before} bytes in {turns} turns");
+    assert!(keys.iter().all(|key| world.pair.take(*key) == [ok()]));
+}
+
+#[test]
+fn a_turn_writes_few_queues_however_little_each_has() {
+    let mut world = World::new(0);
+    for number in 0..50 {
+        world.pair.engine.create_topic(&format!("t{number}"));
+    }
+    let key = world.pair.connect();
+    world.pair.engine.write_in_portions(PORTION);
+    for most in [2, 8] {
+        for number in 0..50 {
+            world.pair.send(key, pub_(&format!("t{number}"), "x"));
+        }
+        for turns in 1.. {
+            let before = world.store.with(|disk| disk.writes);
+            world.pair.turn();
+            let writes = world.store.with(|disk| disk.writes) - before;
+            assert!(writes <= 2 * most, "{writes} writes and new files in turn {turns}");
+            if world.pair.engine.poll_timeout() != Some(0) {
+                break;
+            }
+        }
+        assert_eq!(world.pair.take(key), vec![ok(); 50]);
+    }
+}
+
+#[test]
+fn who_has_its_answer_keeps_no_turn_busy_and_nobody_behind_it() {
+    let (mut world, large) = world();
+    let key = world.pair.connect();
+    world.pair.send(key, pub_("t", &large));
+    while world.pair.take(key).is_empty() {
+        assert_eq!(world.pair.engine.poll_timeout(), Some(0));
+        world.pair.turn();
+    }
+    assert_ne!(world.pair.engine.poll_timeout(), Some(0), "there is nothing of it to run");
+    assert!(!world.pair.engine.is_waiting(key));
+}
+
+#[test]
+fn http_that_closes_in_the_turn_of_an_answer_ends_its_connection() {
+    let (mut world, large) = world();
+    let key = world.pair.connect_http();
+    world.pair.send(key, format!("POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{large}", large.len()));
+    while world.pair.take_text(key).is_empty() {
+        world.pair.turn();
+    }
+    world.pair.engine.close_http();
+    world.pair.turn();
+    assert!(world.pair.ended.contains(&key));
+}
+
+#[test]
+fn a_stop_gives_the_answers_that_wait() {
+    let (mut world, large) = world();
+    let (key, other) = (world.pair.connect(), world.pair.connect());
+    world.pair.send(key, pub_("t", &large));
+    world.pair.send(other, [pub_("t", "a"), b"SUB u#ephemeral c#ephemeral\n".to_vec()].concat());
+    world.pair.turn();
+    assert_eq!((world.pair.take(key), world.pair.take(other)), (vec![], vec![]));
+    assert_eq!(world.pair.stop(), Ok(()));
+    assert_eq!((world.pair.take(key), world.pair.take(other)), (vec![ok()], vec![ok(), ok()]));
+    world.start(0);
+    world.release("t");
+    assert_eq!(world.drain(), [&large, "a"]);
+}
+
+#[test]
+fn a_stop_on_a_full_disk_refuses_what_waits_and_leaves_nothing_of_it() {
+    let (mut world, large) = world();
+    world.store.with(|disk| disk.space = Some(500));
+    let key = world.pair.connect();
+    world.pair.send(key, pub_("t", &large));
+    world.pair.turn();
+    assert_eq!(world.pair.stop(), Ok(()), "nothing is lost that anybody was promised");
+    assert_eq!(world.pair.take(key), [disk_full()]);
+}
+
+#[test]
+fn a_message_in_portions_counts_for_the_next_sync_however_often_there_was_one_meanwhile() {
+    let (mut world, _) = world();
+    world.write_in(Some(100 << 10));
+    let key = world.pair.connect();
+    world.pair.send(key, pub_("t", &"x".repeat(300 << 10)));
+    world.pair.turn();
+    world.pair.stall(3 * S); // all queues are synced
+    world.pair.turn();
+    let jobs = world.store.with(|disk| disk.jobs.len());
+    world.pair.advance(0);
+    assert_eq!(world.pair.take(key), [ok()]);
+    assert_eq!(world.store.with(|disk| disk.jobs.len()), jobs + 1);
+}
+
+#[test]
+fn what_is_refused_is_counted_by_the_channels_that_it_went_to() {
+    let (mut world, large) = world();
+    world.publish(&["before"]);
+    world.store.with(|disk| disk.space = Some(500));
+    let key = world.pair.connect();
+    world.pair.send(key, pub_("t", &large));
+    world.pair.turn();
+    world.channel("d"); // what was published before does not come here
+    world.pair.advance(0);
+    assert_eq!(world.pair.take(key), [disk_full()]);
+    let topic = world.pair.topic();
+    assert_eq!((topic["message_count"].as_u64(), topic["message_bytes"].as_u64()), (Some(1), Some(6)));
+}
+
+#[test]
+fn what_the_disk_refuses_is_told_at_once() {
+    let (mut world, large) = world();
+    world.store.with(|disk| disk.space = Some(10));
+    let key = world.pair.connect();
+    world.pair.send(key, pub_("t", &large));
+    world.pair.turn();
+    assert!(matches!(&world.events()[..], [Event::DiskFailed { .. }]));
+}
+
+#[test]
+fn a_request_behind_it_has_all_its_time_from_the_answer_on() {
+    for chunked in [false, true] {
+        let (mut world, large) = world();
+        let key = world.pair.connect_http();
+        let framing = if chunked { "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n" } else { "Content-" };
+        let publish = format!("POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{large}", large.len());
+        world.pair.send(key, publish + "POST /pub?topic=t HTTP/1.1\r\nHost: h\r\n" + framing);
+        world.pair.turn();
+        world.pair.stall(31 * S);
+        world.pair.turn();
+        assert_eq!(world.pair.take_text(key), "", "it could not be heard");
+        while world.pair.take_text(key).is_empty() {
+            world.pair.turn();
+        }
+        world.pair.advance(30 * S - 1);
+        assert_eq!(world.pair.take_text(key), "");
+        world.pair.advance(1);
+        assert!(world.pair.take_text(key).starts_with("HTTP/1.1 408 "));
+    }
+}
+
+#[test]
+fn no_message_comes_before_the_answer_to_the_subscription_and_none_waits_for_later_ones() {
+    let (mut world, large) = world();
+    let (key, other) = (world.pair.connect(), world.pair.connect());
+    world.pair.send(key, [pub_("t", &large), b"SUB u#ephemeral c#ephemeral\nRDY 1\n".to_vec(), pub_("t", &large)].concat());
+    world.pair.turn();
+    assert_eq!(world.pair.ask(other, pub_("u#ephemeral", "x")), [ok()]);
+    let (_, frames) = turns_until_answered(&mut world.pair, key);
+    assert!(matches!(&frames[..], [Frame::Response(_), Frame::Response(_), Frame::Message(_)]), "{frames:?}");
+    world.pair.advance(0);
+    assert_eq!(world.pair.take(key), [ok()]);
 }
