@@ -55,6 +55,8 @@ pub enum Operation {
     Wall(i64),
     /// So many bytes may still be written to the disk.
     Space(Option<usize>),
+    /// A turn alone, whatever it leaves to the next ones.
+    Turn,
     /// A stop in good order, and a start.
     Restart,
     Kill,
@@ -111,6 +113,7 @@ impl World {
             Operation::Wall(offset) => self.pair.engine.set_wall_offset(offset),
             Operation::Accepting(accepting) => self.pair.engine.set_accepting(accepting, "on request", now),
             Operation::Space(space) => self.with_disk(|store| store.with(|disk| disk.space = space)),
+            Operation::Turn => self.pair.turn(),
             Operation::Restart => self.restart(true),
             Operation::Kill => self.restart(false),
             command => self.command(command, now),

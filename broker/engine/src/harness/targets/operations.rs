@@ -54,6 +54,9 @@ pub fn run(input: &[u8]) {
 
 fn operation(kind: u8, source: &mut Source<'_>) -> Operation {
     let which = source.byte();
+    if kind >= 120 {
+        return Operation::Turn;
+    }
     let (conn, topic, flag) = (usize::from(which) % CONNECTIONS, usize::from(which) % TOPICS.len(), which & 128 != 0);
     match kind % 40 {
         0..=3 => Operation::Accept,
