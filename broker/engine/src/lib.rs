@@ -26,6 +26,7 @@ pub mod error;
 pub mod event;
 pub mod expiry;
 pub mod flows;
+pub mod fragments;
 pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;

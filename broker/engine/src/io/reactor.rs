@@ -4,8 +4,9 @@
 //! of one `recvmsg` of its FINs (see `leisure`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
 //! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer (the watermark of design section 4).
 //! Who comes in is in `reactor/ports.rs`, whose answers are left for a while in `reactor/leisurely.rs`,
-//! what those go on sending who were refused in `reactor/dropping.rs`.
+//! whose commands come in crumbs in `reactor/crumbs.rs`, what those go on sending who were refused in `reactor/dropping.rs`.
 
+mod crumbs;
 mod dropping;
 mod leisurely;
 mod ports;
@@ -24,6 +25,7 @@ use crate::bucket::Nanos;
 use crate::config::ArrivalClock;
 use crate::engine::{ConnKey, Engine};
 use crate::event::Event;
+use crate::fragments::{Crumbs, Fragments};
 use crate::io::alarm::Alarm;
 use crate::io::clock::{self, ClockMap};
 use crate::io::handle::Shared;
@@ -66,7 +68,9 @@ struct Socket {
     dropping: bool, // in the list of `dropping`
     unread: Unread,
     at_leisure: bool, // in the list of `leisure`: read from there unless `reads`
-    written: Nanos,   // a consumer's last write
+    crumbs: Crumbs,
+    crumbles: bool, // in the list of `fragments`, the same
+    written: Nanos, // a consumer's last write
 }
 
 pub struct Reactor {
@@ -86,6 +90,7 @@ pub struct Reactor {
     leaving: VecDeque<Socket>,   // to be closed
     dropping: VecDeque<ConnKey>, // send what is for nobody
     leisure: Leisure,
+    fragments: Fragments,
     worker: Option<Worker>, // where clients may ask for TLS
 }
 
@@ -125,6 +130,7 @@ impl Reactor {
             leaving: VecDeque::new(),
             dropping: VecDeque::new(),
             leisure: Leisure::default(),
+            fragments: Fragments::default(),
             worker,
         })
     }
@@ -182,6 +188,7 @@ impl Reactor {
             self.engine.store_turn(now);
             self.give_handshakes()?;
             self.read_at_leisure(now);
+            self.read_fragments(now);
             self.measure_ways();
             self.drop_some();
             self.close_some(now);
@@ -203,7 +210,15 @@ impl Reactor {
     fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
         let rests = self.ports.iter().filter_map(|port| port.rests_until);
         let at_once = (!self.leaving.is_empty() || !self.dropping.is_empty()).then_some(now);
-        let due = self.engine.poll_timeout().into_iter().chain(at_once).chain(rests).chain(self.leisure.deadline()).min();
+        let due = self
+            .engine
+            .poll_timeout()
+            .into_iter()
+            .chain(at_once)
+            .chain(rests)
+            .chain(self.leisure.deadline())
+            .chain(self.fragments.deadline())
+            .min();
         match due {
             Some(at) if at <= now => return self.wait(Block::No, now),
             Some(at) => self.alarm.no_later_than(at)?,
@@ -276,6 +291,7 @@ impl Reactor {
                     None => shared,
                     Some(packets) => packets.stamps(key, len, &mut self.clock).unwrap_or(shared),
                 };
+                let work = self.engine.work_so_far();
                 self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
                 if !is_stamped && self.engine.sharing.reads > publish_reads {
                     self.engine.timestamp_fallbacks += 1;
@@ -283,6 +299,7 @@ impl Reactor {
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);
                 }
+                self.note_crumb(key, len, self.engine.work_so_far() - work, now);
                 drained && plain
             }
             Received::Nothing => false,

@@ -1,5 +1,6 @@
 //! How an engine starts, and how it ends.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -63,13 +64,21 @@ fn a_stop_gives_the_answers_that_wait_for_the_disk() {
     publisher.publish("u#ephemeral", b"x");
     publisher.publish("v#ephemeral", b"x"); // two flows: what overflows is written in portions
     let publish = [&b"PUB t\n"[..], &60_000u32.to_be_bytes(), &[b'x'; 60_000]].concat();
-    publisher.send(&publish.repeat(20));
+    let mut sends = publisher.0.try_clone().expect("a descriptor");
+    let sender = std::thread::spawn(move || while sends.write_all(&publish).is_ok() {});
+    let mut answers = publisher.0.try_clone().expect("a descriptor");
+    let reader = std::thread::spawn(move || {
+        let mut read = Vec::new();
+        let _ = answers.read_to_end(&mut read); // a reset is an end too
+        read
+    });
     wait_until("something is to be written", || {
         handle.call(|engine, _| engine.topics.values().any(|topic| topic.queue.is_to_be_written())).expect("running")
     });
     assert!(handle.stop(PATIENCE));
     let ok = [&6u32.to_be_bytes()[..], &0u32.to_be_bytes(), b"OK"].concat();
-    let answers = publisher.rest();
+    sender.join().expect("no panic");
+    let answers = reader.join().expect("no panic");
     assert_eq!(answers, ok.repeat(answers.len() / ok.len()));
     let (again, _) = on_disk();
     assert_eq!(kept(&again), answers.len() / ok.len(), "each was promised, and nothing else is there");

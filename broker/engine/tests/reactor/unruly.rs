@@ -162,3 +162,28 @@ fn a_client_that_goes_on_sending_after_a_fatal_error_does_not_keep_the_engine_bu
     assert_eq!(connections(&handle), 0);
     assert!(handle.stop(PATIENCE));
 }
+
+#[test]
+fn who_sends_byte_by_byte_is_served_in_the_end_and_its_leaving_is_noticed() {
+    let (handle, port) = start();
+    let mut consumer = Client::subscribe(port, "t", "c", 100);
+    let mut slow: Vec<Client> = (0..20).map(|_| Client::connect(port)).collect();
+    for byte in b"PUB t\n\0\0\0\x0babcdefghijkPUB t\n\0" {
+        slow.iter_mut().for_each(|client| client.send(&[*byte]));
+    }
+    for client in &mut slow {
+        assert_eq!(client.frame(), (0, b"OK".to_vec()));
+    }
+    (0..20).for_each(|_| assert_eq!(consumer.message(), b"abcdefghijk"));
+    for client in &mut slow {
+        client.send(b"\0\0\x01x"); // the rest, in one piece
+        assert_eq!(client.frame(), (0, b"OK".to_vec()));
+    }
+    (0..20).for_each(|_| assert_eq!(consumer.message(), b"x"));
+    for byte in b"PUB t\n" {
+        slow.iter_mut().for_each(|client| client.send(&[*byte]));
+    }
+    drop(slow);
+    wait_until("all have left", || connections(&handle) == 1);
+    assert!(handle.stop(PATIENCE));
+}

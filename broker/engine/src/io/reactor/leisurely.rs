@@ -46,7 +46,7 @@ impl Reactor {
     }
 
     /// Wait for what a connection sends, again.
-    fn attend(&mut self, key: ConnKey) {
+    pub(super) fn attend(&mut self, key: ConnKey) {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         socket.unread.asked_again(&self.waits);
         if self.engine.wants_input(key) {

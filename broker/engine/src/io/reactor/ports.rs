@@ -8,6 +8,7 @@ use slotmap::Key;
 use super::{LISTENER, Reactor, Socket};
 use crate::bucket::Nanos;
 use crate::engine::Engine;
+use crate::fragments::Crumbs;
 use crate::http::Stage;
 use crate::io::listener::{Listener, Speaks};
 use crate::io::socket::{self, Epoll};
@@ -89,6 +90,8 @@ impl Reactor {
                             dropping: false,
                             unread,
                             at_leisure: false,
+                            crumbs: Crumbs::default(),
+                            crumbles: false,
                             written: Nanos::MIN / 2,
                         },
                     );
