@@ -46,7 +46,7 @@ pub fn check(engine: &Engine, now: Nanos) {
         held.note(channel.in_flight.values().map(|entry| &entry.message));
         held.note(channel.deferred.values());
         assert!(engine.topics[channel.topic].channels.contains(&key));
-        let waits = channel.starved && !channel.ready.is_empty() && !channel.queue.is_empty();
+        let waits = channel.starved && !channel.paused && !channel.ready.is_empty() && !channel.queue.is_empty();
         assert!(!waits || channel.dirty || channel.in_flight.len() + channel.deferred.len() > 0, "nothing ends its waiting");
         assert!(channel.next_deferred().is_none_or(|due| due > now), "a deferred message is due");
         for (id, entry) in &channel.in_flight {
