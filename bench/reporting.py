@@ -19,6 +19,7 @@ from srtm.adaptation import Adaptation, Mode
 from srtm.control import TopicHistory
 
 _TOPIC = "demand"
+_VERSION = 1  # of every share
 
 
 class Reporting(Simulation):
@@ -61,7 +62,7 @@ class Reporting(Simulation):
     def _changed(self, now_ns: int, name: str, arrivals: int, span_ns: int, waiting: int) -> None:
         if self._policy.mode == "static":
             return
-        moved = Moved(_TOPIC, now_ns - span_ns, span_ns, arrivals, waiting)
+        moved = Moved(_TOPIC, _VERSION, now_ns - span_ns, span_ns, arrivals, waiting)
         report = self._followed[self._names.index(name)].move(moved, now_ns)
         if report is not None and report.change is not None:
             self.reports += 1
@@ -90,7 +91,7 @@ def _as_read(now_ns: int, one: Bin) -> EngineHistories:
     until = now_ns // BIN_NS
     told = EngineBins(
         topic=_TOPIC,
-        version=1,
+        version=_VERSION,
         first=until - 1,
         arrivals=[one.arrivals],
         waiting=[one.waiting],

@@ -126,8 +126,9 @@ class _Followed:
         self.steadiness.tell(now_ns)
         return True
 
-    def move(self, until: int) -> None:
-        """Its rate has changed, in a bin that is not before ``until``."""
+    def move(self, version: int, until: int) -> None:
+        """Its rate has changed, in a bin that is not before ``until``, under the share of ``version``."""
+        self.version = version
         self.known_until = max(self.known_until, until)  # it slept
         self._bins.first = self._bins.first if self._bins.arrivals else self.known_until
         self.moving_until = until + _MOVING_BINS
@@ -265,7 +266,7 @@ class Followed:
         if moved.topic in self._awake:
             topic.add_nothing(self.asking.until)  # it may have been left alone while it was steady
         self._awake[moved.topic] = None
-        topic.move(self.asking.until)
+        topic.move(moved.version, self.asking.until)
         self._place(moved.topic)
         change = RateChange(
             since_ns=moved.since_ns + self._wall_offset_ns,

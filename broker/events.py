@@ -42,10 +42,11 @@ class StrangerSeen(msgspec.Struct, frozen=True, tag="stranger"):
 
 
 class Moved(msgspec.Struct, frozen=True, tag="moved"):
-    """The rate of arrivals is not what it was; only while histories of the topic are asked for. ``waiting``: for tokens
-    now."""
+    """The rate of arrivals is not what it was; only while histories of the topic are asked for. ``version``: of the
+    share in force now, ``waiting``: for tokens now."""
 
     topic: str
+    version: int
     since_ns: int  # CLOCK_MONOTONIC
     span_ns: int
     arrivals: int

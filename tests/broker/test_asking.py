@@ -68,7 +68,8 @@ class Engine:
     def move(self, topic: str) -> TopicHistory:
         for question in self.followed.asking.of_sleepers([topic]):
             self.followed.note(self.answer(question), question)
-        moved = Moved(topic=topic, since_ns=self.now_ns - 20_000_000, span_ns=20_000_000, arrivals=9, waiting=0)
+        since_ns = self.now_ns - 20_000_000
+        moved = Moved(topic=topic, version=7, since_ns=since_ns, span_ns=20_000_000, arrivals=9, waiting=0)
         self._next_ns = min(self._next_ns, self.now_ns + BIN_NS)
         told = self.followed.move(moved, self.now_ns)
         assert told is not None

@@ -56,7 +56,7 @@ class Engine:
     def move(self, topic="t", waiting=7):
         """Its rate has changed: 180 messages in the 20 ms that ended with the last bin."""
         since_ns = self.until * BIN_NS - 20_000_000
-        moved = Moved(topic=topic, since_ns=since_ns, span_ns=20_000_000, arrivals=180, waiting=waiting)
+        moved = Moved(topic=topic, version=7, since_ns=since_ns, span_ns=20_000_000, arrivals=180, waiting=waiting)
         report = self.followed.move(moved, self.until * BIN_NS)
         if report is not None:
             self.said.append((self.until - FIRST, report))
@@ -126,6 +126,7 @@ def test_a_change_on_a_topic_that_slept_is_told_without_bins_and_those_that_foll
     engine.run(10, t=900, u=100)
     reports = [report for _, report in engine.said if report.topic == "t"]
     assert (reports[0].arrivals, reports[0].end_ns) == ([], WALL_NS + (FIRST + 30) * BIN_NS)
+    assert reports[0].share_version == 7  # though no bin said so yet
     assert sum(sum(report.arrivals) for report in reports) == 9 * 900
     assert all(now.first_ns == before.end_ns for before, now in pairwise(reports))
 

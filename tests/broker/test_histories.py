@@ -127,7 +127,9 @@ async def test_reports_go_to_the_leader_once_a_second_and_at_once_on_a_change(ri
     rig.leader.reports.clear()
     moved_s = trio.current_time()
     for topic in ("t", "u"):
-        rig.histories.note_moved(Moved(topic=topic, since_ns=5_000_000_000, span_ns=20_000_000, arrivals=9, waiting=0))
+        rig.histories.note_moved(
+            Moved(topic=topic, version=7, since_ns=5_000_000_000, span_ns=20_000_000, arrivals=9, waiting=0)
+        )
     await trio.sleep(0.001)
     ((at, report),) = rig.leader.reports
     assert at == moved_s
@@ -140,7 +142,7 @@ async def test_a_change_shifts_no_question_to_the_engine(rig, autojump_clock):
     rig.engine.asked.clear()
     for _ in range(20):
         await trio.sleep(0.05)
-        rig.histories.note_moved(Moved(topic="t", since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
+        rig.histories.note_moved(Moved(topic="t", version=7, since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
     assert len(rig.engine.asked) == 10
 
 
@@ -246,7 +248,7 @@ async def test_steady_traffic_that_may_have_been_told_is_told_again_once_somebod
 
 async def test_steady_traffic_is_told_again_when_the_next_report_is_not_answered_either(rig, autojump_clock):
     await told_steady_without_answer(rig)
-    rig.histories.note_moved(Moved(topic="t", since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
+    rig.histories.note_moved(Moved(topic="t", version=7, since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
     await trio.sleep(3)
     rig.leader.silent = False
     await trio.sleep(30)

@@ -53,7 +53,7 @@ class Broker:
             if moved is not None:
                 arrivals, span = moved
                 since_ns = self.until * BIN_NS
-                event = Moved(topic="t", since_ns=since_ns, span_ns=span, arrivals=arrivals, waiting=0)
+                event = Moved(topic="t", version=7, since_ns=since_ns, span_ns=span, arrivals=arrivals, waiting=0)
                 told.append(self.followed.move(event, self.until * BIN_NS))
         return [one for one in told if one is not None]
 

@@ -196,7 +196,8 @@ impl Limiter {
         let is_restless = self.history.take_restless();
         let Some(moved) = self.history.take_moved() else { return is_restless.then(|| Event::Restless { topic: topic.into() }) };
         let (since_ns, span_ns, arrivals) = (moved.since, moved.span, moved.arrivals);
-        Some(Event::Moved { topic: topic.into(), since_ns, span_ns, arrivals, waiting: self.backlog.len() })
+        let (version, waiting) = (self.limit.version, self.backlog.len());
+        Some(Event::Moved { topic: topic.into(), version, since_ns, span_ns, arrivals, waiting })
     }
 
     /// Before anything happens at `at`.

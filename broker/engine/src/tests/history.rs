@@ -143,7 +143,7 @@ fn refused_messages_are_arrivals_too() {
 #[test]
 fn a_change_of_the_rate_is_told_at_once_while_histories_are_asked_for() {
     let mut pair = Pair::new();
-    pair.limit("t", limit(1_000, 5, 1));
+    pair.limit("t", limit(1_000, 5, 3));
     let publisher = pair.connect();
     let mut told = Vec::new();
     for (slots, bodies) in [(60, 2), (3, 60)] {
@@ -157,8 +157,8 @@ fn a_change_of_the_rate_is_told_at_once_while_histories_are_asked_for() {
         told.push(pair.engine.poll_events().into_iter().filter(|event| matches!(event, Event::Moved { .. })).collect::<Vec<_>>());
     }
     assert_eq!(told[0], []);
-    let [Event::Moved { topic, span_ns, arrivals, waiting, .. }] = &told[1][..] else { panic!("{told:?}") };
-    assert_eq!((topic.as_str(), *span_ns, *arrivals), ("t", SLOT_NS, 60));
+    let [Event::Moved { topic, version, span_ns, arrivals, waiting, .. }] = &told[1][..] else { panic!("{told:?}") };
+    assert_eq!((topic.as_str(), *version, *span_ns, *arrivals), ("t", 3, SLOT_NS, 60));
     assert!(*waiting > 60, "{waiting}");
 }
 
