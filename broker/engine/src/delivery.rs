@@ -163,16 +163,17 @@ impl Engine {
 
     /// Deliver from every channel that has something new, as much as a turn has room for. Who got less than a whole share is first in the next.
     pub(crate) fn deliver_all(&mut self, now: Nanos) {
-        let (mut left, mut sated) = (DELIVERY_UNITS, Vec::new());
+        let (mut left, most) = (self.work.stretched(DELIVERY_UNITS), self.work.stretched(CHANNEL_UNITS));
+        let mut sated = Vec::new();
         let mut marked = std::mem::take(&mut self.delivering);
         std::mem::swap(&mut marked, &mut self.dirty_channels);
         for key in marked.drain(..) {
-            let share = left.clamp(LEAST_CHANNEL_UNITS, CHANNEL_UNITS);
+            let share = left.clamp(LEAST_CHANNEL_UNITS, most);
             let (units, more) = self.deliver(key, share, now);
             left = left.saturating_sub(units);
             match more {
                 false => {}
-                true if share == CHANNEL_UNITS => sated.push(key),
+                true if share == most => sated.push(key),
                 true => self.dirty_channels.push(key),
             }
         }

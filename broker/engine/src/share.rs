@@ -2,7 +2,8 @@
 //! a millisecond, not for as long as a read of a hundred thousand commands takes.
 //!
 //! Work is counted in units of very roughly 100 ns: a command is one, each message of a publish one more (a large one more than that, and as often as it is
-//! copied), a refused command four, a new topic or channel, an IDENTIFY or a new connection many.
+//! copied), a refused command four, a new topic or channel, an IDENTIFY or a new connection many. A turn that is long because many were read who sent little
+//! each has room for more of everything else: what it costs beside them is little.
 //! A connection whose share is used up is parked like one that waits for an answer (`parking.rs`): what it sent is kept with the instants at which it
 //! came, and beyond some of that the reactor leaves its bytes in the kernel.
 
@@ -21,6 +22,10 @@ const SHARED_COMMAND_UNITS: u32 = 512;
 
 /// Enough for what a client that is no flood sends at once.
 pub(crate) const LEAST_SHARE_UNITS: u32 = 16;
+
+/// A read that brings no more than that costs many times what it brings, in the kernel, and so does its answer: others may have so much more of the turn for each.
+/// A consumer answers for what a whole fleet sent, and must not fall behind because each of them sends little.
+const READ_UNITS: u32 = 8;
 
 /// Where more than so many connections wait from earlier turns, others that bring much go behind them.
 const SHORT_LINE: usize = 3;
@@ -91,6 +96,7 @@ pub(crate) struct Work {
     pub units: u32,
     before: u32,        // `units` when those that waited since an earlier turn began: they have a share of the turn of their own
     in_line: bool,      // those that waited have their share now
+    reads: u32,         // that brought little each
     pub decoded: usize, // bytes out of layers
     oversize: bool,     // one command beyond its connection's share has run
     postponed: Vec<ConnKey>, // have commands left for the next turn
@@ -117,14 +123,20 @@ impl Work {
 
     fn bound(&self, share: Share) -> u32 {
         let had = if share.turn == self.turn { share.units } else { 0 };
-        let of_turn = if self.goes_behind() { 0 } else { self.turn_units() };
-        let left = self.connection_units().saturating_sub(had).min(of_turn.saturating_sub(self.units - self.before));
+        let of_turn = if self.goes_behind() { 0 } else { self.stretched(self.turn_units()) };
+        let left = self.stretched(self.connection_units()).saturating_sub(had).min(of_turn.saturating_sub(self.units - self.before));
         self.units.saturating_add(left.max(LEAST_SHARE_UNITS.saturating_sub(had)))
     }
 
     /// What a turn has for those that came with it, and once more for those that waited.
     fn turn_units(&self) -> u32 {
         if self.is_shared() { SHARED_COMMAND_UNITS } else { COMMAND_UNITS }
+    }
+
+    /// So many units of a turn that nobody else makes long, in this one.
+    pub fn stretched(&self, units: u32) -> u32 {
+        let more = u64::from(units) * u64::from(READ_UNITS) * u64::from(self.reads) / u64::from(COMMAND_UNITS);
+        units.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
     }
 
     /// What one connection may have of it.
@@ -152,11 +164,13 @@ impl Work {
     }
 
     /// Book what was done since `units` was `before`.
-    pub fn book(&self, share: &mut Share, before: u32) {
+    pub fn book(&mut self, share: &mut Share, before: u32) {
         if share.turn != self.turn {
             *share = Share { turn: self.turn, units: 0, ..*share };
         }
-        share.units = share.units.saturating_add(self.units - before);
+        let done = self.units - before;
+        share.units = share.units.saturating_add(done);
+        self.reads += u32::from(!self.in_line && done <= LEAST_SHARE_UNITS);
     }
 
     /// It is `now`, in this turn.
@@ -200,7 +214,7 @@ impl Work {
     }
 
     fn has_room_in_line(&self) -> bool {
-        (self.units - self.before).saturating_add(IDENTIFY_UNITS) <= self.turn_units()
+        (self.units - self.before).saturating_add(IDENTIFY_UNITS) <= self.stretched(self.turn_units())
     }
 
     fn has_room_to_introduce(&self) -> bool {
@@ -261,6 +275,7 @@ impl Work {
         self.turn = self.turn.wrapping_add(1);
         self.newcomers.end_turn();
         (self.units, self.before, self.in_order, self.in_line, self.decoded, self.oversize) = (0, 0, 0, false, 0, false);
+        self.reads = 0;
         self.since = now;
     }
 }
@@ -336,6 +351,12 @@ impl Engine {
     /// Whether what one connection sends should come in small portions: others wait for each read.
     pub fn reads_little(&self) -> bool {
         self.work.is_shared()
+    }
+
+    /// Whether something was read that is decided in order of arrival: a publish to a topic with a limit.
+    pub fn decides_in_order(&self) -> bool {
+        let publishes = self.turn.publishes.iter();
+        publishes.map(|publish| publish.topic).any(|key| self.topics.get(key).is_some_and(|topic| topic.limiter.is_some()))
     }
 
     /// Whether enough was read for a turn: what is still unread waits for the next.

@@ -2,7 +2,8 @@
 //!
 //! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of one `send` to the subscriber and
 //! of one `recvmsg` of its FINs (see `leisure`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
-//! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer (the watermark of design section 4).
+//! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer, and some of them go to a topic with a limit
+//! (the watermark of design section 4).
 //! Who comes in is in `reactor/ports.rs`, whose answers are left for a while in `reactor/leisurely.rs`,
 //! whose commands come in crumbs in `reactor/crumbs.rs`, what those go on sending who were refused in `reactor/dropping.rs`.
 
@@ -164,7 +165,8 @@ impl Reactor {
                 // Whoever was stopped just behind the wait learns of what came meanwhile by another one: it may be earlier than what was read.
                 let missed = self.packets.as_mut().is_some_and(PacketClock::missed) && hold == 0;
                 let all = ready < self.epoll.capacity() && !missed;
-                if all || hold == MAX_HOLDS || self.engine.memory_is_full() || self.engine.has_enough_to_do() {
+                let holds = !all && hold < MAX_HOLDS && self.engine.decides_in_order();
+                if !holds || self.engine.memory_is_full() || self.engine.has_enough_to_do() {
                     break;
                 }
                 ready = self.wait(Block::No, now)?;

@@ -504,3 +504,70 @@ fn messages_of_one_topic_have_turns_of_their_full_length_however_many_they_are()
     pair.advance(0);
     assert_eq!(pair.channel()["in_flight_count"], 500);
 }
+
+/// So many publishers, each with a message on the way to `topic`.
+fn fleet(pair: &mut Pair, topic: &str, size: usize) {
+    for _ in 0..size {
+        let key = pair.connect();
+        pair.send(key, pub_(topic, "x"));
+    }
+}
+
+#[test]
+fn a_consumer_answers_for_what_a_whole_fleet_sent_in_one_turn_however_the_others_are_read() {
+    for first in [true, false] {
+        let mut pair = Pair::new();
+        let consumer = pair.subscribe("t", "c", 2_500);
+        fleet(&mut pair, "t", 2_500);
+        pair.turn();
+        let answers: String = pair.messages(consumer).into_iter().map(|message| format!("FIN {}\n", message.id)).collect();
+        if first {
+            pair.send(consumer, &answers);
+        }
+        fleet(&mut pair, "t", 2_500);
+        if !first {
+            pair.send(consumer, &answers);
+        }
+        pair.turn();
+        assert_eq!(pair.engine.work.next(), None, "nothing is left for the next turn");
+        assert_eq!(pair.messages(consumer).len(), 2_500);
+    }
+}
+
+#[test]
+fn what_fleets_send_is_delivered_in_the_turn_that_it_came_in_also_where_they_share_it() {
+    let mut pair = Pair::new();
+    let consumers = ["t", "u"].map(|topic| pair.subscribe(topic, "c", 2_500));
+    for topic in ["t", "u"] {
+        fleet(&mut pair, topic, 1_500);
+    }
+    pair.turn();
+    assert!(pair.engine.work.is_shared());
+    assert_eq!(consumers.map(|consumer| pair.messages(consumer).len()), [1_500; 2]);
+}
+
+#[test]
+fn a_flood_has_no_more_of_a_turn_than_the_fleet_beside_it_makes_it_long() {
+    let mut pair = Pair::new();
+    let flooder = pair.connect();
+    fleet(&mut pair, "t", 100);
+    pair.send(flooder, pub_("u", "x").repeat(5_000));
+    pair.turn();
+    let beside = count(&mut pair, "u", "message_count");
+    pair.turn();
+    let alone = count(&mut pair, "u", "message_count") - beside;
+    assert!((400..800).contains(&beside) && (100..200).contains(&alone), "{beside} beside a fleet of 100, {alone} alone");
+}
+
+#[test]
+fn only_a_publish_to_a_topic_with_a_limit_waits_for_what_may_have_come_before_it() {
+    let mut pair = Pair::new();
+    pair.limit("limited", limit(1_000, 1, 1));
+    let key = pair.connect();
+    for (topic, waits) in [("t", false), ("limited", true)] {
+        pair.send(key, pub_(topic, "x"));
+        assert_eq!(pair.engine.decides_in_order(), waits, "{topic}");
+    }
+    pair.turn();
+    assert!(!pair.engine.decides_in_order(), "it is decided");
+}
