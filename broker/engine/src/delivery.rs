@@ -10,6 +10,7 @@ use crate::channel::{Channel, InFlight};
 use crate::connection::Mark;
 use crate::engine::{ChannelKey, ConnKey, Engine, TopicKey};
 use crate::message::Message;
+use crate::queue::Queue;
 use crate::share::message_units;
 use crate::timer::{Timer, Timers};
 use crate::topology;
@@ -86,8 +87,15 @@ impl Engine {
     pub(crate) fn pump(&mut self, key: TopicKey, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
         // A channel on disk takes no more than it has written, or all that waits here would come to memory.
-        if topic.channels.iter().any(|key| self.channels.get(*key).is_some_and(|channel| channel.queue.is_to_be_written())) {
+        let any_channel =
+            |has: fn(&Queue) -> bool| topic.channels.iter().any(|key| self.channels.get(*key).is_some_and(|channel| has(&channel.queue)));
+        if any_channel(Queue::is_to_be_written) {
             return self.pump_later(key);
+        }
+        // Nor, beyond half of the memory, more than the disk takes at all; what is on disk here is tried again with the disk.
+        let is_ample = self.meter.used() <= self.config.max_memory_bytes / 2;
+        if !is_ample && topic.queue.backend_len() > 0 && any_channel(Queue::has_unwritten) {
+            return;
         }
         if !topic.queue.ready(now) {
             return;

@@ -172,7 +172,12 @@ impl Queue {
         matches!(&self.beyond, Beyond::Disk(spill) if spill.listed && !spill.tail.is_empty())
     }
 
-    /// Messages that the disk did not take yet.
+    /// Whether there is something that the disk did not take yet.
+    pub fn has_unwritten(&self) -> bool {
+        matches!(&self.beyond, Beyond::Disk(spill) if !spill.tail.is_empty())
+    }
+
+    /// That.
     #[cfg(any(test, feature = "harness"))]
     pub fn unwritten(&self) -> impl Iterator<Item = &Message> {
         let spill = if let Beyond::Disk(spill) = &self.beyond { Some(spill) } else { None };

@@ -81,6 +81,36 @@ fn a_message_that_waited_for_tokens_is_not_lost_when_the_disk_is_full_at_its_rel
 }
 
 #[test]
+fn what_waits_in_a_topic_stays_on_a_full_disk_but_for_half_of_the_memory() {
+    let mut world = World::with(Config { mem_queue_size: 1, max_memory_bytes: 4 << 20, ..Config::default() });
+    let body = "x".repeat(1_000);
+    let key = world.pair.connect();
+    for _ in 0..100 {
+        assert_eq!(world.pair.ask(key, mpub("t", &[&*body; 100])), [ok()]);
+    }
+    world.store.with(|disk| disk.space = Some(0));
+    world.channel("c");
+    let mut most = 0;
+    for _ in 0..200 {
+        world.pair.advance(S / 10);
+        most = most.max(world.pair.engine.meter.used());
+    }
+    assert!(most < 7 << 19, "{most} of 10 MB in memory: half of it, and what is read at once");
+    assert_eq!(world.pair.engine.poll_timeout().map(|at| at > world.pair.now), Some(true), "it waits");
+    let other = world.pair.subscribe("v", "c", 1);
+    assert_eq!(world.pair.publish("v", "x"), ok(), "there is memory for who needs no disk");
+    assert_eq!(world.pair.bodies(other), ["x"]);
+    world.store.with(|disk| disk.space = None);
+    world.pair.advance(S);
+    let mut came = 0;
+    for _ in 0..100 {
+        came += world.drain().len();
+        world.pair.advance(S);
+    }
+    assert_eq!(came, 10_000, "each once");
+}
+
+#[test]
 fn a_queue_that_cannot_be_read_is_tried_again_and_goes_on() {
     let mut world = World::new(1);
     world.channel("c");
