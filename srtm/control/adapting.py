@@ -23,7 +23,7 @@ class TopicHistory(Control, frozen=True, omit_defaults=True):
     may be left out between two reports. Demand (design section 11) is arrivals plus what waited."""
 
     topic: str
-    share_version: int  # of the share in force at the end of the last bin, with a change: now
+    share_version: int  # of the share in force at the end of the last bin, with a change: now; 0: nothing came yet
     first_ns: int  # wall clock: when the first bin began
     arrivals: list[int] = []  # messages that came in the bin, refused ones too
     waiting: list[int] = []  # for tokens, when it began
