@@ -1,7 +1,6 @@
 //! The receiving thread: every subscriber connection. Acknowledges what came in one read with one write, and notes what arrived and when.
 //!
 //! A message's latency runs from its intended instant to the instant at which the read that brought it returned; only its first receipt counts.
-//! So this thread goes before the sending one where both have a real-time priority: it would wait for as long as that one, behind its plan, never sleeps.
 
 use std::io;
 use std::net::SocketAddr;
@@ -104,7 +103,6 @@ impl<'a, D: Driver<'a>> Receiver<'a, D> {
     /// Subscribe, say so on `ready`, receive until the run is over or stopped.
     pub fn run(mut self, ready: &Channel<Result<(), RunError>>) -> Result<ReceiverReport, RunError> {
         sys::make_timers_exact()?;
-        sys::go_ahead()?;
         let outcome = self.subscribe_all();
         let failed = outcome.is_err();
         // The sender waits for this word; where it is gone already there is nobody to tell.

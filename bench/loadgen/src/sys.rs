@@ -63,26 +63,6 @@ pub fn yield_to_others() -> io::Result<()> {
     checked(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
 }
 
-/// Let the calling thread go before those that were started with the same real-time priority, from now on, if it may. Where it has none the scheduler is fair
-/// by itself.
-pub fn go_ahead() -> io::Result<()> {
-    // SAFETY: a plain number; 0 is the calling thread.
-    let policy = checked(unsafe { libc::sched_getscheduler(0) })?;
-    if !matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR) {
-        return Ok(());
-    }
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `parameters` is valid through the call, which writes it; 0 is the calling thread.
-    checked(unsafe { libc::sched_getparam(0, &raw mut parameters) })?;
-    parameters.sched_priority += 1;
-    // SAFETY: `parameters` is valid through the call, which only reads it; 0 is the calling thread.
-    match checked(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }) {
-        // It has the highest that there is, or that it may have.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => Ok(()),
-        outcome => outcome.map(drop),
-    }
-}
-
 /// Raise the soft limit of open files to the hard one; returns it.
 pub fn raise_file_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -350,20 +330,6 @@ mod tests {
             assert_eq!(standing(), expected);
         };
         std::thread::spawn(in_real_time).join().expect("no panic");
-        assert_eq!(standing(), before);
-    }
-
-    #[test]
-    fn who_goes_ahead_passes_those_started_like_it_as_far_as_there_is_room_and_only_for_itself() {
-        let before = standing();
-        for (policy, priority, ahead) in [(libc::SCHED_OTHER, 0, 0), (libc::SCHED_RR, 2, 3), (libc::SCHED_RR, 99, 99)] {
-            let goes_ahead = move || {
-                let expected = if takes(policy, priority) { (policy, ahead) } else { standing() };
-                go_ahead().expect("anybody may");
-                assert_eq!(standing(), expected);
-            };
-            std::thread::spawn(goes_ahead).join().expect("no panic");
-        }
         assert_eq!(standing(), before);
     }
 
