@@ -85,6 +85,7 @@ impl Engine {
     /// Move a portion of what waits in a topic to its channels, if it may move; the next one goes in the next turn. What is published meanwhile goes behind
     /// the rest, so a portion is twice as large as what this turn can have brought.
     pub(crate) fn pump(&mut self, key: TopicKey, now: Nanos) {
+        let is_short = self.meter.used() > self.half_of_memory();
         let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
         // A channel on disk takes no more than it has written, or all that waits here would come to memory.
         let any_channel =
@@ -93,8 +94,7 @@ impl Engine {
             return self.pump_later(key);
         }
         // Nor, beyond half of the memory, more than the disk takes at all; what is on disk here is tried again with the disk.
-        let is_ample = self.meter.used() <= self.config.max_memory_bytes / 2;
-        if !is_ample && topic.queue.backend_len() > 0 && any_channel(Queue::has_unwritten) {
+        if is_short && topic.queue.backend_len() > 0 && any_channel(Queue::has_unwritten) {
             return;
         }
         if !topic.queue.ready(now) {

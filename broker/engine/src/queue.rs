@@ -169,7 +169,7 @@ impl Queue {
 
     /// Whether a turn is to write some of it.
     pub fn is_to_be_written(&self) -> bool {
-        matches!(&self.beyond, Beyond::Disk(spill) if spill.listed && !spill.tail.is_empty())
+        self.has_unwritten() && matches!(&self.beyond, Beyond::Disk(spill) if spill.listed)
     }
 
     /// Whether there is something that the disk did not take yet.
@@ -177,7 +177,7 @@ impl Queue {
         matches!(&self.beyond, Beyond::Disk(spill) if !spill.tail.is_empty())
     }
 
-    /// That.
+    /// Messages that the disk did not take yet.
     #[cfg(any(test, feature = "harness"))]
     pub fn unwritten(&self) -> impl Iterator<Item = &Message> {
         let spill = if let Beyond::Disk(spill) = &self.beyond { Some(spill) } else { None };

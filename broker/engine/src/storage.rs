@@ -170,10 +170,15 @@ impl Engine {
         self.timers.arm(&mut self.disk_armed, now.saturating_add(after), Timer::Disk);
     }
 
+    /// Bytes of messages from which on the disk is to take what comes.
+    pub(crate) fn half_of_memory(&self) -> u64 {
+        self.config.max_memory_bytes / 2
+    }
+
     /// When messages take half of what they may, queues that hold some go on on disk: a topic that nobody drains must not use up what all the others need.
     /// Those that empty themselves meanwhile take memory again, so it is said anew for every sixteenth more.
     pub(crate) fn relieve_memory(&mut self) {
-        let (used, half) = (self.meter.used(), self.config.max_memory_bytes / 2);
+        let (used, half) = (self.meter.used(), self.half_of_memory());
         if used < half {
             self.relieve_at = half;
         } else if used >= self.relieve_at && self.disk.is_some() {
