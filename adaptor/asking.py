@@ -9,8 +9,8 @@ from typing import TypeVar
 import msgspec
 
 from srtm.control import HistoryAnswer, ProposalResults, ShareProposal, ShareProposals
-from srtm.distributors import Distributors
 from srtm.errors import PeerError, Unavailable
+from srtm.net.failover import Distributors
 
 _PATIENCE_S = 5.0  # beyond what it was asked to wait: it may be busy planning
 _T = TypeVar("_T")

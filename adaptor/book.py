@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member
 from adaptor.policy import Policy
-from srtm.adaptation import ADAPTED, Adaptation, Mode
 from srtm.control import HistoryAnswer, ProposedShare, RateChange, ShareProposal, TopicHistories, TopicHistory
 from srtm.errors import BadInput
-from srtm.splitting import from_micro
+from srtm.token_bucket.exact_split import from_micro
+from srtm.topics.adaptation import ADAPTED, Adaptation, Mode
 
 BIN_NS = round(BIN_S * 1e9)
 _KEPT = 100  # bins of a broker, for a policy that begins later

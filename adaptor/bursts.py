@@ -1,11 +1,11 @@
 """How the burst goes to brokers whose rates are given: between the least sum of delays and the least of the worst p99.
 
-Unfinished work falls off by a factor of e every I_l lambda_l / (r_l - lambda_l) / 2 or so (``srtm.fitted_split``).
-The sum of all delays is least where the chance to be above b_l is the same everywhere, which is b_l - 1 in proportion
-to sqrt(I_l lambda_l), whatever the load. The worst broker's delay at the percentile of the promise is least where all
-have the same: a busy broker then gets little burst, as its delays are short, and many of its messages wait.
-Neither is good by the other's measure, so the one on the way between them is taken that is best by both, each as a
-ratio. Floats only weigh here. No numpy.
+Unfinished work falls off by a factor of e every I_l lambda_l / (r_l - lambda_l) / 2 or so
+(``srtm.token_bucket.fitted_split``). The sum of all delays is least where the chance to be above b_l is the same
+everywhere, which is b_l - 1 in proportion to sqrt(I_l lambda_l), whatever the load. The worst broker's delay at the
+percentile of the promise is least where all have the same: a busy broker then gets little burst, as its delays are
+short, and many of its messages wait. Neither is good by the other's measure, so the one on the way between them is
+taken that is best by both, each as a ratio. Floats only weigh here. No numpy.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from srtm.fitted_split import Tail, Traffic, shares_of, tail_of
-from srtm.splitting import from_micro
+from srtm.token_bucket.exact_split import from_micro
+from srtm.token_bucket.fitted_split import Tail, Traffic, shares_of, tail_of
 
 _STEPS = 4  # from one to the other
 _SUM_COUNTS = 1.5  # the exponent of the sum, beside 1 of the worst delay: a change of the sum concerns all messages

@@ -1,5 +1,5 @@
-"""The default policy: rates that fit (``srtm.fitted_split``) and bursts to match (``bursts``), from short bins, changed
-as soon as traffic changes.
+"""The default policy: rates that fit (``srtm.token_bucket.fitted_split``) and bursts to match (``bursts``), from short
+bins, changed as soon as traffic changes.
 
 Rates are those since the last change on each broker (``detection``). While messages wait somewhere, most of the slack
 goes there: a backlog drains at r - lambda under any split, provided that nobody leaves tokens unused; and a broker with
@@ -26,8 +26,8 @@ from adaptor.bursts import bursts
 from adaptor.detection import RateEstimate
 from adaptor.expectation import Expected, expected
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
-from srtm.fitted_split import Traffic, shares_of
-from srtm.splitting import from_micro
+from srtm.token_bucket.exact_split import from_micro
+from srtm.token_bucket.fitted_split import Traffic, shares_of
 
 HEARING_S = 2.0  # brokers report about once a second: who was not heard for so long has nothing to say
 IDLE_BINS = round(HEARING_S / BIN_S)  # before any message: so many are needed to say that none comes

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from srtm.adaptation import Indicator
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.topics.adaptation import Indicator
 
 LEAST_DEMAND = 0.02  # of the mean supply: below it a broker without demand would insulate its neighbours
 
@@ -39,7 +39,7 @@ class Transfer:
 
 def indicator(kind: Indicator, supply: Supply) -> float:
     """What is to be equal everywhere: the fill ratio S / D (the paper's), or the slack (S - D) / sqrt(I D), under which
-    a small broker keeps what it needs beside its proportion (``srtm.fitted_split``)."""
+    a small broker keeps what it needs beside its proportion (``srtm.token_bucket.fitted_split``)."""
     rate = supply.rate / MICRO
     if kind == "fill":
         return rate / supply.demand

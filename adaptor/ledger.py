@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adaptor.gdrl import Supply, exchange
-from srtm.adaptation import Indicator
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.topics.adaptation import Indicator
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What a policy sees of a topic: its brokers, their bins and shares. Values only; a policy makes shares of them.
 
-Shares are (r_l, b_l) in micro-messages/s and micro-messages (``srtm.splitting``), in the order of the members.
+Shares are (r_l, b_l) in micro-messages/s and micro-messages (``srtm.token_bucket.exact_split``), in the order of the
+members.
 """
 
 from __future__ import annotations

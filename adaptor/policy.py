@@ -11,7 +11,7 @@ from adaptor.detection import EPISODE_S, LONGEST
 from adaptor.fitted import HEARING_S, IDLE_BINS, Fitted
 from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
 from adaptor.proportional import proportional
-from srtm.adaptation import Adaptation, Mode
+from srtm.topics.adaptation import Adaptation, Mode
 
 _MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
 _SETTLING_S = 0.05  # traffic that leaves one broker comes to another, and both notice within some slots

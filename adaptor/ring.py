@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from srtm.adaptation import Partners
+from srtm.topics.adaptation import Partners
 
 
 def neighbours(members: Sequence[str], name: str) -> list[str]:

@@ -14,11 +14,11 @@ import msgspec
 import trio
 
 from adaptor.book import Book
-from srtm.backoff import Backoff
+from srtm.concurrency.backoff import Backoff
+from srtm.concurrency.outage import Outage
 from srtm.control import HistoryAnswer, ProposalResults, ShareProposal
 from srtm.errors import SrtmError
 from srtm.log import Log
-from srtm.outage import Outage
 
 _WAIT_S = 2.0  # of a long poll; silence of a broker is noticed that often at least
 _ROUND_S = 0.05  # at most twenty rounds a second, however many topics move

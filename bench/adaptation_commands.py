@@ -18,8 +18,8 @@ from bench.experiments.overhead_turn import OverheadOptions
 from bench.experiments.step_run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
 from bench.experiments.step_table import missed
 from bench.options import RunsJsonOption, SeedOption, saying
-from srtm.commands.output import JsonOption
-from srtm.commands.running import run_trio
+from srtm.console.output import JsonOption
+from srtm.console.running import run_trio
 
 app = typer.Typer()
 

@@ -34,8 +34,8 @@ from bench.results import Results, write_results
 from bench.systems import System, bare_broker
 from bench.trace import Column, Trace, fetch_trace, percentile_ms
 from bench.verdict import Check, Verdict, at_most
+from srtm.concurrency.background import background_nursery
 from srtm.errors import PeerError
-from srtm.nursery import background_nursery
 
 BLOCK = "arrival"
 CLAIM = (

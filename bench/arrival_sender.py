@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from bench import nsq_socket, own_network
-from srtm import wire
+from srtm import protocol as wire
 
 READY = b"ready\n"
 _STOPS_WITHIN_S = 5.0

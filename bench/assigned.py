@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import trio
 
 from bench.workload import Plan, Publishers, Subscriber
-from srtm.distributor_client import DistributorClient, Json
+from srtm.client.distributor import DistributorClient, Json
 from srtm.errors import Unavailable
 
 _LOOK_S = 0.05  # the distributor tells a change of shares to brokers only

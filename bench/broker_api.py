@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from srtm.errors import PeerError
-from srtm.http_client import HttpClient
+from srtm.net.http_client import HttpClient
 
 ANSWER_WITHIN_S = 10.0
 ANSWER_LIMIT_BYTES = 256 << 20

@@ -28,13 +28,13 @@ from bench.run import RunResult, deliveries, run_plan
 from bench.trace import percentile_ms
 from bench.workload import Plan, Subscriber, modelled
 from distributor.verdict import SequentialTest, Verdict, by_interval
-from srtm.address import parse_address
-from srtm.capacity import Capacity, Class, LimitedBy, Machine
-from srtm.distributor_client import DistributorClient, Json
+from srtm.client.distributor import DistributorClient, Json
+from srtm.concurrency.background import background_nursery
 from srtm.errors import Conflict, PeerError, Unavailable
-from srtm.http_client import HttpClient
-from srtm.nursery import background_nursery
-from srtm.topic import Slo
+from srtm.net.address import parse_address
+from srtm.net.http_client import HttpClient
+from srtm.topics.capacity import Capacity, Class, LimitedBy, Machine
+from srtm.topics.spec import Slo
 
 FIRST = 1_000.0  # msg/s
 MOST = 200_000.0  # msg/s: what the generator sends on a good day

@@ -32,10 +32,10 @@ from bench.scenario import read_scenario
 from bench.scenario_run import prepare, run_scenario, show, write
 from bench.splits import SplitsOptions, no_worse, splits
 from bench.testbed.commands import app as testbed
-from srtm.adaptation import Indicator
-from srtm.commands.output import JsonOption, people_width, refuse_unwritable
-from srtm.commands.running import run_trio
+from srtm.console.output import JsonOption, people_width, refuse_unwritable
+from srtm.console.running import run_trio
 from srtm.errors import BadInput
+from srtm.topics.adaptation import Indicator
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -32,8 +32,8 @@ from bench import queue_files
 from bench.crash_book import CHANNELS, Book
 from bench.document import refuse_without_block, write_block
 from bench.provenance import provenance
-from srtm import wire
-from srtm.commands.running import run_trio
+from srtm import protocol as wire
+from srtm.console.running import run_trio
 
 TOPIC = "crash"
 PUBLISHERS = 4

@@ -34,12 +34,12 @@ from bench.plot import Promise
 from bench.results import Results
 from bench.run import RunProgress, RunResult, run_plan
 from bench.sensors import TOPIC_TOML
-from srtm.commands.output import refuse_unwritable
-from srtm.commands.running import run_trio
-from srtm.distributor_client import DistributorClient, Json
-from srtm.supervisor import Cluster, cluster
-from srtm.topic import Strategy
-from srtm.topic_file import read_topic_file
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.supervisor import Cluster, cluster
+from srtm.console.output import refuse_unwritable
+from srtm.console.running import run_trio
+from srtm.topics.file import read_topic_file
+from srtm.topics.spec import Strategy
 
 BLOCK = "demo"
 BROKERS = 3

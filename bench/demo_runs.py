@@ -1,7 +1,7 @@
 """``srtm bench demo-runs``: the demo's sample beside many others, simulated: which of the two placements waits less.
 
-The placements and the shares are the distributor's own; buckets are exact (``srtm.replay``); brokers take no time. The
-delay of a run is the p99 access delay of its worst broker, as the demo shows it.
+The placements and the shares are the distributor's own; buckets are exact (``srtm.token_bucket.replay``); brokers take
+no time. The delay of a run is the p99 access delay of its worst broker, as the demo shows it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from bench.trace import Column, Trace, percentile_ms
 from distributor.allocation import BrokerCapacity
 from distributor.leases import MICRO, Amount
 from distributor.placing import place_anew, shares
-from srtm.replay import access_delays
-from srtm.topic import Strategy, TopicSpec, parse_topic_toml
+from srtm.token_bucket.replay import access_delays
+from srtm.topics.spec import Strategy, TopicSpec, parse_topic_toml
 
 BLOCK = "demo-runs"
 NAMES = tuple(f"broker-{number}" for number in range(1, BROKERS + 1))

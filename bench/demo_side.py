@@ -15,7 +15,7 @@ from bench.plot import Promise
 from bench.run import RunResult
 from bench.sensors import publisher_id, read_detectors
 from bench.trace import Trace, percentile_ms
-from srtm.distributor_client import Json
+from srtm.client.distributor import Json
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Two brokers, publishers that send in small bursts, a consumer; half-way the distributor is killed, and stays away. Every
 message has an answer and arrives. Its access delay must be, to the nanosecond, what the shares as they were prescribe
-(``srtm.bucket`` on the arrivals of each broker): then the death cost nothing, however unsteady the machine is.
+(``srtm.token_bucket.bucket`` on the arrivals of each broker): then the death cost nothing, however unsteady the
+machine is.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ import trio
 from bench.broker_api import BucketState, bucket_state
 from bench.soak_broker import until_answer
 from bench.trace import Column, Trace, fetch_trace, percentile_ms
-from srtm.bucket import Bucket
-from srtm.cluster import pick_addresses
-from srtm.commands.running import run_trio
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
+from srtm.client.publisher import Publisher
+from srtm.client.subscriber import Subscriber
+from srtm.cluster.cluster_file import pick_addresses
+from srtm.console.running import run_trio
 from srtm.errors import SrtmError
-from srtm.publisher import Publisher
-from srtm.splitting import to_micro
-from srtm.subscriber import Subscriber
+from srtm.token_bucket.bucket import Bucket
+from srtm.token_bucket.exact_split import to_micro
 
 TOPIC = "kept"
 _PUBLISHERS, _BATCH, _EVERY_S = 20, 5, 0.5

@@ -14,7 +14,7 @@ from adaptor.observed import Bin, Envelope, Shares
 from adaptor.ring import partner
 from bench.aftermath import Ints
 from bench.stepped import Stepped
-from srtm.adaptation import Adaptation
+from srtm.topics.adaptation import Adaptation
 
 _ONE_WAY_S = 0.01  # as long as a controller's word takes (``bench.shift.Delay``)
 

@@ -21,8 +21,8 @@ from bench.experiments.scale import ScaleOptions, scale
 from bench.options import RunsJsonOption, SeedOption, saying
 from bench.status import exit_status, summary
 from bench.verdict import Verdict
-from srtm.commands.output import JsonOption, refuse_unwritable
-from srtm.commands.running import run_trio
+from srtm.console.output import JsonOption, refuse_unwritable
+from srtm.console.running import run_trio
 from srtm.errors import BadInput
 
 app = typer.Typer()

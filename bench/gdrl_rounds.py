@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from adaptor.gdrl import Supply, exchange, floored, spread
-from srtm.adaptation import Indicator
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.topics.adaptation import Indicator
 
 Floats = npt.NDArray[np.float64]
 Step = Callable[[Floats, Floats], Floats]  # supplies now and a round ago -> supplies

@@ -38,8 +38,8 @@ from bench.run import RunResult, run_plan
 from bench.systems import System, bare_broker, cpu_s, free_addresses
 from bench.verdict import Verdict
 from bench.workload import Plan
+from srtm.concurrency.background import background_nursery
 from srtm.errors import BadInput, SrtmError, Unavailable
-from srtm.nursery import background_nursery
 
 BLOCK = "hostile"
 QUIET, ATTACKED, BURNING = "quiet", "attacked", "burning"

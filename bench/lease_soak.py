@@ -33,10 +33,10 @@ from bench import own_network
 from bench.relay import CUT, GOOD, Quality
 from bench.soak_broker import Broker, forward_between_brokers, new_broker, until_answer
 from bench.soak_logs import Logs
-from srtm import wire
-from srtm.commands.running import run_trio
+from srtm import protocol as wire
+from srtm.client.distributor import DistributorClient
+from srtm.console.running import run_trio
 from srtm.control import DeadNotice
-from srtm.distributor_client import DistributorClient
 from srtm.errors import SrtmError, Unavailable
 
 LEASE_S = 5.0

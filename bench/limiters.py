@@ -17,9 +17,9 @@ import numpy as np
 
 from adaptor.observed import Envelope, Shares
 from bench.aftermath import SECOND_NS, Ints
-from srtm.bucket import TOKEN
-from srtm.replay import due_instants
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.bucket import TOKEN
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.replay import due_instants
 
 INTERVAL_S, SMOOTHING, BRANCHING = 0.5, 0.1, 3
 ONE_WAY_S = 0.01  # as long as a controller's word takes (``bench.shift.Delay``)

@@ -26,7 +26,7 @@ from bench.run import RunResult, deliveries, run_plan
 from bench.systems import bare_broker
 from bench.trace import fetch_trace
 from bench.workload import Plan, Publishers, Subscriber, modelled
-from srtm.splitting import from_micro
+from srtm.token_bucket.exact_split import from_micro
 
 TOPIC = "live"
 WARM_UP_S = 1.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from srtm import wire
+from srtm import protocol as wire
 from srtm.errors import PeerError
 
 OK = (0, b"OK")

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from bench.run_files import runs_beside
-from srtm.commands.output import refuse_unwritable
+from srtm.console.output import refuse_unwritable
 
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 

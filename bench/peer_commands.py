@@ -10,7 +10,7 @@ import typer
 from bench.comparison import OURS
 from bench.options import RunsJsonOption, SeedOption, console
 from bench.peer_runs import PeersOptions, chosen, compare_peers, loads
-from srtm.commands.running import run_trio
+from srtm.console.running import run_trio
 
 app = typer.Typer()
 

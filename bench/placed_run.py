@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from bench.assigned import settled
 from bench.run import RunResult
 from bench.trace import Trace, fetch_trace
-from srtm.distributor_client import DistributorClient, Json
-from srtm.replay import Penalty, penalty
-from srtm.splitting import to_micro
-from srtm.supervisor import Cluster
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.supervisor import Cluster
+from srtm.token_bucket.exact_split import to_micro
+from srtm.token_bucket.replay import Penalty, penalty
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from bench.stepped import BIN_NS
 from broker.bins import Followed
 from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
-from srtm.adaptation import Adaptation, Mode
 from srtm.control import TopicHistory
+from srtm.topics.adaptation import Adaptation, Mode
 
 _TOPIC = "demand"
 _VERSION = 1  # of every share

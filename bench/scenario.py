@@ -20,10 +20,10 @@ from bench.peer_servers import ALL
 from bench.run import check_plan
 from bench.scenario_traffic import Block, read_block
 from bench.workload import Plan, Subscriber, joined
-from srtm.address import parse_peer
 from srtm.errors import BadInput
-from srtm.schema import Schema, parsed
-from srtm.wire import NAME_RULE, is_name
+from srtm.net.address import parse_peer
+from srtm.protocol import NAME_RULE, is_name
+from srtm.topics.schema import Schema, parsed
 
 _PLACEHOLDER = "127.0.0.1:0"  # until the broker to start has an address
 _NO_PROMISE_MS = 0.0  # then the generator's lateness is judged by the latency that it finds alone

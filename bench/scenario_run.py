@@ -26,7 +26,7 @@ from bench.scenario import Promise, Scenario
 from bench.status import NOT_VALID
 from bench.validity import why_invalid
 from bench.verdict import Check, Verdict, at_most
-from srtm.commands.output import table
+from srtm.console.output import table
 from srtm.errors import BadInput, Unavailable
 
 _COLUMNS = ("", "offered", "sent", "received", "lost", "refused", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms")

@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from bench.workload import Publishers, modelled
+from srtm.analysis.arrivals import Arrivals, read_arrivals
 from srtm.errors import BadInput
-from srtm.recorded import Arrivals, read_arrivals
-from srtm.schema import Schema, parsed
+from srtm.topics.schema import Schema, parsed
 
 _SECOND_NS = 1_000_000_000
 _UNNAMED = "recorded"  # of a CSV that does not say who sent

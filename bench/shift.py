@@ -20,7 +20,7 @@ from bench.aftermath import SECOND_NS, Aftermath, Ints
 from bench.stepped import BIN_NS, SLOT_NS, SimulatedBroker, Stepped
 from srtm._native import ChangeDetector
 from srtm.control import RateChange
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
 """What the brokers of a soak let go, from their traces, and whether that conforms. Pure.
 
 A process that was stopped lets go late what came due meanwhile, by as long as it was stopped; nobody else does. So the
-actual form of the law allows J (``srtm.bucket.conforms_actual``) by broker and stop: what a broker let go in the second
-after it went on is judged by the lateness found there, together with what all brokers let go at other times; and this
-is judged once more alone, by its own lateness, which is that of a busy machine.
+actual form of the law allows J (``srtm.token_bucket.bucket.conforms_actual``) by broker and stop: what a broker let go
+in the second after it went on is judged by the lateness found there, together with what all brokers let go at other
+times; and this is judged once more alone, by its own lateness, which is that of a busy machine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.trace import Column, Trace
-from srtm.bucket import Violation, conforms_actual, conforms_due
-from srtm.splitting import to_micro
+from srtm.token_bucket.bucket import Violation, conforms_actual, conforms_due
+from srtm.token_bucket.exact_split import to_micro
 
 CATCHING_UP_NS = 10**9  # what it lets go for so long after a stop may be late because of that
 

@@ -1,7 +1,8 @@
 """``srtm bench splits``: what the proportional, the fitted and the refined split of one bucket cost, in simulation.
 
-Poisson traffic of 10,000 msg/s on two brokers in unequal parts, under exact buckets (``srtm.replay``). The refined
-split is found on one recording and judged twice: on it, and on other traffic of the same kind, which is what counts.
+Poisson traffic of 10,000 msg/s on two brokers in unequal parts, under exact buckets (``srtm.token_bucket.replay``).
+The refined split is found on one recording and judged twice: on it, and on other traffic of the same kind, which is
+what counts.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from bench.document import markdown_table, refuse_without_block
 from bench.handing_over import hand_over
 from bench.progress import counted
 from bench.results import Results
-from srtm.fitted_split import Shares, Traffic, fitted_bucket
-from srtm.refined_split import refined_bucket, worst_delay_ns
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.fitted_split import Shares, Traffic, fitted_bucket
+from srtm.token_bucket.refined_split import refined_bucket, worst_delay_ns
 
 LOAD, RATE = 10_000, 11_000  # msg/s
 BURSTS = {1: 25, 10: 243}  # {batch: b, messages}: no access delay at p99 on one broker

@@ -1,7 +1,7 @@
 """Brokers with exact buckets in virtual time: bins of 100 ms, slots in which changes are looked for, and what happens
 some time after one was over.
 
-Releases are exact to the nanosecond (``srtm.replay``); what waits when a share changes is re-timed.
+Releases are exact to the nanosecond (``srtm.token_bucket.replay``); what waits when a share changes is re-timed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from adaptor.observed import BIN_S, Bin, Envelope, Shares
 from bench.aftermath import SECOND_NS, Ints
 from srtm._native import ChangeDetector
-from srtm.bucket import TOKEN, UNITS_PER_MICRO
-from srtm.replay import NEVER_NS, Server, due_instants
-from srtm.splitting import MICRO
+from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.replay import NEVER_NS, Server, due_instants
 
 BIN_NS = round(BIN_S * SECOND_NS)
 STEP_NS = BIN_NS // 10

@@ -21,8 +21,8 @@ from typing import BinaryIO
 import trio
 
 from bench.checkout import ROOT
+from srtm.concurrency.background import background_nursery
 from srtm.errors import Unavailable
-from srtm.nursery import background_nursery
 
 PEERS = ROOT / ".peers"
 FLOOR = ROOT / "target" / "release" / "srtm-floor"

@@ -30,8 +30,8 @@ from distributor.fitting_events import (
 from distributor.spreading import Ints
 from distributor.verdict import by_interval
 from distributor.whatif import Delays, Latency, Trace, excess_ns, latency, measured_service_ns
-from srtm.bucket import TOKEN, UNITS_PER_MICRO
-from srtm.replay import Server
+from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
+from srtm.token_bucket.replay import Server
 
 SECOND_NS = 1_000_000_000
 
@@ -94,7 +94,7 @@ class _Broker:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
     def set(self, share_micro: tuple[int, int], now_ns: int, *, full: bool) -> None:
-        """As ``srtm.bucket``: a shrink clamps the fill, a growth mints nothing."""
+        """As ``srtm.token_bucket.bucket``: a shrink clamps the fill, a growth mints nothing."""
         fill = self.share_micro[1] * UNITS_PER_MICRO - max(0, self.work - self.share_micro[0] * (now_ns - self.at_ns))
         burst = share_micro[1] * UNITS_PER_MICRO
         self.work = 0 if full else burst - min(fill, burst)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.config import BrokerConfig, EngineConfig
-from srtm.address import format_address, is_socket_path, parse_address
+from srtm.net.address import format_address, is_socket_path, parse_address
 
 
 class Ports(NamedTuple):

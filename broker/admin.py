@@ -15,14 +15,7 @@ from broker.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.option_routes import add_option_routes
 from srtm import __version__
 from srtm.errors import BadInput, Forbidden, NotFound, Unauthorized
-from srtm.http_api import (
-    Handler,
-    NoSuchMethod,
-    Request,
-    Response,
-    Router,
-    json_response,
-)
+from srtm.net.http_server import Handler, NoSuchMethod, Request, Response, Router, json_response
 
 _OURS = ("/v1/", "/metrics", "/healthz", "/openapi.json")
 

@@ -10,7 +10,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
 from srtm.control import GdrlAnswer, GdrlMessage, Throttling
 from srtm.log import Threshold
-from srtm.tokens import Tokens
+from srtm.net.tokens import Tokens
 
 if TYPE_CHECKING:
     from srtm._native import Engine

@@ -14,10 +14,10 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from broker.events import AuthAsked
-from srtm.address import format_address, parse_peer, resolvable
 from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
-from srtm.http_client import HttpClient
-from srtm.unreadable import UNREADABLE
+from srtm.net.address import format_address, parse_peer, resolvable
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.http_client import HttpClient
 
 METHODS = ("get", "post")
 _ANSWER_LIMIT_BYTES = 1 << 20

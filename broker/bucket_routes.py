@@ -15,9 +15,9 @@ from broker.lease_holder import MICRO, micro
 from broker.reports import latency_ms
 from broker.snapshot import Bucket, Snapshot
 from srtm.errors import BadInput, Conflict, NotFound
-from srtm.http_api import Request, Response, Router, json_response, text_response
-from srtm.unreadable import UNREADABLE
-from srtm.wire import checked_name
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.http_server import Request, Response, Router, json_response, text_response
+from srtm.protocol import checked_name
 
 _BODY_LIMIT_BYTES = 64 * 1024
 _LARGEST = 1e9  # msg/s or messages: beyond any network card, and within the engine's integers

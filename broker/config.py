@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from broker.auth import METHODS, parse_auth_address
-from srtm.address import is_socket_path, listen_address, parse_address, parse_peer
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
-from srtm.http_client import parse_http_url
 from srtm.log import LEVELS
-from srtm.splitting import LARGEST
-from srtm.tokens import Tokens, checked_token
+from srtm.net.address import is_socket_path, listen_address, parse_address, parse_peer
+from srtm.net.http_client import parse_http_url
+from srtm.net.tokens import Tokens, checked_token
+from srtm.token_bucket.exact_split import LARGEST
 
 ARRIVAL_CLOCKS = ("kernel", "packet")
 LONGEST_LAB_SERVICE_NS = 10**9

@@ -13,7 +13,7 @@ import trio
 
 from broker import snapshot
 from broker.left import messages_left, obstacles
-from srtm.backoff import Backoff
+from srtm.concurrency.backoff import Backoff
 from srtm.control import DrainProgress, MessagesLeft
 from srtm.log import Log
 

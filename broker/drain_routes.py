@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.admin_context import AdminContext
 from srtm.errors import Conflict
-from srtm.http_api import Request, Response, Router, json_response
+from srtm.net.http_server import Request, Response, Router, json_response
 
 
 def add_drain_routes(router: Router, context: AdminContext) -> None:

@@ -21,9 +21,9 @@ from adaptor.ledger import Ledger, Reply, Tokens
 from adaptor.ring import partner
 from broker.engine_bins import EngineBins, EngineHistories
 from broker.lease_holder import LeaseHolder, micro
-from srtm.adaptation import Indicator, Partners
 from srtm.control import Exchange, GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
-from srtm.splitting import LARGEST, MICRO
+from srtm.token_bucket.exact_split import LARGEST, MICRO
+from srtm.topics.adaptation import Indicator, Partners
 
 if TYPE_CHECKING:
     from srtm._native import Engine

@@ -16,8 +16,8 @@ from broker.lease_holder import LeaseHolder
 from srtm.control import GdrlAnswer, GdrlMessage
 from srtm.errors import SrtmError, Unavailable
 from srtm.log import Log
-from srtm.refusals import refusal
-from srtm.unreadable import UNREADABLE
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.problem_json import refusal
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -28,7 +28,7 @@ _PATIENCE_S = 0.5  # a partner is on the same network, and busy for no longer
 
 
 class Partner(Protocol):
-    """HTTP to another broker (``srtm.http_client.HttpClient``)."""
+    """HTTP to another broker (``srtm.net.http_client.HttpClient``)."""
 
     async def request(self, method: str, target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]: ...
 

@@ -7,8 +7,8 @@ import msgspec
 from broker.admin_context import AdminContext
 from srtm.control import GdrlMessage
 from srtm.errors import BadInput
-from srtm.http_api import Request, Response, Router, json_response
-from srtm.unreadable import UNREADABLE
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.http_server import Request, Response, Router, json_response
 
 _LIMIT_BYTES = 16_384
 

@@ -21,11 +21,11 @@ from broker.bins import Followed
 from broker.engine_bins import EngineHistories
 from broker.events import Moved, Restless
 from broker.wakeup import Wakeup
+from srtm.concurrency.background import background_nursery
 from srtm.control import HistoryReport, TopicHistory
-from srtm.distributors import LONGEST_PAUSE_S, Distributors
 from srtm.errors import PeerError
 from srtm.log import Log
-from srtm.nursery import background_nursery
+from srtm.net.failover import LONGEST_PAUSE_S, Distributors
 
 if TYPE_CHECKING:
     from srtm._native import Engine

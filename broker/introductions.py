@@ -11,9 +11,9 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.lookup import Lookups, known_channels
-from srtm.distributors import connect_to
-from srtm.http_client import HttpClient
 from srtm.log import Log
+from srtm.net.failover import connect_to
+from srtm.net.http_client import HttpClient
 
 if TYPE_CHECKING:
     from srtm._native import Engine

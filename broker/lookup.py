@@ -18,13 +18,13 @@ import trio
 from broker.metadata import is_ephemeral
 from broker.snapshot import Snapshot
 from broker.wakeup import Wakeup
-from srtm.address import format_address, parse_peer
-from srtm.backoff import Backoff
+from srtm.concurrency.backoff import Backoff
 from srtm.errors import PeerError, SrtmError
-from srtm.http_client import HttpClient
 from srtm.log import Log
-from srtm.unreadable import UNREADABLE
-from srtm.wire import is_name
+from srtm.net.address import format_address, parse_peer
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.http_client import HttpClient
+from srtm.protocol import is_name
 
 MAGIC = b"  V1"
 PING_PERIOD_S = 15.0

@@ -19,10 +19,10 @@ import trio
 
 from broker.measured import NS_PER_S, Others, Record, Recorder, measured_trace, report, report_of_others
 from srtm.control import MeasurementAnswer, MeasurementReport, MeasurementRequest
-from srtm.distributors import Distributors
 from srtm.errors import PeerError
 from srtm.log import Log
-from srtm.unreadable import UNREADABLE
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.failover import Distributors
 
 _SHORTEST_NS = 10_000_000  # between two reports, whatever is asked for
 

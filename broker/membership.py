@@ -18,8 +18,8 @@ from broker.measured import Recorder
 from broker.measurement import Measurements
 from broker.sync import Synchronizer
 from srtm.control import MeasurementRequest, SyncRequest, Throttling
-from srtm.distributors import Distributors, connected
 from srtm.log import Log
+from srtm.net.failover import Distributors, connected
 
 if TYPE_CHECKING:
     from srtm._native import Engine

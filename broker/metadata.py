@@ -14,8 +14,8 @@ import msgspec
 
 from broker.data_path import replace_file
 from broker.snapshot import Snapshot
-from srtm.json_file import read_json
-from srtm.wire import is_name
+from srtm.net.json_file import read_json
+from srtm.protocol import is_name
 
 if TYPE_CHECKING:
     from srtm._native import Engine

@@ -12,8 +12,8 @@ from broker.admin_context import AdminContext
 from broker.stats import stats_json
 from broker.stats_text import stats_text
 from srtm.errors import BadInput
-from srtm.http_api import BodyTooLarge, Request, Response, Router, json_response, text_response
-from srtm.wire import is_name
+from srtm.net.http_server import BodyTooLarge, Request, Response, Router, json_response, text_response
+from srtm.protocol import is_name
 
 _NSQ_HEADER = (("X-NSQ-Content-Type", "nsq; version=1.0"),)
 _FALSE = ("false", "0")

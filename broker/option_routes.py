@@ -14,7 +14,7 @@ from broker.nsqd_options import BY_KEY, LOG_LEVEL, Value, from_config
 from broker.nsqd_routes import Refused, nsq_answer, read
 from broker.statsd import key_prefix
 from srtm.errors import BadInput
-from srtm.http_api import Request, Response, Router, json_response, text_response
+from srtm.net.http_server import Request, Response, Router, json_response, text_response
 
 LOOKUPS = "nsqlookupd_tcp_addresses"
 _LEVEL = "log_level"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.wakeup import Wakeup
-from srtm.http_api import BodyTooLarge, Handler, Request, Response, respond
 from srtm.log import Log
+from srtm.net.http_server import BodyTooLarge, Handler, Request, Response, respond
 
 if TYPE_CHECKING:
     from srtm._native import Engine

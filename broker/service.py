@@ -42,11 +42,11 @@ from broker.statsd import Lines, key_prefix, push
 from broker.sync import SyncState, load_state
 from broker.topic_list import TopicList
 from srtm import __version__
-from srtm.address import format_address
 from srtm.control import SyncRequest
 from srtm.errors import InternalError
-from srtm.http_client import HttpClient
 from srtm.log import Log, Threshold
+from srtm.net.address import format_address
+from srtm.net.http_client import HttpClient
 
 if TYPE_CHECKING:
     from srtm._native import Engine

@@ -13,9 +13,9 @@ from broker import events, tls
 from broker.addresses import Ports
 from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.sync import SyncState
-from srtm.address import listen_address
 from srtm.errors import BadInput, Conflict, InternalError, NotBuilt, SrtmError
 from srtm.log import Log
+from srtm.net.address import listen_address
 
 if TYPE_CHECKING:
     from srtm._native import Engine

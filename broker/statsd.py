@@ -13,8 +13,8 @@ from broker.config import StatsdConfig
 from broker.metadata import is_ephemeral
 from broker.snapshot import Channel, EndToEnd, Snapshot, Topic
 from broker.stats import go_memory
-from srtm.address import format_address, parse_peer
 from srtm.log import Log
+from srtm.net.address import format_address, parse_peer
 
 _TOPIC_COUNTERS = ("message_count", "message_bytes")
 _TOPIC_GAUGES = ("depth", "backend_depth")

@@ -23,7 +23,8 @@ from broker.drain import Drain
 from broker.lease_holder import LeaseHolder, held_over
 from broker.reports import Reports
 from broker.strangers import Strangers
-from srtm.backoff import Backoff
+from srtm.concurrency.backoff import Backoff
+from srtm.concurrency.outage import Outage
 from srtm.control import (
     DeadNotice,
     DesiredTopic,
@@ -33,13 +34,12 @@ from srtm.control import (
     SyncRequest,
     Throttling,
 )
-from srtm.distributors import LONGEST_PAUSE_S, Disowned, Distributor, Distributors, refused
 from srtm.errors import NotLeader, PeerError, SrtmError, Unavailable
-from srtm.json_file import read_json
 from srtm.log import Log
-from srtm.outage import Outage
-from srtm.refusals import refusal
-from srtm.unreadable import UNREADABLE
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.failover import LONGEST_PAUSE_S, Disowned, Distributor, Distributors, refused
+from srtm.net.json_file import read_json
+from srtm.net.problem_json import refusal
 
 if TYPE_CHECKING:
     from srtm._native import Engine

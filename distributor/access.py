@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fastapi import Request
 from starlette.routing import BaseRoute, Match, Route
 
-from srtm.tokens import SCOPES, Scope, Tokens
+from srtm.net.tokens import SCOPES, Scope, Tokens
 
 _OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}
 _ANY: tuple[Scope, ...] = SCOPES

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from distributor.leases import MICRO, Amount, Leases
 from distributor.placing import adaptable
 from distributor.state import Placement, Topic
-from srtm.adaptation import ADAPTED
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
-from srtm.splitting import LARGEST
-from srtm.topic import TopicSpec
+from srtm.token_bucket.exact_split import LARGEST
+from srtm.topics.adaptation import ADAPTED
+from srtm.topics.spec import TopicSpec
 
 _CHANGES_KEPT = 20  # a topic
 

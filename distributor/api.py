@@ -33,7 +33,7 @@ from distributor.syncing import Syncing
 from srtm import __version__
 from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
-from srtm.topic import TopicSpec, parse_change, parse_topic_json
+from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 
 _NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON = "application/json; charset=utf-8"

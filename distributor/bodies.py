@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from distributor.config import DistributorConfig
 from srtm.errors import BadInput
-from srtm.unreadable import UNREADABLE
+from srtm.net.decode_errors import UNREADABLE
 
 _T = TypeVar("_T")
 _MISSING = re.compile("Object missing required field `(.*)`")

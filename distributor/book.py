@@ -35,11 +35,11 @@ from distributor.records import Stored
 from distributor.state import Broker, Decision, FittingRecord, Placement, Topic
 from distributor.store import Store
 from distributor.transitions import Heard, is_held_on, lifted
-from srtm.capacity import Capacity
 from srtm.errors import NotFound
 from srtm.log import Log
-from srtm.splitting import to_micro
-from srtm.topic import TopicSpec
+from srtm.token_bucket.exact_split import to_micro
+from srtm.topics.capacity import Capacity
+from srtm.topics.spec import TopicSpec
 
 
 class Book:

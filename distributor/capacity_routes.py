@@ -10,7 +10,7 @@ from distributor import views
 from distributor.bodies import documented, json_answer, read_body
 from distributor.registry import Registry
 from distributor.syncing import Syncing
-from srtm.capacity import parse_capacity
+from srtm.topics.capacity import parse_capacity
 
 
 def capacity_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:

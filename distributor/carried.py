@@ -16,8 +16,8 @@ from distributor.changes import Changes
 from distributor.leases import MICRO
 from distributor.placing import STARVED_WEIGHT
 from distributor.state import Broker, Topic
-from srtm.capacity import Capacity, Class, class_of, effective_mcap
-from srtm.topic import Slo
+from srtm.topics.capacity import Capacity, Class, class_of, effective_mcap
+from srtm.topics.spec import Slo
 
 # What is observed counts where it exceeds what is assigned by more than chance does in one window of exp(8). Of large
 # numbers that is four standard deviations.

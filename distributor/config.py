@@ -9,7 +9,7 @@ from pathlib import Path
 from distributor.fitting_events import Scaler
 from distributor.fitting_setup import Method
 from srtm.errors import BadInput
-from srtm.tokens import Tokens
+from srtm.net.tokens import Tokens
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from distributor.forecast import Service
 from distributor.registry import Registry
 from distributor.state import Topic
 from distributor.syncing import Syncing
-from srtm.topic import TopicSpec
+from srtm.topics.spec import TopicSpec
 
 
 async def planned(spec: TopicSpec, registry: Registry, syncing: Syncing) -> Json:

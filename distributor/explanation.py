@@ -19,11 +19,12 @@ from distributor.forecast import ASSUMED, Forecast, Service, Simulation
 from distributor.leases import MICRO, Amount
 from distributor.spreading import ALONE
 from distributor.state import Placement
-from srtm.splitting import to_micro
-from srtm.topic import TopicSpec
+from srtm.token_bucket.exact_split import to_micro
+from srtm.topics.spec import TopicSpec
 
-# Of the simulated traffic: the same plan is answered with the same figures. Not the seed of ``srtm.sizing``, whose b is
-# the smallest for the phases that it drew: with those the forecast would be in time by construction.
+# Of the simulated traffic: the same plan is answered with the same figures. Not the seed of
+# ``srtm.token_bucket.burst_sizing``, whose b is the smallest for the phases that it drew: with those the forecast
+# would be in time by construction.
 SEED = 2
 
 Json = dict[str, Any]

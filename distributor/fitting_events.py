@@ -16,7 +16,7 @@ from distributor.allocation import BrokerCapacity, Demand
 from distributor.spreading import Ints
 from distributor.verdict import CONFIDENCE, Intervals, Verdict
 from distributor.whatif import Latency, Trace
-from srtm.fitted_split import Shares
+from srtm.token_bucket.fitted_split import Shares
 
 # (demand, placement, number of brokers) -> (r_l, b_l) of each, micro; sums exact
 Split = Callable[[Demand, Ints, int], Shares]

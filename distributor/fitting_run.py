@@ -41,12 +41,12 @@ from distributor.marks import NO_MARKS, FullMarks, traffic_class
 from distributor.state import Topic
 from distributor.surroundings import Surroundings
 from distributor.whatif import Latency
-from srtm.backoff import Backoff
+from srtm.concurrency.background import background_nursery
+from srtm.concurrency.backoff import Backoff
 from srtm.control import Promise
 from srtm.errors import Conflict, NotFound, SrtmError, Unavailable
 from srtm.log import Log
-from srtm.nursery import background_nursery
-from srtm.wording import plural
+from srtm.text import plural
 
 IN_FORCE_WITHIN_S = 10.0  # then it is measured as it is: a broker or a plain NSQ client may never follow
 QUIET_S = 1.2  # every broker has reported once meanwhile

@@ -17,7 +17,7 @@ from distributor.paper_fitting import PaperFitting
 from distributor.search import fitted, proportional
 from distributor.state import Placement, Topic
 from srtm.errors import BadInput
-from srtm.topic import TopicSpec
+from srtm.topics.spec import TopicSpec
 
 Method = Literal["sequential", "paper", "off"]
 METHODS: tuple[Method, ...] = ("sequential", "paper", "off")

@@ -15,7 +15,7 @@ from distributor.fitting_events import Missing, Report, RoundRecord
 from distributor.fitting_setup import FittingOptions
 from distributor.verdict import CONFIDENCE, Verdict
 from distributor.whatif import Latency
-from srtm.wording import plural
+from srtm.text import plural
 
 Json = dict[str, Any]
 WAITING, QUEUED, RUNNING, FAILED, OFF = "waiting", "queued", "running", "failed", "off"

@@ -27,7 +27,7 @@ from distributor.surroundings import Surroundings
 from distributor.wall import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable
-from srtm.topic import TopicSpec
+from srtm.topics.spec import TopicSpec
 
 _WAITS_S = 1.0
 

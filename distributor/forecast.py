@@ -1,12 +1,13 @@
 """What a placement would do to a topic's messages, before anybody is moved: access and processing delay per broker,
 and the DRL penalty against one bucket. Pure.
 
-The publishers' process is simulated from a seed (``srtm.firing``) and put through exact buckets (``srtm.replay``) and
-one server a broker (``whatif``), all full and idle at first. Where a stretch long enough to say anything would take too
-many messages, the answer is by formula, in heavy traffic (``srtm.fitted_split`` has it): unfinished work U exceeds x
-messages at a server of rate r with a probability of about exp(-theta x), theta = 2 (r - lambda) / (I lambda). A message
-waits longer than d for a token if U + 1 - b exceeds r d; so the percentile of the wait, and its mean
-exp(-theta (b - 1)) / (theta r), follow. The result says which of the two it is.
+The publishers' process is simulated from a seed (``srtm.token_bucket.arrival_process``) and put through exact buckets
+(``srtm.token_bucket.replay``) and one server a broker (``whatif``), all full and idle at first. Where a stretch long
+enough to say anything would take too many messages, the answer is by formula, in heavy traffic
+(``srtm.token_bucket.fitted_split`` has it): unfinished work U exceeds x messages at a server of rate r with a
+probability of about exp(-theta x), theta = 2 (r - lambda) / (I lambda). A message waits longer than d for a token if U
++ 1 - b exceeds r d; so the percentile of the wait, and its mean exp(-theta (b - 1)) / (theta r), follow. The result
+says which of the two it is.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from distributor.leases import MICRO, Amount
 from distributor.spreading import NOWHERE, Ints
 from distributor.state import Placement
 from distributor.whatif import Latency, Trace, delays, latency
-from srtm.dispersion import traffic_of
 from srtm.errors import BadInput
-from srtm.firing import Sent, sent
-from srtm.fitted_split import Traffic
-from srtm.publishers import Publishers
-from srtm.replay import penalty
+from srtm.token_bucket.arrival_process import Sent, sent
+from srtm.token_bucket.dispersion import traffic_of
+from srtm.token_bucket.fitted_split import Traffic
+from srtm.token_bucket.replay import penalty
+from srtm.topics.publishers import Publishers
 
 MOST_MESSAGES = 200_000  # simulated: a third of a second of work; what fires together leaves p99 uncertain all the same
 LONGEST_S = 600.0

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from distributor.wall import utc
-from srtm.penalty import RecordedPenalty
+from srtm.analysis.penalty import RecordedPenalty
 
 
 @dataclass(frozen=True, kw_only=True)

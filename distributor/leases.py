@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from srtm.lease import MARGIN_MS
+from srtm.topics.lease import MARGIN_MS
 
 MICRO = 1_000_000
 _WORTH_ISSUING = 64  # a partial growth of less than 1/64 of what is wanted is not worth a version

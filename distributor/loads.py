@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from distributor.state import Topic
-from srtm.capacity import Class, class_of
-from srtm.topic import Slo, TopicSpec
+from srtm.topics.capacity import Class, class_of
+from srtm.topics.spec import Slo, TopicSpec
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ import numpy as np
 
 from distributor.fitting_events import Layout, Task
 from distributor.model import Model
-from srtm.publishers import Process, Publishers
-from srtm.topic import Slo
+from srtm.topics.publishers import Process, Publishers
+from srtm.topics.spec import Slo
 
 
 @dataclass(frozen=True, kw_only=True)

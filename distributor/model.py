@@ -16,7 +16,7 @@ import numpy as np
 from distributor.fitting_events import Layout, Task
 from distributor.keeping import fair_order, most_kept
 from distributor.whatif import Delays, Latency, Trace, delays, enough_burst_micro, joined, latency, processing_ns
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 # Of the target: what is predicted closer to it could hardly be told from it by a measurement.
 CLEAR = 0.96

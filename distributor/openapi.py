@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from distributor import answers
 from distributor.access import is_open, scopes
-from srtm import control, shapes
+from srtm import control
+from srtm.topics import json_schema as shapes
 
 PROBLEM = "application/problem+json"
 _JSON = "application/json"

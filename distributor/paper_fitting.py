@@ -41,7 +41,7 @@ from distributor.search import missing_by_rate, settle_ns
 from distributor.spreading import NOWHERE, Ints
 from distributor.verdict import Verdict
 from distributor.whatif import Latency
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.exact_split import MICRO, split_bucket
 
 ROUND_NS = 60_000_000_000
 CLOSE_ENOUGH = 0.8  # of the target (footnote 11)

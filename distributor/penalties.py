@@ -1,9 +1,9 @@
 """The DRL penalty as a gauge: of each topic that is on several brokers, every so often, over a short window.
 
 Each of its brokers is asked for a measurement like those of fittings, which records what arrives meanwhile and changes
-nothing; the arrivals are then replayed (``srtm.penalty``). What that costs is bounded: one topic at a time, so many
-messages a window, and topics with more traffic than fits into a window of a second have none. Hosts have clocks of
-their own: between them, arrivals are as far apart as these say.
+nothing; the arrivals are then replayed (``srtm.analysis.penalty``). What that costs is bounded: one topic at a time,
+so many messages a window, and topics with more traffic than fits into a window of a second have none. Hosts have
+clocks of their own: between them, arrivals are as far apart as these say.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from distributor.registry import Registry
 from distributor.state import Topic
 from distributor.syncing import Syncing
 from distributor.whatif import Trace
+from srtm.analysis.penalty import RecordedPenalty, Recording, recorded_penalty
 from srtm.control import MeasurementRequest
 from srtm.errors import BadInput
 from srtm.log import Log
-from srtm.penalty import RecordedPenalty, Recording, recorded_penalty
 
 PERIOD_S = 30.0  # from the beginning of one round of all topics to the next
 WINDOW_S = 10.0

@@ -16,12 +16,12 @@ from distributor.allocation import BrokerCapacity, Demand, Plan, place_more, pla
 from distributor.leases import MICRO, Amount
 from distributor.loads import NO_LOAD, BrokerLoad
 from distributor.state import Broker, Placement, Topic
-from srtm.capacity import Capacity, class_of, effective_mcap
 from srtm.errors import BadInput
-from srtm.fitted_split import Traffic, fitted_bucket
-from srtm.sizing import smallest_burst
-from srtm.splitting import split_bucket
-from srtm.topic import TopicSpec
+from srtm.token_bucket.burst_sizing import smallest_burst
+from srtm.token_bucket.exact_split import split_bucket
+from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
+from srtm.topics.capacity import Capacity, class_of, effective_mcap
+from srtm.topics.spec import TopicSpec
 
 # Of the topic's rate, for a broker that has undeclared publishers only: the floor of design section 6.
 STARVED_WEIGHT = 0.02

@@ -12,7 +12,7 @@ from distributor.measured import LONGEST_SERVICE_NS
 from distributor.state import Broker
 from srtm.control import BrokerMachine, SyncRequest, check_broker_name
 from srtm.errors import BadInput
-from srtm.splitting import LARGEST
+from srtm.token_bucket.exact_split import LARGEST
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _LONGEST_TEXT = 300  # characters; host names have at most 253
@@ -53,7 +53,7 @@ def presented(name: str, request: SyncRequest) -> Broker:
 
 
 def _check_machine(machine: BrokerMachine) -> None:
-    """It is stored with capacities, so it must be what ``srtm.capacity`` takes."""
+    """It is stored with capacities, so it must be what ``srtm.topics.capacity`` takes."""
     if not 1 <= machine.cores <= _MOST_CORES:
         raise BadInput("machine.cores", machine.cores, f"must be from 1 to {_MOST_CORES}")
     _check_text("machine.kernel", machine.kernel)

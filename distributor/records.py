@@ -17,8 +17,8 @@ from distributor.marks import FullMarks, TrafficClass
 from distributor.state import Broker, Decision, FittingRecord, Topic
 from distributor.store import Edition, Replace, Store
 from distributor.topic_records import Row, TopicRows, astray_in, text, topic_changes, topic_from
-from srtm.capacity import Capacity, parse_capacity
-from srtm.topic import Slo
+from srtm.topics.capacity import Capacity, parse_capacity
+from srtm.topics.spec import Slo
 
 DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
 _VERSION = "version"

@@ -1,10 +1,10 @@
 """A better split of a layout that access delay breaks, from what was recorded; only where it holds on traffic that it
 was not made of. Pure.
 
-What ``srtm.refined_split`` learns is in part the chance of what it was shown: on short recordings of brokers that are
-much alike it is worse elsewhere than the closed form (docs/placement.md). So it is judged on what was held out: refined
-on either half of a recording it must keep the promise on the other, with a smaller delay on the worst broker there
-than the layout's own split has. The split itself is then made of the whole.
+What ``srtm.token_bucket.refined_split`` learns is in part the chance of what it was shown: on short recordings of
+brokers that are much alike it is worse elsewhere than the closed form (docs/placement.md). So it is judged on what was
+held out: refined on either half of a recording it must keep the promise on the other, with a smaller delay on the
+worst broker there than the layout's own split has. The split itself is then made of the whole.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from distributor.fitting_events import Layout, Task
 from distributor.model import CLEAR, Recording
-from srtm.fitted_split import Shares, Traffic
-from srtm.refined_split import refined_bucket, worst_delay_ns
-from srtm.replay import Ints
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.fitted_split import Shares, Traffic
+from srtm.token_bucket.refined_split import refined_bucket, worst_delay_ns
+from srtm.token_bucket.replay import Ints
 
 
 def refined(task: Task, layout: Layout, recordings: Sequence[Recording]) -> Layout | None:

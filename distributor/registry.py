@@ -27,10 +27,10 @@ from distributor.transitions import (
     same_principles,
 )
 from distributor.upkeep import Upkeep
-from srtm.capacity import Capacity
 from srtm.control import ProposalResult, ProposalResults, ShareProposal
 from srtm.errors import BadInput, Conflict, SrtmError
-from srtm.topic import TopicSpec
+from srtm.topics.capacity import Capacity
+from srtm.topics.spec import TopicSpec
 
 _FLUX_S = 3.0  # aware publishers have moved by then
 _LARGEST_CLAIM = 2**62  # a version that a broker may say it has; beyond 2**63 the store could not count on

@@ -15,7 +15,7 @@ import numpy as np
 from distributor.keeping import fair_order
 from distributor.relief_values import TopicView, View
 from distributor.spreading import Ints
-from srtm.publishers import Publishers
+from srtm.topics.publishers import Publishers
 
 CLEAR = 0.9  # of a promise: what shall come out
 CALM = 0.7  # of a promise: whoever is beyond that takes nobody

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from srtm.control import LatencyMs, SyncRequest, TopicLatency, TopicReport
-from srtm.wire import is_name
+from srtm.protocol import is_name
 
 _LARGEST = 2**62  # of any figure: sums and differences of such stay finite as floats
 

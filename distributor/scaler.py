@@ -16,10 +16,10 @@ import trio
 
 from distributor.config import DistributorConfig
 from distributor.fitting_events import Scaler
-from srtm.cluster import pick_addresses
+from srtm.cluster.cluster_file import pick_addresses
+from srtm.cluster.supervisor import Child, keep_running
 from srtm.errors import Unavailable
 from srtm.log import Log
-from srtm.supervisor import Child, keep_running
 
 _COMMAND_TAKES_AT_MOST_S = 120.0
 _ENDS_WITHIN_S = 5.0  # once it is told to

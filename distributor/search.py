@@ -20,10 +20,10 @@ from distributor.allocation import BrokerCapacity, Demand, plan
 from distributor.fitting_events import Layout, Missing, Split, Task
 from distributor.model import CLEAR, Candidate, Model, Recording, Refuted, key
 from distributor.refining import refined
-from srtm.dispersion import traffic_of
-from srtm.fitted_split import Shares, fitted_bucket
-from srtm.publishers import Ints, Publishers
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.dispersion import traffic_of
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.fitted_split import Shares, fitted_bucket
+from srtm.topics.publishers import Ints, Publishers
 
 _LEAST_NS = 1_000_000_000
 _LEAST_PERIODIC_NS = 10_000_000_000  # the longest period that is measured whole: groups meet again after one
@@ -39,7 +39,7 @@ def proportional(demand: Demand, placement: Ints, brokers: int) -> Shares:
 
 
 def fitted(publishers: Publishers, percentile: float) -> Split:
-    """For the same access delay at ``percentile`` on every broker (``srtm.fitted_split``)."""
+    """For the same access delay at ``percentile`` on every broker (``srtm.token_bucket.fitted_split``)."""
 
     def split(demand: Demand, placement: Ints, brokers: int) -> Shares:
         traffic = traffic_of(publishers, placement, brokers)

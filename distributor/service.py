@@ -28,11 +28,11 @@ from distributor.lock_session import LockSession
 from distributor.registry import Registry
 from distributor.store import Store
 from distributor.turns import Turns
-from srtm.address import format_address, parse_address
+from srtm.concurrency.background import background_nursery
 from srtm.errors import BadInput, Unavailable
 from srtm.log import Log
-from srtm.nursery import background_nursery
-from srtm.tokens import read_text
+from srtm.net.address import format_address, parse_address
+from srtm.net.tokens import read_text
 
 _GRACE_S = 1.0  # long polls of brokers last that long
 _BACKLOG = 4096  # a fleet that lost its broker asks all at once; the kernel takes its own bound if that is less

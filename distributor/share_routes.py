@@ -9,7 +9,7 @@ from distributor.bodies import documented, json_answer, read_body
 from distributor.registry import Registry
 from distributor.syncing import Syncing
 from srtm.control import ShareProposals
-from srtm.topic import parse_options
+from srtm.topics.spec import parse_options
 
 
 def add_share_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:

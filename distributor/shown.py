@@ -8,7 +8,7 @@ from typing import NamedTuple
 from distributor.leases import MICRO, Amount
 from distributor.registry import Registry
 from distributor.state import Topic
-from srtm.adaptation import ADAPTED
+from srtm.topics.adaptation import ADAPTED
 
 
 class _Terms(NamedTuple):

@@ -15,10 +15,10 @@ import numpy as np
 
 from distributor.leases import MICRO, NOTHING, Holding, Leases
 from distributor.spreading import NOWHERE, Ints
-from srtm.dispersion import traffic_of
-from srtm.fitted_split import Traffic
-from srtm.publishers import Publishers
-from srtm.topic import TopicSpec
+from srtm.token_bucket.dispersion import traffic_of
+from srtm.token_bucket.fitted_split import Traffic
+from srtm.topics.publishers import Publishers
+from srtm.topics.spec import TopicSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from distributor.leases import MICRO, NOTHING, Amount, Holding, Leases
 from distributor.spreading import Ints
 from distributor.state import Placement, Topic
 from distributor.store import Replace
-from srtm.publishers import join
-from srtm.topic import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_topic_json
+from srtm.topics.publishers import join
+from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_topic_json
 
 _CHUNK = 10_000  # publishers a row
 _ASTRAY = "astray "  # and a topic, a broker, and where they belong (nothing: on their way there); in micro-messages/s

@@ -10,7 +10,7 @@ from distributor.leases import NOTHING, Amount
 from distributor.marks import FullMarks
 from distributor.spreading import ROUNDING
 from distributor.state import Broker, Topic
-from srtm.topic import TopicSpec
+from srtm.topics.spec import TopicSpec
 
 _LARGEST = 2**62  # micro
 

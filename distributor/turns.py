@@ -14,10 +14,10 @@ from distributor.leading import leading
 from distributor.registry import Registry
 from distributor.standby import Standby
 from distributor.store import Store
+from srtm.concurrency.background import background_nursery
+from srtm.concurrency.outage import Outage
 from srtm.errors import Unavailable
 from srtm.log import Log
-from srtm.nursery import background_nursery
-from srtm.outage import Outage
 
 
 class Turns:

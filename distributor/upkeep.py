@@ -15,7 +15,7 @@ from distributor.book import Book
 from distributor.state import Broker, Topic
 from distributor.transitions import has_part
 from srtm.errors import Unavailable
-from srtm.lease import MARGIN_MS
+from srtm.topics.lease import MARGIN_MS
 
 _PERIOD_S = 1.0  # how soon the silence of a broker is noticed
 

@@ -19,9 +19,9 @@ from distributor.registry import Registry
 from distributor.state import Decision, Topic
 from distributor.syncing import Syncing
 from distributor.wall import utc
-from srtm.capacity import effective_mcap
 from srtm.control import Assignment, TopicReport
 from srtm.errors import NotLeader, Unavailable
+from srtm.topics.capacity import effective_mcap
 
 _RETRY_S = 1.0  # for whoever has no place
 

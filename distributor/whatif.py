@@ -1,12 +1,12 @@
 """What would be, from what was recorded: the delays of any placement of the publishers that a trace holds. Pure.
 
 A trace has the instant at which every message arrived, so publishers that fire together do so here too, named as a
-group or not. The access delay of any subset under any share follows exactly (``srtm.replay``). The processing delay
-is that of one server after the bucket that takes messages in the order in which they are let go (Lindley's recursion,
-exact in integers): exact where the service time is known, as in a laboratory; with measured ones, as good as the
-assumption that a message costs the same in other company. What the machine added to a known service time (it stood
-still) is added again, to the same message: wherever that had been, it would have come at that instant. A bucket starts
-full, and the server idle.
+group or not. The access delay of any subset under any share follows exactly (``srtm.token_bucket.replay``). The
+processing delay is that of one server after the bucket that takes messages in the order in which they are let go
+(Lindley's recursion, exact in integers): exact where the service time is known, as in a laboratory; with measured
+ones, as good as the assumption that a message costs the same in other company. What the machine added to a known
+service time (it stood still) is added again, to the same message: wherever that had been, it would have come at that
+instant. A bucket starts full, and the server idle.
 
 Arrivals that several brokers recorded must be on one clock before they are joined: members of a group that are apart
 by the error of a clock no longer fire together.
@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from srtm.replay import NEVER_NS, access_delays
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.replay import NEVER_NS, access_delays
 
 Ints = npt.NDArray[np.int64]
 

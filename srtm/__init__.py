@@ -14,13 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from srtm.publisher import Publisher
-    from srtm.subscriber import Subscriber
+    from srtm.client.publisher import Publisher
+    from srtm.client.subscriber import Subscriber
 
 __all__ = ["Publisher", "Subscriber", "__version__"]
 __version__ = "0.1.0"
 
-_HOMES = {"Publisher": "srtm.publisher", "Subscriber": "srtm.subscriber"}
+_HOMES = {"Publisher": "srtm.client.publisher", "Subscriber": "srtm.client.subscriber"}
 
 
 def __getattr__(name: str) -> object:

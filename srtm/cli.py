@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from srtm import lifeline
+from srtm.cluster import parent_death as lifeline
 from srtm.errors import NATIVE, NotBuilt, SrtmError
 
 INTERRUPTED = 128 + signal.SIGINT

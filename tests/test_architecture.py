@@ -26,15 +26,15 @@ LATE_IMPORTERS = ("srtm/cli.py", "srtm/commands/", "srtm/__main__.py")
 
 # Numbers or bytes in, values out: no event loop, no sockets, no HTTP, no store, no clock.
 PURE = (
-    "srtm/bucket.py",
-    "srtm/splitting.py",
-    "srtm/replay.py",
-    "srtm/firing.py",
-    "srtm/sizing.py",
-    "srtm/topic.py",
+    "srtm/token_bucket/bucket.py",
+    "srtm/token_bucket/exact_split.py",
+    "srtm/token_bucket/replay.py",
+    "srtm/token_bucket/arrival_process.py",
+    "srtm/token_bucket/burst_sizing.py",
+    "srtm/topics/spec.py",
     "srtm/duration.py",
-    "srtm/lease.py",
-    "srtm/wire.py",
+    "srtm/topics/lease.py",
+    "srtm/protocol.py",
     "srtm/control/message.py",
     "srtm/control/sync.py",
     "srtm/control/reports.py",
@@ -42,9 +42,9 @@ PURE = (
     "srtm/control/adapting.py",
     "srtm/control/gdrl.py",
     "srtm/control/clients.py",
-    "srtm/shapes.py",
+    "srtm/topics/json_schema.py",
     "srtm/errors.py",
-    "srtm/conditions.py",
+    "srtm/console/conditions.py",
     "distributor/adapting.py",
     "distributor/allocation.py",
     "distributor/leases.py",
@@ -172,7 +172,7 @@ def test_what_brokers_exchange_by_comes_without_numpy(name: str) -> None:
 
 
 # The client library and the command reach services through these alone.
-DOORS = {"srtm/distributor_client.py", "srtm/broker_client.py", "srtm/http_client.py"}
+DOORS = {"srtm/client/distributor.py", "srtm/client/broker.py", "srtm/net/http_client.py"}
 
 
 def test_clients_and_commands_use_nothing_but_the_http_interfaces() -> None:

@@ -20,7 +20,7 @@ import trio
 
 from distributor.api import make_app
 from srtm.cli import main
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
 from tests.support.distributor_in_process import Distributor, spec
 
 TOPIC = {"name": "roads", "rate": 100, "burst": 5, "slo": {"percentile": 99, "latency_ms": 1}}
@@ -70,7 +70,9 @@ class Service:
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     made = Service(tmp_path)
-    monkeypatch.setattr("srtm.commands.asking.DistributorClient", partial(DistributorClient, transport=made.transport))
+    monkeypatch.setattr(
+        "srtm.console.distributor_call.DistributorClient", partial(DistributorClient, transport=made.transport)
+    )
     yield made
     trio.run(made.opened.aclose)
 

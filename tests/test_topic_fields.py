@@ -16,7 +16,7 @@ import trio
 
 from distributor.api import make_app
 from srtm.errors import BadInput
-from srtm.topic import parse_topic_toml
+from srtm.topics.spec import parse_topic_toml
 from tests.support.distributor_in_process import Distributor, spec
 
 MODEL = {"count": 2, "rate": 3.0, "group_size": 2, "id_prefix": "p", "process": "poisson", "batch": 1}

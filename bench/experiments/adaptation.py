@@ -39,8 +39,8 @@ from bench.experiments.step_traffic import placed, send_step, step_plans, topic_
 from bench.handing_over import hand_over, settings_of
 from bench.results import Results, source_commit
 from bench.trace import fetch_trace
-from srtm.distributor_client import DistributorClient
-from srtm.supervisor import Cluster
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.supervisor import Cluster
 
 BLOCK = "adaptation"
 ATTEMPTS = 3  # at a run that counts

@@ -26,9 +26,9 @@ from bench.trace import Trace, fetch_trace
 from bench.validity import why_invalid
 from bench.verdict import Check, Verdict
 from bench.workload import Plan, Subscriber
-from srtm.distributor_client import DistributorClient
-from srtm.replay import NEVER_NS
-from srtm.supervisor import Cluster
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.supervisor import Cluster
+from srtm.token_bucket.replay import NEVER_NS
 
 BLOCK = "adaptation-steady"
 MODES = ("fitted", "proportional")

@@ -15,9 +15,9 @@ from bench.recorded import Recorded
 from bench.simulator import Machine, Tail, worst
 from bench.traffic import Fleet
 from bench.verdict import Check
-from srtm.poisson_bucket import exact_mean_delay_s, mean_delay_s
-from srtm.replay import access_delays
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.poisson import exact_mean_delay_s, mean_delay_s
+from srtm.token_bucket.replay import access_delays
 
 KINDS = {"": "p99", "access_": "access p99", "processing_": "processing p99"}
 CLOSELY = 0.05  # of a mean

@@ -27,7 +27,7 @@ from bench.results import Results
 from bench.traffic import Fleet
 from bench.verdict import Verdict
 from srtm.errors import BadInput
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 BLOCK = "calibration"
 SLOWED_US = SLOWER * LAB_US

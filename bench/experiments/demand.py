@@ -21,9 +21,9 @@ from bench.sensors import read_detectors
 from bench.stepped import ONE_BUCKET, one_bucket
 from bench.trace import percentile_ms
 from bench.verdict import Check, Verdict
-from srtm.adaptation import Adaptation, Mode
-from srtm.bucket import TOKEN, conforms_due
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.bucket import TOKEN, conforms_due
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.topics.adaptation import Adaptation, Mode
 
 BROKERS = 4
 RATE, BURST = 11_000.0, 25.0

@@ -11,9 +11,9 @@ from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Ser
 from bench.simulator import Ints
 from bench.traffic import Fleet
 from bench.verdict import Check, within
-from srtm.poisson_bucket import exact_mean_delay_s, mean_delay_s
-from srtm.replay import access_delays
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.poisson import exact_mean_delay_s, mean_delay_s
+from srtm.token_bucket.replay import access_delays
 
 LOAD, RATE = 10_000, 11_000  # msg/s
 BURSTS = (1, 2, 5, 10, 25)

@@ -28,11 +28,11 @@ from bench.experiments.gdrl import REACH
 from bench.gdrl_rounds import CLOSE, start
 from bench.handing_over import hand_over
 from bench.results import Results
-from srtm.adaptation import Indicator
-from srtm.cluster import BrokerPlace
-from srtm.distributor_client import DistributorClient
-from srtm.splitting import MICRO, to_micro
-from srtm.supervisor import Cluster, cluster
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.cluster_file import BrokerPlace
+from srtm.cluster.supervisor import Cluster, cluster
+from srtm.token_bucket.exact_split import MICRO, to_micro
+from srtm.topics.adaptation import Indicator
 
 BROKERS = 6
 RATE, BURST = 0.66, 60.0  # of the topic: in a minute nobody lets more than a few of what waits go

@@ -18,9 +18,9 @@ from bench.calibration import calibrated
 from bench.simulator import WARM_UP, Delays, Ints, Machine, Share, Tail, simulate, worst
 from bench.traffic import SECOND_NS, Fleet
 from distributor.spreading import Floats, fill, pack
-from srtm.replay import Server
-from srtm.sizing import tokens_needed
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.burst_sizing import tokens_needed
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.replay import Server
 
 LAB_US = 9.0
 SLOW_US = 500.0  # of a server beside which the machine underneath matters little

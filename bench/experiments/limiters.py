@@ -31,11 +31,11 @@ from bench.stepped import ONE_BUCKET, one_bucket
 from bench.trace import percentile_ms
 from bench.traffic import Fleet
 from bench.verdict import Check, none_of
-from srtm.adaptation import Adaptation, Mode
-from srtm.bucket import conforms_due
-from srtm.commands.running import run_trio
-from srtm.replay import NEVER_NS
-from srtm.splitting import MICRO, split_bucket
+from srtm.console.running import run_trio
+from srtm.token_bucket.bucket import conforms_due
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.replay import NEVER_NS
+from srtm.topics.adaptation import Adaptation, Mode
 
 BROKERS = 4
 ASSUMED = Cost(round_trip_ns=200_000, decision_ns=10_000)  # where there is no redis-server
@@ -149,7 +149,7 @@ def ours(mode: Mode, case: Case, seed: int) -> Limited:
 
 
 def row(case: Case, name: str, found: Limited) -> Row:
-    """``over``: messages above b + r dt in the worst interval, by the checker of ``srtm.bucket``."""
+    """``over``: messages above b + r dt in the worst interval, by the checker of ``srtm.token_bucket.bucket``."""
     violation = conforms_due(found.gone_ns.tolist(), case.envelope.rate_micro, case.envelope.burst_micro)
     delay_ns, all_messages = found.delay_ns, len(found.gone_ns) + found.dropped + found.stuck
     return {

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bench.systems import cpu_s
 from bench.threads import ENGINE_THREADS, threads_named
+from srtm.cluster.supervisor import Cluster
 from srtm.errors import Unavailable
-from srtm.supervisor import Cluster
 
 PARTS = ("adaptor", "distributor", "brokers", "engines")
 

@@ -26,10 +26,10 @@ from bench.experiments.overhead_traffic import (
     topic_document,
 )
 from bench.experiments.overhead_turn import SHIFTING, STEADY, OverheadOptions, Turn
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.supervisor import Cluster, cluster
 from srtm.errors import Unavailable
-from srtm.http_client import HttpClient
-from srtm.supervisor import Cluster, cluster
+from srtm.net.http_client import HttpClient
 
 _MCAP = 50_000.0
 _AT_ONCE = 4  # topics that are made or changed at a time; the distributor places one after the other

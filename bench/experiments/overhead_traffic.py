@@ -12,7 +12,7 @@ import trio
 from bench.run import RunProgress, generator_of
 from bench.workload import Plan, Publishers, Subscriber
 from srtm._native import LoadGen
-from srtm.distributor_client import Json
+from srtm.client.distributor import Json
 
 BROKERS = 6
 RATE, BURST = 110.0, 24.0  # of each topic

@@ -46,10 +46,10 @@ from bench.placed_run import addresses, placed_run
 from bench.results import Results
 from bench.run import RunResult, run_plan
 from bench.workload import Plan
-from srtm.distributor_client import DistributorClient, Json
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.supervisor import Cluster, cluster
 from srtm.errors import Unavailable
-from srtm.supervisor import Cluster, cluster
-from srtm.topic import parse_topic_json
+from srtm.topics.spec import parse_topic_json
 
 BROKERS = 6
 EACH, GROUP = 10.0, 5

@@ -11,7 +11,7 @@ import numpy as np
 from bench.placed_run import penalty_of
 from bench.run import RunResult
 from bench.trace import Trace, percentile_ms
-from srtm.distributor_client import Json
+from srtm.client.distributor import Json
 
 PERCENTILE, PROMISE_MS = 99, 5.0
 PUBLISHERS = 1_000

@@ -15,13 +15,13 @@ import numpy as np
 
 from bench.trace import percentile_ms
 from bench.workload import Plan
-from srtm.distributor_client import Json
+from srtm.client.distributor import Json
 from srtm.errors import BadInput
-from srtm.firing import Sent, sent
-from srtm.publishers import Ints, Publishers
-from srtm.replay import NEVER_NS, access_delays
-from srtm.sizing import LONGEST_S, MOST_ARRIVALS, enough_burst
-from srtm.splitting import to_micro
+from srtm.token_bucket.arrival_process import Sent, sent
+from srtm.token_bucket.burst_sizing import LONGEST_S, MOST_ARRIVALS, enough_burst
+from srtm.token_bucket.exact_split import to_micro
+from srtm.token_bucket.replay import NEVER_NS, access_delays
+from srtm.topics.publishers import Ints, Publishers
 
 _Item = TypeVar("_Item")
 
@@ -102,6 +102,6 @@ def _of(column: Sequence[_Item], rows: Sequence[int]) -> list[_Item]:
 
 
 def draw(publishers: Publishers, *, warmup_s: float, seconds: float, seed: int) -> Traffic:
-    """Ten minutes, or as much as ``srtm.sizing`` looks at; at least what is sent."""
+    """Ten minutes, or as much as ``srtm.token_bucket.burst_sizing`` looks at; at least what is sent."""
     long_s = max(min(LONGEST_S, MOST_ARRIVALS / publishers.load), warmup_s + seconds)
     return Traffic(publishers=publishers, drawn=sent(publishers, long_s, seed), warmup_s=warmup_s, seconds=seconds)

@@ -14,10 +14,10 @@ from bench.experiments.eq01 import LOAD, RATE, arrivals
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
 from bench.traffic import Fleet
 from bench.verdict import Check, none_of
-from srtm.bucket import TOKEN, Bucket
 from srtm.errors import InternalError
-from srtm.publishers import Floats
-from srtm.splitting import MICRO, split
+from srtm.token_bucket.bucket import TOKEN, Bucket
+from srtm.token_bucket.exact_split import MICRO, split
+from srtm.topics.publishers import Floats
 
 PARTS = {"halves": (0.5, 0.5), "one to nine": (0.1, 0.9), "six equal": (1 / 6,) * 6}
 LAW_S = 0.5  # of traffic: every arrival is looked at

@@ -25,7 +25,7 @@ from bench.measures.split import STOP_MS
 from bench.simulator import Machine
 from bench.traffic import Fleet
 from bench.verdict import Check
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 SLO_NS = SLOWER * 1_000_000
 ALONE_SLOWER = 8  # the same of messages that come one by one

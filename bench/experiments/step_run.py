@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.aftermath import SECOND_NS, Aftermath
 from bench.trace import Trace
-from srtm.replay import NEVER_NS
+from srtm.token_bucket.replay import NEVER_NS
 
 MODES = ("fitted", "proportional, 2 s", "proportional", "gdrl", "central", "static")
 UNSETTLED = "central"  # all of both brokers' traffic never passes: there is nothing to be back at

@@ -21,9 +21,9 @@ from bench.experiments.step_run import PROMISE_MS, Sent, Step
 from bench.run import RunProgress, generator_of
 from bench.workload import Plan, Publishers, Subscriber
 from srtm._native import LoadGen
-from srtm.distributor_client import DistributorClient, Json
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.supervisor import Cluster, cluster
 from srtm.errors import Unavailable
-from srtm.supervisor import Cluster, cluster
 
 LOAD, RATE = 10_000.0, 11_000.0  # msg/s
 BURSTS = {1: 25, 10: 248}  # messages, by batch

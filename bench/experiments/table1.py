@@ -52,10 +52,10 @@ from bench.run import RunResult, run_plan
 from bench.run_files import runs_beside
 from bench.sources import measured_sources
 from bench.workload import Plan, Publishers, Subscriber
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.supervisor import Cluster, cluster
 from srtm.control import FITTING_ENDED
-from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput, Unavailable
-from srtm.supervisor import Cluster, cluster
 
 TOPIC, BLOCK = "table1", "table1"
 _OWN = (

@@ -27,7 +27,7 @@ from bench.handing_over import hand_over
 from bench.panels import draw
 from bench.results import Results
 from bench.verdict import Verdict
-from srtm.wording import plural
+from srtm.text import plural
 
 CLAIM = (
     "{publishers:,} publishers of {each:g} msg/s in batches of {batch}, groups firing together in turn; p{percentile} "

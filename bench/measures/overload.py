@@ -16,9 +16,9 @@ from bench.systems import bare_broker
 from bench.trace import Trace, fetch_trace, percentile_ms
 from bench.verdict import Check, Verdict, at_most, none_of, within
 from bench.workload import Plan, Subscriber, modelled
-from srtm.bucket import conforms_actual, conforms_due
-from srtm.replay import due_instants
-from srtm.splitting import to_micro
+from srtm.token_bucket.bucket import conforms_actual, conforms_due
+from srtm.token_bucket.exact_split import to_micro
+from srtm.token_bucket.replay import due_instants
 
 CLAIM = (
     "Offered twice a rate of 5,000 msg/s for 10 s with delay: released within 0.5 % of it once the burst is spent, due "

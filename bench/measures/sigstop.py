@@ -22,9 +22,9 @@ from bench.broker_api import bucket_state, put_bucket
 from bench.systems import System, bare_broker
 from bench.trace import Trace, fetch_trace
 from bench.verdict import Check, Verdict, none_of
-from srtm import wire
-from srtm.bucket import Bucket
-from srtm.splitting import to_micro
+from srtm import protocol as wire
+from srtm.token_bucket.bucket import Bucket
+from srtm.token_bucket.exact_split import to_micro
 
 CLAIM = (
     "Stopped for 300 ms while 200 connections each send one conformant message: none has any access delay afterwards."

@@ -24,8 +24,8 @@ from bench.systems import System, bare_broker
 from bench.trace import Trace, fetch_trace, percentile_ms
 from bench.verdict import Check, Verdict, at_most, within
 from bench.workload import Plan, Subscriber, modelled
-from srtm.replay import access_delays
-from srtm.splitting import from_micro, split_bucket, to_micro
+from srtm.token_bucket.exact_split import from_micro, split_bucket, to_micro
+from srtm.token_bucket.replay import access_delays
 
 CLAIM = (
     "10,000 Poisson msg/s, r = 11,000, b = 25, split over k brokers, five runs of {seconds:g} s each: access delays "

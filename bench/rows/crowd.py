@@ -26,7 +26,7 @@ from bench.run import RunProgress, RunResult, deliveries, run_plan
 from bench.systems import System
 from bench.trace import percentile_ms
 from bench.workload import Plan
-from srtm.nursery import background_nursery
+from srtm.concurrency.background import background_nursery
 
 CONNECTIONS = 10_000
 SPARE_DESCRIPTORS = 300

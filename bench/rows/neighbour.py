@@ -19,7 +19,7 @@ from bench.rows import steady
 from bench.rows.turns import in_turn, started
 from bench.run import RunResult, run_plan
 from bench.systems import System
-from srtm.nursery import background_nursery
+from srtm.concurrency.background import background_nursery
 
 PUBLISHERS, NEIGHBOURS = 500, 100
 NEIGHBOUR = "neighbour"

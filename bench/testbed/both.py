@@ -24,7 +24,7 @@ from bench.testbed.owner import live_testbed
 from bench.testbed.session import Session, Traffic, run_session
 from bench.traffic import Fleet
 from bench.verdict import Check, Verdict, none_of
-from srtm.commands.running import run_trio
+from srtm.console.running import run_trio
 
 BLOCK = "testbed"
 CLAIM = (

@@ -23,7 +23,7 @@ from bench.testbed.outcome import curves, judged, outcome, shown
 from bench.testbed.owner import LiveTestbed, live_testbed
 from bench.testbed.remains import remove_dead
 from bench.testbed.session import Traffic
-from srtm.commands.running import run_service
+from srtm.console.running import run_service
 
 app = typer.Typer(
     no_args_is_help=True,

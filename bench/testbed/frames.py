@@ -23,7 +23,7 @@ import msgspec
 
 from bench import own_network
 from bench.relay import READY, Quality, Way
-from srtm import lifeline
+from srtm.cluster import parent_death as lifeline
 from srtm.errors import SrtmError, Unavailable
 
 _TUN = "/dev/net/tun"

@@ -1,7 +1,7 @@
 """A command on a host of a testbed: ``python -m bench.testbed.inside NAMESPACE [--group FOLDER]... -- COMMAND...``.
 
-It becomes that command; whoever watches its process id watches the command. With ``srtm.lifeline`` it ends with the
-testbed's owner.
+It becomes that command; whoever watches its process id watches the command. With ``srtm.cluster.parent_death`` it ends
+with the testbed's owner.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench import own_network
 from bench.testbed.names import NAMESPACES
-from srtm import lifeline
+from srtm.cluster import parent_death as lifeline
 from srtm.errors import SrtmError, Unavailable
 
 

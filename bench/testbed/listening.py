@@ -19,7 +19,8 @@ import msgspec
 from bench.nsq_socket import connect
 from bench.relay import READY
 from bench.testbed.paths import SO_TIMESTAMPNS, stamp_ns
-from srtm import lifeline, wire
+from srtm import protocol as wire
+from srtm.cluster import parent_death as lifeline
 from srtm.errors import PeerError, SrtmError
 
 _READ_BYTES = 1 << 18

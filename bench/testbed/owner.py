@@ -23,8 +23,8 @@ from bench.testbed.names import NAMESPACES, Owner, this_process
 from bench.testbed.remains import remove, remove_dead
 from bench.testbed.shaping import RELAY, carried_by
 from bench.testbed.shares import make_groups
+from srtm.cluster.parent_death import PARENT_VARIABLE
 from srtm.errors import Unavailable
-from srtm.lifeline import PARENT_VARIABLE
 
 _ENDS_WITHIN_S = 10.0
 

@@ -12,8 +12,8 @@ import msgspec
 
 from bench.run import run_plan
 from bench.workload import Plan
-from srtm import lifeline
-from srtm.commands.running import run_trio
+from srtm.cluster import parent_death as lifeline
+from srtm.console.running import run_trio
 from srtm.errors import SrtmError
 
 

@@ -29,7 +29,7 @@ from bench.testbed.paths import OneWay, between, measuring
 from bench.testbed.programs import Program, running
 from bench.trace import Trace, fetch_trace
 from bench.workload import Plan, Publishers, Subscriber
-from srtm.distributor_client import DistributorClient, Json
+from srtm.client.distributor import DistributorClient, Json
 from srtm.errors import SrtmError, Unavailable
 
 TOPIC, CHANNEL, UNREAD = "testbed", "bench", "unread#ephemeral"

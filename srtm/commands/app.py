@@ -10,8 +10,8 @@ import typer
 
 from srtm import __version__
 from srtm.commands import benches, capacity, drain, groups, penalty, services, sizes, topics, traffic
-from srtm.commands.trust import add_trust
-from srtm.commands.usage import usage_text
+from srtm.console.options import add_trust
+from srtm.console.usage import usage_text
 
 app = typer.Typer(
     name="srtm",

@@ -11,11 +11,11 @@ import msgspec
 import typer
 from rich.console import Console
 
-from srtm.commands.asking import ask_distributor
-from srtm.commands.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
-from srtm.distributor_client import DistributorClient, Json
+from srtm.client.distributor import DistributorClient, Json
+from srtm.console.distributor_call import ask_distributor
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
 from srtm.errors import BadInput, Unavailable
-from srtm.unreadable import UNREADABLE
+from srtm.net.decode_errors import UNREADABLE
 
 if TYPE_CHECKING:
     from bench.capacity import CapacityOptions, Found, Step
@@ -47,7 +47,7 @@ def bench(
     The broker may be idle or live: rates rise until its promise breaks, or until another topic comes near its own.
     """
     from bench.capacity import CapacityOptions
-    from srtm.capacity import Class, parse_capacity, parse_slo
+    from srtm.topics.capacity import Class, parse_capacity, parse_slo
 
     if from_file is not None:
         capacity = parse_capacity(_document(from_file))

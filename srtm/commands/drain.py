@@ -10,13 +10,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from srtm.broker_client import BrokerClient
-from srtm.commands.asking import ask_distributor
-from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
-from srtm.commands.running import run_trio
+from srtm.client.broker import BrokerClient
+from srtm.client.distributor import DistributorClient
+from srtm.console.distributor_call import ask_distributor
+from srtm.console.draining import watch
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
+from srtm.console.running import run_trio
 from srtm.control import DrainProgress
-from srtm.distributor_client import DistributorClient
-from srtm.draining import watch
 from srtm.errors import BadInput, Unavailable
 
 

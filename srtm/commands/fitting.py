@@ -8,10 +8,10 @@ from enum import StrEnum
 import trio
 from rich.console import Console
 
-from srtm.commands.output import table
+from srtm.client.distributor import DistributorClient, Json
+from srtm.console.output import table
 from srtm.control import FITTING_ENDED
-from srtm.distributor_client import DistributorClient, Json
-from srtm.wording import plural
+from srtm.text import plural
 
 _LOOK_S = 0.5
 _NO_TRAFFIC_S = 30.0

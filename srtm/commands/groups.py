@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from srtm.commands.asking import ask_distributor
-from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
-from srtm.commands.recordings import recorded
-from srtm.distributor_client import DistributorClient, Json
+from srtm.client.distributor import DistributorClient, Json
+from srtm.console.distributor_call import ask_distributor
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.console.recordings import recorded
 from srtm.errors import BadInput
-from srtm.wording import plural
+from srtm.text import plural
 
 if TYPE_CHECKING:
-    from srtm.cofiring import Found
-    from srtm.recorded import Arrivals
+    from srtm.analysis.arrivals import Arrivals
+    from srtm.analysis.correlation import Found
 
 _LONGEST_LIST = 40  # rows of a table for people
 
@@ -57,8 +57,8 @@ def _named(arrivals: Arrivals, file: Path) -> Arrivals:
 async def _groups(
     name: str, files: list[Path], window_ns: int, apply: bool, token: str | None, client: DistributorClient
 ) -> tuple[Found, dict[str, str], list[str]]:
-    from srtm.cofiring import find_groups, regrouped, unseen
-    from srtm.recorded import merged, read_arrivals
+    from srtm.analysis.arrivals import merged, read_arrivals
+    from srtm.analysis.correlation import find_groups, regrouped, unseen
 
     fleet = await client.publishers(name)
     declared = dict(zip(fleet["ids"], fleet["groups"], strict=True))
@@ -93,7 +93,7 @@ async def _declare(
 
 
 def _arrivals(body: bytes, place: Json) -> Arrivals:
-    from srtm.recorded import trace_arrivals
+    from srtm.analysis.arrivals import trace_arrivals
 
     return trace_arrivals(body, place["broker"])
 

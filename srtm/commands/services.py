@@ -14,16 +14,16 @@ import trio
 import typer
 from rich.console import Console
 
-from srtm.cluster import ClusterFile
+from srtm.client.distributor import TOKEN_VARIABLE, distributor_urls
+from srtm.cluster.cluster_file import ClusterFile
+from srtm.cluster.supervisor import cluster
 from srtm.commands.fitting import Fitting, ScalerKind
-from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
-from srtm.commands.running import run_service
-from srtm.distributor_client import TOKEN_VARIABLE, distributor_urls
-from srtm.distributors import connected
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
+from srtm.console.running import run_service
 from srtm.log import Log
-from srtm.supervisor import cluster
-from srtm.tokens import Tokens, read_token
-from srtm.trust import ca_file, trusting
+from srtm.net.failover import connected
+from srtm.net.tls_trust import ca_file, trusting
+from srtm.net.tokens import Tokens, read_token
 
 FittingOption = Annotated[
     Fitting, typer.Option(help="How topics are fitted to brokers by measurement; a submission may say otherwise.")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from srtm.commands.output import JsonOption, show, table
+from srtm.console.output import JsonOption, show, table
 from srtm.errors import BadInput
 
 if TYPE_CHECKING:
-    from srtm.trace_sizing import Sizing
+    from srtm.analysis.trace_sizing import Sizing
 
 
 def size(
@@ -36,8 +36,8 @@ def size(
 
     At least 600 s of traffic are asked for. Beside it what Eq. (1) of the paper gives for Poisson traffic.
     """
-    from srtm.recorded import merged, read_arrivals
-    from srtm.trace_sizing import sized
+    from srtm.analysis.arrivals import merged, read_arrivals
+    from srtm.analysis.trace_sizing import sized
 
     if not 0 < percentile <= 99.999:  # false for NaN too
         raise BadInput("percentile", percentile, "must be above 0 and at most 99.999")

@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from srtm.adaptation import MODES
-from srtm.commands.asking import ask_distributor
+from srtm.client.distributor import DistributorClient, Json
 from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
-from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show, table
-from srtm.commands.plans import promise, show_plan
-from srtm.conditions import conditions, remarks
+from srtm.console.conditions import conditions, remarks
+from srtm.console.distributor_call import ask_distributor
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.console.plans import promise, show_plan
 from srtm.control import FITTING_ENDED
-from srtm.distributor_client import DistributorClient, Json
 from srtm.errors import BadInput
-from srtm.topic_file import read_topic_file, topic_name
+from srtm.topics.adaptation import MODES
+from srtm.topics.file import read_topic_file, topic_name
 
 _CHANGES_SHOWN = 3
 app = typer.Typer(no_args_is_help=True, help="Topics: plan, submit, look at, change, remove.", rich_markup_mode=None)

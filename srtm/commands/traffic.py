@@ -11,11 +11,11 @@ from typing import Annotated
 import trio
 import typer
 
-from srtm.commands.output import DistributorOption, JsonOption, TokenOption, show
-from srtm.commands.running import run_trio
+from srtm.client.publisher import Publisher
+from srtm.client.subscriber import Subscriber
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
+from srtm.console.running import run_trio
 from srtm.errors import BadInput, PublishRefused
-from srtm.publisher import Publisher
-from srtm.subscriber import Subscriber
 
 _READ_BYTES = 64 * 1024
 

@@ -3,9 +3,9 @@ other shares back to it."""
 
 from __future__ import annotations
 
-from srtm.adaptation import Adaptation
 from srtm.control.message import Control
 from srtm.control.sync import Share
+from srtm.topics.adaptation import Adaptation
 
 
 class RateChange(Control, frozen=True):
@@ -72,8 +72,8 @@ class BrokerTraits(Control, frozen=True):
 
 
 class TopicTraits(Control, frozen=True):
-    """Made by ``distributor.adapting``: how a topic is to be adapted (``srtm.adaptation``), and what its policy must
-    know."""
+    """Made by ``distributor.adapting``: how a topic is to be adapted (``srtm.topics.adaptation``), and what its policy
+    must know."""
 
     percentile: float = 99.0
     window_s: float = Adaptation.window_s

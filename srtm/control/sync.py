@@ -117,8 +117,8 @@ class SyncAnswer(Control, frozen=True):
 
 
 class DeadNotice(Control, frozen=True):
-    """Made by ``srtm.supervisor`` (or an operator), read by ``distributor.api`` at ``POST /v1/brokers/NAME/dead``:
-    proof of death of one incarnation."""
+    """Made by ``srtm.cluster.supervisor`` (or an operator), read by ``distributor.api`` at ``POST
+    /v1/brokers/NAME/dead``: proof of death of one incarnation."""
 
     incarnation: str
     reason: str = ""

@@ -7,9 +7,9 @@ import pytest
 
 from adaptor.asking import Asking
 from srtm.control import HistoryAnswer, Problem, ProposalResult, ProposalResults, ProposedShare, ShareProposal
-from srtm.distributors import Distributors
 from srtm.errors import NotLeader, PeerError, Unavailable
 from srtm.log import Log
+from srtm.net.failover import Distributors
 
 ANSWER = HistoryAnswer(version=7, gone=["cars"])
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from adaptor.bounds import bounded, limits
 from adaptor.observed import Envelope, Member
 from srtm.errors import BadInput
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 TOTAL = 11_000 * MICRO
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptor.bursts import bursts
-from srtm.fitted_split import Traffic, fitted_bucket
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
 
 RATE, BURST = 11_000 * MICRO, 25 * MICRO
 

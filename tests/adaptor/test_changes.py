@@ -7,9 +7,9 @@ import pytest
 from adaptor.book import BIN_NS, Book, change_of
 from adaptor.observed import Bin, Change, Envelope, Member, Shares
 from adaptor.policy import Policy
-from srtm.adaptation import Adaptation
 from srtm.control import HistoryAnswer, RateChange
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.topics.adaptation import Adaptation
 from tests.adaptor.test_book import counts, history, told
 
 ENVELOPE = Envelope(rate_micro=11_000 * MICRO, burst_micro=25 * MICRO)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from adaptor.expectation import Expected, expected
 from adaptor.fitted import Fitted
 from adaptor.observed import Bin, Change, Envelope, Member, Shares
-from srtm.fitted_split import Traffic, fitted_bucket
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
 
 ENVELOPE = Envelope(rate_micro=2_080 * MICRO, burst_micro=214 * MICRO)
 FLOOR = 0.02

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from adaptor.gdrl import Supply, exchange, floored, indicator, spread
 from adaptor.ring import neighbours, partner
 from bench.experiments.gdrl import run_once
-from srtm.adaptation import Indicator
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.topics.adaptation import Indicator
 
 supplies = st.builds(
     Supply,

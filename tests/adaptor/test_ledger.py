@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from adaptor.gdrl import Supply, least_rate
 from adaptor.ledger import Ledger, Reply, Tokens
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 NAMES = ("a", "b", "c")
 RATE, BURST = 3_000 * MICRO, 9 * MICRO

@@ -14,7 +14,7 @@ from bench.simulator import Machine, PathDelay, Paths, serve
 from bench.trace import Trace
 from bench.traffic import SECOND_NS, Fleet
 from srtm.errors import BadInput, InternalError
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 
 def path_of(*us: int) -> PathDelay:

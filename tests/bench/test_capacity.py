@@ -13,9 +13,9 @@ from bench import capacity as module
 from bench.capacity import CapacityOptions, Found, Step, disturbed, is_here, judged, machine_of, measure_capacity
 from bench.run import RunResult
 from bench.workload import Plan
-from srtm.capacity import Class, Machine
 from srtm.errors import Conflict
-from srtm.topic import Slo
+from srtm.topics.capacity import Class, Machine
+from srtm.topics.spec import Slo
 from tests.support.run_results import result
 
 QUIET = {"count": 10, "p50_ms": 0.1, "p95_ms": 0.1, "p99_ms": 0.1, "p999_ms": 0.1}

@@ -9,7 +9,7 @@ import trio
 
 from bench.crash import Life, answer
 from bench.crash_book import Book
-from srtm import wire
+from srtm import protocol as wire
 
 DRAW_FIN = 0.9
 DRAW_REQUEUE = 0.0

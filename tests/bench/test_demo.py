@@ -22,11 +22,11 @@ from bench.plot import Promise
 from bench.run import Histograms, RunResult
 from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
 from bench.trace import Trace, percentile_ms
-from srtm.distributor_client import Json
+from srtm.client.distributor import Json
 from srtm.errors import BadInput
-from srtm.splitting import from_micro
-from srtm.topic import Strategy
-from srtm.topic_file import read_topic_file
+from srtm.token_bucket.exact_split import from_micro
+from srtm.topics.file import read_topic_file
+from srtm.topics.spec import Strategy
 from tests.support.run_results import EMPTY, histogram, result, target
 
 PROMISE = Promise(0.99, 5.0)

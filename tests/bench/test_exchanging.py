@@ -7,9 +7,9 @@ import numpy as np
 from adaptor.observed import Envelope, Shares
 from bench.aftermath import SECOND_NS, Ints
 from bench.exchanging import Exchanging
-from srtm.adaptation import Adaptation
-from srtm.bucket import conforms_due
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.bucket import conforms_due
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.topics.adaptation import Adaptation
 
 ENVELOPE = Envelope(rate_micro=1_100 * MICRO, burst_micro=20 * MICRO)
 RATES = (100.0, 200.0, 700.0)  # msg/s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.experiments.gdrl_real import RealRun, claim, markdown, reached_really
-from srtm.adaptation import Indicator
+from srtm.topics.adaptation import Indicator
 
 
 def run(rounds: int | None) -> RealRun:

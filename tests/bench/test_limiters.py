@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from adaptor.observed import Envelope
 from bench import limiters
 from bench.aftermath import SECOND_NS
-from srtm.bucket import conforms_due
-from srtm.splitting import MICRO
+from srtm.token_bucket.bucket import conforms_due
+from srtm.token_bucket.exact_split import MICRO
 
 MS = 1_000_000
 

@@ -26,7 +26,7 @@ from bench.experiments.placement_view import block, draw
 from bench.trace import Trace
 from distributor import placing
 from distributor.allocation import BrokerCapacity
-from srtm.topic import parse_topic_json
+from srtm.topics.spec import parse_topic_json
 from tests.support.run_results import EMPTY, histogram, result, target
 
 RUN = PlacementRun(

@@ -7,10 +7,10 @@ import pytest
 
 from bench.experiments.placement_traffic import Traffic, draw
 from bench.workload import Plan, Subscriber, modelled
-from srtm.publishers import Publishers
-from srtm.replay import access_delays
-from srtm.splitting import MICRO
-from srtm.topic import parse_topic_json
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.replay import access_delays
+from srtm.topics.publishers import Publishers
+from srtm.topics.spec import parse_topic_json
 
 RATE = 220.0
 

@@ -17,8 +17,8 @@ from bench.reach import MEASURES, markdown
 from bench.trace import Column, Trace
 from bench.verdict import Verdict, at_most, none_of, within
 from srtm.errors import BadInput, Unavailable
-from srtm.replay import due_instants
-from srtm.splitting import to_micro
+from srtm.token_bucket.exact_split import to_micro
+from srtm.token_bucket.replay import due_instants
 from tests.support.run_results import result
 
 MS = 1_000_000

@@ -9,8 +9,8 @@ from adaptor.policy import Policy
 from bench.aftermath import SECOND_NS, Ints
 from bench.reporting import Reporting
 from bench.shift import Shift, arrivals_of
-from srtm.adaptation import Adaptation, Mode
-from srtm.splitting import MICRO, split_bucket
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.topics.adaptation import Adaptation, Mode
 
 ENVELOPE = Envelope(rate_micro=2_200 * MICRO, burst_micro=50 * MICRO)
 EVEN = split_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, [1.0, 1.0])

@@ -8,9 +8,9 @@ import pytest
 from adaptor.observed import Shares
 from adaptor.policy import Policy
 from bench.shift import MEASURED, Shift, simulate
-from srtm.adaptation import Adaptation, Mode
-from srtm.bucket import conforms_due
-from srtm.splitting import split_bucket
+from srtm.token_bucket.bucket import conforms_due
+from srtm.token_bucket.exact_split import split_bucket
+from srtm.topics.adaptation import Adaptation, Mode
 
 SMALL = Shift(load=2_000.0, rate=2_200.0, burst=25.0, at_s=8.0, ends_s=22.0)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from adaptor.observed import Bin, Shares
 from bench.aftermath import SECOND_NS, Ints
 from bench.stepped import BIN_NS, SimulatedBroker, Stepped
-from srtm.bucket import TOKEN, Bucket
-from srtm.replay import NEVER_NS
-from srtm.splitting import MICRO
+from srtm.token_bucket.bucket import TOKEN, Bucket
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.replay import NEVER_NS
 
 
 class Unmoved(Stepped):

@@ -12,7 +12,7 @@ import trio
 from broker.auth import AuthAddress, AuthServers, encode_question, normalize, parse_auth_address
 from broker.events import AuthAsked
 from srtm.errors import BadInput, PeerError, Unavailable
-from srtm.http_api import Response
+from srtm.net.http_server import Response
 from tests.support.http_server import serve_http
 
 QUESTION = AuthAsked(connection=7, secret=b"s &\xff", remote_ip="::1", tls=True, common_name="me & you")

@@ -5,8 +5,8 @@ import pytest
 from broker import process
 from broker.__main__ import main, parse_size
 from broker.config import EngineConfig
-from srtm.address import parse_address
 from srtm.errors import BadInput
+from srtm.net.address import parse_address
 from tests.support.broker_service import config
 
 

@@ -1,7 +1,7 @@
 """A broker is drained by its own route, where no distributor does it."""
 
 from broker.config import BrokerConfig
-from srtm.tokens import Tokens
+from srtm.net.tokens import Tokens
 from tests.support.broker_admin import Admin
 
 

@@ -13,8 +13,8 @@ from broker.gdrl_agent import PATH, ROUND_S, GdrlAgent
 from broker.lease_holder import LeaseHolder
 from srtm.control import DesiredTopic, Exchange, GdrlCredit, GdrlMessage, GdrlOffer, Share, SyncAnswer
 from srtm.errors import Forbidden, Unavailable
-from srtm.http_api import problem
 from srtm.log import Log
+from srtm.net.http_server import problem
 from tests.support.fake_engine import FakeEngine
 
 RATE, BURST = 12_000.0, 60.0

@@ -8,9 +8,9 @@ from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved, Restless
 from broker.histories import Histories
 from srtm.control import HistoryReport, Problem
-from srtm.distributors import Distributors
 from srtm.errors import Unavailable
 from srtm.log import Log
+from srtm.net.failover import Distributors
 
 BIN_NS = 100_000_000
 

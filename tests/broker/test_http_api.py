@@ -8,10 +8,10 @@ from trio.testing import memory_stream_pair
 
 from broker.requests import request
 from srtm.errors import BadInput, PeerError, Unavailable
-from srtm.http_api import Request, Response, Router, json_response, respond, text_response
-from srtm.http_client import HttpClient, parse_http_url
 from srtm.log import Log, format_line
-from srtm.tokens import Tokens
+from srtm.net.http_client import HttpClient, parse_http_url
+from srtm.net.http_server import Request, Response, Router, json_response, respond, text_response
+from srtm.net.tokens import Tokens
 from tests.support.http_server import HttpServer
 
 LIMIT = 1000

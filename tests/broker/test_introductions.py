@@ -6,8 +6,8 @@ import trio
 from broker import introductions, service
 from broker.introductions import Introductions
 from srtm.control import SyncAnswer
-from srtm.http_api import Response, json_response
 from srtm.log import Log
+from srtm.net.http_server import Response, json_response
 from tests.support.broker_service import ask, config, until
 from tests.support.fake_engine import FakeEngine
 from tests.support.http_server import serve_http

@@ -23,9 +23,9 @@ from broker.lookup import (
     registrations,
 )
 from srtm.errors import BadInput, PeerError
-from srtm.http_api import json_response
-from srtm.http_client import HttpClient
 from srtm.log import Log
+from srtm.net.http_client import HttpClient
+from srtm.net.http_server import json_response
 from tests.support.fake_engine import FakeEngine
 from tests.support.http_server import HttpServer
 

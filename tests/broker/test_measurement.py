@@ -14,9 +14,9 @@ from srtm.control import (
     Problem,
     Promise,
 )
-from srtm.distributors import Distributors
 from srtm.errors import Unavailable
 from srtm.log import Log
+from srtm.net.failover import Distributors
 
 MS = 1_000_000
 S = 1_000_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from broker.admin_context import tokens_of
 from broker.config import BrokerConfig
-from srtm.tokens import Tokens
+from srtm.net.tokens import Tokens
 from tests.support.broker_admin import Admin
 
 

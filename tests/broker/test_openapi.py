@@ -10,7 +10,7 @@ import pytest
 
 from broker import openapi
 from srtm import control
-from srtm.http_api import Router
+from srtm.net.http_server import Router
 from tests.support.broker_admin import Admin
 
 OURS = ("/v1/", "/metrics", "/healthz")

@@ -5,8 +5,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.requests import Requests
-from srtm.http_api import Response
 from srtm.log import Log
+from srtm.net.http_server import Response
 from tests.support.fake_engine import FakeEngine
 
 

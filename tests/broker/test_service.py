@@ -11,10 +11,10 @@ import trio
 
 from broker import data_path, metadata, service
 from broker.sync import SyncState, load_state, save_state
+from srtm.concurrency.background import only_failure
 from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError
-from srtm.http_api import Response, json_response
-from srtm.nursery import only_failure
+from srtm.net.http_server import Response, json_response
 from tests.support.broker_service import ask, config, until
 from tests.support.http_server import serve_http
 

@@ -10,9 +10,9 @@ from broker.drain import Drain
 from broker.lease_holder import LeaseHolder, held_over
 from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
 from srtm.control import DeadNotice, DesiredTopic, Move, Problem, Share, SyncAnswer, SyncRequest, Throttling
-from srtm.distributors import Distributors
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log
+from srtm.net.failover import Distributors
 from tests.support.fake_engine import FakeEngine
 
 TOPIC = DesiredTopic(

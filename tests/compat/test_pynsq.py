@@ -13,8 +13,8 @@ import trio
 
 from broker.config import BrokerConfig, EngineConfig
 from broker.service import serve
-from srtm.http_api import Request, Response, json_response
-from srtm.supervisor import Cluster, cluster
+from srtm.cluster.supervisor import Cluster, cluster
+from srtm.net.http_server import Request, Response, json_response
 from tests.support.http_server import serve_http
 
 pytestmark = pytest.mark.slow

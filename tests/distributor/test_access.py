@@ -14,7 +14,7 @@ from starlette.routing import Route
 from distributor.access import Access, scopes
 from distributor.api import make_app
 from srtm.errors import Unauthorized
-from srtm.tokens import Tokens
+from srtm.net.tokens import Tokens
 from tests.support.distributor_in_process import Distributor
 
 TOKENS = "operator ann o\nbroker b1 b\nclient cars c\n"

@@ -15,7 +15,7 @@ from distributor.metrics import exposition
 from distributor.views import topic_view
 from srtm.control import HistoryReport, ProposedShare, ShareProposal, TopicHistory, TopicReport
 from srtm.errors import BadInput, NotFound
-from srtm.topic import TopicSpec, parse_options
+from srtm.topics.spec import TopicSpec, parse_options
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 
 ADAPTED = {"burst": 30, "mode": "fitted", "placement": "lb"}

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from distributor.api import make_app
+from srtm.client.distributor import DistributorClient
 from srtm.control import BrokerMachine, DeadNotice, TopicReport
-from srtm.distributor_client import DistributorClient
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
-from srtm.tokens import Tokens
+from srtm.net.tokens import Tokens
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 
 TOPIC = {

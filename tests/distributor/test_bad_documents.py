@@ -15,7 +15,7 @@ import pytest
 from distributor.api import make_app
 from distributor.measuring import Measuring
 from srtm.control import MeasurementRequest
-from srtm.topic import parse_topic_json
+from srtm.topics.spec import parse_topic_json
 from tests.support.distributor_in_process import Distributor
 
 LIMIT_BYTES = 20_000

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from distributor.registry import Registry
-from srtm.capacity import Capacity, Class, parse_capacity, parse_slo
 from srtm.errors import NotFound
+from srtm.topics.capacity import Capacity, Class, parse_capacity, parse_slo
 from tests.distributor.test_api import TOPIC, http, problem
 from tests.support.distributor_in_process import Distributor, spec
 

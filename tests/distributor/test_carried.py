@@ -9,9 +9,9 @@ import trio
 from distributor.adapting import shares_version, traits
 from distributor.carried import Carried
 from distributor.loads import loads_of
-from srtm.capacity import Capacity, Class
 from srtm.control import ProposedShare, ShareProposal, TopicReport
-from srtm.topic import Slo, parse_change
+from srtm.topics.capacity import Capacity, Class
+from srtm.topics.spec import Slo, parse_change
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")

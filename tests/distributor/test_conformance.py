@@ -22,7 +22,7 @@ from schemathesis.specs.openapi import checks
 
 from distributor.access import is_open
 from distributor.openapi import ANSWERS
-from srtm.issuing import issue
+from srtm.cluster.token_files import issue
 
 CHECKS = [
     not_a_server_error,

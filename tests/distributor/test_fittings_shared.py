@@ -13,7 +13,7 @@ from distributor.leases import MICRO, Amount
 from distributor.marks import FullMarks, TrafficClass
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
-from srtm.topic import Slo
+from srtm.topics.spec import Slo
 from tests.support.live_fittings import OFF, Live, live
 
 pytestmark = pytest.mark.usefixtures("no_threads")

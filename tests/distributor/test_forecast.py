@@ -12,8 +12,8 @@ from distributor import placing
 from distributor.allocation import BrokerCapacity
 from distributor.forecast import Forecast, Service, Simulation
 from distributor.leases import MICRO, Amount
-from srtm.poisson_bucket import mean_delay_s
-from srtm.topic import TopicSpec, parse_topic_json
+from srtm.token_bucket.poisson import mean_delay_s
+from srtm.topics.spec import TopicSpec, parse_topic_json
 
 
 def topic(count: int, rate: float, burst: float, slack: float = 1.1, **block: object) -> TopicSpec:

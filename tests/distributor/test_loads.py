@@ -6,8 +6,8 @@ import pytest
 
 from distributor import book, placing
 from distributor.loads import NO_LOAD, loads_after, loads_of
-from srtm.capacity import Class
-from srtm.topic import Slo, parse_change
+from srtm.topics.capacity import Class
+from srtm.topics.spec import Slo, parse_change
 from tests.support.distributor_in_process import Distributor, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")

@@ -7,9 +7,9 @@ from distributor.fitting_events import Layout, Task
 from distributor.marks import FullMarks, TrafficClass, kept_by, traffic_class
 from distributor.model import Model, Recording
 from distributor.whatif import Trace
-from srtm.publisher_blocks import read_block
-from srtm.publishers import join
-from srtm.topic import Slo
+from srtm.topics.publisher_blocks import read_block
+from srtm.topics.publishers import join
+from srtm.topics.spec import Slo
 
 SLO = Slo(percentile=99, latency_ms=1)
 SINGLE = TrafficClass(process="poisson", batch=1, group=1)

@@ -11,7 +11,7 @@ from distributor import placing
 from distributor.leases import MICRO, Amount, Leases
 from distributor.spreading import NOWHERE
 from distributor.state import Placement, Topic
-from srtm.publishers import Publishers
+from srtm.topics.publishers import Publishers
 from tests.support.distributor_in_process import spec
 
 NAMES = ("a", "b", "c", "d")

@@ -17,8 +17,8 @@ from starlette.routing import Route
 
 from distributor.api import make_app
 from distributor.openapi import ANSWERS, PROBLEM
-from srtm import shapes
 from srtm.control import Problem
+from srtm.topics import json_schema as shapes
 from tests.support.distributor_in_process import Distributor, spec
 
 

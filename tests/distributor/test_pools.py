@@ -11,7 +11,7 @@ from distributor.metrics import exposition
 from distributor.penalties import shares_in_force
 from srtm.control import TopicReport
 from srtm.errors import BadInput
-from srtm.topic import parse_options
+from srtm.topics.spec import parse_options
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 
 ENVELOPE = Amount(1_100 * MICRO, 30 * MICRO)

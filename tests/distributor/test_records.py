@@ -10,7 +10,7 @@ import pytest
 from distributor import records, store
 from distributor.records import Stored
 from distributor.state import Topic
-from srtm.topic import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_change
+from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_change
 from tests.support.distributor_in_process import Distributor, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")

@@ -12,7 +12,7 @@ from distributor.registry import Registry
 from srtm.control import Share, Stranger, TopicReport
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.log import Log
-from srtm.topic import parse_change
+from srtm.topics.spec import parse_change
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 
 pytestmark = pytest.mark.usefixtures("no_threads")

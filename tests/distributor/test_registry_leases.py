@@ -5,7 +5,7 @@ import trio
 
 from distributor.registry import Registry
 from distributor.syncing import Syncing
-from srtm.lease import MARGIN_MS
+from srtm.topics.lease import MARGIN_MS
 from tests.support.distributor_in_process import Distributor, settle, spec, total
 
 pytestmark = pytest.mark.usefixtures("no_threads")

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from broker.lease_holder import LeaseHolder
 from distributor.registry import Registry
 from distributor.syncing import Syncing
-from srtm.bucket import conforms_due
 from srtm.control import DesiredTopic, SyncAnswer, SyncRequest
 from srtm.errors import Conflict, PeerError
-from srtm.splitting import to_micro
+from srtm.token_bucket.bucket import conforms_due
+from srtm.token_bucket.exact_split import to_micro
 from tests.support.distributor_in_process import Distributor, spec
 from tests.support.greedy_engine import GreedyEngine
 from tests.support.lease_world import Clock

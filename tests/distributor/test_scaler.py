@@ -15,10 +15,10 @@ import trio.testing
 from distributor.config import DistributorConfig
 from distributor.fitting_events import Scaler
 from distributor.scaler import CommandScaler, NoScaler, ProcessScaler, scaling_of
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.supervisor import cluster, keep_running
 from srtm.errors import BadInput, Unavailable
 from srtm.log import Log
-from srtm.supervisor import cluster, keep_running
 
 QUIET = Log("test", lambda _line: None)
 

@@ -11,10 +11,10 @@ from distributor.model import Refuted, recording
 from distributor.search import fitted, layout_for, missing_by_rate, proportional, search, settle_ns
 from distributor.spreading import ALONE, NOWHERE
 from distributor.whatif import Latency, Trace
-from srtm.fitted_split import Traffic
-from srtm.publisher_blocks import read_block
-from srtm.publishers import join
-from srtm.refined_split import refined_bucket, worst_delay_ns
+from srtm.token_bucket.fitted_split import Traffic
+from srtm.token_bucket.refined_split import refined_bucket, worst_delay_ns
+from srtm.topics.publisher_blocks import read_block
+from srtm.topics.publishers import join
 
 MICRO = 1_000_000
 MS = 1_000_000  # ns

@@ -15,7 +15,7 @@ from distributor.standby import Standby
 from distributor.store import Store
 from distributor.syncing import Syncing
 from srtm.errors import Unavailable
-from srtm.topic import parse_change
+from srtm.topics.spec import parse_change
 from tests.support.distributor_in_process import Distributor, settle, spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]

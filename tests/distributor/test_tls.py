@@ -11,11 +11,11 @@ import trio
 
 from distributor.config import DistributorConfig
 from distributor.service import serve
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
 from srtm.errors import BadInput, PeerError, Unavailable
-from srtm.http_client import HttpClient
-from srtm.tokens import Tokens
-from srtm.trust import trusting
+from srtm.net.http_client import HttpClient
+from srtm.net.tls_trust import trusting
+from srtm.net.tokens import Tokens
 
 CERTIFICATES = Path(__file__).parent.parent / "certificates"
 CERTIFICATE = str(CERTIFICATES / "distributor.pem")

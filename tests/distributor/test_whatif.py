@@ -14,8 +14,8 @@ from distributor.whatif import (
     measured_service_ns,
     sojourn_ns,
 )
-from srtm.bucket import Bucket
-from srtm.replay import NEVER_NS
+from srtm.token_bucket.bucket import Bucket
+from srtm.token_bucket.replay import NEVER_NS
 
 MICRO = 1_000_000
 MS = 1_000_000  # ns

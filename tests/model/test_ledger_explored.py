@@ -12,8 +12,8 @@ import pytest
 
 from adaptor.gdrl import Supply
 from adaptor.ledger import Ledger, Reply, Tokens
-from srtm.adaptation import Indicator
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.topics.adaptation import Indicator
 
 NAMES = ("a", "b")
 RATE, BURST = 1_000 * MICRO, 8 * MICRO

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
 from tests.support.played_distributor import TOPIC, Distributor
 from tests.support.publishing import Assignments
 from tests.support.scripted_broker import Network
@@ -19,7 +19,7 @@ from tests.support.scripted_broker import Network
 def distributor(monkeypatch: pytest.MonkeyPatch) -> Distributor:
     played = Distributor()
     client = partial(DistributorClient, transport=httpx.MockTransport(played.answer))
-    monkeypatch.setattr("srtm.commands.asking.DistributorClient", client)
+    monkeypatch.setattr("srtm.console.distributor_call.DistributorClient", client)
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     monkeypatch.delenv("SRTM_TOKEN", raising=False)
     return played

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.bucket import TOKEN, UNITS_PER_MICRO, Bucket, conforms_actual, conforms_due
+from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO, Bucket, conforms_actual, conforms_due
 
 MICRO = 1_000_000
 MS = 1_000_000  # ns

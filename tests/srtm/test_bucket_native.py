@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm import bucket as reference
+from srtm.token_bucket import bucket as reference
 
 native = pytest.importorskip("srtm._native", reason="the extension is not built: make build", exc_type=ImportError)
 

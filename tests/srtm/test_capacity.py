@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.capacity import Capacity, Class, Machine, capacity_for, effective_mcap, parse_capacity, parse_slo
 from srtm.errors import BadInput
-from srtm.topic import PERCENTILES, Slo
+from srtm.topics.capacity import Capacity, Class, Machine, capacity_for, effective_mcap, parse_capacity, parse_slo
+from srtm.topics.spec import PERCENTILES, Slo
 
 SLO = Slo(percentile=99, latency_ms=1.0)
 DOCUMENT = {"mcap": 500.0, "slo": {"percentile": 99, "latency_ms": 1.0}}

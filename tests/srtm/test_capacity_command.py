@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from srtm.cli import main
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
 
 CAPACITY = {
     "mcap": 500.0,
@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
         return httpx.Response(200, json=VIEW)
 
     client = partial(DistributorClient, transport=httpx.MockTransport(answer))
-    monkeypatch.setattr("srtm.commands.asking.DistributorClient", client)
+    monkeypatch.setattr("srtm.console.distributor_call.DistributorClient", client)
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     return requests
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from srtm import cofiring
-from srtm.cofiring import DeclaredGroup, Found, ObservedGroup, find_groups, regrouped
+from srtm.analysis import correlation as cofiring
+from srtm.analysis.arrivals import Arrivals
+from srtm.analysis.correlation import DeclaredGroup, Found, ObservedGroup, find_groups, regrouped
 from srtm.errors import BadInput
-from srtm.recorded import Arrivals
 
 MS = 1_000_000
 

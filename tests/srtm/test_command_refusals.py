@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srtm.cli import main
-from srtm.trust import CA_VARIABLE
+from srtm.net.tls_trust import CA_VARIABLE
 from tests.support.played_distributor import TOPIC, Distributor
 
 BAD_RATE = {"title": "bad input", "status": 400, "detail": "-", "field": "rate", "value": -1, "rule": "must be above 0"}

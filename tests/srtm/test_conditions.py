@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from srtm.conditions import conditions, remarks
+from srtm.console.conditions import conditions, remarks
 from srtm.control import Throttling
 
 

@@ -12,8 +12,8 @@ import pytest
 import trio
 import trio.testing
 
+from srtm.client.distributor import DistributorClient, distributor_urls
 from srtm.control import DeadNotice, Problem
-from srtm.distributor_client import DistributorClient, distributor_urls
 from srtm.errors import BadInput, NotLeader, PeerError, Unavailable
 
 PRODUCER = {"remote_address": "", "hostname": "h", "http_port": 1, "version": "1.3.0"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from srtm.distributors import Distributors
 from srtm.log import Log
+from srtm.net.failover import Distributors
 
 
 class Known:

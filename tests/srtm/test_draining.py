@@ -3,8 +3,8 @@
 import pytest
 import trio
 
+from srtm.console.draining import describe, watch
 from srtm.control import DrainProgress, MessagesLeft
-from srtm.draining import describe, watch
 from srtm.errors import PeerError, Unavailable
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from srtm.firing import sent
-from srtm.publishers import Publishers
-from srtm.topic import parse_topic_json
+from srtm.token_bucket.arrival_process import sent
+from srtm.topics.publishers import Publishers
+from srtm.topics.spec import parse_topic_json
 
 
 def fleet(*blocks: dict[str, object]) -> Publishers:

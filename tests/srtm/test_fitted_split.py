@@ -7,13 +7,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from srtm.dispersion import traffic_of
 from srtm.errors import BadInput
-from srtm.fitted_split import Traffic, fitted_bucket, tail_of
-from srtm.poisson_bucket import poisson_burst
-from srtm.refined_split import refined_bucket, worst_delay_ns
-from srtm.splitting import MICRO, split_bucket
-from srtm.topic import parse_topic_json
+from srtm.token_bucket.dispersion import traffic_of
+from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.fitted_split import Traffic, fitted_bucket, tail_of
+from srtm.token_bucket.poisson import poisson_burst
+from srtm.token_bucket.refined_split import refined_bucket, worst_delay_ns
+from srtm.topics.spec import parse_topic_json
 
 RATE, BURST = 11_000 * MICRO, 25 * MICRO
 

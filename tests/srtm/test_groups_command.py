@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from srtm.cli import main
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
 from srtm.errors import NotFound
 
 IDS = ["a", "b", "c", "d"]
@@ -78,8 +78,8 @@ class Broker:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     played = Cluster()
     client = partial(DistributorClient, transport=httpx.MockTransport(played.answer))
-    monkeypatch.setattr("srtm.commands.asking.DistributorClient", client)
-    monkeypatch.setattr("srtm.commands.recordings.BrokerClient", played.broker)
+    monkeypatch.setattr("srtm.console.distributor_call.DistributorClient", client)
+    monkeypatch.setattr("srtm.console.recordings.BrokerClient", played.broker)
     monkeypatch.delenv("SRTM_DISTRIBUTOR", raising=False)
     monkeypatch.delenv("SRTM_TOKEN", raising=False)
     return played

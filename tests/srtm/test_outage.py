@@ -1,6 +1,6 @@
 """What is said of an outage."""
 
-from srtm.outage import Outage
+from srtm.concurrency.outage import Outage
 
 
 def test_reasons_that_take_turns_are_said_once_each():

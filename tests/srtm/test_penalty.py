@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srtm.analysis.penalty import Recording, recorded_penalty, recording_of
 from srtm.errors import BadInput
-from srtm.penalty import Recording, recorded_penalty, recording_of
 
 MICRO = 1_000_000
 

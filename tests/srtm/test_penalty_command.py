@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from srtm.cli import main
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
 from srtm.errors import NotFound
 
 PLACES = [{"broker": name, "rate": 500.0, "burst": 1.0, "share_version": 7} for name in ("x", "y")]
@@ -46,8 +46,8 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         return httpx.Response(200, json=known if request.url.path == "/v1/brokers" else VIEW)
 
     client = partial(DistributorClient, transport=httpx.MockTransport(answer))
-    monkeypatch.setattr("srtm.commands.asking.DistributorClient", client)
-    monkeypatch.setattr("srtm.commands.recordings.BrokerClient", Broker)
+    monkeypatch.setattr("srtm.console.distributor_call.DistributorClient", client)
+    monkeypatch.setattr("srtm.console.recordings.BrokerClient", Broker)
     return known
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.bucket import Bucket
+from srtm.token_bucket.bucket import Bucket
 
 MICRO = 1_000_000
 

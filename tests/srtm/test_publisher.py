@@ -6,9 +6,9 @@ import pytest
 import trio
 import trio.testing
 
+from srtm.client.publisher import Publisher
 from srtm.errors import BadInput, NotFound, PublishRefused, Unavailable
-from srtm.publisher import Publisher
-from srtm.wire import Receipt
+from srtm.protocol import Receipt
 from tests.support.publishing import HERE, THERE, Assignments, expect_bodies, running
 from tests.support.scripted_broker import Network
 

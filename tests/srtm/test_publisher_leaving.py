@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from srtm.hand_over import LONGEST_HOLD_S, READ_S
+from srtm.client.handover import LONGEST_HOLD_S, READ_S
 from tests.support.publishing import HERE, THERE, Assignments, expect_bodies, running, tell
 from tests.support.scripted_broker import Network, Session
 

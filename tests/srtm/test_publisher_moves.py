@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from srtm.publisher import Publisher
-from srtm.wire import Receipt
+from srtm.client.publisher import Publisher
+from srtm.protocol import Receipt
 from tests.support.publishing import HERE, THERE, Assignments, Outcomes, expect_bodies, running, tell
 from tests.support.scripted_broker import Network
 

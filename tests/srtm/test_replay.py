@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.bucket import TOKEN, UNITS_PER_MICRO, Bucket
 from srtm.errors import BadInput
-from srtm.replay import NEVER_NS, Server, access_delays, due_instants, penalty
-from srtm.splitting import split_bucket
+from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO, Bucket
+from srtm.token_bucket.exact_split import split_bucket
+from srtm.token_bucket.replay import NEVER_NS, Server, access_delays, due_instants, penalty
 
 MICRO = 1_000_000
 MS = 1_000_000  # ns

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from srtm import sizing
-from srtm.replay import access_delays
-from srtm.sizing import arrivals, smallest_burst
-from srtm.topic import parse_topic_json
+from srtm.token_bucket import burst_sizing as sizing
+from srtm.token_bucket.burst_sizing import arrivals, smallest_burst
+from srtm.token_bucket.replay import access_delays
+from srtm.topics.spec import parse_topic_json
 
 MICRO = 1_000_000
 

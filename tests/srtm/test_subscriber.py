@@ -7,9 +7,9 @@ import pytest
 import trio
 import trio.testing
 
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
+from srtm.client.subscriber import Delivery, Subscriber
 from srtm.errors import BadInput, Unavailable
-from srtm.subscriber import Delivery, Subscriber
 from tests.support.scripted_broker import Network, Session
 
 ONE, TWO = "127.0.0.1:1001", "127.0.0.1:1002"

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from srtm.address import parse_peer
-from srtm.cluster import BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
+from srtm.cluster.cluster_file import BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
+from srtm.cluster.supervisor import Child, cluster
 from srtm.errors import BadInput, Conflict
-from srtm.supervisor import Child, cluster
+from srtm.net.address import parse_peer
 
 PLACE = BrokerPlace(name="broker-1", tcp_address="127.0.0.1:1", http_address="127.0.0.1:2", pid=5)
 
@@ -131,7 +131,7 @@ async def test_cancelling_ends_the_child_with_sigterm(tmp_path: Path) -> None:
 async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srtm.supervisor.STOP_GRACE_S", 0.1)
+    monkeypatch.setattr("srtm.cluster.supervisor.STOP_GRACE_S", 0.1)
     program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
     assert await status_when_cancelled(child_running(program, tmp_path)) == -signal.SIGKILL
 

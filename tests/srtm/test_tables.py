@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from srtm.commands.output import people_console, table
-from srtm.commands.tables import PeopleTable
+from srtm.console.output import people_console, table
+from srtm.console.tables import PeopleTable
 
 SHARES = table(
     "Shares",

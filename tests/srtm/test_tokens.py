@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srtm.cluster.token_files import issue
 from srtm.errors import BadInput, Forbidden, Unauthorized
-from srtm.issuing import issue
-from srtm.tokens import SCOPES, Tokens, listed, read_token
+from srtm.net.tokens import SCOPES, Tokens, listed, read_token
 
 FILE = """
 # the fleet

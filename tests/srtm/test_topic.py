@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.errors import BadInput, NotFound
-from srtm.publishers import ALONE
-from srtm.topic import PublisherSpec, parse_change, parse_topic_json, parse_topic_toml
+from srtm.topics.publishers import ALONE
+from srtm.topics.spec import PublisherSpec, parse_change, parse_topic_json, parse_topic_toml
 
 TOPIC = """
 name = "la-highways"

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from srtm.analysis.arrivals import Arrivals, merged, read_arrivals
+from srtm.analysis.trace_sizing import sized
 from srtm.errors import BadInput
-from srtm.poisson_bucket import delayed_part, mean_delay_s, poisson_burst
-from srtm.recorded import Arrivals, merged, read_arrivals
-from srtm.replay import access_delays
-from srtm.trace_sizing import sized
+from srtm.token_bucket.poisson import delayed_part, mean_delay_s, poisson_burst
+from srtm.token_bucket.replay import access_delays
 
 MICRO = 1_000_000
 

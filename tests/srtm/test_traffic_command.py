@@ -7,9 +7,9 @@ import pytest
 import trio
 import trio.testing
 
+from srtm.client.distributor import DistributorClient
+from srtm.client.subscriber import Subscriber
 from srtm.commands.traffic import _print_messages
-from srtm.distributor_client import DistributorClient
-from srtm.subscriber import Subscriber
 from tests.support.scripted_broker import Network
 
 PRODUCER = {"remote_address": "", "hostname": "h", "http_port": 1, "version": "1.3.0", "tcp_port": 4150}

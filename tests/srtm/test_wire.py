@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm import wire
+from srtm import protocol as wire
 from srtm.errors import BadInput, PeerError
 
 ID = b"0123456789abcdef"

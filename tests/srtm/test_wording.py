@@ -1,6 +1,6 @@
 import pytest
 
-from srtm.wording import plural
+from srtm.text import plural
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "rounds"), (1, "round"), (2, "rounds")])

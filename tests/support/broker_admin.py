@@ -7,10 +7,10 @@ from broker.admin_context import AdminContext
 from broker.config import BrokerConfig, EngineConfig
 from broker.drain import Drain
 from broker.requests import request
-from srtm.address import parse_peer
 from srtm.control import GdrlAnswer, Throttling
-from srtm.http_api import respond
 from srtm.log import Log, Threshold
+from srtm.net.address import parse_peer
+from srtm.net.http_server import respond
 from tests.support.fake_engine import FakeEngine
 
 

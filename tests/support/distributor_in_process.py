@@ -13,7 +13,7 @@ from distributor.registry import Registry
 from distributor.store import Store
 from distributor.syncing import Syncing
 from srtm.control import BrokerMachine, DesiredTopic, Share, Stranger, SyncAnswer, SyncRequest, TopicReport
-from srtm.topic import TopicSpec, parse_topic_json
+from srtm.topics.spec import TopicSpec, parse_topic_json
 
 
 def spec(name: str = "cars", count: int = 100, rate: float = 10.0, **changes: object) -> TopicSpec:

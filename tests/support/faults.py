@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from distributor.leases import NOTHING, Amount
-from srtm.bucket import conforms_due
+from srtm.token_bucket.bucket import conforms_due
 from tests.support.lease_world import ENVELOPE, MS, Answer, Book, BrokerProcess, Clock, Disk, Request, spread
 
 BROKERS = "abc"

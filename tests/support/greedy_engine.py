@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from srtm.bucket import TOKEN, UNITS_PER_MICRO
+from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 from tests.support.fake_engine import FakeEngine
 
 

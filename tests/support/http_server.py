@@ -6,8 +6,8 @@ import h11
 import trio
 
 from broker.requests import answer_headers, request
-from srtm.http_api import respond
 from srtm.log import Log
+from srtm.net.http_server import respond
 
 
 async def serve_http(nursery, handler, context=None):

@@ -34,8 +34,8 @@ from distributor.store import Store
 from distributor.surroundings import Surroundings
 from distributor.syncing import Syncing
 from srtm.log import Log
-from srtm.splitting import to_micro
-from srtm.topic import TopicSpec, parse_change
+from srtm.token_bucket.exact_split import to_micro
+from srtm.topics.spec import TopicSpec, parse_change
 from tests.support.distributor_in_process import FakeBroker, spec
 
 TABLES = (store.topics, store.shares, store.publishers, store.decisions, store.fittings)

@@ -19,10 +19,10 @@ from distributor.leases import MICRO, NOTHING, Amount, Leases
 from distributor.state import Broker, Placement, Topic
 from distributor.topic_records import NO_PUBLISHERS
 from distributor.transitions import News, has_part, heard
-from srtm.adaptation import Mode
 from srtm.control import SyncAnswer
 from srtm.errors import PeerError
-from srtm.topic import TopicSpec, parse_topic_json
+from srtm.topics.adaptation import Mode
+from srtm.topics.spec import TopicSpec, parse_topic_json
 from tests.support.greedy_engine import GreedyEngine
 
 MS = 10**6

@@ -17,7 +17,7 @@ from distributor.syncing import Syncing
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from srtm.log import Log
-from srtm.topic import Strategy
+from srtm.topics.spec import Strategy
 from tests.support.distributor_in_process import Distributor, spec
 from tests.support.measuring_broker import MeasuringBroker
 

@@ -11,7 +11,7 @@ import numpy as np
 from distributor.relief import Relief
 from distributor.relief_values import BrokerView, Note, Part, Rules, Shift, TopicView, View
 from distributor.state import Placement
-from srtm.topic import TopicSpec
+from srtm.topics.spec import TopicSpec
 
 WINDOW_S = 10
 TICK_S = 2  # between reports

@@ -9,10 +9,10 @@ import httpx
 import trio
 import trio.testing
 
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
+from srtm.client.publisher import Publisher
 from srtm.errors import PublishRefused
-from srtm.publisher import Publisher
-from srtm.wire import Receipt
+from srtm.protocol import Receipt
 from tests.support.scripted_broker import Network, Session
 
 HERE, THERE = "127.0.0.1:1001", "127.0.0.1:1002"

@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from srtm.control import DesiredTopic, MeasurementRequest, SyncAnswer, SyncRequest
-from srtm.http_api import Request, Response, json_response
+from srtm.net.http_server import Request, Response, json_response
 
 
 class ScriptedDistributor:

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import trio
 
-from srtm.subscriber import Subscriber
+from srtm.client.subscriber import Subscriber
 
 
 class Numbering:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import trio
 
-from srtm.distributor_client import DistributorClient
-from srtm.publisher import Publisher
-from srtm.subscriber import Subscriber
+from srtm.client.distributor import DistributorClient
+from srtm.client.publisher import Publisher
+from srtm.client.subscriber import Subscriber
 
 
 async def srtm(

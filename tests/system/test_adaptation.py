@@ -12,8 +12,8 @@ import trio
 
 from bench.workload import Plan, Subscriber, modelled
 from srtm._native import LoadGen
-from srtm.distributor_client import DistributorClient, Json
-from srtm.supervisor import Cluster, cluster
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.supervisor import Cluster, cluster
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 60.0

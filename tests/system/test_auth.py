@@ -8,9 +8,9 @@ import trio
 
 from broker import service
 from broker.config import BrokerConfig
-from srtm import wire
-from srtm.address import parse_address
-from srtm.http_api import Response
+from srtm import protocol as wire
+from srtm.net.address import parse_address
+from srtm.net.http_server import Response
 from tests.support.http_server import serve_http
 
 RULE = {"topic": "^mine", "channels": [".*"], "permissions": ["subscribe", "publish"]}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from srtm.distributor_client import DistributorClient
-from srtm.http_client import HttpClient
-from srtm.supervisor import cluster
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.supervisor import cluster
+from srtm.net.http_client import HttpClient
 from tests.system.running import srtm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

@@ -11,11 +11,11 @@ import pytest
 import trio
 
 from bench.systems import free_addresses
-from srtm.broker_client import BrokerClient
-from srtm.distributor_client import DistributorClient
+from srtm.client.broker import BrokerClient
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.supervisor import cluster
 from srtm.errors import BadInput
-from srtm.supervisor import cluster
-from srtm.topic_file import read_topic_file
+from srtm.topics.file import read_topic_file
 from tests.support.broker_process import Process, Subscriber, broker
 from tests.support.other_process import WAIT_S
 from tests.system.running import Traffic, receiving, srtm, topic_file

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from srtm.distributor_client import DistributorClient
-from srtm.publisher import Publisher
-from srtm.subscriber import Subscriber
-from srtm.supervisor import Cluster, cluster
+from srtm.client.distributor import DistributorClient
+from srtm.client.publisher import Publisher
+from srtm.client.subscriber import Subscriber
+from srtm.cluster.supervisor import Cluster, cluster
 from tests.system.running import srtm
 
 pytestmark = pytest.mark.slow

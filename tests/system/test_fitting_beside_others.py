@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import trio
 
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
+from srtm.client.publisher import Publisher
+from srtm.cluster.supervisor import Cluster, cluster
 from srtm.errors import NotFound, Unavailable
-from srtm.publisher import Publisher
-from srtm.supervisor import Cluster, cluster
 from tests.system.running import receiving, srtm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from srtm.control import DesiredTopic, HistoryReport, Share, TopicHistory
-from srtm.http_api import Response
+from srtm.net.http_server import Response
 from tests.support.broker_process import broker, publish
 from tests.support.http_server import serve_http
 from tests.support.scripted_distributor import ScriptedDistributor

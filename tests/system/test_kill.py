@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from srtm.cluster import BrokerPlace
-from srtm.distributor_client import DistributorClient, Json
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.cluster_file import BrokerPlace
+from srtm.cluster.supervisor import Cluster, cluster
 from srtm.errors import Unavailable
-from srtm.supervisor import Cluster, cluster
-from srtm.topic_file import read_topic_file
+from srtm.topics.file import read_topic_file
 from tests.system.running import Traffic, receiving, topic_file
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ import trio
 
 from broker.config import EngineConfig
 from srtm._native import Engine
-from srtm.publisher import Publisher
-from srtm.subscriber import Subscriber
+from srtm.client.publisher import Publisher
+from srtm.client.subscriber import Subscriber
 from tests.system.numbering import Numbering
 
 pytestmark = pytest.mark.slow

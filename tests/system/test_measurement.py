@@ -19,7 +19,7 @@ from srtm.control import (
     MeasurementRequest,
     Share,
 )
-from srtm.http_api import Response, json_response
+from srtm.net.http_server import Response, json_response
 from tests.support.broker_process import Subscriber, broker, publish
 from tests.support.http_server import serve_http
 from tests.support.scripted_distributor import ScriptedDistributor

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from srtm.distributor_client import DistributorClient
-from srtm.publisher import Publisher
-from srtm.subscriber import Subscriber
-from srtm.supervisor import cluster
-from srtm.topic_file import read_topic_file
+from srtm.client.distributor import DistributorClient
+from srtm.client.publisher import Publisher
+from srtm.client.subscriber import Subscriber
+from srtm.cluster.supervisor import cluster
+from srtm.topics.file import read_topic_file
 from tests.system.numbering import Numbering
 from tests.system.running import topic_file
 

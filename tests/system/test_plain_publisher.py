@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from srtm import wire
-from srtm.distributor_client import DistributorClient, Json
-from srtm.supervisor import cluster
-from srtm.topic_file import read_topic_file
+from srtm import protocol as wire
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.supervisor import cluster
+from srtm.topics.file import read_topic_file
 from tests.system.running import receiving, topic_file
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from srtm.distributor_client import DistributorClient, Json
-from srtm.publisher import Publisher
-from srtm.subscriber import Subscriber
-from srtm.supervisor import cluster
+from srtm.client.distributor import DistributorClient, Json
+from srtm.client.publisher import Publisher
+from srtm.client.subscriber import Subscriber
+from srtm.cluster.supervisor import cluster
 from tests.system.numbering import Numbering
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,8 @@ import httpx
 import pytest
 import trio
 
-from srtm.cluster import pick_addresses
-from srtm.distributor_client import DistributorClient
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.cluster_file import pick_addresses
 from tests.support import postgres
 from tests.system.running import publish_all, receiving, srtm, topic_file
 

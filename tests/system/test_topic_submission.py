@@ -14,9 +14,9 @@ from subprocess import PIPE
 import pytest
 import trio
 
-from srtm.distributor_client import DistributorClient
-from srtm.publisher import Publisher
-from srtm.supervisor import Cluster, cluster
+from srtm.client.distributor import DistributorClient
+from srtm.client.publisher import Publisher
+from srtm.cluster.supervisor import Cluster, cluster
 from tests.system.running import publish_all, receiving, srtm, topic_file
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from srtm.cluster import ClusterFile, pick_addresses, read_cluster
+from srtm.cluster.cluster_file import ClusterFile, pick_addresses, read_cluster
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 25

@@ -21,7 +21,7 @@ from bench.interop.drop_in.session import Play, Session
 from bench.interop.drop_in.sessions import SESSIONS
 from bench.interop.drop_in.sessions.files import full_file
 from bench.interop.drop_in.transcript import Transcript
-from srtm.commands.running import run_trio
+from srtm.console.running import run_trio
 from srtm.errors import Unavailable
 
 Transcripts = dict[str, Transcript]

@@ -2,7 +2,7 @@
 //!
 //! A token is `TOKEN` = 1e15 units and a rate of `m` micro-messages/s accrues `m` units a nanosecond, so an accrual over whole nanoseconds is an exact product and
 //! nothing drifts. What waits for tokens is not the bucket's business (`backlog.rs`): the fill here is what is really there, and is negative only
-//! after `debit`. `srtm/bucket.py` is the reference; a differential test holds the two equal to the nanosecond.
+//! after `debit`. `srtm/token_bucket/bucket.py` is the reference; a differential test holds the two equal to the nanosecond.
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 pub type Nanos = i64;

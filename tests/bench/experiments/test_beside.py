@@ -12,8 +12,8 @@ from bench.experiments.layouts import Envelope
 from bench.recorded import Part, Recorded
 from bench.simulator import Ints, Machine, Share
 from bench.traffic import SECOND_NS, Fleet
-from srtm.replay import access_delays
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.replay import access_delays
 
 FLEET = Fleet(count=1_000)
 RATE = 11_000 * MICRO

@@ -14,7 +14,7 @@ from bench.experiments.points import AS_MANY, point
 from bench.simulator import Delays, Tail
 from bench.traffic import Fleet
 from bench.verdict import Check
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 SMALL = Fleet(count=200, batch=10, group_size=10)
 

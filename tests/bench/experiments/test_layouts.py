@@ -25,7 +25,7 @@ from bench.experiments.layouts import (
 )
 from bench.simulator import Delays, Machine, Tail, simulate
 from bench.traffic import Fleet
-from srtm.splitting import MICRO
+from srtm.token_bucket.exact_split import MICRO
 
 GROUPED = Fleet(count=120, batch=10, group_size=12)
 

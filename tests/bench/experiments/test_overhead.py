@@ -25,7 +25,7 @@ from bench.experiments.overhead_traffic import (
 )
 from bench.experiments.overhead_turn import SHIFTING, STEADY, Turn
 from bench.run import RunProgress
-from srtm.topic import parse_topic_json
+from srtm.topics.spec import parse_topic_json
 
 CORES = 2
 STATIC = Turn(

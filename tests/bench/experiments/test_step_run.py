@@ -9,7 +9,7 @@ from bench.aftermath import SECOND_NS, Ints
 from bench.experiments.step_run import MODES, STEPS, Judgement, Sent, Step, counted_s, judged, why_not
 from bench.experiments.step_traffic import step_plans, topic_document
 from bench.trace import Trace
-from srtm.topic import parse_topic_json
+from srtm.topics.spec import parse_topic_json
 
 
 @pytest.mark.parametrize("step", STEPS.values())

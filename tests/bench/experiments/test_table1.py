@@ -23,7 +23,7 @@ from distributor.fitting_setup import FittingOptions
 from distributor.fitting_view import begun
 from distributor.placing import burst_of as bucket_of
 from srtm.errors import BadInput
-from srtm.topic import parse_topic_json
+from srtm.topics.spec import parse_topic_json
 from tests.bench.experiments.test_table1_rows import MADE
 from tests.support.run_results import result, target
 

@@ -1,0 +1,1 @@
+"""analysis: see docs/architecture.md."""

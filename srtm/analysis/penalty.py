@@ -1,0 +1,123 @@
+"""The DRL penalty of recorded traffic (section 2.1 of the main paper): what its split costs, in access delay. Pure.
+
+The arrivals of all brokers go through their shares and, merged, through the one (r, b) that was split; all buckets are
+full at first, so that the sum is never negative (Proposition 1). What the messages really waited is told beside it:
+before the recording began a bucket may have been drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import msgspec
+import numpy as np
+
+from srtm.analysis.arrivals import of_common_time
+from srtm.errors import BadInput
+from srtm.net.decode_errors import UNREADABLE
+from srtm.token_bucket.replay import access_delays, penalty
+from srtm.topics.publishers import Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What one broker recorded of a topic under one share, in order of arrival; all of a topic on one clock."""
+
+    broker: str
+    arrival_ns: Ints
+    waited_ns: Ints | None  # access delay, as it was; None: not recorded
+    share_micro: tuple[int, int]  # (r_l, b_l)
+
+    def between(self, first_ns: int, last_ns: int) -> Self:
+        """Both included."""
+        start, end = np.searchsorted(self.arrival_ns, [first_ns, last_ns + 1]).tolist()
+        waited_ns = None if self.waited_ns is None else self.waited_ns[start:end]
+        return replace(self, arrival_ns=self.arrival_ns[start:end], waited_ns=waited_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerDelay:
+    """p99 of the access delay on one broker, ms."""
+
+    broker: str
+    messages: int
+    replayed_p99_ms: float
+    recorded_p99_ms: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedPenalty:
+    """Of ``messages`` in ``seconds``; ms."""
+
+    messages: int
+    seconds: float
+    sum_ms: float  # over all messages: never negative
+    mean_ms: float  # a message
+    p99_ms: float  # the difference of the two percentiles: may be negative
+    one_mean_ms: float  # of one bucket
+    one_p99_ms: float
+    brokers: tuple[BrokerDelay, ...]
+
+
+def recorded_penalty(recordings: Sequence[Recording], rate_micro: int, burst_micro: int) -> RecordedPenalty:
+    """Over the time that all who recorded anything have in common. Raises BadInput where they have none."""
+    parts = of_common_time(recordings)
+    if not parts:
+        return RecordedPenalty(
+            messages=0, seconds=0.0, sum_ms=0.0, mean_ms=0.0, p99_ms=0.0, one_mean_ms=0.0, one_p99_ms=0.0, brokers=()
+        )
+    cost = penalty([one.arrival_ns for one in parts], [one.share_micro for one in parts], rate_micro, burst_micro)
+    heard = [one.arrival_ns for one in parts if len(one.arrival_ns)]
+    return RecordedPenalty(
+        messages=cost.one.count,
+        seconds=float(max(one[-1] for one in heard) - min(one[0] for one in heard)) / 1e9,
+        sum_ms=cost.sum_ns / 1e6,
+        mean_ms=cost.mean_ns / 1e6,
+        p99_ms=cost.p99_ns / 1e6,
+        one_mean_ms=cost.one.mean_ns / 1e6,
+        one_p99_ms=cost.one.p99_ns / 1e6,
+        brokers=tuple(
+            BrokerDelay(
+                broker=one.broker,
+                messages=len(one.arrival_ns),
+                replayed_p99_ms=_p99_ms(access_delays(one.arrival_ns, *one.share_micro)),
+                recorded_p99_ms=None if one.waited_ns is None else _p99_ms(one.waited_ns),
+            )
+            for one in parts
+        ),
+    )
+
+
+def _p99_ms(delays_ns: Ints) -> float:
+    return float(np.percentile(delays_ns, 99, method="inverted_cdf")) / 1e6 if len(delays_ns) else 0.0
+
+
+class _Columns(msgspec.Struct):
+    arrival_ns: list[int]
+    due_ns: list[int]
+    share_version: list[int]
+
+
+def recording_of(body: bytes, broker: str, version: int, share_micro: tuple[int, int]) -> Recording:
+    """Of a broker's ``GET /v1/topics/NAME/trace``: what was decided since share ``version`` came into force. Raises
+    BadInput."""
+    try:
+        columns = msgspec.json.decode(body, type=_Columns)
+    except UNREADABLE as error:
+        raise BadInput("trace", broker, f"must be a broker's trace: {error}") from error
+    arrival_ns, due_ns, versions = (
+        np.array(column, dtype=np.int64) for column in (columns.arrival_ns, columns.due_ns, columns.share_version)
+    )
+    if not len(arrival_ns) == len(due_ns) == len(versions):
+        raise BadInput("trace", broker, "columns must be of equal length")
+    earlier = np.flatnonzero((versions != version) & (versions != 0))  # 0: it waits still
+    start = int(earlier[-1]) + 1 if len(earlier) else 0
+    counted_ns = np.maximum.accumulate(arrival_ns)[start:]  # a stamp older than one before it counts as that one's
+    return Recording(
+        broker=broker,
+        arrival_ns=counted_ns,
+        waited_ns=np.maximum(due_ns[start:] - counted_ns, 0),
+        share_micro=share_micro,
+    )

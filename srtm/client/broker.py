@@ -1,0 +1,66 @@
+"""A broker's own HTTP routes as typed calls, for commands that speak to one broker alone."""
+
+from __future__ import annotations
+
+import msgspec
+
+from srtm.control import DrainProgress
+from srtm.errors import BadInput, PeerError
+from srtm.net.address import parse_peer
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.http_client import HttpClient
+from srtm.net.problem_json import refusal
+from srtm.net.tls_trust import ca_file, trusting
+
+_ANSWER_WITHIN_S = 10.0
+_TRACE_WITHIN_S = 60.0  # a million entries
+
+
+class BrokerClient:
+    """``address``: HOST:PORT of its HTTP, or the URL (``http://``, ``https://``) of either of its ports, whose
+    certificate $SRTM_CA_FILE vouches for, else the system's do. Raises BadInput for anything else.
+
+    Every call raises Unavailable where it does not answer, PeerError for an answer that makes no sense.
+    """
+
+    def __init__(self, address: str, token: str | None = None) -> None:
+        self._http = _http(address, token)
+
+    async def begin_drain(self) -> DrainProgress:
+        """Raises Conflict: it is a member of a cluster."""
+        return await self._call("POST", "/v1/drain")
+
+    async def drain_progress(self) -> DrainProgress:
+        return await self._call("GET", "/v1/drain")
+
+    async def trace(self, topic: str) -> bytes:
+        """What it recorded of the topic's messages, as it answers it. Raises NotFound: nothing."""
+        return await self._answer("GET", f"/v1/topics/{topic}/trace", _TRACE_WITHIN_S)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _answer(self, method: str, target: str, within_s: float) -> bytes:
+        status, body = await self._http.request(method, target, timeout_s=within_s)
+        if not 200 <= status < 300:
+            raise refusal(self._http.base_url + target, status, body)
+        return body
+
+    async def _call(self, method: str, target: str) -> DrainProgress:
+        body = await self._answer(method, target, _ANSWER_WITHIN_S)
+        try:
+            return msgspec.json.decode(body, type=DrainProgress)
+        except UNREADABLE as error:
+            url = self._http.base_url + target
+            raise PeerError(f"{url} answered what makes no sense here: {error}") from None
+
+
+def _http(address: str, token: str | None) -> HttpClient:
+    scheme, colon, rest = address.partition("://")
+    if not colon:
+        scheme, rest = "http", address
+    elif scheme not in ("http", "https"):
+        raise BadInput("broker", address, "must be HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+    parse_peer("broker", rest.rstrip("/"))
+    tls = trusting(ca_file()) if scheme == "https" else None
+    return HttpClient(f"{scheme}://{rest}", token=token, tls=tls)

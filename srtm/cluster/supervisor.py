@@ -1,0 +1,400 @@
+"""A whole cluster as supervised processes on this host: one distributor with SQLite, an adaptor, any number of
+brokers, all on loopback.
+
+What holds while the block of ``cluster`` runs: a process that ends is started again on the same port with the same
+data, its death is told to the distributor (proof of death, design section 6), and ``DIR/cluster.json`` says what runs.
+When the block ends, however it ends, the processes have ended too; if this process is killed, the kernel ends them
+(``srtm.cluster.parent_death``).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+import trio
+
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.cluster_file import (
+    FILE_NAME,
+    BrokerPlace,
+    ClusterFile,
+    pick_addresses,
+    read_cluster,
+    unusable,
+    write_cluster,
+)
+from srtm.cluster.parent_death import PARENT_VARIABLE
+from srtm.cluster.token_files import Issued, issue
+from srtm.concurrency.background import background_nursery
+from srtm.concurrency.backoff import Backoff
+from srtm.control import DeadNotice
+from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
+from srtm.net.address import parse_peer
+
+STOP_GRACE_S = 65.0  # then SIGKILL: longer than a broker takes at most to save what is queued
+READY_TIMEOUT_S = 60.0  # a busy machine takes half a minute to start a cluster
+_STEADY_S = 10.0  # a process that ran this long did not crash at start: its next restart is quick again
+# another process's port cannot signal us that it is open: it is asked again, less and less often
+_FIRST_LOOK_S, _LATER_LOOK_S = 0.02, 0.2
+
+
+class Child:
+    """One supervised process; its output goes to ``DIR/NAME.log``."""
+
+    def __init__(self, name: str, arguments: Sequence[str], data: Path, tell: Callable[[str], object]) -> None:
+        self.name = name
+        self._tell = tell
+        self.log = data / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ended: str | None = None  # how the last process ended
+        self.stays_ended = False  # it was drained, or stopped by somebody
+        self._command = [sys.executable, "-m", "srtm", *arguments]
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """From the main thread: the kernel's parent-death signal comes when the *thread* that forked ends."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+                process_group=0,  # a terminal's Ctrl-C comes to us alone; we stop the others in order
+            )
+        return self.process
+
+    async def run(self, process: subprocess.Popen[bytes]) -> None:
+        """Returns when ``process`` has ended. Cancelled: ends it first, with SIGKILL if it does not go by itself."""
+        try:
+            await _wait_exit(process)
+        finally:
+            with trio.CancelScope(shield=True):
+                await _end(process, self.name, self._tell)
+            self.process = None
+            self.ended = _how_it_ended(process.returncode)
+            self.stays_ended = self.name != "distributor" and process.returncode == 0
+
+    def last_words(self) -> str:
+        try:
+            lines = self.log.read_text(errors="replace").strip().splitlines()
+        except OSError as error:
+            return f"(its log cannot be read: {error.strerror})"
+        return lines[-1] if lines else "(it printed nothing)"
+
+
+class Cluster:
+    """What runs. ``distributor`` is a URL; ``brokers`` are in the order of their names."""
+
+    def __init__(
+        self,
+        data: Path,
+        distributor_address: str,
+        places: Sequence[BrokerPlace],
+        options: Sequence[str],
+        tell: Callable[[str], object],
+        issued: Issued | None,
+        distributor_options: Sequence[str],
+    ) -> None:
+        self.data = data
+        self._issued = issued
+        self.tell = tell
+        self.is_ready = False
+        self.distributor = f"http://{distributor_address}"
+        self._places = list(places)
+        self._changed = trio.Event()
+        self._running = True
+        store = f"sqlite:///{data.resolve() / 'store.sqlite3'}"
+        arguments = ["distributor", "--http-address", distributor_address, "--store", store, *distributor_options]
+        adaptor = ["adaptor", "--distributor", self.distributor]
+        if issued is not None:
+            arguments += ["--tokens", str(issued.list_file), "--scaler-token-file", str(issued.files["broker"])]
+            adaptor += ["--token-file", str(issued.files["operator"])]
+        self._distributor = Child("distributor", arguments, data, tell)
+        self._adaptor = Child("adaptor", adaptor, data, tell)
+        self._brokers = [Child(place.name, self._broker_arguments(place, options), data, tell) for place in places]
+
+    @property
+    def brokers(self) -> list[BrokerPlace]:
+        return [
+            BrokerPlace(name=place.name, tcp_address=place.tcp_address, http_address=place.http_address, pid=child.pid)
+            for place, child in zip(self._places, self._brokers, strict=True)
+        ]
+
+    @property
+    def distributor_pid(self) -> int | None:
+        return self._distributor.pid
+
+    def client(self, timeout_s: float) -> DistributorClient:
+        """An operator's. Raises BadInput."""
+        return DistributorClient(
+            self.distributor, token=self._issued.operator if self._issued else None, timeout_s=timeout_s
+        )
+
+    async def wait_change(self) -> None:
+        """Until a process started or ended."""
+        await self._changed.wait()
+
+    def children(self) -> list[Child]:
+        return [self._distributor, *self._brokers, self._adaptor]
+
+    def note_change(self) -> None:
+        try:
+            write_cluster(self.data, self.file)
+        except OSError as error:  # a full disk must not end what runs
+            self.tell(f"{self.data / FILE_NAME} cannot be written ({error.strerror}): it is out of date")
+        self._changed.set()
+        self._changed = trio.Event()
+
+    @property
+    def file(self) -> ClusterFile:
+        """What ``cluster.json`` says."""
+        return ClusterFile(
+            distributor=self.distributor,
+            brokers=self.brokers,
+            pid=os.getpid() if self._running else None,
+            distributor_pid=self.distributor_pid,
+        )
+
+    def note_end(self, child: Child) -> None:
+        """At the start of the cluster a child that ends is a failure, with its own message."""
+        if self.is_ready:
+            then = "stays so: it was asked to" if child.stays_ended else "is started again"
+            self.tell(f"{child.name} {child.ended} and {then} (see {child.log})")
+        self.note_change()
+
+    def note_stopped(self) -> None:
+        self._running = False
+        self.note_change()
+
+    def _broker_arguments(self, place: BrokerPlace, options: Sequence[str]) -> list[str]:
+        return [
+            "broker",
+            *("--name", place.name),
+            *("--tcp-address", place.tcp_address),
+            *("--http-address", place.http_address),
+            *("--data-path", str(_directory(self.data / place.name))),
+            *("--distributor", self.distributor),
+            *self._token_arguments(),
+            *options,
+        ]
+
+    def _token_arguments(self) -> list[str]:
+        if self._issued is None:
+            return []
+        return ["--token-file", str(self._issued.files["broker"]), "--tokens", str(self._issued.list_file)]
+
+
+@asynccontextmanager
+async def cluster(
+    *,
+    brokers: int,
+    mcap: float | None,
+    data: Path,
+    http_address: str | None = None,
+    broker_options: Sequence[str] = (),
+    tokens: bool = False,
+    distributor_options: Sequence[str] = ("--fitting", "off", "--relief", "off"),
+    ready_timeout_s: float = READY_TIMEOUT_S,
+    tell: Callable[[str], object] = lambda _line: None,
+) -> AsyncIterator[Cluster]:
+    """A running cluster whose brokers have all synced once. ``mcap``: msg/s a broker, None: not stated;
+    ``http_address``: the distributor's, None: a free port (kept); ``tokens``: services ask for them
+    (``srtm.cluster.token_files``); ``tell`` takes a line for a person whenever a process ended and is started again.
+
+    Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not come up; its last
+    words are in the message).
+    """
+    _check(brokers, mcap, http_address)
+    with _locked(data):
+        issued = issue(data) if tokens else None
+        running = _plan(data, brokers, mcap, http_address, broker_options, tell, issued, distributor_options)
+        try:
+            async with background_nursery() as nursery:
+                for child in running.children():
+                    goes_on = partial(_goes_on, running, child)
+                    await nursery.start(keep_running, child, running.note_change, goes_on)
+                await _wait_ready(running, ready_timeout_s)
+                running.is_ready = True
+                yield running
+        finally:
+            running.note_stopped()
+
+
+def _check(brokers: int, mcap: float | None, http_address: str | None) -> None:
+    if not 1 <= brokers <= 1024:
+        raise BadInput("brokers", brokers, "must be 1 to 1024")
+    if mcap is not None and not 0 < mcap < float("inf"):
+        raise BadInput("mcap", mcap, "must be a rate above 0 msg/s")
+    if http_address is not None and parse_peer("http-address", http_address)[1] == 0:
+        raise BadInput("http-address", http_address, "must name a port: it is kept")
+
+
+@contextmanager
+def _locked(data: Path) -> Iterator[None]:
+    """At most one supervisor on a directory; the kernel drops the lock with the process."""
+    with _opened(_directory(data) / "lock") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            rule = "is in use by another srtm up; stop that one or choose another directory"
+            raise Conflict("data", str(data), rule) from None
+        yield
+
+
+def _directory(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput("data", str(path), f"must be a directory that can be written ({error.strerror})") from error
+    return path
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return path.open("w")
+    except OSError as error:
+        raise BadInput("data", str(path), f"must be a file that can be written ({error.strerror})") from error
+
+
+def _plan(
+    data: Path,
+    brokers: int,
+    mcap: float | None,
+    http_address: str | None,
+    options: Sequence[str],
+    tell: Callable[[str], object],
+    issued: Issued | None,
+    distributor_options: Sequence[str],
+) -> Cluster:
+    last = read_cluster(data)
+    kept = {} if last is None else _kept_addresses(last)
+    distributor, *free = pick_addresses(1 + 2 * brokers, kept if http_address is None else {**kept, 0: http_address})
+    if http_address is not None and distributor != http_address:
+        raise unusable("http-address", http_address)
+    places = [
+        BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
+        for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)
+    ]
+    if mcap is not None:
+        options = ["--mcap", str(mcap), *options]
+    return Cluster(data, distributor, places, options, tell, issued, distributor_options)
+
+
+def _kept_addresses(last: ClusterFile) -> dict[int, str]:
+    """By position: the distributor's, then two for each broker."""
+    addresses = [last.distributor.removeprefix("http://")]
+    for place in last.brokers:
+        addresses += [place.tcp_address, place.http_address]
+    return dict(enumerate(addresses))
+
+
+async def keep_running(
+    child: Child,
+    begun: Callable[[], object],
+    goes_on: Callable[[], Awaitable[bool]],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Start ``child``, and again whenever it has ended (or could not be started), later and later if it never runs for
+    long. ``begun`` is called after each start; ``goes_on`` after each end: false, and it stays ended."""
+    backoff = Backoff(first_s=0.1, longest_s=5.0)
+    while True:
+        started_at = trio.current_time()
+        try:
+            process = child.start()
+        except OSError as error:
+            process, child.ended = None, f"cannot be started ({error.strerror})"
+        begun()
+        task_status.started()
+        task_status = trio.TASK_STATUS_IGNORED
+        if process is not None:
+            await child.run(process)
+        if trio.current_time() - started_at > _STEADY_S:
+            backoff.reset()
+        if not await goes_on():
+            return
+        await trio.sleep(backoff.next_s())
+
+
+async def _goes_on(running: Cluster, child: Child) -> bool:
+    running.note_end(child)
+    if child.name != "distributor":
+        await _tell_death(running, child)
+    return not (child.stays_ended and running.is_ready)
+
+
+async def _tell_death(running: Cluster, child: Child) -> None:
+    """Best effort within a second: the new process, with a new incarnation, proves the same when it syncs."""
+    try:
+        incarnation = (running.data / child.name / "srtm.incarnation").read_text().strip()  # broker.data_path writes it
+    except (OSError, UnicodeDecodeError):  # it never came so far as to have one, so the distributor never heard of it
+        return
+    notice = DeadNotice(incarnation=incarnation, reason=f"its supervisor saw it end: {child.ended}")
+    async with running.client(timeout_s=1.0) as client:
+        try:
+            await client.broker_is_dead(child.name, notice)
+        except SrtmError as error:
+            running.tell(f"the distributor was not told that {child.name} ended: {error}")
+
+
+async def _wait_ready(running: Cluster, timeout_s: float) -> None:
+    waiting, looks = [child.name for child in running.children()], Backoff(_FIRST_LOOK_S, _LATER_LOOK_S)
+    with trio.move_on_after(timeout_s) as scope:
+        async with running.client(timeout_s) as client:
+            while waiting := await _not_ready(running, client):
+                _refuse_crash(running)
+                await trio.sleep(looks.next_s())
+    if scope.cancelled_caught:
+        raise Unavailable(f"not ready within {timeout_s:g} s: {', '.join(waiting)}; see {running.data}/*.log")
+
+
+def _refuse_crash(running: Cluster) -> None:
+    for child in running.children():
+        if child.ended is not None:
+            raise Unavailable(f"{child.name} {child.ended} at its start: {child.last_words()} (see {child.log})")
+
+
+async def _not_ready(running: Cluster, client: DistributorClient) -> list[str]:
+    """Who has not answered or, of the brokers, not synced."""
+    try:
+        known = {str(broker["name"]) for broker in await client.brokers() if broker["alive"]}
+    except Unavailable:
+        return [child.name for child in running.children()]
+    return [broker.name for broker in running.brokers if broker.name not in known]
+
+
+async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        await trio.lowlevel.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+    process.wait()
+
+
+async def _end(process: subprocess.Popen[bytes], name: str, tell: Callable[[str], object]) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with trio.move_on_after(STOP_GRACE_S):
+        await _wait_exit(process)
+        return
+    process.kill()
+    await _wait_exit(process)
+    tell(f"{name} did not end within {STOP_GRACE_S:g} s and was killed")
+
+
+def _how_it_ended(status: int) -> str:
+    return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"

@@ -1,0 +1,57 @@
+"""Tokens for a cluster that runs on this host: made once, kept in files that only their owner can read."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from srtm.errors import BadInput
+from srtm.net.tokens import OPERATOR, SCOPES, Scope, Tokens, listed, read_text, read_token, relisted
+
+LIST_NAME = "tokens"
+
+
+@dataclass(frozen=True)
+class Issued:
+    """``list_file``: who may do what, as services take it."""
+
+    list_file: Path
+    files: dict[Scope, Path]
+
+    @property
+    def operator(self) -> str:
+        """Raises BadInput."""
+        return read_token("data", str(self.files[OPERATOR]))
+
+
+def issue(data: Path) -> Issued:
+    """``DATA/tokens``, and one token each in ``DATA/operator.token``, ``broker.token`` and ``client.token``; those that
+    are there are kept. A token whose file was taken away is another one from then on. Raises BadInput."""
+    data = data.resolve()  # processes may be started elsewhere
+    files = {scope: data / f"{scope}.token" for scope in SCOPES}
+    for path in files.values():
+        if not path.exists():
+            _write(path, secrets.token_urlsafe(32) + "\n")
+    issued = Issued(data / LIST_NAME, files)
+    tokens = [(scope, scope, read_token("data", str(path))) for scope, path in files.items()]
+    if not issued.list_file.exists():
+        _write(issued.list_file, listed(tokens))
+    known = Tokens.read("data", str(issued.list_file))
+    for holder in tokens:
+        if not known.knows(holder[2]):  # its file was taken away, and made anew
+            _write(issued.list_file, relisted(read_text("data", str(issued.list_file)), holder))
+    return issued
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, and never readable by others."""
+    beside = path.with_name(path.name + ".new")
+    try:
+        beside.unlink(missing_ok=True)
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        beside.replace(path)
+    except OSError as error:
+        raise BadInput("data", str(path), f"must be a file that can be written ({error.strerror})") from None

@@ -1,0 +1,23 @@
+"""A question of a command to the distributor, from connection to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from srtm.client.distributor import DistributorClient
+from srtm.console.running import run_trio
+
+_T = TypeVar("_T")
+
+
+def ask_distributor(
+    urls: list[str] | None, token: str | None, question: Callable[[DistributorClient], Awaitable[_T]]
+) -> _T:
+    """What ``question`` finds out, in a process without an event loop."""
+
+    async def work() -> _T:
+        async with DistributorClient(urls, token=token) as client:
+            return await question(client)
+
+    return run_trio(work)

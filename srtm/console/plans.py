@@ -1,0 +1,105 @@
+"""How a plan reads: who would be where, what that does to messages, and what an even spread would do to them."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from srtm.client.distributor import Json
+from srtm.console.output import number, table
+from srtm.text import plural
+
+_LONGEST_LIST = 40  # rows of a table for people
+_KNOWN = {"simulation": "simulated", "formula": "by formula (a simulation would say too little)"}
+
+
+def promise(view: Json) -> str:
+    slo = view["slo"]
+    return f"p{slo['percentile']:g} <= {slo['latency_ms']:g} ms"
+
+
+def show_plan(plan: Json, console: Console) -> None:
+    """``plan``: what ``POST /v1/plan`` answers."""
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    say(
+        f"plan of {plan['name']}: {plan['state']}, k = {plan['k']} ({plan['placement']}, {plan['split']} split); "
+        f"{plan['publishers']:,} publishers, {plan['publishers_rate']:,g} msg/s; r {plan['rate']:,g} msg/s, "
+        f"b {plan['burst']:,g}; promise {promise(plan)}"
+    )
+    for line in plan["reasons"]:
+        say(f"  {line}")
+    _show_brokers(plan, console)
+    predicted = plan["predicted"]
+    say(
+        f"{_KNOWN[predicted['method']]}: {predicted['messages']:,} messages, {predicted['seconds']:,.3g} s, "
+        f"seed {predicted['seed']}"
+    )
+    say(f"worst broker: {_delays(predicted)}: the promise is {'kept' if predicted['keeps'] else 'BROKEN'}")
+    say(f"DRL penalty against one bucket: {_penalty(plan['penalty'])}")
+    say(f"admitted afterwards: {_admitted(plan['admitted_afterwards'])}")
+    if (even := plan["balanced"]) is not None:
+        kept = "kept" if even["predicted"]["keeps"] else "BROKEN"
+        over = f"{even['k']} {plural(even['k'], 'broker')}"
+        say(f"balanced over {over} instead (lb): {_delays(even['predicted'])}: it would be {kept}")
+        say(f"  DRL penalty {_penalty(even['penalty'])}; admitted afterwards: {_admitted(even['admitted_afterwards'])}")
+
+
+def _show_brokers(plan: Json, console: Console) -> None:
+    percentile = f"p{plan['slo']['percentile']:g}"
+    columns = [
+        "broker",
+        "service us",
+        "publishers",
+        "groups",
+        "msg/s",
+        "r_l",
+        "b_l",
+        "of (r, b)",
+        f"access {percentile} ms",
+        f"processing {percentile} ms",
+        f"both {percentile} ms",
+        "free afterwards msg/s",
+    ]
+    rows = [
+        [
+            one["broker"],
+            f"{one['service_us']:g} ({one['service_known']})",
+            one["publishers"],
+            one["groups"],
+            one["rate_assigned"],
+            one["rate"],
+            one["burst"],
+            f"{one['rate_part']:.1%}, {one['burst_part']:.1%}",
+            one["access_ms"],
+            one["processing_ms"],
+            one["total_ms"],
+            "no limit known" if one["free_afterwards"] is None else one["free_afterwards"],
+        ]
+        for one in plan["brokers"]
+    ]
+    console.print(table("", columns, rows[:_LONGEST_LIST], left=2))
+    if len(rows) > _LONGEST_LIST:
+        console.print(f"and {len(rows) - _LONGEST_LIST:,} more brokers: --json has all of them")
+
+
+def _delays(one: Json) -> str:
+    parts = {"access": one["access_ms"], "processing": one["processing_ms"], "both": one["total_ms"]}
+    return f"p{one['percentile']:g} " + ", ".join(f"{what} {_ms(value)}" for what, value in parts.items())
+
+
+def _penalty(one: Json) -> str:
+    return (
+        f"sum {_ms(one['sum_ms'])} over all messages, {_ms(one['mean_ms'])} a message; p99 {_ms(one['p99_ms'])} more "
+        f"than the {_ms(one['one_p99_ms'])} of one bucket"
+    )
+
+
+def _ms(value: float | None) -> str:
+    return "without end" if value is None else f"{number(float(value))} ms"
+
+
+def _admitted(one: Json) -> str:
+    largest = one["largest_topic"]
+    return "no limit is known" if largest is None else f"a further topic of up to {largest:,.6g} msg/s"

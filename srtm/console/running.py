@@ -1,0 +1,66 @@
+"""From a command into trio and back: one failure comes out as itself; a service runs until a signal."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from srtm.concurrency.background import background_nursery, lone_failure
+
+_T = TypeVar("_T")
+
+
+def run_trio(work: Callable[[], Awaitable[_T]]) -> _T:
+    """``trio.run``; a group with one failure in it is raised as that failure (also KeyboardInterrupt). SIGTERM cancels
+    ``work``, so that it ends the processes that it started, and then this one with SystemExit (143)."""
+    result: list[_T] = []
+
+    async def note() -> None:
+        result.append(await work())
+
+    _run(partial(_until_terminated, note))
+    if not result:
+        raise SystemExit(128 + signal.SIGTERM)
+    return result[0]
+
+
+def run_service(work: Callable[[], Awaitable[None]]) -> int:
+    """Runs ``work`` until SIGTERM (0: it was asked to stop) or SIGINT (130); ``work`` is cancelled then and may clean
+    up."""
+    return _run(partial(_until_signal, work))
+
+
+def _run(work: Callable[[], Awaitable[_T]]) -> _T:
+    with lone_failure():
+        return trio.run(work)
+
+
+async def _until_terminated(work: Callable[[], Awaitable[None]]) -> None:
+    """Returns early where it was."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with background_nursery() as nursery:
+            nursery.start_soon(_cancel_at, signals, nursery.cancel_scope)
+            await work()
+
+
+async def _cancel_at(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    await anext(signals)
+    scope.cancel()
+
+
+async def _until_signal(work: Callable[[], Awaitable[None]]) -> int:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with background_nursery() as nursery:
+            nursery.start_soon(_run_then_stop, work, nursery.cancel_scope)
+            received = await anext(signals)
+            return 128 + received if received == signal.SIGINT else 0
+    return 0
+
+
+async def _run_then_stop(work: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
+    await work()
+    scope.cancel()

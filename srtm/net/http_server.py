@@ -1,0 +1,203 @@
+"""HTTP requests as routes see them, and answers: paths, arguments, our errors. The bytes are the engine's
+(``broker/engine/src/http``).
+
+A handler that raises one of ``srtm.errors`` is answered with problem+json.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from srtm.errors import BadInput, InternalError, NotFound, SrtmError, Unavailable
+from srtm.log import Log
+from srtm.net.tokens import Scope, Tokens
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
+
+
+class BodyTooLarge(BadInput):
+    """The request's body is over the limit of its route. Nothing was changed."""
+
+    title = "body too large"
+    http_status = 413
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__("body", f"more than {limit_bytes} bytes", f"must be at most {limit_bytes} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """``headers`` besides the content's type and length."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+ReadBody = Callable[[int], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``segments``: the path's parts, percent-decoded; ``query`` is as it came; header names are lower-case."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    read_body: ReadBody = field(default=lambda _limit: _no_body(), repr=False)
+    """``await read_body(limit_bytes)``: the whole body. Raises BodyTooLarge."""
+
+    @property
+    def segments(self) -> list[str]:
+        return [percent_decoded("path", part, plus=False) for part in self.path.split("/")[1:]]
+
+    def header(self, name: str) -> str | None:
+        return next((value for key, value in self.headers if key == name), None)
+
+    def arguments(self) -> dict[str, str]:
+        """Of the query string; the first value of a name wins. Raises BadInput on a bad escape or a ``;`` (as Go's
+        parser)."""
+        found: dict[str, str] = {}
+        for part in self.query.split("&"):
+            if ";" in part:
+                raise BadInput("query", part, "must not hold a semicolon")
+            name, _, value = part.partition("=")
+            if part:
+                found.setdefault(percent_decoded("query", name), percent_decoded("query", value))
+        return found
+
+
+async def _no_body() -> bytes:
+    return b""
+
+
+def percent_decoded(where: str, text: str, *, plus: bool = True) -> str:
+    """Raises BadInput for a broken escape or bytes that are not UTF-8."""
+    if _BAD_ESCAPE.search(text):
+        raise BadInput(where, text, "every % must be followed by two hexadecimal digits")
+    try:
+        return unquote_to_bytes(text.replace("+", " ") if plus else text).decode()
+    except UnicodeDecodeError:
+        raise BadInput(where, text, "must be UTF-8") from None
+
+
+def json_response(value: object, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    return Response(status, msgspec.json.encode(value), "application/json; charset=utf-8", headers)
+
+
+def text_response(text: str) -> Response:
+    return Response(200, text.encode(), "text/plain; charset=utf-8")
+
+
+def problem(error: SrtmError, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    """``application/problem+json`` (``srtm.control.Problem``) for a refusal."""
+    body: dict[str, object] = {"title": error.title, "status": error.http_status, "detail": str(error)}
+    for name in ("field", "value", "rule"):
+        if hasattr(error, name):
+            body[name] = getattr(error, name)
+    if isinstance(error, Unavailable) and error.retry_after_s is not None:
+        headers += (("Retry-After", str(math.ceil(error.retry_after_s))),)
+    return Response(error.http_status, msgspec.json.encode(body, enc_hook=repr), "application/problem+json", headers)
+
+
+class NoSuchMethod(BadInput):
+    """The path exists, the method does not."""
+
+    title = "method not allowed"
+    http_status = 405
+
+    def __init__(self, method: str, allowed: Sequence[str]) -> None:
+        super().__init__("method", method, f"must be one of {', '.join(allowed)}")
+        self.allow = ", ".join(allowed)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+# Takes the request, then one str for each {name} of the pattern, by keyword.
+RouteHandler = Callable[..., Awaitable[Response]]
+
+
+class _Route(NamedTuple):
+    handler: RouteHandler
+    scopes: tuple[Scope, ...]  # besides operators
+
+
+_OPEN = "/healthz"  # to everybody
+
+
+class Router:
+    """Methods and path patterns (``/v1/topics/{name}/bucket``) to handlers. Raises NotFound, NoSuchMethod,
+    Unauthorized, Forbidden: the caller's flavour of error answers them."""
+
+    def __init__(self, tokens: Tokens | None) -> None:
+        self._routes: list[tuple[list[str], dict[str, _Route]]] = []
+        self._tokens = tokens
+
+    def add(self, method: str, pattern: str, handler: RouteHandler, *, scopes: tuple[Scope, ...] = ()) -> None:
+        """``scopes``: whose tokens may use it, besides operators'."""
+        parts = pattern.split("/")[1:]
+        methods = next((known for path, known in self._routes if path == parts), None)
+        if methods is None:
+            methods = {}
+            self._routes.append((parts, methods))
+        methods[method] = _Route(handler, scopes)
+
+    async def __call__(self, request: Request) -> Response:
+        methods, names = self._find(request)
+        route = methods.get(request.method)
+        if self._tokens is not None and request.path != _OPEN:
+            self._tokens.check(request.header("authorization"), route.scopes if route is not None else ())
+        if not methods:
+            raise NotFound("path", request.path)
+        return await self._dispatch(methods, names, request)
+
+    def _find(self, request: Request) -> tuple[dict[str, _Route], dict[str, str]]:
+        segments = request.segments
+        for parts, methods in self._routes:
+            names = _match(parts, segments)
+            if names is not None:
+                return methods, names
+        return {}, {}
+
+    async def _dispatch(self, methods: dict[str, _Route], names: dict[str, str], request: Request) -> Response:
+        allowed = sorted([*methods, "OPTIONS"])
+        if request.method == "OPTIONS":
+            return Response(headers=(("Allow", ", ".join(allowed)),))
+        route = methods.get(request.method)
+        if route is None:
+            raise NoSuchMethod(request.method, allowed)
+        return await route.handler(request, **names)
+
+
+def _match(parts: list[str], segments: list[str]) -> dict[str, str] | None:
+    if len(parts) != len(segments):
+        return None
+    names = {}
+    for part, segment in zip(parts, segments, strict=True):
+        if part.startswith("{"):
+            if not segment:
+                return None
+            names[part[1:-1]] = segment
+        elif part != segment:
+            return None
+    return names
+
+
+async def respond(handler: Handler, request: Request, log: Log) -> Response:
+    """The handler's answer; its errors as answers. The one place that catches everything: a bug must cost one request,
+    not the service."""
+    try:
+        return await handler(request)
+    except SrtmError as error:
+        return problem(error, (("Allow", error.allow),) if isinstance(error, NoSuchMethod) else ())
+    except Exception as error:  # noqa: BLE001
+        log.failure("a request failed by a fault of ours", method=request.method, path=request.path, error=repr(error))
+        return problem(InternalError(f"{type(error).__name__}: see the log"))

@@ -1,0 +1,26 @@
+"""JSON files of ours as typed values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from srtm.errors import BadInput
+from srtm.net.decode_errors import UNREADABLE
+
+_T = TypeVar("_T")
+
+
+def read_json(path: Path, kind: type[_T], field: str, what: str) -> _T | None:
+    """The file's content; None where there is none. Raises BadInput (of ``field``) for a file that is not ours
+    (``what`` it must hold): to start as if it were not there would forget what it says."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(field, str(path), f"must be readable ({error.strerror})") from error
+    except UNREADABLE as error:
+        raise BadInput(field, str(path), f"must hold {what}: {error}") from error

@@ -1,0 +1,35 @@
+"""A refusal that came over HTTP as the exception that it stands for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from srtm.control import Problem
+from srtm.errors import BadInput, Conflict, NotFound, NotLeader, PeerError, SrtmError, Unavailable
+from srtm.net.decode_errors import UNREADABLE
+
+
+def refusal(url: str, status: int, content: bytes, retry_after_s: float | None = None) -> SrtmError:
+    """``content`` is problem+json from a service of ours; anything else is a PeerError."""
+    try:
+        problem = msgspec.json.decode(content, type=Problem)
+    except UNREADABLE:
+        return PeerError(f"{url} answered {status}: {content[:200].decode(errors='replace')!r}")
+    field, value, rule = problem.field or problem.title, problem.value, problem.rule or problem.detail
+    match status:
+        case 404 if problem.field is not None:
+            return NotFound(field, str(value))
+        case 409:
+            return Conflict(field, value, rule)
+        case 401:
+            rule = f"{url} asks for a token that it knows: --token-file, --token or $SRTM_TOKEN"
+            return BadInput("token", "(not shown)", rule)
+        case 403:
+            return BadInput("token", "(not shown)", f"{url}: {rule}")
+        case 503 if problem.title == NotLeader.title:
+            return NotLeader(problem.leader)
+        case 429 | 503:
+            return Unavailable(problem.detail, retry_after_s)
+        case _ if 400 <= status < 500 and problem.field is not None:
+            return BadInput(field, value, rule)
+    return PeerError(f"{url} answered {status}: {problem.detail}")

@@ -1,0 +1,75 @@
+"""The publishers' process, message by message: who sends when, drawn from a seed. Pure.
+
+``srtm.token_bucket.burst_sizing`` draws the same process where nobody needs to know who sent. Members of a Poisson
+group fire at the instants of its fastest, the slower ones at a random part of them, nested; those of a periodic group
+at one phase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from srtm.topics.publishers import ALONE, Ints, Publishers
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Columns of equal length, in order of time. ``publisher``: index into the columns of the topic."""
+
+    publisher: Ints
+    arrival_ns: Ints
+    seconds: float  # from 0; what was drawn
+
+    def __len__(self) -> int:
+        return len(self.arrival_ns)
+
+
+def sent(publishers: Publishers, seconds: float, seed: int) -> Sent:
+    """All messages of ``seconds``. Memory is about 50 bytes for each."""
+    rng = np.random.default_rng(seed)
+    group = np.where(
+        publishers.groups == ALONE, len(publishers.group_names) + np.arange(len(publishers)), publishers.groups
+    )
+    fires = publishers.rates / publishers.batches  # a second
+    parts = [_poisson(fires, group, ~publishers.periodic, seconds, rng)]
+    parts.append(_periodic(fires, group, publishers.periodic, seconds, rng))
+    publisher = np.concatenate([who for who, _ in parts])
+    times_s = np.concatenate([when for _, when in parts])
+    order = np.argsort(times_s, kind="stable")
+    publisher, arrival_ns = publisher[order], np.floor(times_s[order] * 1e9).astype(np.int64)
+    batches = publishers.batches[publisher]
+    return Sent(np.repeat(publisher, batches), np.repeat(arrival_ns, batches), seconds)
+
+
+def _poisson(
+    fires: np.ndarray, group: Ints, chosen: np.ndarray, seconds: float, rng: np.random.Generator
+) -> tuple[Ints, np.ndarray]:
+    """(publisher, s) of every firing. The j fastest of a group fire together, without the others, at the difference of
+    the rates of the j-th and the next: independent streams that make up the nested process."""
+    members = np.flatnonzero(chosen)
+    members = members[np.lexsort((-fires[members], group[members]))]
+    same = group[members][1:] == group[members][:-1]
+    rate = fires[members].copy()
+    rate[:-1] -= np.where(same, fires[members][1:], 0.0)
+    starts = np.flatnonzero(np.concatenate([[True], ~same])[: len(members)])
+    first = np.repeat(starts, np.diff(np.append(starts, len(members))))  # of the group of each member
+    stream = np.repeat(np.arange(len(members)), rng.poisson(rate * seconds))
+    times_s = rng.random(len(stream)) * seconds
+    together = stream - first[stream] + 1
+    offset = np.arange(int(together.sum())) - np.repeat(np.cumsum(together) - together, together)
+    return members[np.repeat(first[stream], together) + offset], np.repeat(times_s, together)
+
+
+def _periodic(
+    fires: np.ndarray, group: Ints, chosen: np.ndarray, seconds: float, rng: np.random.Generator
+) -> tuple[Ints, np.ndarray]:
+    """(publisher, s) of every firing; one phase a group, as a part of the period."""
+    members = np.flatnonzero(chosen)
+    period_s = 1.0 / fires[members]
+    phase_s = rng.random(int(group.max(initial=-1)) + 1)[group[members]] * period_s
+    count = np.maximum(np.ceil((seconds - phase_s) / period_s), 0).astype(np.int64)
+    source = np.repeat(np.arange(len(members)), count)
+    turn = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count)
+    return members[source], phase_s[source] + turn * period_s[source]

@@ -1,0 +1,148 @@
+"""The token bucket, plain and exact, and the checker of release logs: what everything else is measured against.
+
+Law (design section 3; appendix A of the main paper): continuous refill at r up to b, message i arriving at a_i is
+released at d_i = max(a_i, first instant at which its tokens are there for it), first come first served, rounded up to
+the next whole nanosecond. No float, no clock, no numpy here. A token is 1e15 units, so a rate of m micro-messages/s
+accrues exactly m units a nanosecond (docs/architecture.md, "Numbers that cross boundaries").
+``broker/engine/src/bucket.rs`` is the same in Rust; ``srtm/token_bucket/replay.py`` in columns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+TOKEN = 10**15  # units
+UNITS_PER_MICRO = 10**9  # units in one micro-message of burst
+
+
+class Bucket:
+    """One bucket and what waits in front of it. Costs are in tokens; parameters come from
+    ``srtm.token_bucket.exact_split``.
+
+    A decision is a take, debit or set; an ``at_ns`` older than the last one counts as its instant. A take that cannot
+    pass as things stand (r = 0, or cost > b) waits without an instant, and so does all that comes behind it.
+    """
+
+    def __init__(self, rate_micro: int, burst_micro: int, at_ns: int, full: bool = True) -> None:
+        self._rate = rate_micro  # units a nanosecond
+        self._burst = burst_micro * UNITS_PER_MICRO
+        self._fill = self._burst if full else 0  # units there at _at_ns, <= _burst; negative only after a debit
+        self._at_ns = at_ns  # the last decision
+        self._waiting: deque[int] = deque()  # costs in units; the head's is not there yet
+        self._waiting_units = 0
+        self._stuck = False  # something that waits costs more than the bucket can hold
+
+    def take(self, cost: int, at_ns: int) -> int | None:
+        """Release instant of ``cost`` tokens asked for at ``at_ns``; None: never under these parameters."""
+        self._advance(at_ns)
+        self._waiting.append(cost * TOKEN)
+        self._waiting_units += cost * TOKEN
+        self._stuck |= cost * TOKEN > self._burst
+        self._advance(self._at_ns)
+        if not self._waiting:
+            return self._at_ns
+        return None if self._stuck else self._instant_of(self._waiting_units)
+
+    def debit(self, cost: int, at_ns: int) -> None:
+        """Take ``cost`` tokens at once, whether or not they are there. What waits is put off."""
+        self._advance(at_ns)
+        self._fill -= cost * TOKEN
+
+    def set(self, rate_micro: int, burst_micro: int, at_ns: int) -> list[int | None]:
+        """New parameters: a shrink clamps the fill, a growth mints nothing.
+
+        Returns the new instants of the takes that still wait at ``at_ns``, in order.
+        """
+        self._advance(at_ns)
+        self._rate = rate_micro
+        self._burst = burst_micro * UNITS_PER_MICRO
+        self._fill = min(self._fill, self._burst)
+        self._stuck = any(units > self._burst for units in self._waiting)
+        return self._instants()
+
+    def fill_units(self, at_ns: int) -> int:
+        """Tokens there at ``at_ns``, in units, what waits not paid for. A question, no decision: nothing changes."""
+        return self._at(at_ns)[0]
+
+    def unfinished_work(self, at_ns: int) -> int:
+        """U = b - tokens + waiting, in units: what the r-server of appendix A still has to do."""
+        fill, paid = self._at(at_ns)
+        return self._burst - fill + self._waiting_units - sum(islice(self._waiting, paid))
+
+    def _at(self, at_ns: int) -> tuple[int, int]:
+        """Fill at ``at_ns``, and how many of the waiting takes have been paid by then."""
+        fill = self._fill + self._rate * max(0, at_ns - self._at_ns)
+        paid = 0
+        for units in self._waiting:
+            if units > min(fill, self._burst):
+                break
+            fill -= units
+            paid += 1
+        return min(fill, self._burst), paid
+
+    def _advance(self, at_ns: int) -> None:
+        self._fill, paid = self._at(at_ns)
+        self._at_ns = max(self._at_ns, at_ns)
+        for _ in range(paid):
+            self._waiting_units -= self._waiting.popleft()
+
+    def _instant_of(self, units: int) -> int | None:
+        """First instant at which ``units``, more than are there now, have come."""
+        if self._rate == 0:
+            return None
+        return self._at_ns + -((self._fill - units) // self._rate)
+
+    def _instants(self) -> list[int | None]:
+        instants: list[int | None] = []
+        ahead, stuck = 0, False
+        for units in self._waiting:
+            ahead += units
+            stuck |= units > self._burst
+            instants.append(None if stuck else self._instant_of(ahead))
+        return instants
+
+
+@dataclass(frozen=True)
+class Violation:
+    """The worst interval of a release log: ``released`` messages in [from_ns, to_ns], where ``allowed`` may go."""
+
+    from_ns: int
+    to_ns: int
+    released: int
+    allowed: float
+
+    def __str__(self) -> str:
+        within = f"{self.to_ns - self.from_ns} ns from {self.from_ns}"
+        return f"{self.released} messages within {within}, allowed {self.allowed:.9g}"
+
+
+def conforms_due(due_ns: Iterable[int], rate_micro: int, burst_micro: int) -> Violation | None:
+    """The one law: over every interval, ends and batches counted, at most b + r * dt leave. None: it holds.
+
+    The instants may come in any order: the log of several brokers is their logs chained, judged by the whole (r, b).
+    As they were rounded up to whole nanoseconds, an interval of them stands for a real one less than 1 ns longer, and
+    is judged as that.
+    """
+    return conforms_actual(due_ns, rate_micro, burst_micro, 0)
+
+
+def conforms_actual(actual_ns: Iterable[int], rate_micro: int, burst_micro: int, lateness_ns: int) -> Violation | None:
+    """The same for hand-overs that were up to ``lateness_ns`` (J) later than due: at most b + r * (dt + J)."""
+    rounding = max(0, rate_micro - 1)  # units that accrue in less than 1 ns
+    allowed_at_once = burst_micro * UNITS_PER_MICRO + rate_micro * lateness_ns + rounding
+    worst, violation = allowed_at_once, None
+    used = count = 0  # units and messages of the interval that ends here and is worst
+    from_ns = last_ns = 0
+    for at_ns in sorted(map(int, actual_ns)):
+        used -= rate_micro * (at_ns - last_ns)
+        if count == 0 or used <= 0:
+            used, count, from_ns = 0, 0, at_ns
+        used, count, last_ns = used + TOKEN, count + 1, at_ns
+        if used > worst:
+            worst = used
+            allowed = allowed_at_once + rate_micro * (at_ns - from_ns)
+            violation = Violation(from_ns, at_ns, count, allowed / TOKEN)
+    return violation

@@ -1,0 +1,1 @@
+"""topics: see docs/architecture.md."""

@@ -1,0 +1,188 @@
+"""What a broker carries within a promise: one measured (or stated) figure, and which of several counts. Pure.
+
+Capacity depends on what is asked (section 6.3 of the main paper): the promise, and the traffic's class. So every figure
+is kept with what it was measured for; for anything else the nearest that is at least as hard counts, which can only be
+too low.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from srtm.errors import BadInput
+from srtm.token_bucket.exact_split import LARGEST
+from srtm.topics.publishers import MOST, Process, Publishers
+from srtm.topics.schema import Schema, parsed
+from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, PERCENTILES, LatencyMs, Slo
+
+Source = Literal["bench", "operator"]
+LimitedBy = Literal["broker", "generator", "other topics", "the highest rate asked for"]
+_LONGEST_TEXT = 500
+_SLO = re.compile(r"p([0-9]+(?:\.[0-9]+)?):([0-9]+(?:\.[0-9]+)?)ms", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Class:
+    """The traffic that a capacity holds for."""
+
+    process: Process = "poisson"
+    batch: int = 1  # messages sent at once
+    publishers: int = 100  # that send them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What it was measured on."""
+
+    cores: int
+    kernel: str
+    cpu: str  # model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity:
+    """``mcap``: the largest rate, msg/s of all topics together, that keeps ``slo`` in traffic of class ``traffic``."""
+
+    mcap: float
+    slo: Slo
+    traffic: Class
+    measured: str = ""  # ISO 8601, UTC; "": stated by an operator who did not say when
+    source: Source = "operator"
+    machine: Machine | None = None  # None: not known
+    beside: float = 0.0  # msg/s of other topics meanwhile, which mcap includes
+    limited_by: LimitedBy = "broker"
+    lab_service_time_ns: int = 0  # of a broker in the laboratory
+    disturbed: tuple[str, ...] = ()  # what others took of its processors meanwhile
+
+    @property
+    def key(self) -> tuple[Slo, Class]:
+        """There is one of each."""
+        return self.slo, self.traffic
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``parse_capacity`` makes this very value of."""
+        plain = asdict(self)
+        return {**plain.pop("traffic"), **plain, "disturbed": list(self.disturbed)}
+
+
+def parse_slo(text: str) -> Slo:
+    """Of ``p99:1ms``. Raises BadInput."""
+    parts = _SLO.fullmatch(text)
+    if parts is None:
+        raise BadInput("slo", text, "must be a percentile and a latency, like p99:1ms")
+    slo = Slo(percentile=float(parts[1]), latency_ms=float(parts[2]))
+    if slo.percentile not in PERCENTILES:
+        raise BadInput("slo", text, f"the percentile must be one of {', '.join(f'{one:g}' for one in PERCENTILES)}")
+    if not LEAST_LATENCY_MS <= slo.latency_ms <= LONGEST_LATENCY_MS:
+        raise BadInput("slo", text, f"the latency must be from {LEAST_LATENCY_MS:g} to {LONGEST_LATENCY_MS:,} ms")
+    return slo
+
+
+def class_of(publishers: Publishers) -> Class:
+    """The hardest that a topic's publishers come near: Poisson if any of them is, the largest batch."""
+    return Class(
+        process="periodic" if publishers.all_periodic else "poisson",
+        batch=publishers.largest_batch,
+        publishers=max(1, len(publishers)),
+    )
+
+
+def capacity_for(measured: Iterable[Capacity], slo: Slo, traffic: Class) -> Capacity | None:
+    """The nearest that was measured for something at least as hard; else the smallest of all, for it is not known how
+    far the others are off. None: nothing was measured."""
+    known = list(measured)
+    harder = [one for one in known if _as_hard(one, slo, traffic)]
+    if harder:
+        return min(harder, key=lambda one: (_distance(one, slo, traffic), one.mcap))
+    return min(known, key=lambda one: one.mcap, default=None)
+
+
+def effective_mcap(stated: float, measured: Sequence[Capacity], asked: Iterable[tuple[Slo, Class]]) -> float:
+    """Msg/s; 0: nothing is known. Of the topics that a broker has, or shall get (``asked``, looked at only where there
+    are figures), the hardest decides; without any, the smallest figure. ``stated`` by the broker's operator (0: not):
+    never more than that."""
+    if not measured:
+        return stated
+    found = [capacity_for(measured, slo, traffic) for slo, traffic in asked] or list(measured)
+    figures = [one.mcap for one in found if one is not None] + ([stated] if stated else [])
+    return min(figures, default=0.0)
+
+
+def _as_hard(one: Capacity, slo: Slo, traffic: Class) -> bool:
+    stricter = one.slo.percentile >= slo.percentile and one.slo.latency_ms <= slo.latency_ms
+    same_process = one.traffic.process in ("poisson", traffic.process)
+    return stricter and same_process and one.traffic.batch >= traffic.batch
+
+
+def _distance(one: Capacity, slo: Slo, traffic: Class) -> float:
+    """0 for the very same. How many times each quantity is off, as logarithms."""
+    late = (100 - slo.percentile) / (100 - one.slo.percentile)
+    ratios = (
+        slo.latency_ms / one.slo.latency_ms,
+        late,
+        one.traffic.batch / traffic.batch,
+        one.traffic.publishers / traffic.publishers,
+        1.0 if one.traffic.process == traffic.process else 2.0,
+    )
+    return sum(abs(math.log(ratio)) for ratio in ratios)
+
+
+def _percentile(value: float) -> float:
+    if value not in PERCENTILES:
+        raise ValueError(f"must be one of {', '.join(f'{known:g}' for known in PERCENTILES)}")
+    return value
+
+
+_Text = Annotated[str, Field(max_length=_LONGEST_TEXT)]
+
+
+class SloTable(Schema):
+    percentile: Annotated[float, AfterValidator(_percentile)]
+    latency_ms: LatencyMs
+
+
+class MachineTable(Schema):
+    cores: Annotated[int, Field(ge=1, le=2**31)]
+    kernel: _Text
+    cpu: _Text
+
+
+class CapacityTable(Schema):
+    """The document of ``PUT .../capacity``; ``parse_capacity`` makes a ``Capacity`` of it."""
+
+    mcap: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+    slo: SloTable
+    process: Process = "poisson"
+    batch: Annotated[int, Field(ge=1, le=2**31)] = 1
+    publishers: Annotated[int, Field(ge=1, le=MOST)] = 100
+    measured: Annotated[str, Field(max_length=40)] = ""
+    source: Source = "operator"
+    machine: MachineTable | None = None
+    beside: Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)] = 0.0
+    limited_by: LimitedBy = "broker"
+    lab_service_time_ns: Annotated[int, Field(ge=0, le=10**10)] = 0
+    disturbed: Annotated[list[_Text], Field(max_length=20)] = Field(default_factory=list)
+
+
+def parse_capacity(document: object) -> Capacity:
+    """Of a decoded JSON document. Raises BadInput."""
+    made = parsed(CapacityTable, document)
+    machine = made.machine
+    return Capacity(
+        mcap=made.mcap,
+        slo=Slo(percentile=made.slo.percentile, latency_ms=made.slo.latency_ms),
+        traffic=Class(process=made.process, batch=made.batch, publishers=made.publishers),
+        measured=made.measured,
+        source=made.source,
+        machine=None if machine is None else Machine(cores=machine.cores, kernel=machine.kernel, cpu=machine.cpu),
+        beside=made.beside,
+        limited_by=made.limited_by,
+        lab_service_time_ns=made.lab_service_time_ns,
+        disturbed=tuple(made.disturbed),
+    )

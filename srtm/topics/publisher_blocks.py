@@ -1,0 +1,175 @@
+"""The blocks of a topic document that publishers come from (design section 11), read into ``Rows``.
+
+A list (``csv_text``, header ``id,rate,correlation_group``; ``srtm.topics.file`` makes it of a file's ``csv``), a model
+(``count``, ``rate``, ``group_size``, ``id_prefix``), or columns (``ids``, ``rates``, ``groups``). Every refusal names
+the block, as ``publishers[0]``, and the line of a CSV.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from srtm.errors import BadInput
+from srtm.topics.publishers import MOST, Process, Rows
+from srtm.topics.schema import Schema, parsed
+
+HEADER = ["id", "rate", "correlation_group"]
+
+Rate = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]  # the range of ``splitting.to_micro``
+Batch = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+def _column(shape: object) -> BeforeValidator:
+    """One value stands for all. ``shape``: what may be written."""
+    return BeforeValidator(lambda value: value if isinstance(value, list) else [value], json_schema_input_type=shape)
+
+
+_POISSON: list[Process] = ["poisson"]
+
+
+class ListBlock(Schema):
+    csv_text: str
+    process: Process = "poisson"
+    batch: Batch = 1
+
+
+class ModelBlock(Schema):
+    count: Annotated[int, Field(ge=1, le=MOST)]
+    rate: Rate
+    group_size: Annotated[int, Field(ge=1)] = 1
+    id_prefix: str = "publisher-"
+    process: Process = "poisson"
+    batch: Batch = 1
+
+
+class ColumnsBlock(Schema):
+    ids: list[str]
+    rates: list[Rate]
+    groups: list[str | None] | None = None
+    process: Annotated[list[Process], _column(list[Process] | Process)] = Field(default_factory=_POISSON.copy)
+    batch: Annotated[list[Batch], _column(list[Batch] | Batch)] = Field(default_factory=lambda: [1])
+
+
+class PublisherTable(Schema):
+    id: str
+    rate: Rate
+    correlation_group: str = ""
+    process: Process = "poisson"
+    batch: Batch = 1
+
+
+class ChangeTable(Schema):
+    """The body of ``PATCH .../publishers``."""
+
+    add: list[Any] = Field(default_factory=list)
+    remove: list[str] = Field(default_factory=list)
+
+
+def read_block(block: object, index: int) -> Rows:
+    """Publishers of the block at ``index``. Raises BadInput."""
+    place = f"publishers[{index}]"
+    keys: dict[str, Any] = block if isinstance(block, dict) else {}
+    if "csv" in keys:
+        raise BadInput(f"{place}.csv", keys["csv"], "a file cannot be read from here: send its text as csv_text")
+    if "csv_text" in keys:
+        return _list_rows(parsed(ListBlock, block, place), f"{place}.csv")
+    if "ids" in keys:
+        return _column_rows(parsed(ColumnsBlock, block, place), place)
+    if "count" in keys:
+        return _model_rows(parsed(ModelBlock, block, place), place)
+    raise BadInput(place, block, "must be a table with csv, csv_text, ids or count")
+
+
+def read_change(body: object) -> tuple[Rows, list[str]]:
+    """The body of PATCH .../publishers: rows to add and ids to remove. Raises BadInput."""
+    change = parsed(ChangeTable, body)
+    added = [parsed(PublisherTable, item, f"add[{index}]") for index, item in enumerate(change.add)]
+    rows = Rows(
+        ids=[publisher.id for publisher in added],
+        rates=[publisher.rate for publisher in added],
+        groups=[publisher.correlation_group for publisher in added],
+        processes=[publisher.process for publisher in added],
+        batches=[publisher.batch for publisher in added],
+        place=lambda index: f"add[{index}]",
+    )
+    return rows, change.remove
+
+
+def _model_rows(block: ModelBlock, place: str) -> Rows:
+    members = range(block.count)
+    grouped = block.group_size > 1
+    return Rows(
+        ids=[f"{block.id_prefix}{member}" for member in members],
+        rates=[block.rate] * block.count,
+        groups=[f"{block.id_prefix}group-{member // block.group_size}" if grouped else "" for member in members],
+        processes=[block.process] * block.count,
+        batches=[block.batch] * block.count,
+        place=lambda _: place,
+    )
+
+
+def _column_rows(block: ColumnsBlock, place: str) -> Rows:
+    count = len(block.ids)
+    groups = [""] * count if block.groups is None else [name or "" for name in block.groups]
+    for field, column in (("rates", block.rates), ("groups", groups)):
+        if len(column) != count:
+            raise BadInput(f"{place}.{field}", f"{len(column)} entries", f"must have one for each of the {count} ids")
+    return Rows(
+        ids=block.ids,
+        rates=block.rates,
+        groups=groups,
+        processes=_spread(block.process, count, f"{place}.process"),
+        batches=_spread(block.batch, count, f"{place}.batch"),
+        place=lambda index: f"{place}[{index}]",
+    )
+
+
+def _spread(column: list[Any], count: int, field: str) -> list[Any]:
+    if len(column) not in (1, count):
+        raise BadInput(field, f"{len(column)} entries", f"must be one value, or one for each of the {count} ids")
+    return column * count if len(column) == 1 else column
+
+
+def _list_rows(block: ListBlock, place: str) -> Rows:
+    rows = list(_csv_rows(block.csv_text, place))
+    lines = [line for line, *_ in rows]
+    return Rows(
+        ids=[publisher for _, publisher, _, _ in rows],
+        rates=[rate for _, _, rate, _ in rows],
+        groups=[group for *_, group in rows],
+        processes=[block.process] * len(rows),
+        batches=[block.batch] * len(rows),
+        place=lambda index: f"{place} line {lines[index]}",
+    )
+
+
+def _csv_rows(text: str, where: str) -> Iterator[tuple[int, str, float, str]]:
+    """(line, id, rate, group) of every row."""
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        header = [cell.strip() for cell in next(reader, [])]
+        if header != HEADER:
+            raise BadInput(f"{where} line 1", ",".join(header), f"must be the header {','.join(HEADER)}")
+        for cells in reader:
+            if cells:
+                yield _csv_row(cells, f"{where} line {reader.line_num}", reader.line_num)
+    except csv.Error as error:
+        raise BadInput(f"{where} line {reader.line_num}", None, f"is not CSV: {error}") from error
+
+
+def _csv_row(cells: Sequence[str], where: str, line: int) -> tuple[int, str, float, str]:
+    if len(cells) != len(HEADER):
+        raise BadInput(where, ",".join(cells), f"must have {len(HEADER)} fields: {','.join(HEADER)}")
+    publisher, rate_text, group = (cell.strip() for cell in cells)
+    try:
+        rate = float(rate_text)
+    except ValueError:
+        raise BadInput(f"{where}.rate", rate_text, "must be a number of msg/s") from None
+    if not 1e-6 <= rate <= 1e9:  # false for NaN too
+        raise BadInput(f"{where}.rate", rate_text, "must be from 0.000001 to 1e9 msg/s")
+    return line, publisher, rate, group

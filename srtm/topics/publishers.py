@@ -1,0 +1,198 @@
+"""A topic's publishers, held as columns: a fleet may have a million. ``srtm.topics.publisher_blocks`` reads them.
+
+Rates are msg/s and count messages: one that sends batches of n fires rate / n times a second. Publishers with the
+same group name fire together, whichever block of the topic file they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from srtm.errors import BadInput, NotFound
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Process = Literal["poisson", "periodic"]
+
+ALONE = -1  # in the column of groups: fires by itself
+MOST = 10_000_000  # publishers of one topic
+LONGEST = 255  # characters of an id or group name: what fits into a URL and a log line
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublisherSpec:
+    """One publisher."""
+
+    id: str
+    rate: float  # msg/s, mean
+    correlation_group: str = ""  # "": none
+    process: Process = "poisson"
+    batch: int = 1  # messages sent at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Publishers from one place, their numbers checked, not yet known to be unique. Columns of equal length."""
+
+    ids: Sequence[str]
+    rates: Sequence[float]
+    groups: Sequence[str]  # names, "" for none
+    processes: Sequence[Process]
+    batches: Sequence[int]
+    place: Callable[[int], str]  # where row i stands, for error messages
+
+
+@dataclass(frozen=True, eq=False)
+class Publishers:
+    """Columns of equal length, in the order of the file. Made by ``join`` only: ids are unique, all values in range."""
+
+    ids: tuple[str, ...]
+    rates: Floats  # msg/s
+    groups: Ints  # index into group_names, or ALONE
+    group_names: tuple[str, ...]  # in order of first appearance
+    periodic: npt.NDArray[np.bool_]  # else Poisson
+    batches: Ints
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> PublisherSpec:
+        return PublisherSpec(
+            id=self.ids[index],
+            rate=float(self.rates[index]),
+            correlation_group=self._name(int(self.groups[index])),
+            process="periodic" if self.periodic[index] else "poisson",
+            batch=int(self.batches[index]),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Publishers):
+            return NotImplemented
+        same = all(np.array_equal(a, b) for a, b in zip(self._numbers(), other._numbers(), strict=True))
+        return same and self.ids == other.ids and self.group_names == other.group_names
+
+    __hash__ = None  # type: ignore[assignment]  # columns of numbers: compared, never a key
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """{id: index}"""
+        return {publisher: index for index, publisher in enumerate(self.ids)}
+
+    @cached_property
+    def load(self) -> float:
+        """Sum of the rates, msg/s: the paper's *rate* of the topic."""
+        return float(np.sum(self.rates))
+
+    @cached_property
+    def all_periodic(self) -> bool:
+        return len(self) > 0 and bool(self.periodic.all())
+
+    @cached_property
+    def largest_batch(self) -> int:
+        return int(self.batches.max(initial=1))
+
+    def who_batches_most(self) -> str:
+        worst = self[int(self.batches.argmax())]
+        return f"publisher {worst.id!r} sends {worst.batch} messages at once"
+
+    def rows(self, place: str) -> Rows:
+        return Rows(
+            ids=self.ids,
+            rates=self.rates.tolist(),
+            groups=[self._name(group) for group in self.groups.tolist()],
+            processes=["periodic" if periodic else "poisson" for periodic in self.periodic.tolist()],
+            batches=self.batches.tolist(),
+            place=lambda _: place,
+        )
+
+    def changed(self, add: Rows, remove: Iterable[str]) -> Publishers:
+        """Without ``remove``, then with ``add`` at the end.
+
+        Raises NotFound for an id to remove that is not there, BadInput as ``join`` does.
+        """
+        gone = set(remove)
+        for publisher in gone - self.positions.keys():
+            raise NotFound("publisher", publisher)
+        keep = [index for index, publisher in enumerate(self.ids) if publisher not in gone]
+        return join([_picked(self.rows("the topic"), keep), add])
+
+    def to_json(self) -> dict[str, object]:
+        """One columns block, as ``srtm.topics.publisher_blocks`` reads it."""
+        rows = self.rows("")
+        return {
+            "ids": list(rows.ids),
+            "rates": rows.rates,
+            "groups": rows.groups,
+            "process": _one_if_uniform(rows.processes),
+            "batch": _one_if_uniform(rows.batches),
+        }
+
+    def _name(self, group: int) -> str:
+        return "" if group == ALONE else self.group_names[group]
+
+    def _numbers(self) -> tuple[npt.NDArray[np.generic], ...]:
+        return self.rates, self.groups, self.periodic, self.batches
+
+
+def join(parts: Sequence[Rows]) -> Publishers:
+    """All rows as one. Raises BadInput for too many, a bad name, or an id that comes twice, naming both places."""
+    if sum(len(rows.ids) for rows in parts) > MOST:
+        raise BadInput("publishers", sum(len(rows.ids) for rows in parts), f"a topic has at most {MOST:,}")
+    for rows in parts:
+        _check_names(rows.ids, rows, "id")
+        _check_names([name or "-" for name in rows.groups], rows, "correlation_group")
+    ids = tuple(publisher for rows in parts for publisher in rows.ids)
+    if len(set(ids)) < len(ids):
+        raise _listed_twice(parts)
+    number: dict[str, int] = {"": ALONE}
+    for rows in parts:
+        for name in rows.groups:
+            number.setdefault(name, len(number) - 1)
+    return Publishers(
+        ids=ids,
+        rates=np.array([rate for rows in parts for rate in rows.rates], dtype=np.float64),
+        groups=np.array([number[name] for rows in parts for name in rows.groups], dtype=np.int64),
+        group_names=tuple(number)[1:],
+        periodic=np.array([process == "periodic" for rows in parts for process in rows.processes], dtype=np.bool_),
+        batches=np.array([batch for rows in parts for batch in rows.batches], dtype=np.int64),
+    )
+
+
+def _check_names(names: Sequence[str], rows: Rows, field: str) -> None:
+    for index, name in enumerate(names):
+        if not (0 < len(name) <= LONGEST and name.isprintable()):
+            rule = f"must be 1 to {LONGEST} characters, none of them a control character"
+            raise BadInput(f"{rows.place(index)}.{field}", name, rule)
+
+
+def _listed_twice(parts: Sequence[Rows]) -> BadInput:
+    seen: dict[str, str] = {}
+    for rows in parts:
+        for index, publisher in enumerate(rows.ids):
+            if publisher in seen:
+                return BadInput(f"{rows.place(index)}.id", publisher, f"is listed already, in {seen[publisher]}")
+            seen[publisher] = rows.place(index)
+    raise AssertionError("no id comes twice")
+
+
+def _picked(rows: Rows, keep: Sequence[int]) -> Rows:
+    return Rows(
+        ids=[rows.ids[index] for index in keep],
+        rates=[rows.rates[index] for index in keep],
+        groups=[rows.groups[index] for index in keep],
+        processes=[rows.processes[index] for index in keep],
+        batches=[rows.batches[index] for index in keep],
+        place=lambda index: rows.place(keep[index]),
+    )
+
+
+def _one_if_uniform(column: Sequence[_Item]) -> _Item | list[_Item]:
+    return column[0] if len(set(column)) == 1 else list(column)

@@ -1,0 +1,199 @@
+"""A topic as its operator wants it. Only ``parse_topic_toml``, ``parse_topic_json`` and ``parse_change`` make one.
+
+A ``TopicSpec`` that exists is valid; every refusal is one ``BadInput`` that names field, value and rule. The shape is
+that of design section 11; of the choices there, those that exist so far are taken, and a refusal of another names them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator
+
+from srtm.errors import BadInput
+from srtm.protocol import NAME_RULE, is_name
+from srtm.token_bucket.exact_split import LARGEST, from_micro, to_micro
+from srtm.topics.adaptation import Adaptation, Mode
+from srtm.topics.file import read_topic_file
+from srtm.topics.lease import KEEP, lease_ms
+from srtm.topics.options import AdaptationTable, checked, read_options, table_of
+from srtm.topics.publisher_blocks import read_block, read_change
+from srtm.topics.publishers import Publishers, PublisherSpec, join
+from srtm.topics.schema import Schema, parsed
+
+__all__ = [
+    "PublisherSpec",
+    "Publishers",
+    "Slo",
+    "TopicSpec",
+    "parse_change",
+    "parse_options",
+    "parse_topic_json",
+    "parse_topic_toml",
+]
+
+PERCENTILES = (50, 90, 95, 99, 99.9)
+LEAST_LATENCY_MS = 1e-6  # a nanosecond, which is what brokers count in
+LONGEST_LATENCY_MS = 86_400_000  # a day
+
+Burst = float | Literal["auto"]
+Split = Literal["fitted", "proportional"]
+Strategy = Literal["srtm", "maxmin", "conc", "lb"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slo:
+    """The promise: ``percentile`` per cent of the messages within ``latency_ms``, end to end."""
+
+    percentile: float  # of PERCENTILES
+    latency_ms: float
+
+    @property
+    def latency_ns(self) -> int:
+        return round(self.latency_ms * 1e6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicSpec:
+    """A valid topic. ``rate`` and ``burst`` are multiples of 1e-6."""
+
+    name: str
+    rate: float  # r, msg/s; at least the publishers' load
+    burst: Burst  # b, messages, at least 1; "auto": ``srtm.token_bucket.burst_sizing`` finds it
+    slo: Slo
+    publishers: Publishers
+    on_excess: Literal["delay", "reject"] = "delay"
+    mode: Mode = "fitted"
+    adaptation: Adaptation = field(default_factory=Adaptation)
+    lease: str = KEEP  # or a length, "15s"
+    placement: Strategy = "srtm"
+    split: Split = "fitted"
+    seed: int = 1  # of the random order in which lb, conc and maxmin take publishers
+
+    @property
+    def lease_ms(self) -> int | None:
+        """How long a share lasts that is not renewed; None: for good."""
+        return lease_ms(self.lease)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed and yet surely not meant."""
+        if self.burst == "auto" or self.publishers.largest_batch <= self.burst:
+            return ()
+        return (f"{self.publishers.who_batches_most()}: with a burst of {self.burst:g} some of them always wait",)
+
+    def to_json(self) -> dict[str, object]:
+        """What ``parse_topic_json`` makes this very spec of."""
+        return {
+            "name": self.name,
+            "rate": self.rate,
+            "burst": self.burst,
+            "on_excess": self.on_excess,
+            "mode": self.mode,
+            "adaptation": table_of(self.adaptation),
+            "lease": self.lease,
+            "placement": self.placement,
+            "split": self.split,
+            "seed": self.seed,
+            "slo": {"percentile": self.slo.percentile, "latency_ms": self.slo.latency_ms},
+            "publishers": [self.publishers.to_json()] if len(self.publishers) else [],
+        }
+
+
+def _topic_name(value: str) -> str:
+    if not is_name(value):
+        raise ValueError(NAME_RULE)
+    return value
+
+
+def _lease(value: str) -> str:
+    lease_ms(value)
+    return value
+
+
+def _percentile(value: float) -> float:
+    if value not in PERCENTILES:
+        raise ValueError(f"must be one of {', '.join(f'{known:g}' for known in PERCENTILES)}")
+    return value
+
+
+def _burst(value: object) -> Burst:
+    if value == "auto":
+        return "auto"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST:  # false for NaN too
+        raise ValueError(f'must be a number of messages from 1 to {LARGEST:g}, or "auto"')
+    return float(value)
+
+
+_BurstShape = Annotated[float, Field(ge=1, le=LARGEST)] | Literal["auto"]  # what ``_burst`` takes
+LatencyMs = Annotated[float, Field(ge=LEAST_LATENCY_MS, le=LONGEST_LATENCY_MS, allow_inf_nan=False)]
+
+
+class SloTable(Schema):
+    percentile: Annotated[float, AfterValidator(_percentile)]
+    latency_ms: LatencyMs
+
+
+class TopicTable(Schema):
+    """A topic's document without its publishers; ``parse_topic_json`` makes a ``TopicSpec`` of all."""
+
+    name: Annotated[str, AfterValidator(_topic_name)]
+    rate: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+    burst: Annotated[Burst, PlainValidator(_burst, json_schema_input_type=_BurstShape)]
+    on_excess: Literal["delay", "reject"] = "delay"
+    mode: Mode = "fitted"
+    adaptation: AdaptationTable = Field(default_factory=AdaptationTable)
+    lease: Annotated[str, AfterValidator(_lease)] = KEEP
+    placement: Strategy = "srtm"
+    split: Split = "fitted"
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 1
+    slo: SloTable
+    publishers: list[Any] = Field(default_factory=list)
+
+
+def parse_topic_toml(path: Path) -> TopicSpec:
+    """The spec in a topic file; CSV paths are relative to it. Raises BadInput."""
+    return parse_topic_json(read_topic_file(path))
+
+
+def parse_topic_json(document: object) -> TopicSpec:
+    """The spec in a decoded JSON body. Raises BadInput."""
+    topic = parsed(TopicTable, document)
+    rate = from_micro(to_micro(topic.rate, "rate"))
+    burst: Burst = "auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst"))
+    choices = {one: getattr(topic, one) for one in ("on_excess", "mode", "lease", "placement", "split", "seed")}
+    publishers = join([read_block(block, index) for index, block in enumerate(topic.publishers)])
+    slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
+    choices["adaptation"] = checked(topic.adaptation, Adaptation())
+    return _checked(TopicSpec(name=topic.name, rate=rate, burst=burst, slo=slo, publishers=publishers, **choices))
+
+
+def parse_change(spec: TopicSpec, body: object) -> TopicSpec:
+    """``spec`` with publishers removed and added: ``{"add": [...], "remove": [id, ...]}``.
+
+    Raises BadInput, or NotFound for an id to remove that is unknown.
+    """
+    add, remove = read_change(body)
+    return _checked(replace(spec, publishers=spec.publishers.changed(add, remove)))
+
+
+def parse_options(spec: TopicSpec, body: object) -> TopicSpec:
+    """``spec`` with another mode, split or adaptation: ``{"mode", "split", "adaptation": {...}}``, what is missing
+    stays. Raises BadInput."""
+    said, table = read_options(body)
+    return _checked(replace(spec, **said, adaptation=checked(table, spec.adaptation)))
+
+
+def _checked(spec: TopicSpec) -> TopicSpec:
+    load = spec.publishers.load
+    if load > spec.rate * (1 + 1e-9):  # a sum of floats is not exact
+        raise BadInput("rate", spec.rate, f"must be at least the publishers' rates, which sum to {load:.10g} msg/s")
+    if spec.mode == "gdrl" and spec.lease_ms is not None:
+        rule = 'must be "keep" under mode "gdrl": brokers that need no distributor cannot renew a lease'
+        raise BadInput("lease", spec.lease, rule)
+    if spec.on_excess == "reject" and spec.burst != "auto" and spec.publishers.largest_batch > spec.burst:
+        who = spec.publishers.who_batches_most()
+        raise BadInput("burst", spec.burst, f"must be at least the largest batch: {who}, always rejected otherwise")
+    return spec
