@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from adaptor.central import central
-from adaptor.detection import EPISODE_S, LONGEST
-from adaptor.fitted import HEARING_S, IDLE_BINS, Fitted
-from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
-from adaptor.proportional import proportional
+from adaptor.observations import BIN_S, Bin, Change, Envelope, Member, Shares
+from adaptor.policies.central import central
+from adaptor.policies.change_detection import EPISODE_S, LONGEST
+from adaptor.policies.fitted import HEARING_S, IDLE_BINS, Fitted
+from adaptor.policies.proportional import proportional
 from srtm.topics.adaptation import Adaptation, Mode
 
 _MOST_BINS = 6000  # srtm.adaptation.LONGEST_S

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from adaptor.book import Book
+from adaptor.topics import Book
 from srtm.concurrency.backoff import Backoff
 from srtm.concurrency.outage import Outage
 from srtm.control import HistoryAnswer, ProposalResults, ShareProposal
@@ -27,7 +27,7 @@ _PIECE = 100  # topics that are looked at before what they call for goes out
 
 
 class Distributor(Protocol):
-    """What is asked of ``adaptor.asking.Asking``."""
+    """What is asked of ``adaptor.distributor_feed.Asking``."""
 
     async def history(self, since: int, wait_s: float, ignored: int) -> HistoryAnswer: ...
 

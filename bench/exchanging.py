@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from adaptor.detection import RateEstimate
-from adaptor.gdrl import Supply, floored, least_rate
-from adaptor.ledger import Ledger, Reply
-from adaptor.observed import Bin, Envelope, Shares
-from adaptor.ring import partner
+from adaptor.gdrl.exchange import Supply, floored, least_rate
+from adaptor.gdrl.ledger import Ledger, Reply
+from adaptor.gdrl.partners import partner
+from adaptor.observations import Bin, Envelope, Shares
+from adaptor.policies.change_detection import RateEstimate
 from bench.aftermath import Ints
 from bench.stepped import Stepped
 from srtm.topics.adaptation import Adaptation

@@ -1,7 +1,8 @@
 """Rounds of GDRL in virtual time, demand frozen: random partners, the paper's ring, with momentum, and as printed.
 
-``random`` uses the product's own exchange (``adaptor.gdrl``), every broker asking somebody once a round, in an order
-drawn anew. On the ring all edges exchange at once, in columns of floats: it takes hundreds of thousands of rounds.
+``random`` uses the product's own exchange (``adaptor.gdrl.exchange``), every broker asking somebody once a round, in
+an order drawn anew. On the ring all edges exchange at once, in columns of floats: it takes hundreds of thousands of
+rounds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from adaptor.gdrl import Supply, exchange, floored, spread
+from adaptor.gdrl.exchange import Supply, exchange, floored, spread
 from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator
 

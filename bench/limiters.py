@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adaptor.observed import Envelope, Shares
+from adaptor.observations import Envelope, Shares
 from bench.aftermath import SECOND_NS, Ints
 from srtm.token_bucket.bucket import TOKEN
 from srtm.token_bucket.exact_split import MICRO, split_bucket

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from adaptor.book import change_of
-from adaptor.observed import Bin, Envelope, Shares
+from adaptor.observations import Bin, Envelope, Shares
 from adaptor.policy import Policy
+from adaptor.topics import change_of
 from bench.aftermath import Ints
 from bench.exchanging import Exchanging
 from bench.shift import Simulation

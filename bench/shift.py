@@ -13,9 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from adaptor.book import change_of
-from adaptor.observed import Bin, Change, Envelope, Member, Shares
+from adaptor.observations import Bin, Change, Envelope, Member, Shares
 from adaptor.policy import Policy
+from adaptor.topics import change_of
 from bench.aftermath import SECOND_NS, Aftermath, Ints
 from bench.stepped import BIN_NS, SLOT_NS, SimulatedBroker, Stepped
 from srtm._native import ChangeDetector

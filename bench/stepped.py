@@ -13,7 +13,7 @@ from itertools import count
 
 import numpy as np
 
-from adaptor.observed import BIN_S, Bin, Envelope, Shares
+from adaptor.observations import BIN_S, Bin, Envelope, Shares
 from bench.aftermath import SECOND_NS, Ints
 from srtm._native import ChangeDetector
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO

@@ -2,7 +2,7 @@
 network, no waiting.
 
 Tokens leave a share in the engine before anybody is told of them, and come into one after they have left another: so
-what is in force never sums to more than was dealt out (``adaptor.ledger``). What is in force here is told to the
+what is in force never sums to more than was dealt out (``adaptor.gdrl.ledger``). What is in force here is told to the
 ``LeaseHolder``, which puts it into the engine; once the distributor recalls it, it stays as it is.
 """
 
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from adaptor.detection import RateEstimate
-from adaptor.gdrl import Supply, floored, least_rate
-from adaptor.ledger import Ledger, Reply, Tokens
-from adaptor.ring import partner
+from adaptor.gdrl.exchange import Supply, floored, least_rate
+from adaptor.gdrl.ledger import Ledger, Reply, Tokens
+from adaptor.gdrl.partners import partner
+from adaptor.policies.change_detection import RateEstimate
 from broker.engine_bins import EngineBins, EngineHistories
 from broker.lease_holder import LeaseHolder, micro
 from srtm.control import Exchange, GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer

@@ -1,6 +1,6 @@
-"""GDRL among brokers (``adaptor.gdrl``): ten times a second this broker asks another one to even out with it, topic by
-topic, and answers those who ask. No distributor is needed while it runs. What is said, and what comes of it, is decided
-in ``broker.exchanges``."""
+"""GDRL among brokers (``adaptor.gdrl.exchange``): ten times a second this broker asks another one to even out with it,
+topic by topic, and answers those who ask. No distributor is needed while it runs. What is said, and what comes of it,
+is decided in ``broker.exchanges``."""
 
 from __future__ import annotations
 

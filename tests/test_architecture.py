@@ -70,17 +70,17 @@ PURE = (
     "distributor/fitting_watch.py",
     "distributor/paper_fitting.py",
     "distributor/measured.py",
-    "adaptor/observed.py",
-    "adaptor/bounds.py",
-    "adaptor/proportional.py",
-    "adaptor/detection.py",
-    "adaptor/fitted.py",
-    "adaptor/central.py",
+    "adaptor/observations.py",
+    "adaptor/policies/bounds.py",
+    "adaptor/policies/proportional.py",
+    "adaptor/policies/change_detection.py",
+    "adaptor/policies/fitted.py",
+    "adaptor/policies/central.py",
     "adaptor/policy.py",
-    "adaptor/gdrl.py",
-    "adaptor/ring.py",
-    "adaptor/ledger.py",
-    "adaptor/book.py",
+    "adaptor/gdrl/exchange.py",
+    "adaptor/gdrl/partners.py",
+    "adaptor/gdrl/ledger.py",
+    "adaptor/topics.py",
     "distributor/whereabouts.py",
     "distributor/relief.py",
     "distributor/relief_model.py",
@@ -165,7 +165,7 @@ def test_nothing_imports_asyncio() -> None:
     assert users == []
 
 
-@pytest.mark.parametrize("name", ["adaptor.gdrl", "adaptor.ring"])
+@pytest.mark.parametrize("name", ["adaptor.gdrl.exchange", "adaptor.gdrl.partners"])
 def test_what_brokers_exchange_by_comes_without_numpy(name: str) -> None:
     code = f"import sys, {name}; sys.exit(any(module in sys.modules for module in {HEAVY!r}))"
     assert subprocess.run([sys.executable, "-c", code], timeout=30, cwd=ROOT, check=False).returncode == 0

@@ -8,7 +8,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from adaptor.gdrl import Supply
+from adaptor.gdrl.exchange import Supply
 from bench.experiments.figure import Effort, Experiment, Figure, Panel, Row, Series
 from bench.experiments.gdrl import MOST_RANDOM, REACH
 from bench.gdrl_rounds import BURST, RATE, Step, as_printed, random_rounds, ring, ring_rounds, ring_with_momentum, start

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptor.observed import Envelope, Shares
+from adaptor.observations import Envelope, Shares
 from bench import day
 from bench.aftermath import SECOND_NS, Ints
 from bench.document import markdown_table, refuse_without_block

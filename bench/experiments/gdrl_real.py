@@ -3,7 +3,7 @@
 Demand stands still because it is what waits: thousands of messages at each broker, under a limit that lets go a few a
 second. They wait before the exchange begins, and brokers that begin to exchange have seen nothing come. Where all lack
 supply there is no slack to share, and brokers that go by it (``--indicator slack``, the default of topics) divide
-tokens by demand (``adaptor.gdrl``): so what agrees in the end is the fill ratio, whichever they go by.
+tokens by demand (``adaptor.gdrl.exchange``): so what agrees in the end is the fill ratio, whichever they go by.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import trio
 
-from adaptor.gdrl import Supply, spread
+from adaptor.gdrl.exchange import Supply, spread
 from bench.assigned import settled
 from bench.broker_api import request
 from bench.document import markdown_table, refuse_without_block

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import trio
 
-from adaptor.observed import Envelope
+from adaptor.observations import Envelope
 from bench import day, limiters
 from bench.aftermath import SECOND_NS, Ints
 from bench.experiments.demand import PEAK

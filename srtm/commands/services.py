@@ -129,7 +129,7 @@ def adaptor(distributor: DistributorOption = None, token: TokenOption = None) ->
 
 
 async def _adapt(urls: list[str] | None, token: str | None) -> None:
-    from adaptor.asking import Asking
+    from adaptor.distributor_feed import Asking
     from adaptor.service import Adaptor
 
     log = Log("adaptor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from adaptor.asking import Asking
+from adaptor.distributor_feed import Asking
 from srtm.control import HistoryAnswer, Problem, ProposalResult, ProposalResults, ProposedShare, ShareProposal
 from srtm.errors import NotLeader, PeerError, Unavailable
 from srtm.log import Log

@@ -6,7 +6,7 @@ import random
 import msgspec
 import pytest
 
-from adaptor.book import BIN_NS, Book, bins_of
+from adaptor.topics import BIN_NS, Book, bins_of
 from srtm.control import (
     BrokerHistory,
     BrokerTraits,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.bounds import bounded, limits
-from adaptor.observed import Envelope, Member
+from adaptor.observations import Envelope, Member
+from adaptor.policies.bounds import bounded, limits
 from srtm.errors import BadInput
 from srtm.token_bucket.exact_split import MICRO
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.bursts import bursts
+from adaptor.policies.burst_split import bursts
 from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adaptor.book import BIN_NS, Book, change_of
-from adaptor.observed import Bin, Change, Envelope, Member, Shares
+from adaptor.observations import Bin, Change, Envelope, Member, Shares
 from adaptor.policy import Policy
+from adaptor.topics import BIN_NS, Book, change_of
 from srtm.control import HistoryAnswer, RateChange
 from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Adaptation

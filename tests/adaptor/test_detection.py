@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.detection import RateEstimate, clearest_change
+from adaptor.policies.change_detection import RateEstimate, clearest_change
 
 
 def normal(dice: random.Random, mean: float, dispersion: float) -> int:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.expectation import Expected, expected
-from adaptor.fitted import Fitted
-from adaptor.observed import Bin, Change, Envelope, Member, Shares
+from adaptor.observations import Bin, Change, Envelope, Member, Shares
+from adaptor.policies.expectation import Expected, expected
+from adaptor.policies.fitted import Fitted
 from srtm.token_bucket.exact_split import MICRO, split_bucket
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
 

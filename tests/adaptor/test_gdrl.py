@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.gdrl import Supply, exchange, floored, indicator, spread
-from adaptor.ring import neighbours, partner
+from adaptor.gdrl.exchange import Supply, exchange, floored, indicator, spread
+from adaptor.gdrl.partners import neighbours, partner
 from bench.experiments.gdrl import run_once
 from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator

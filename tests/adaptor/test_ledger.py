@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from adaptor.gdrl import Supply, least_rate
-from adaptor.ledger import Ledger, Reply, Tokens
+from adaptor.gdrl.exchange import Supply, least_rate
+from adaptor.gdrl.ledger import Ledger, Reply, Tokens
 from srtm.token_bucket.exact_split import MICRO
 
 NAMES = ("a", "b", "c")

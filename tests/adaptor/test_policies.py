@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptor.observed import Bin, Envelope, Member, Shares
+from adaptor.observations import Bin, Envelope, Member, Shares
 from adaptor.policy import Policy
 from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Adaptation, Mode

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import re
 
-from adaptor.book import Book
-from adaptor.observed import BIN_S
+from adaptor.observations import BIN_S
+from adaptor.topics import Book
 from broker.bins import Followed
 from broker.engine_bins import EngineBins, EngineHistories
 from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicTraits

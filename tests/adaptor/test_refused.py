@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from adaptor.observed import Bin, Envelope, Member, Shares
+from adaptor.observations import Bin, Envelope, Member, Shares
 from adaptor.policy import Policy
 from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Adaptation

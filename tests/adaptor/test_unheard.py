@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adaptor.expectation import Expected, expected
-from adaptor.observed import Bin, Change, Envelope, Member, Shares
+from adaptor.observations import Bin, Change, Envelope, Member, Shares
+from adaptor.policies.expectation import Expected, expected
 from adaptor.policy import Policy
 from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket

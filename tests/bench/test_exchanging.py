@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from adaptor.observed import Envelope, Shares
+from adaptor.observations import Envelope, Shares
 from bench.aftermath import SECOND_NS, Ints
 from bench.exchanging import Exchanging
 from srtm.token_bucket.bucket import conforms_due

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptor.observed import Envelope
+from adaptor.observations import Envelope
 from bench import limiters
 from bench.aftermath import SECOND_NS
 from srtm.token_bucket.bucket import conforms_due

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from adaptor.observed import Envelope
+from adaptor.observations import Envelope
 from adaptor.policy import Policy
 from bench.aftermath import SECOND_NS, Ints
 from bench.reporting import Reporting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adaptor.observed import Shares
+from adaptor.observations import Shares
 from adaptor.policy import Policy
 from bench.shift import MEASURED, Shift, simulate
 from srtm.token_bucket.bucket import conforms_due

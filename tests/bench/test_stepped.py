@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adaptor.observed import Bin, Shares
+from adaptor.observations import Bin, Shares
 from bench.aftermath import SECOND_NS, Ints
 from bench.stepped import BIN_NS, SimulatedBroker, Stepped
 from srtm.token_bucket.bucket import TOKEN, Bucket

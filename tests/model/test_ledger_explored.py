@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from adaptor.gdrl import Supply
-from adaptor.ledger import Ledger, Reply, Tokens
+from adaptor.gdrl.exchange import Supply
+from adaptor.gdrl.ledger import Ledger, Reply, Tokens
 from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator
 

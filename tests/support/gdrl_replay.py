@@ -1,6 +1,6 @@
 """A run of ``docs/model/gdrl.pml``, step by step through the code that it is a model of: ``distributor/leases.py``,
-``broker/lease_holder.py``, ``broker/exchanges.py``, ``adaptor/ledger.py``. What the model says after each step must be
-what the code says."""
+``broker/lease_holder.py``, ``broker/exchanges.py``, ``adaptor/gdrl/ledger.py``. What the model says after each step
+must be what the code says."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adaptor.bounds import limits, shares_within
-from adaptor.observed import BIN_S, Envelope, Member, Shares
+from adaptor.observations import BIN_S, Envelope, Member, Shares
+from adaptor.policies.bounds import limits, shares_within
 
 _CLEARLY = 1.1  # times the owner's demand
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adaptor.bounds import is_over, limits, shares_within
-from adaptor.observed import BIN_S, Envelope, Member, Shares
+from adaptor.observations import BIN_S, Envelope, Member, Shares
+from adaptor.policies.bounds import is_over, limits, shares_within
 
 
 def proportional(

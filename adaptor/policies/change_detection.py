@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate, islice, pairwise
 
-from adaptor.observed import BIN_S
+from adaptor.observations import BIN_S
 
 EPISODE_S = 1.0  # changes within it are of one move of traffic
 

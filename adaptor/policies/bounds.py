@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adaptor.observed import Envelope, Member, Shares
+from adaptor.observations import Envelope, Member, Shares
 from srtm.errors import BadInput
 from srtm.token_bucket.exact_split import MICRO, from_micro
 

@@ -21,11 +21,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from adaptor.bounds import Limits, is_over, limits, shares_within
-from adaptor.bursts import bursts
-from adaptor.detection import RateEstimate
-from adaptor.expectation import Expected, expected
-from adaptor.observed import BIN_S, Bin, Change, Envelope, Member, Shares
+from adaptor.observations import BIN_S, Bin, Change, Envelope, Member, Shares
+from adaptor.policies.bounds import Limits, is_over, limits, shares_within
+from adaptor.policies.burst_split import bursts
+from adaptor.policies.change_detection import RateEstimate
+from adaptor.policies.expectation import Expected, expected
 from srtm.token_bucket.exact_split import from_micro
 from srtm.token_bucket.fitted_split import Traffic, shares_of
 

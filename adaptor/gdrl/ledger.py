@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adaptor.gdrl import Supply, exchange
+from adaptor.gdrl.exchange import Supply, exchange
 from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator
 

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adaptor.observed import BIN_S, Bin, Change, Envelope, Member
+from adaptor.observations import BIN_S, Bin, Change, Envelope, Member
 from adaptor.policy import Policy
 from srtm.control import HistoryAnswer, ProposedShare, RateChange, ShareProposal, TopicHistories, TopicHistory
 from srtm.errors import BadInput
