@@ -23,7 +23,8 @@ from srtm.topics.adaptation import ADAPTED, Adaptation, Mode
 BIN_NS = round(BIN_S * 1e9)
 _KEPT = 100  # bins of a broker, for a policy that begins later
 _SILENCE_S = 2.0  # brokers report about once a second
-# That little traffic is steady they tell with ten seconds of it (``broker.bins``), which may follow on an idle bin.
+# That little traffic is steady they tell with ten seconds of it (``broker.history.schedule``), which may follow on an
+# idle bin.
 _SILENCE_SELDOM_S = 12.0
 _RETURN_S = 10.0  # and in so long after the distributor was away
 _OLD_BINS = 100  # a gap as long, of which nothing is known: what was before says nothing

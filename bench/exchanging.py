@@ -28,7 +28,7 @@ class _Agent:
 
 
 class Exchanging(Stepped):
-    """As ``broker.gdrl_agent`` does it, nothing lost. What is in flight is nobody's."""
+    """As ``broker.leases.gdrl_agent`` does it, nothing lost. What is in flight is nobody's."""
 
     def __init__(
         self, arrivals_ns: Sequence[Ints], envelope: Envelope, start: Shares, settings: Adaptation, seed: int

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from broker.throttling import ticks
+from broker.runtime.cpu_throttling import ticks
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 

@@ -1,4 +1,5 @@
-"""A policy that hears what the product's brokers tell, and when: reports come as ``broker.bins`` makes them due."""
+"""A policy that hears what the product's brokers tell, and when: reports come as ``broker.history.schedule`` makes
+them due."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from bench.aftermath import Ints
 from bench.exchanging import Exchanging
 from bench.shift import Simulation
 from bench.stepped import BIN_NS
-from broker.bins import Followed
-from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
+from broker.history.bins import EngineBins, EngineHistories
+from broker.history.schedule import Followed
 from srtm.control import TopicHistory
 from srtm.topics.adaptation import Adaptation, Mode
 

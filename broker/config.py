@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from broker.auth import METHODS, parse_auth_address
+from broker.nsqd.auth_servers import METHODS, parse_auth_address
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.log import LEVELS
@@ -22,7 +22,7 @@ LONGEST_LAB_SERVICE_NS = 10**9
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Made by ``broker.starting``, read once by ``srtm._native.Engine`` (as JSON). The fields are those of
+    """Made by ``broker.startup``, read once by ``srtm._native.Engine`` (as JSON). The fields are those of
     docs/architecture.md."""
 
     tcp_address: str = "127.0.0.1:4150"  # loopback, where nsqd has all addresses: nothing is exposed by accident
@@ -48,7 +48,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_output_buffer_timeout_ms: int = 25
     max_output_buffer_timeout_ms: int = 30_000
     max_channel_consumers: int = 0
-    auth_required: bool = False  # set by ``broker.starting`` where there are auth servers
+    auth_required: bool = False  # set by ``broker.startup`` where there are auth servers
     e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; none: not measured
     e2e_window_ms: int = 600_000
     max_memory_bytes: int = 1 << 30
@@ -59,7 +59,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_mpub_messages: int = 65_536  # by HTTP, or under a bucket, it runs in one piece: all the others wait for it
     max_unfinished_bytes: int = 128 << 20  # of commands, all connections together
     max_unread_bytes: int = 256 << 20  # of output, all connections together
-    data_path: str = ""  # "": no disk. ``broker.starting`` names the broker's
+    data_path: str = ""  # "": no disk. ``broker.startup`` names the broker's
     mem_queue_size: int = 10_000  # messages in memory, of every topic and of every channel
     max_bytes_per_file: int = 104_857_600
     sync_every: int = 2_500

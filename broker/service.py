@@ -20,27 +20,29 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker import events, metadata, snapshot, tls
-from broker.addresses import BoundAddresses, Ports, bound_addresses, broadcast_address
-from broker.admin import admin_handler
-from broker.admin_context import AdminContext, tokens_of
-from broker.authorizing import Authorizing, auth_servers
+from broker import events, snapshot
+from broker.admin.context import AdminContext, tokens_of
+from broker.admin.forwarded_requests import Requests
+from broker.admin.router import admin_handler
 from broker.config import BrokerConfig, EngineConfig
-from broker.data_path import locked
-from broker.drain import Drain
-from broker.gdrl_agent import GdrlAgent
-from broker.health import Health
-from broker.introductions import Introductions
-from broker.lease_holder import LeaseHolder
-from broker.left import topics_left
-from broker.lookup import Identity, Lookups, Registration, registrations
-from broker.membership import Membership
-from broker.processors import Processors, machine_here
-from broker.requests import Requests
-from broker.starting import engine_settings, make_engine, start_engine, stop_engine
-from broker.statsd import Lines, key_prefix, push
-from broker.sync import SyncState, load_state
-from broker.topic_list import TopicList
+from broker.leases.gdrl_agent import GdrlAgent
+from broker.leases.lease_holder import LeaseHolder
+from broker.member import Membership
+from broker.nsqd import metadata
+from broker.nsqd.authorization import Authorizing, auth_servers
+from broker.nsqd.metadata_writer import TopicList
+from broker.nsqd.nsqlookupd import Identity, Lookups, Registration, registrations
+from broker.runtime import tls_files as tls
+from broker.runtime.addresses import BoundAddresses, Ports, bound_addresses, broadcast_address
+from broker.runtime.data_directory import locked
+from broker.runtime.health import Health
+from broker.runtime.machine import Processors, machine_here
+from broker.startup import engine_settings, make_engine, start_engine, stop_engine
+from broker.stats.statsd import Lines, key_prefix, push
+from broker.sync.channel_discovery import Introductions
+from broker.sync.drain import Drain
+from broker.sync.loop import SyncState, load_state
+from broker.sync.remaining_messages import topics_left
 from srtm import __version__
 from srtm.control import SyncRequest
 from srtm.errors import InternalError

@@ -29,7 +29,7 @@ from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, Top
 from srtm.errors import Conflict, NotLeader
 
 _KEPT_S = 10.0
-_STEADY_KEPT_S = 330.0  # brokers renew such a report every 300 s (``broker.steadiness``), or soon after
+_STEADY_KEPT_S = 330.0  # brokers renew such a report every 300 s (``broker.history.steadiness``), or soon after
 _GONE_KEPT_S = 600.0  # that a topic was removed: for an adaptor that could not ask for a while
 _CLEAN_S = 60.0  # of what nobody is told any more
 _LAST_BINS = 10  # by which demand is known

@@ -51,7 +51,7 @@ def _dispatch(arguments: list[str]) -> int:
 
         return broker_main(arguments[1:])
     if arguments[:1] == ["nsqd"]:
-        from broker.nsqd import main as nsqd_main
+        from broker.nsqd_main import main as nsqd_main
 
         return nsqd_main(arguments[1:])
     from srtm.commands import run

@@ -50,7 +50,7 @@ def broker(context: typer.Context) -> int:
 
 def nsqd(context: typer.Context) -> int:
     """As ``broker``."""
-    from broker.nsqd import main
+    from broker.nsqd_main import main
 
     return main(context.args)
 

@@ -18,9 +18,9 @@ class RateChange(Control, frozen=True):
 
 
 class TopicHistory(Control, frozen=True, omit_defaults=True):
-    """Made by ``broker.histories``: one topic on one broker, in bins of ``bin_ns`` that follow one another. Columns of
-    equal length, but for ``supply``. A bin without a message is there, too; times when nothing came and nothing waited
-    may be left out between two reports. Demand (design section 11) is arrivals plus what waited."""
+    """Made by ``broker.history.uploader``: one topic on one broker, in bins of ``bin_ns`` that follow one another.
+    Columns of equal length, but for ``supply``. A bin without a message is there, too; times when nothing came and
+    nothing waited may be left out between two reports. Demand (design section 11) is arrivals plus what waited."""
 
     topic: str
     share_version: int  # of the share in force at the end of the last bin, with a change: now; 0: nothing came yet
@@ -45,9 +45,9 @@ class TopicHistory(Control, frozen=True, omit_defaults=True):
 
 
 class HistoryReport(Control, frozen=True):
-    """Made by ``broker.histories``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``: about once
-    a second, at once when something has changed, four times a second while it goes on changing; once when a topic that
-    may say so has become steady. What is not taken in time is not sent again; what is so then follows.
+    """Made by ``broker.history.uploader``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``:
+    about once a second, at once when something has changed, four times a second while it goes on changing; once when a
+    topic that may say so has become steady. What is not taken in time is not sent again; what is so then follows.
     ``still_steady``: topics that are as their latest report says, each named once in five minutes."""
 
     incarnation: str

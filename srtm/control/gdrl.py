@@ -27,7 +27,7 @@ class GdrlCredit(Control, frozen=True):
 
 
 class GdrlMessage(Control, frozen=True):
-    """Made and read by ``broker.gdrl_agent``, at ``POST /v1/gdrl/exchange``: an offer, or a credit."""
+    """Made and read by ``broker.leases.gdrl_agent``, at ``POST /v1/gdrl/exchange``: an offer, or a credit."""
 
     topic: str
     epoch: int

@@ -27,7 +27,7 @@ class TopicLatency(Control, frozen=True):
 
 
 class TopicReport(Control, frozen=True):
-    """Made by ``broker.reports``, read by the distributor's registry: one topic on one broker, now. Counters since
+    """Made by ``broker.sync.reports``, read by the distributor's registry: one topic on one broker, now. Counters since
     the broker's start."""
 
     topic: str
@@ -49,8 +49,8 @@ class TopicReport(Control, frozen=True):
 
 
 class Stranger(Control, frozen=True):
-    """Made by ``broker.sync``: publisher ``publisher_id`` publishes to ``topic`` on this broker but is not assigned
-    here."""
+    """Made by ``broker.sync.loop``: publisher ``publisher_id`` publishes to ``topic`` on this broker but is not
+    assigned here."""
 
     topic: str
     publisher_id: str
@@ -70,7 +70,7 @@ class MessagesLeft(Control, frozen=True):
 
 
 class DrainProgress(Control, frozen=True):
-    """Made by ``broker.drain``; read by ``srtm drain --broker`` at ``/v1/drain``, and by the distributor in every
+    """Made by ``broker.sync.drain``; read by ``srtm drain --broker`` at ``/v1/drain``, and by the distributor in every
     sync."""
 
     broker: str
@@ -80,8 +80,8 @@ class DrainProgress(Control, frozen=True):
 
 
 class BrokerMachine(Control, frozen=True):
-    """Made by ``broker.processors`` once, read by the distributor: what a broker runs on. Capacities are stored with
-    it."""
+    """Made by ``broker.runtime.machine`` once, read by the distributor: what a broker runs on. Capacities are stored
+    with it."""
 
     cores: int  # that its process may run on
     kernel: str
@@ -89,8 +89,8 @@ class BrokerMachine(Control, frozen=True):
 
 
 class Throttling(Control, frozen=True):
-    """Made by ``broker.throttling``, read by the distributor: what others take of the processors that a broker thinks
-    it has. Shares are of the last seconds, 0 to 1; they make a measured capacity worthless."""
+    """Made by ``broker.runtime.cpu_throttling``, read by the distributor: what others take of the processors that a
+    broker thinks it has. Shares are of the last seconds, 0 to 1; they make a measured capacity worthless."""
 
     quota_cores: float | None = None  # of the control group, processors' worth; None: no quota
     throttled_share: float = 0.0  # of the quota's periods, those in which it was used up

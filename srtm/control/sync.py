@@ -17,7 +17,7 @@ from srtm.control.reports import BrokerMachine, DrainProgress, Stranger, Throttl
 
 
 class SyncRequest(Control, frozen=True):
-    """Made by ``broker.sync``, read by ``distributor.api``."""
+    """Made by ``broker.sync.loop``, read by ``distributor.api``."""
 
     incarnation: str  # START-DIRECTORY: new at every start of the broker process, sorts by it in one data directory
     srtm_version: str
@@ -46,7 +46,7 @@ class SyncRequest(Control, frozen=True):
 
 
 class Share(Control, frozen=True):
-    """A sub-token bucket (r_l, b_l) as a lease. Made by ``distributor.leases``, read by ``broker.lease_holder``.
+    """A sub-token bucket (r_l, b_l) as a lease. Made by ``distributor.leases``, read by ``broker.leases.lease_holder``.
 
     (0, 0) means: managed, but no tokens here; messages that come wait. ``full`` is true only on a topic's first grant
     ever: the bucket starts full; in every other case a bucket that did not exist starts empty (design section 3).
@@ -62,8 +62,8 @@ class Share(Control, frozen=True):
 
 
 class Exchange(Control, frozen=True):
-    """Made by ``distributor.desired``, read by ``broker.gdrl_agent``: the members of a topic may exchange what they
-    hold among themselves. ``epoch`` grows with every new beginning; what belongs to another one is refused."""
+    """Made by ``distributor.desired``, read by ``broker.leases.gdrl_agent``: the members of a topic may exchange what
+    they hold among themselves. ``epoch`` grows with every new beginning; what belongs to another one is refused."""
 
     epoch: int
     rate: float  # of the topic, msg/s

@@ -7,8 +7,8 @@ import re
 
 from adaptor.observations import BIN_S
 from adaptor.topics import Book
-from broker.bins import Followed
-from broker.engine_bins import EngineBins, EngineHistories
+from broker.history.bins import EngineBins, EngineHistories
+from broker.history.schedule import Followed
 from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicTraits
 from tests.broker.test_bins import BIN_NS
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.asking import PERIOD_NS, REST_NS, Asking, Pace, Question, Watched
-from broker.bins import Followed
-from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
+from broker.history.bins import EngineBins, EngineHistories
+from broker.history.polling import PERIOD_NS, REST_NS, Asking, Pace, Question, Watched
+from broker.history.schedule import Followed
 from srtm.control import TopicHistory
 
 BIN_NS = 100_000_000

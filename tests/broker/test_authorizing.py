@@ -4,9 +4,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker import authorizing
-from broker.authorizing import Authorizing
 from broker.events import AuthAsked
+from broker.nsqd import authorization as authorizing
+from broker.nsqd.authorization import Authorizing
 from srtm.errors import Unavailable
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine

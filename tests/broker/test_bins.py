@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.bins import Followed
-from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
+from broker.history.bins import EngineBins, EngineHistories
+from broker.history.schedule import Followed
 from srtm.control import RateChange, TopicHistory
 
 BIN_NS = 100_000_000

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from broker import data_path
+from broker.runtime import data_directory as data_path
 from srtm.errors import BadInput
 
 

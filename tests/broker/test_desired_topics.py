@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.desired_topics import NOTHING, DesiredTopics
+from broker.leases.desired_topics import NOTHING, DesiredTopics
 from srtm.control import DesiredTopic, Exchange, Share
 
 shares = st.builds(

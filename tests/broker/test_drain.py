@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.drain import Drain
+from broker.sync.drain import Drain
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from broker.drift import Drift
+from broker.history.drift import Drift
 
 
 def seconds(rate: float, count: int, seed: int = 1) -> list[list[int]]:

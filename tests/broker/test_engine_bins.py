@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.engine_bins import Columns, EngineBins
+from broker.history.bins import Columns, EngineBins
 
 RATES = st.lists(st.sampled_from([0.0, 100.0, 250.5]), min_size=1, max_size=12)
 

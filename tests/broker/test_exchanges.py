@@ -6,8 +6,8 @@ import random
 
 import msgspec
 
-from broker.exchanges import Exchanges
-from broker.lease_holder import LeaseHolder
+from broker.leases.gdrl_exchanges import Exchanges
+from broker.leases.lease_holder import LeaseHolder
 from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
 from tests.support.fake_engine import FakeEngine
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.gdrl_agent import PATH, ROUND_S, GdrlAgent
-from broker.lease_holder import LeaseHolder
+from broker.leases.gdrl_agent import PATH, ROUND_S, GdrlAgent
+from broker.leases.lease_holder import LeaseHolder
 from srtm.control import DesiredTopic, Exchange, GdrlCredit, GdrlMessage, GdrlOffer, Share, SyncAnswer
 from srtm.errors import Forbidden, Unavailable
 from srtm.log import Log

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 import trio
 
-from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved, Restless
-from broker.histories import Histories
+from broker.history.bins import EngineBins, EngineHistories
+from broker.history.uploader import Histories
 from srtm.control import HistoryReport, Problem
 from srtm.errors import Unavailable
 from srtm.log import Log

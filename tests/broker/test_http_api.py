@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from broker.requests import request
+from broker.admin.forwarded_requests import request
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log, format_line
 from srtm.net.http_client import HttpClient, parse_http_url

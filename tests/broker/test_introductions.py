@@ -3,8 +3,9 @@
 import msgspec
 import trio
 
-from broker import introductions, service
-from broker.introductions import Introductions
+from broker import service
+from broker.sync import channel_discovery as introductions
+from broker.sync.channel_discovery import Introductions
 from srtm.control import SyncAnswer
 from srtm.log import Log
 from srtm.net.http_server import Response, json_response

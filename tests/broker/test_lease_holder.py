@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.lease_holder import LeaseHolder
+from broker.leases.lease_holder import LeaseHolder
 from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import PeerError
 from tests.support.fake_engine import FakeEngine

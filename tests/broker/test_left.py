@@ -3,8 +3,8 @@
 import msgspec
 
 from broker import snapshot
-from broker.left import messages_left, obstacles, topics_left
-from broker.lookup import Registration, registrations
+from broker.nsqd.nsqlookupd import Registration, registrations
+from broker.sync.remaining_messages import messages_left, obstacles, topics_left
 from srtm.control import MessagesLeft
 from tests.support.fake_engine import FakeEngine
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from broker import snapshot
-from broker.lookup import (
+from broker.nsqd.nsqlookupd import (
     PING_PERIOD_S,
     AnswerReader,
     Identity,

@@ -5,7 +5,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.measurement import Measurements
+from broker.sync.measurements import Measurements
 from srtm.control import (
     MeasuredTrace,
     MeasurementAnswer,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from broker.config import EngineConfig
-from broker.engine_bins import EngineHistories
+from broker.history.bins import EngineHistories
 
 native = pytest.importorskip("srtm._native", reason="the extension is not built: make build", exc_type=ImportError)
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from broker.config import BrokerConfig
-from broker.lease_holder import LeaseHolder
-from broker.membership import Membership
+from broker.leases.lease_holder import LeaseHolder
+from broker.member import Membership
 from srtm.control import DesiredTopic, Share, SyncAnswer, SyncRequest, Throttling
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine

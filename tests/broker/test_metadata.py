@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from broker import metadata, snapshot
+from broker import snapshot
+from broker.nsqd import metadata
 from srtm.errors import BadInput
 from tests.support.fake_engine import FakeEngine
 

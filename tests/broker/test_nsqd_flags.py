@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker import nsqd
+from broker import nsqd_main as nsqd
 from broker.config import BrokerConfig
-from broker.nsqd_flags import broker_config, parse_file, parse_flags, usage
-from broker.nsqd_options import BY_KEY, TABLE, from_config
-from broker.starting import engine_settings
-from broker.sync import SyncState
+from broker.nsqd.flags import broker_config, parse_file, parse_flags, usage
+from broker.nsqd.options import BY_KEY, TABLE, from_config
+from broker.startup import engine_settings
+from broker.sync.loop import SyncState
 from srtm.errors import BadInput
 
 

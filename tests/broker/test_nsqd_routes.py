@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from broker.admin_context import tokens_of
+from broker.admin.context import tokens_of
 from broker.config import BrokerConfig
 from srtm.net.tokens import Tokens
 from tests.support.broker_admin import Admin

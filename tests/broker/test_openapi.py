@@ -8,7 +8,7 @@ from array import array
 import msgspec
 import pytest
 
-from broker import openapi
+from broker.admin import openapi
 from srtm import control
 from srtm.net.http_server import Router
 from tests.support.broker_admin import Admin

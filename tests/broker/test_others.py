@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.measured import NS_PER_S, Others
+from broker.sync.measurement_report import NS_PER_S, Others
 from srtm.control import Promise
 
 PROMISE = Promise(topic="old", percentile=90.0, target_ns=1_000)

@@ -1,6 +1,6 @@
 from broker import snapshot
-from broker.reports import Reports, topic_latency
 from broker.snapshot import Latencies, LatencyNs
+from broker.sync.reports import Reports, topic_latency
 from srtm.control import SyncRequest
 from tests.support.fake_engine import FakeEngine
 

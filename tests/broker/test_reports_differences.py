@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import snapshot
-from broker.reports import Reports
+from broker.sync.reports import Reports
 from distributor.reported import reported
 from srtm.control import SyncRequest
 from tests.support.fake_engine import FakeEngine

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.requests import Requests
+from broker.admin.forwarded_requests import Requests
 from srtm.log import Log
 from srtm.net.http_server import Response
 from tests.support.fake_engine import FakeEngine

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 import trio
 
-from broker import data_path, metadata, service
-from broker.sync import SyncState, load_state, save_state
+from broker import service
+from broker.nsqd import metadata
+from broker.runtime import data_directory as data_path
+from broker.sync.loop import SyncState, load_state, save_state
 from srtm.concurrency.background import only_failure
 from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from broker import service, starting
-from broker.addresses import broadcast_address
+from broker import service
+from broker import startup as starting
 from broker.config import EngineConfig
-from broker.sync import SyncState
+from broker.runtime.addresses import broadcast_address
+from broker.sync.loop import SyncState
 from srtm.errors import BadInput, Conflict, InternalError, NotBuilt
 from tests.support.broker_service import config
 from tests.support.fake_engine import FakeEngine

@@ -2,8 +2,9 @@
 
 import msgspec
 
-from broker import snapshot, stats
+from broker import snapshot
 from broker.config import EngineConfig
+from broker.stats import stats
 from tests.support.broker_admin import Admin
 
 

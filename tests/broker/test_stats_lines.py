@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from broker.snapshot import Channel, Client, EndToEnd, PubCount, Snapshot, Topic, take
-from broker.stats import stats_json
-from broker.stats_text import stats_text
+from broker.stats.stats import stats_json
+from broker.stats.stats_text import stats_text
 from tests.support.fake_engine import FakeEngine
 
 SERVICE = ("1.3.0", "OK", 1_700_000_000_000_000_000)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker import snapshot
 from broker.config import StatsdConfig
 from broker.snapshot import Snapshot
-from broker.statsd import Lines, key_prefix, packets, push
+from broker.stats.statsd import Lines, key_prefix, packets, push
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
 
@@ -128,7 +128,7 @@ async def test_a_statsd_that_has_no_address_is_told_once_and_tried_again(
         tried.append(trio.current_time())
         raise OSError("no such host")
 
-    monkeypatch.setattr("broker.statsd.trio.socket.getaddrinfo", refuse)
+    monkeypatch.setattr("broker.stats.statsd.trio.socket.getaddrinfo", refuse)
     config = StatsdConfig(address="nowhere:8125", interval_ms=60_000)
     engine = engine_with(t=1)
     lines = Lines("", config, ())

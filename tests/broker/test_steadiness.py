@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.bins import Followed
-from broker.engine_bins import EngineBins, EngineHistories
 from broker.events import Moved
+from broker.history.bins import EngineBins, EngineHistories
+from broker.history.schedule import Followed
 from srtm._native import ChangeDetector
 from srtm.control import TopicHistory
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker import strangers
-from broker.strangers import Strangers
+from broker.sync import unassigned_publishers as strangers
+from broker.sync.unassigned_publishers import Strangers
 from srtm.control import DesiredTopic, Share, Stranger, SyncAnswer
 
 SHARE = Share(version=1, rate=1.0, burst=1.0, full=False)

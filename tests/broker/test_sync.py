@@ -5,10 +5,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker import strangers, sync
-from broker.drain import Drain
-from broker.lease_holder import LeaseHolder, held_over
-from broker.sync import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
+from broker.leases.lease_holder import LeaseHolder, held_over
+from broker.sync import loop as sync
+from broker.sync import unassigned_publishers as strangers
+from broker.sync.drain import Drain
+from broker.sync.loop import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
 from srtm.control import DeadNotice, DesiredTopic, Move, Problem, Share, SyncAnswer, SyncRequest, Throttling
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import trio
 
-from broker.sync import PERIOD_S, load_state
+from broker.sync.loop import PERIOD_S, load_state
 from srtm.control import DesiredTopic, Share
 from tests.broker.test_sync import TOPIC, FakeDistributor, Rig, settle
 

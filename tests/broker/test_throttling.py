@@ -6,8 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from broker.processors import Processors, cpu_model, machine_here
-from broker.throttling import (
+from broker.runtime.cpu_throttling import (
     Quota,
     Reading,
     ThrottlingWindow,
@@ -17,6 +16,7 @@ from broker.throttling import (
     quota,
     ticks,
 )
+from broker.runtime.machine import Processors, cpu_model, machine_here
 from srtm.control import Throttling
 
 S = 1_000_000_000

@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker import starting, tls
+from broker import startup as starting
 from broker.__main__ import _parser, parse_config
 from broker.config import BrokerConfig, EngineConfig
-from broker.sync import SyncState
+from broker.runtime import tls_files as tls
+from broker.sync.loop import SyncState
 from srtm.errors import BadInput
 
 CERTIFICATES = Path(__file__).resolve().parents[1] / "certificates"

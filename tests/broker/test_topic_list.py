@@ -6,9 +6,11 @@ from itertools import pairwise
 import pytest
 import trio
 
-from broker import metadata, snapshot, topic_list
-from broker.health import Health
-from broker.topic_list import TopicList
+from broker import snapshot
+from broker.nsqd import metadata
+from broker.nsqd import metadata_writer as topic_list
+from broker.nsqd.metadata_writer import TopicList
+from broker.runtime.health import Health
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
 

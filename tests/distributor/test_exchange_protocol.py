@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from broker.exchanges import Errand
+from broker.leases.gdrl_exchanges import Errand
 from srtm.control import GdrlAnswer
 from tests.support.exchanging_broker import ExchangingBroker
 from tests.support.faults import BROKERS, Faults, names, offsets_ns

@@ -15,7 +15,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.lease_holder import LeaseHolder
+from broker.leases.lease_holder import LeaseHolder
 from distributor.registry import Registry
 from distributor.syncing import Syncing
 from srtm.control import DesiredTopic, SyncAnswer, SyncRequest

@@ -2,11 +2,11 @@
 
 import json
 
-from broker.admin import admin_handler
-from broker.admin_context import AdminContext
+from broker.admin.context import AdminContext
+from broker.admin.forwarded_requests import request
+from broker.admin.router import admin_handler
 from broker.config import BrokerConfig, EngineConfig
-from broker.drain import Drain
-from broker.requests import request
+from broker.sync.drain import Drain
 from srtm.control import GdrlAnswer, Throttling
 from srtm.log import Log, Threshold
 from srtm.net.address import parse_peer

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from broker.exchanges import Errand, Exchanges
+from broker.leases.gdrl_exchanges import Errand, Exchanges
 from srtm.control import SyncAnswer
 from tests.support.greedy_engine import GreedyEngine
 from tests.support.lease_world import NAME, Answer, BrokerProcess, Clock

@@ -5,7 +5,7 @@ from contextlib import suppress
 import h11
 import trio
 
-from broker.requests import answer_headers, request
+from broker.admin.forwarded_requests import answer_headers, request
 from srtm.log import Log
 from srtm.net.http_server import respond
 

@@ -1,5 +1,5 @@
 """A run of ``docs/model/leases.pml``, step by step through the code that it is a model of: ``distributor/leases.py``,
-``broker/lease_holder.py``. What the model says after each step must be what the code says."""
+``broker/leases/lease_holder.py``. What the model says after each step must be what the code says."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from broker.lease_holder import LeaseHolder
+from broker.leases.lease_holder import LeaseHolder
 from distributor import desired
 from distributor.adapting import pooled_if_due
 from distributor.leases import MICRO, NOTHING, Amount, Leases

@@ -1,0 +1,1 @@
+"""admin: see docs/architecture.md."""

@@ -1,0 +1,230 @@
+"""``/v1/topics/NAME/bucket`` and ``/trace``: the token bucket of a topic on this broker, set by hand where no
+distributor manages it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from broker import snapshot
+from broker.admin.context import AdminContext
+from broker.leases.lease_holder import MICRO, micro
+from broker.snapshot import Bucket, Snapshot
+from broker.sync.reports import latency_ms
+from srtm.errors import BadInput, Conflict, NotFound
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.http_server import Request, Response, Router, json_response, text_response
+from srtm.protocol import checked_name
+
+_BODY_LIMIT_BYTES = 64 * 1024
+_LARGEST = 1e9  # msg/s or messages: beyond any network card, and within the engine's integers
+_LARGEST_INT = 2**62
+KINDS = ("access", "processing", "consumer_wait", "total")
+WINDOWS = ("since_start", "last_60s")
+
+
+@dataclass(frozen=True)
+class BucketSpec:
+    """A valid limit: ``rate`` > 0 msg/s, ``burst`` >= 1 message."""
+
+    rate: float
+    burst: float
+    reject: bool = False
+    max_backlog: int = 1_000_000
+    max_backlog_bytes: int = 1 << 30
+
+
+def add_bucket_routes(router: Router, context: AdminContext) -> None:
+    routes = BucketRoutes(context)
+    router.add("PUT", "/v1/topics/{name}/bucket", routes.put_bucket)
+    router.add("GET", "/v1/topics/{name}/bucket", routes.get_bucket)
+    router.add("DELETE", "/v1/topics/{name}/bucket", routes.delete_bucket)
+    router.add("GET", "/v1/topics/{name}/trace", routes.get_trace)
+
+
+class BucketRoutes:
+    def __init__(self, context: AdminContext) -> None:
+        self._engine = context.engine
+        self._is_managed = context.is_managed
+        self._start_wall_ns = context.start_wall_ns
+
+    async def put_bucket(self, request: Request, name: str) -> Response:
+        """Version 0: any share of the distributor is newer."""
+        self._refuse_managed(checked_name("topic", name))
+        spec = parse_bucket(await request.read_body(_BODY_LIMIT_BYTES))
+        self._refuse_managed(name)  # the body may have taken its time
+        old = snapshot.find_topic(self._engine, name)
+        self._engine.set_bucket(
+            name,
+            micro(spec.rate),
+            micro(spec.burst),
+            spec.reject,
+            spec.max_backlog,
+            spec.max_backlog_bytes,
+            0,
+            old is None or old.bucket is None,
+        )
+        return self._show(name)
+
+    async def get_bucket(self, request: Request, name: str) -> Response:
+        format_ = request.arguments().get("format", "json")
+        if format_ == "hlog":
+            return self._show_log(checked_name("topic", name))
+        if format_ != "json":
+            raise BadInput("format", format_, "must be json or hlog")
+        return self._show(checked_name("topic", name))
+
+    async def delete_bucket(self, _request: Request, name: str) -> Response:
+        self._refuse_managed(checked_name("topic", name))
+        if not self._engine.clear_bucket(name):
+            raise NotFound("bucket", name)
+        return json_response({})
+
+    async def get_trace(self, _request: Request, name: str) -> Response:
+        columns = self._engine.trace(checked_name("topic", name))
+        if columns is None:
+            raise NotFound("trace", name)
+        return json_response(trace_json(*columns))
+
+    def _refuse_managed(self, name: str) -> None:
+        if self._is_managed(name):
+            raise Conflict("topic", name, "is managed by the distributor: change it there (srtm topic submit)")
+
+    def _show(self, name: str) -> Response:
+        now = self._snapshot(name)
+        bucket = now.topics[0].bucket
+        if bucket is None:
+            raise NotFound("bucket", name)
+        return json_response(bucket_json(now, bucket, self._is_managed(name)))
+
+    def _show_log(self, name: str) -> Response:
+        now = self._snapshot(name)
+        histograms = {
+            (kind, window): data.decode("ascii")
+            for kind in KINDS
+            for window in WINDOWS
+            if (data := self._engine.histogram(name, kind, window)) is not None
+        }
+        return text_response(histogram_log(now, self._start_wall_ns, histograms))
+
+    def _snapshot(self, name: str) -> Snapshot:
+        """With that topic alone. Raises NotFound."""
+        now = snapshot.take(self._engine, name)
+        if not now.topics:
+            raise NotFound("topic", name)
+        return now
+
+
+def parse_bucket(body: bytes) -> BucketSpec:
+    """Raises BadInput, naming the field."""
+    try:
+        given = msgspec.json.decode(body)
+    except UNREADABLE as error:
+        raise BadInput("body", body[:80].decode(errors="replace"), f"must be JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise BadInput("body", given, "must be a JSON object with rate and burst")
+    known = ("rate", "burst", "on_excess", "max_backlog", "max_backlog_bytes")
+    for key in given:
+        if key not in known:
+            raise BadInput(key, given[key], f"is not a field of a bucket; these are: {', '.join(known)}")
+    on_excess = given.get("on_excess", "delay")
+    if on_excess not in ("delay", "reject"):
+        raise BadInput("on_excess", on_excess, 'must be "delay" or "reject"')
+    return BucketSpec(
+        rate=_real(given, "rate", 1 / MICRO, "must be a number of msg/s above 0 (at least 0.000001) and at most 1e9"),
+        burst=_real(given, "burst", 1.0, "must be a number of messages from 1 to 1e9"),
+        reject=on_excess == "reject",
+        max_backlog=_count(given, "max_backlog", BucketSpec.max_backlog),
+        max_backlog_bytes=_count(given, "max_backlog_bytes", BucketSpec.max_backlog_bytes),
+    )
+
+
+def _real(given: Mapping[str, object], name: str, least: float, rule: str) -> float:
+    if name not in given:
+        raise BadInput(name, None, f"is missing: {rule}")
+    value = given[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _LARGEST:
+        raise BadInput(name, value, rule)
+    return float(value)
+
+
+def _count(given: Mapping[str, object], name: str, default: int) -> int:
+    value = given.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_INT:
+        raise BadInput(name, value, "must be a whole number, 0 or more")
+    return value
+
+
+def bucket_json(now: Snapshot, bucket: Bucket, managed: bool) -> dict[str, object]:
+    """Of the one topic in ``now``. Rates in msg/s, bursts and fills in messages, latencies in ms; how exact the stamps
+    are is of the whole broker."""
+    windows = {window: getattr(now.topics[0].latency, window) for window in WINDOWS}
+    return {
+        "rate": bucket.rate_micro / MICRO,
+        "burst": bucket.burst_micro / MICRO,
+        "on_excess": "reject" if bucket.reject else "delay",
+        "max_backlog": bucket.max_backlog,
+        "max_backlog_bytes": bucket.max_backlog_bytes,
+        "managed": managed,
+        "version": bucket.version,
+        "fill": bucket.fill,
+        "received": bucket.received,
+        "released": bucket.released,
+        "delayed": bucket.delayed,
+        "rejected": bucket.rejected,
+        "undeclared": bucket.undeclared,
+        "backlog": bucket.backlog,
+        "largest_backlog": bucket.largest_backlog,
+        "lateness_max_ms": bucket.lateness_max_ns / 1e6,
+        "timestamp_source": bucket.timestamp_source,
+        "timestamp_bias_max_seconds": now.timestamp_bias_max_ns / 1e9,
+        "merged_read_share": now.merged_reads / now.publish_reads if now.publish_reads else 0.0,
+        "lease_left_seconds": None if bucket.lease_left_ns is None else bucket.lease_left_ns / 1e9,
+        "lapses": bucket.lapses,
+        "latency": {
+            kind: {name: latency_ms(getattr(latencies, kind)) for name, latencies in windows.items()} for kind in KINDS
+        },
+    }
+
+
+def histogram_log(now: Snapshot, start_wall_ns: int, histograms: Mapping[tuple[str, str], str]) -> str:
+    """HdrHistogram's log format 1.3; the tag is ``KIND.WINDOW``; values are ns, Interval_Max is in ms as is its
+    custom."""
+    up_s = (now.wall_ns - start_wall_ns) / 1e9
+    lines = [
+        "#[Latencies of one topic on one SRTM broker, in ns]",
+        "#[Histogram log format version 1.3]",
+        f"#[StartTime: {start_wall_ns / 1e9:.3f} (seconds since epoch)]",
+        f"#[BaseTime: {start_wall_ns / 1e9:.3f} (seconds since epoch)]",
+        '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
+    ]
+    largest_ms = {
+        (kind, window): getattr(getattr(topic.latency, window), kind).max_ns / 1e6
+        for topic in now.topics
+        for kind in KINDS
+        for window in WINDOWS
+    }
+    for (kind, window), encoded in histograms.items():
+        length_s = up_s if window == "since_start" else min(up_s, 60.0)
+        start_s = up_s - length_s
+        largest = largest_ms[kind, window]
+        lines.append(f"Tag={kind}.{window},{start_s:.3f},{length_s:.3f},{largest:.3f},{encoded}")
+    return "\n".join(lines) + "\n"
+
+
+def trace_json(
+    publishers: list[str], publisher: bytes, arrival: bytes, due: bytes, released: bytes, sent: bytes, version: bytes
+) -> dict[str, object]:
+    """Columns in order of decision; times in ns of CLOCK_MONOTONIC, 0: not yet."""
+    return {
+        "publishers": publishers,
+        "publisher": array("I", publisher).tolist(),
+        "arrival_ns": array("q", arrival).tolist(),
+        "due_ns": array("q", due).tolist(),
+        "released_ns": array("q", released).tolist(),
+        "sent_ns": array("q", sent).tolist(),
+        "share_version": array("q", version).tolist(),
+    }

@@ -1,0 +1,83 @@
+"""HTTP requests that the engine leaves to Python: each becomes a task that asks the handler and gives its answer back.
+
+The engine keeps the protocol (``broker/engine/src/http``); a connection's next request comes when this one is answered.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.runtime.wakeup import Wakeup
+from srtm.log import Log
+from srtm.net.http_server import BodyTooLarge, Handler, Request, Response, respond
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+# A snapshot takes the engine's time: more of them at once would only wait for each other.
+_AT_ONCE = 16
+_GRACE_S = 1.0
+
+
+class Requests:
+    """``arrived`` is set whenever the engine may have some."""
+
+    def __init__(self, engine: Engine, handler: Handler, log: Log) -> None:
+        self._engine = engine
+        self._handler = handler
+        self._log = log
+        self._limit = trio.CapacityLimiter(_AT_ONCE)
+        self._stopping = False
+        self.arrived = Wakeup()
+
+    async def serve(self) -> None:
+        """Until cancelled; then no request is begun any more, and those under way get a second."""
+        under_way = trio.CancelScope(shield=True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._answer_all, under_way)
+            try:
+                self._engine.open_http()
+                await trio.sleep_forever()
+            finally:
+                self._stop(under_way)
+
+    def _stop(self, under_way: trio.CancelScope) -> None:
+        under_way.deadline = trio.current_time() + _GRACE_S
+        self._stopping = True
+        self.arrived.set()
+        try:
+            self._engine.close_http()
+        except RuntimeError:
+            under_way.cancel()  # the engine has ended: nobody waits for an answer
+
+    async def _answer_all(self, under_way: trio.CancelScope) -> None:
+        with under_way:
+            async with trio.open_nursery() as nursery:
+                while not self._stopping:
+                    await self.arrived.wait()
+                    for number, method, target, headers, body, _ in self._engine.drain_requests():
+                        nursery.start_soon(self._answer, number, request(method, target, headers, body))
+
+    async def _answer(self, number: int, asked: Request) -> None:
+        async with self._limit:
+            answer = await respond(self._handler, asked, self._log)
+        with suppress(RuntimeError):  # the engine has ended, and with it the connection
+            self._engine.respond(number, answer.status, answer_headers(answer), answer.body)
+
+
+def request(method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> Request:
+    async def read_body(limit_bytes: int) -> bytes:
+        if len(body) > limit_bytes:
+            raise BodyTooLarge(limit_bytes)
+        return body
+
+    path, _, query = target.partition("?")
+    return Request(method, path, query, tuple(headers), read_body)
+
+
+def answer_headers(answer: Response) -> list[tuple[str, str]]:
+    content_type = [("Content-Type", answer.content_type)] if answer.content_type else []
+    return [*content_type, *answer.headers]

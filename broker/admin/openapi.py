@@ -1,0 +1,107 @@
+"""The OpenAPI document of a broker's own routes (``/v1/...``, ``/metrics``, ``/healthz``), which the command line and
+distributors use; nsqd's routes are as nsqd documents them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from broker.admin.bucket import BucketSpec
+from srtm import control
+
+_REFERENCE = "#/components/schemas/{name}"
+_JSON, _TEXT, _PROBLEM = "application/json", "text/plain", "application/problem+json"
+
+
+class Health(msgspec.Struct):
+    status: str
+    name: str
+    version: str
+    incarnation: str
+    accepting: bool
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``answers`` and ``takes``: a type (JSON; None: nothing) or ``str`` (text); ``refusals``: statuses besides 401 and
+    403."""
+
+    summary: str
+    answers: Any
+    takes: Any = None
+    refusals: tuple[int, ...] = ()
+    well: int = 200
+    query: str = ""
+
+
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    ("GET", "/v1/topics/{name}/trace"): Operation("What arrived, when, from whom.", control.Trace, None, (400, 404)),
+    ("GET", "/v1/topics/{name}/bucket"): Operation(
+        "The token bucket and its latencies; `hlog`: histograms.", dict[str, Any], None, (400, 404), query="format"
+    ),
+    ("PUT", "/v1/topics/{name}/bucket"): Operation(
+        "Set by hand; 409 where a distributor manages it.", dict[str, Any], BucketSpec, (400, 409, 413)
+    ),
+    ("DELETE", "/v1/topics/{name}/bucket"): Operation(
+        "Take the limit away; 409 where a distributor manages it.", dict[str, Any], None, (400, 404, 409)
+    ),
+    ("GET", "/v1/drain"): Operation("How far draining has got.", control.DrainProgress),
+    ("POST", "/v1/drain"): Operation(
+        "Take no new messages, deliver what there is, end; 409 on a member of a cluster.",
+        control.DrainProgress,
+        None,
+        (409,),
+        202,
+    ),
+    ("POST", "/v1/gdrl/exchange"): Operation(
+        "For brokers: tokens among the members of a topic.", control.GdrlAnswer, control.GdrlMessage, (400, 413)
+    ),
+    ("GET", "/metrics"): Operation("For Prometheus.", str),
+    ("GET", "/healthz"): Operation("Whether the broker works; 503: it does not.", Health, None, (503,)),
+}
+
+
+def document(version: str) -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    kinds = [kind for one in OPERATIONS.values() for kind in (one.answers, one.takes) if kind is not None]
+    kinds.append(control.Problem)
+    found, components = msgspec.json.schema_components(kinds, schema_hook=control.schema_of, ref_template=_REFERENCE)
+    schemas = dict(zip(map(id, kinds), found, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for (method, path), one in OPERATIONS.items():
+        paths.setdefault(path, {})[method.lower()] = _operation(path, one, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "SRTM broker", "version": version},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _operation(path: str, one: Operation, schemas: dict[int, Any]) -> dict[str, Any]:
+    asked = [_parameter("name", "path")] if "{name}" in path else []
+    asked += [_parameter(one.query, "query")] if one.query else []
+    is_open = path == "/healthz"
+    answer = {"description": "done", **_content(one.answers, schemas)}
+    made: dict[str, Any] = {"summary": one.summary, "parameters": asked, "responses": {str(one.well): answer}}
+    for status in sorted({*one.refusals} if is_open else {401, 403, *one.refusals}):
+        refusal = {"$ref": "#/components/schemas/Problem"} if not is_open else schemas[id(one.answers)]
+        media = _JSON if is_open else _PROBLEM
+        made["responses"][str(status)] = {"description": "refused", "content": {media: {"schema": refusal}}}
+    if one.takes is not None:
+        made["requestBody"] = {"required": True, **_content(one.takes, schemas)}
+    if not is_open:
+        made["security"] = [{"token": []}]
+    return made
+
+
+def _parameter(name: str, place: str) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": {"type": "string"}}
+
+
+def _content(kind: Any, schemas: dict[int, Any]) -> dict[str, Any]:
+    if kind is None:
+        return {}
+    return {"content": {_TEXT if kind is str else _JSON: {"schema": schemas[id(kind)]}}}

@@ -1,0 +1,90 @@
+"""The broker's HTTP: nsqd's routes and ours behind one router, each with its own kind of error body.
+
+``/v1/...``, ``/metrics`` and ``/healthz`` refuse with problem+json, everything else as nsqd does.
+"""
+
+from __future__ import annotations
+
+from broker import snapshot
+from broker.admin import openapi
+from broker.admin.bucket import add_bucket_routes
+from broker.admin.context import AdminContext
+from broker.admin.drain import add_drain_routes
+from broker.admin.gdrl import add_gdrl_routes
+from broker.admin.nsqd import add_nsqd_routes, nsq_answer
+from broker.admin.options import add_option_routes
+from broker.stats.prometheus import CONTENT_TYPE, metrics_text
+from srtm import __version__
+from srtm.errors import BadInput, Forbidden, NotFound, Unauthorized
+from srtm.net.http_server import Handler, NoSuchMethod, Request, Response, Router, json_response
+
+_OURS = ("/v1/", "/metrics", "/healthz", "/openapi.json")
+
+
+def admin_handler(context: AdminContext) -> Handler:
+    router = Router(context.tokens)
+    add_nsqd_routes(router, context)
+    add_option_routes(router, context)
+    add_bucket_routes(router, context)
+    add_drain_routes(router, context)
+    add_gdrl_routes(router, context)
+    service = _ServiceRoutes(context)
+    router.add("GET", "/metrics", service.metrics)
+    router.add("GET", "/healthz", service.healthz)
+    router.add("GET", "/openapi.json", service.openapi)
+
+    async def handle(request: Request) -> Response:
+        if request.path.startswith(_OURS):
+            return await router(request)
+        try:
+            return await router(request)
+        except NotFound:
+            return await _nsq_refusal(request, 404, "NOT_FOUND")
+        except NoSuchMethod as error:
+            return await _nsq_refusal(request, 405, "METHOD_NOT_ALLOWED", (("Allow", error.allow),))
+        except Unauthorized:
+            return await _nsq_refusal(request, 401, "UNAUTHORIZED")
+        except Forbidden:
+            return await _nsq_refusal(request, 403, "FORBIDDEN")
+        except BadInput:
+            return await _nsq_refusal(request, 400, "INVALID_REQUEST")
+
+    return handle
+
+
+async def _nsq_refusal(request: Request, status: int, code: str, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    async def refuse(_request: Request) -> Response:
+        return json_response({"message": code}, status, headers)
+
+    return await nsq_answer(refuse)(request)
+
+
+class _ServiceRoutes:
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+
+    async def metrics(self, _request: Request) -> Response:
+        now, throttling = snapshot.take(self._context.engine), self._context.throttling()
+        text = metrics_text(
+            now,
+            self._context.name,
+            __version__,
+            throttling,
+            (self._context.gdrl_rounds(), self._context.gdrl_nonsense()),
+        )
+        return Response(body=text, content_type=CONTENT_TYPE)
+
+    async def openapi(self, _request: Request) -> Response:
+        return json_response(openapi.document(__version__))
+
+    async def healthz(self, _request: Request) -> Response:
+        """200 while the broker works; whether it takes publishes is said in ``accepting``."""
+        health = self._context.health()
+        facts = {
+            "status": "ok" if health == "OK" else health,
+            "name": self._context.name,
+            "version": __version__,
+            "incarnation": self._context.incarnation,
+            "accepting": snapshot.take(self._context.engine, snapshot.NO_TOPIC).accepting,
+        }
+        return json_response(facts, 200 if health == "OK" else 503)

@@ -1,0 +1,1 @@
+"""history: see docs/architecture.md."""

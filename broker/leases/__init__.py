@@ -1,0 +1,1 @@
+"""leases: see docs/architecture.md."""

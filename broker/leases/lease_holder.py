@@ -1,0 +1,258 @@
+"""Holds this broker's shares: takes the distributor's word, puts it into the engine, says what is in force.
+Synchronous; no network, and time comes in.
+
+The law that it keeps (design sections 3 and 6): a version never goes back; a bucket is full only if the share says so
+(the topic's first grant ever) and none was here; everything else starts empty. A new incarnation holds what it
+remembers at (0, 0) until it has synced: proof of death may have moved its tokens, so messages wait meanwhile. A timed
+lease is counted from when the sync was *sent* whose answer named (or confirmed) the share, by the clock that goes on
+while the host is suspended; its end is the engine's to keep (``Engine.set_bucket``), which may be awake before this is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker import snapshot
+from broker.leases.desired_topics import NOTHING, DesiredTopics
+from broker.nsqd.metadata import is_ephemeral
+from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
+from srtm.errors import PeerError
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+MICRO = 1_000_000
+_LONGEST_LEASE_S = 86_400.0
+
+
+class LeaseHolder:
+    """``version``: of the desired state in force, 0: none yet in this incarnation."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._topics = DesiredTopics()  # as in force in the engine; until the first sync at share (0, 0)
+        self.version = 0
+        self.remembered = 0  # of the desired state that an earlier incarnation left
+        self._exchanged: dict[str, tuple[int, int, int]] = {}  # {topic: share version, rate, burst}, micro: by GDRL
+        self._asked_ns = 0  # CLOCK_BOOTTIME: when the sync was sent that was answered last
+
+    @property
+    def changes(self) -> int:
+        """Of the topics in force so far: what follows from them is as it was while that stays the same."""
+        return self._topics.changes
+
+    @property
+    def changes_followed(self) -> int:
+        """Of ``followed`` and ``followed_seldom``."""
+        return self._topics.changes_followed
+
+    @property
+    def applied(self) -> dict[str, int]:
+        """{topic: version of the share in force}: the acknowledgement. Shares held over from an earlier incarnation
+        are not named."""
+        return dict(self._topics.applied)
+
+    @property
+    def held(self) -> dict[str, tuple[int, int]]:
+        """{topic: rate and burst in force, micro} where ``applied`` names a recall."""
+        return {name: self.in_force(name) for name in self._topics.recalled}
+
+    @property
+    def holds_nothing(self) -> bool:
+        """No share in force here ever lets a message go."""
+        return all(self._amounts(topic)[0] == 0 for topic in self._topics.all.values())
+
+    @property
+    def shortest_lease_s(self) -> float | None:
+        """None: every share here is kept."""
+        return min(self._topics.timed.values(), default=None)
+
+    def is_managed(self, topic: str) -> bool:
+        return topic in self._topics.all
+
+    @property
+    def followed(self) -> list[str]:
+        """Topics whose histories are wanted."""
+        return list(self._topics.followed)
+
+    @property
+    def followed_seldom(self) -> list[str]:
+        """Those of them that are told seldom while their traffic is steady."""
+        return [name for name, is_seldom in self._topics.followed.items() if is_seldom]
+
+    @property
+    def exchanges(self) -> dict[str, Exchange]:
+        """{topic: how it may be exchanged among brokers}."""
+        return dict(self._topics.exchanges)
+
+    def in_force(self, topic: str) -> tuple[int, int]:
+        """Rate and burst of a managed ``topic`` here, micro: as dealt, or as exchanged since."""
+        return self._amounts(self._topics.all[topic])
+
+    def is_exchanged(self, topic: str, epoch: int) -> bool:
+        """Whether this broker may take part in that epoch now; not any more once it has given up its shares."""
+        desired = self._topics.all.get(topic)
+        return desired is not None and desired.exchange is not None and desired.exchange.epoch == epoch
+
+    def put_exchanged(self, topic: str, rate_micro: int, burst_micro: int) -> None:
+        """By GDRL this is what is in force here, until the distributor deals anew. Only where ``is_exchanged``."""
+        desired = self._topics.all[topic]
+        self._exchanged[topic] = (desired.share.version, rate_micro, burst_micro)
+        self._set_bucket(desired, full=False)
+
+    def channels(self, topic: str) -> list[str]:
+        return self._topics.all[topic].channels if topic in self._topics.all else []
+
+    def hold(self, topics: Sequence[DesiredTopic], version: int) -> None:
+        """At the start of an incarnation: what the last one had in the desired state ``version``, without tokens. Whose
+        publishers these are is not known yet, so nobody is a stranger."""
+        self.remembered = version
+        for held in map(held_over, topics):
+            self._set_bucket(held, full=False)
+            self._create_channels(held)
+            self._topics.put(held)
+
+    def give_up(self) -> None:
+        """This broker's tokens are someone else's: every share is nothing from now on, until the next answer."""
+        self._exchanged.clear()
+        for topic in list(self._topics.all.values()):
+            share = msgspec.structs.replace(topic.share, rate=0.0, burst=0.0, full=False)
+            given_up = msgspec.structs.replace(topic, share=share, exchange=None)
+            self._topics.put(given_up)
+            self._set_bucket(given_up, full=False)
+        self.version = 0
+
+    def check(self, answer: SyncAnswer) -> None:
+        """Raises PeerError for an answer that must not be applied: older than what is in force, differences from
+        another state, or with a lease that makes no sense."""
+        if answer.version < self.version:
+            raise PeerError(f"desired state {answer.version} is older than {self.version}, which is in force")
+        if answer.since and answer.since != self.version:
+            raise PeerError(f"differences from desired state {answer.since}, and {self.version} is in force")
+        for topic in answer.topics:
+            lease_s = topic.share.lease_s
+            if lease_s is not None and not 0 < lease_s < _LONGEST_LEASE_S:
+                raise PeerError(f"topic {topic.topic!r}: lease_s {lease_s} must be more than 0 and at most a day")
+
+    def apply(self, answer: SyncAnswer, asked_ns: int) -> None:
+        """Put ``answer``, once checked, in force; afterwards ``applied`` names it. A share older than the one in force
+        is passed over. ``asked_ns`` (CLOCK_BOOTTIME): when the sync was sent; leases count from then."""
+        self.check(answer)
+        self._asked_ns = asked_ns
+        if not answer.unchanged or self.version == 0:  # "unchanged" since 0: there is no managed topic
+            for name in self._no_longer_managed(answer):
+                self._exchanged.pop(name, None)
+                self._engine.clear_bucket(name)
+                self._topics.drop(name)
+            for topic in answer.topics:
+                if self._is_news(topic):
+                    self._apply_topic(topic)
+            for name in answer.purged:
+                if name not in self._topics.all:
+                    self._engine.delete_topic(name)
+        self._renew_leases(answer)
+        self.version = answer.version
+
+    def _no_longer_managed(self, answer: SyncAnswer) -> list[str]:
+        if answer.since:
+            return [name for name in answer.removed if name in self._topics.all]
+        named = {topic.topic for topic in answer.topics}
+        return [name for name in self._topics.all if name not in named]
+
+    def _renew_leases(self, answer: SyncAnswer) -> None:
+        """Of the shares that the distributor, too, takes for those in force here: what it does not name among
+        differences is as it was."""
+        named = {topic.topic: topic.share.version for topic in answer.topics}
+        others_stand = answer.unchanged or answer.since > 0
+        renewals = [
+            (name, topic.share.version, expires_ns)
+            for name, topic in ((name, self._topics.all[name]) for name in self._topics.timed)
+            if (expires_ns := self._expires_ns(topic.share)) is not None
+            and (named[name] == topic.share.version if name in named else others_stand)
+        ]
+        if renewals:
+            self._engine.renew_leases(renewals)
+
+    def _expires_ns(self, share: Share) -> int | None:
+        if share.lease_s is None or share.rate == 0:
+            return None
+        return self._asked_ns + round(share.lease_s * 1e9)
+
+    def renew(self, topic: str) -> None:
+        """The engine has dropped a managed topic (an ephemeral one whose last channel went): it must not come back
+        without its limit."""
+        if topic in self._topics.all:
+            desired = self._topics.all[topic]
+            self._set_bucket(desired, full=False)
+            self._create_channels(desired)
+            if desired.share is not NOTHING:
+                self._set_publishers(desired)
+
+    def _is_news(self, topic: DesiredTopic) -> bool:
+        known = self._topics.all.get(topic.topic)
+        return known is None or (topic != known and topic.share.version >= known.share.version)
+
+    def _apply_topic(self, topic: DesiredTopic) -> None:
+        """Limit first: the topic may be new, and none of its messages may pass unlimited. Publishers come only after
+        the acknowledgement."""
+        share = topic.share
+        known = self._topics.all.get(topic.topic)
+        if known is not None and share.recall:
+            self._exchanged[topic.topic] = (share.version, *self._amounts(known))
+        if known is None or _limits(known) != _limits(topic):
+            self._set_bucket(topic, full=share.full and known is None and not self._has_bucket(topic.topic))
+        self._create_channels(topic)
+        self._set_publishers(topic)
+        self._topics.put(topic)
+
+    def _create_channels(self, topic: DesiredTopic) -> None:
+        for channel in topic.channels:
+            if not is_ephemeral(channel):
+                self._engine.create_channel(topic.topic, channel)
+
+    def _set_publishers(self, topic: DesiredTopic) -> None:
+        self._engine.set_publishers(topic.topic, topic.publishers, topic.assignment_version)
+
+    def _set_bucket(self, topic: DesiredTopic, *, full: bool) -> None:
+        rate_micro, burst_micro = self._amounts(topic)
+        taken = self._engine.set_bucket(
+            topic.topic,
+            rate_micro,
+            burst_micro,
+            topic.on_excess == "reject",
+            topic.max_backlog,
+            topic.max_backlog_bytes,
+            topic.share.version,
+            full,
+            self._expires_ns(topic.share),
+        )
+        if not taken:
+            raise PeerError(f"topic {topic.topic!r}: share {topic.share.version} is older than the one in force")
+
+    def _amounts(self, topic: DesiredTopic) -> tuple[int, int]:
+        share, exchanged = topic.share, self._exchanged.get(topic.topic)
+        if exchanged is not None and exchanged[0] == share.version:
+            return exchanged[1:]
+        return micro(share.rate), micro(share.burst)
+
+    def _has_bucket(self, name: str) -> bool:
+        found = snapshot.find_topic(self._engine, name)
+        return found is not None and found.bucket is not None
+
+
+def held_over(topic: DesiredTopic) -> DesiredTopic:
+    """What of ``topic`` a later incarnation needs: how it is limited, without tokens and without publishers."""
+    return msgspec.structs.replace(topic, share=NOTHING, publishers=[], assignment_version=0, exchange=None)
+
+
+def _limits(topic: DesiredTopic) -> tuple[object, ...]:
+    share = topic.share
+    return (share.version, share.rate, share.burst, topic.on_excess, topic.max_backlog, topic.max_backlog_bytes)
+
+
+def micro(value: float) -> int:
+    """Rates and bursts as the engine takes them: multiples of 1e-6."""
+    return round(value * MICRO)

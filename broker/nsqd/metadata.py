@@ -1,0 +1,95 @@
+"""The list of topics, channels and pause flags that outlives the process, in nsqd's own file and format (``nsqd.dat``,
+protocol section 11).
+
+Written whole at every change; a temporary file that a crash left behind is never read. ``#ephemeral`` names are left
+out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker.runtime.data_directory import replace_file
+from broker.snapshot import Snapshot
+from srtm.net.json_file import read_json
+from srtm.protocol import is_name
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+FILE_NAME = "nsqd.dat"
+
+
+class ChannelMetadata(msgspec.Struct, frozen=True):
+    """As nsqd's file has it."""
+
+    name: str
+    paused: bool = False
+
+
+class TopicMetadata(msgspec.Struct, frozen=True):
+    """As nsqd's file has it."""
+
+    name: str
+    paused: bool = False
+    channels: list[ChannelMetadata] | None = None  # nsqd writes null where there are none
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """The whole file. ``version``: of the nsqd that wrote it."""
+
+    topics: list[TopicMetadata] | None = []  # nsqd writes null where there are none
+    version: str = "1.3.0"
+
+
+def from_snapshot(snapshot: Snapshot, version: str) -> Metadata:
+    """What outlives the process: all but what is ``#ephemeral``."""
+    topics = [
+        TopicMetadata(
+            topic.topic_name,
+            topic.paused,
+            [ChannelMetadata(c.channel_name, c.paused) for c in topic.channels if not is_ephemeral(c.channel_name)],
+        )
+        for topic in snapshot.topics
+        if not is_ephemeral(topic.topic_name)
+    ]
+    return Metadata(topics, version)
+
+
+def load(directory: Path) -> Metadata:
+    """Nothing there: nothing known. Raises BadInput for a file that is not ours: to start without it would lose its
+    topics."""
+    return read_json(directory / FILE_NAME, Metadata, "data_path", "nsqd's list of topics in JSON") or Metadata()
+
+
+def save(directory: Path, metadata: Metadata) -> None:
+    replace_file(directory / FILE_NAME, msgspec.json.encode(metadata))
+
+
+def restore(engine: Engine, metadata: Metadata) -> list[str]:
+    """Make every topic and channel of ``metadata`` anew. Their channels are known: nothing is held. Gives the names
+    that are none, which are left out, as nsqd does."""
+    refused = []
+    for topic in metadata.topics or []:
+        if not is_name(topic.name):
+            refused.append(topic.name)
+            continue
+        engine.create_topic(topic.name)
+        for channel in topic.channels or []:
+            if not is_name(channel.name):
+                refused.append(channel.name)
+                continue
+            engine.create_channel(topic.name, channel.name)
+            if channel.paused:
+                engine.pause_channel(topic.name, channel.name, True)
+        if topic.paused:
+            engine.pause_topic(topic.name, True)
+        engine.release_topic(topic.name)
+    return refused
+
+
+def is_ephemeral(name: str) -> bool:
+    return name.endswith("#ephemeral")

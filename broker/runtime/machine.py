@@ -1,0 +1,77 @@
+"""Reads what the system says of the processors (``broker.runtime.cpu_throttling`` understands it)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path, PurePosixPath
+
+from broker.runtime.cpu_throttling import (
+    Quota,
+    Reading,
+    ThrottlingWindow,
+    cores_of_max,
+    cores_of_v1,
+    group_directories,
+    quota,
+    ticks,
+)
+from srtm.control import BrokerMachine, Throttling
+
+PROC = Path("/proc")
+
+
+class Processors:
+    """``proc`` and ``groups``: where the kernel shows itself. A file that is not there is one that says nothing."""
+
+    def __init__(self, proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> None:
+        self._proc = proc
+        self._groups = groups
+        self._window = ThrottlingWindow()
+        self._latest: Throttling | None = None
+        self._read_ns = 0
+
+    def throttling(self) -> Throttling:
+        """As it was within the last second: any number of callers cost one reading."""
+        now_ns = time.monotonic_ns()
+        if self._latest is None or now_ns - self._read_ns >= 1_000_000_000:
+            self._latest, self._read_ns = self._window.note(self._read(), now_ns), now_ns
+        return self._latest
+
+    def _read(self) -> Reading:
+        places = group_directories(_text(self._proc / "self/cgroup"))
+        quotas = (self._quota(place, is_v2) for place, is_v2 in places)
+        steal, whole = ticks(_text(self._proc / "stat"))
+        return Reading(tuple(one for one in quotas if one is not None), steal, whole)
+
+    def _quota(self, place: PurePosixPath, is_v2: bool) -> Quota | None:
+        folder = self._groups / place
+        if is_v2:
+            cores = cores_of_max(_text(folder / "cpu.max"))
+        else:
+            cores = cores_of_v1(_text(folder / "cpu.cfs_quota_us"), _text(folder / "cpu.cfs_period_us"))
+        return quota(_text(folder / "cpu.stat"), cores)
+
+
+def machine_here(proc: Path = PROC) -> BrokerMachine:
+    """What this process runs on."""
+    return BrokerMachine(
+        cores=len(os.sched_getaffinity(0)), kernel=platform.release(), cpu=cpu_model(_text(proc / "cpuinfo"))
+    )
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """As the kernel names it in ``/proc/cpuinfo``; the architecture where it has no name."""
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
