@@ -27,7 +27,7 @@ from bench.host import Host
 from bench.run import RunResult, deliveries, run_plan
 from bench.trace import percentile_ms
 from bench.workload import Plan, Subscriber, modelled
-from distributor.verdict import SequentialTest, Verdict, by_interval
+from distributor.prediction.sequential_test import SequentialTest, Verdict, by_interval
 from srtm.client.distributor import DistributorClient, Json
 from srtm.concurrency.background import background_nursery
 from srtm.errors import Conflict, PeerError, Unavailable

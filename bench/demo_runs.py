@@ -23,9 +23,9 @@ from bench.progress import counted
 from bench.results import Results
 from bench.sensors import TOPIC_TOML
 from bench.trace import Column, Trace, percentile_ms
-from distributor.allocation import BrokerCapacity
-from distributor.leases import MICRO, Amount
-from distributor.placing import place_anew, shares
+from distributor.model.leases import MICRO, Amount
+from distributor.placement.allocation import BrokerCapacity
+from distributor.placement.planner import place_anew, shares
 from srtm.token_bucket.replay import access_delays
 from srtm.topics.spec import Strategy, TopicSpec, parse_topic_toml
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from distributor.allocation import BrokerCapacity, Demand
-from distributor.fitting_events import (
+from distributor.fitting.events import (
     Action,
     AnyFitting,
     AskScaler,
@@ -27,9 +26,10 @@ from distributor.fitting_events import (
     ScalerAnswered,
     Stop,
 )
-from distributor.spreading import Ints
-from distributor.verdict import by_interval
-from distributor.whatif import Delays, Latency, Trace, excess_ns, latency, measured_service_ns
+from distributor.placement.allocation import BrokerCapacity, Demand
+from distributor.placement.quotas import Ints
+from distributor.prediction.replay import Delays, Latency, Trace, excess_ns, latency, measured_service_ns
+from distributor.prediction.sequential_test import by_interval
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 from srtm.token_bucket.replay import Server
 

@@ -6,8 +6,8 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from distributor.fitting_events import Scaler
-from distributor.fitting_setup import Method
+from distributor.fitting.events import Scaler
+from distributor.fitting.task import Method
 from srtm.errors import BadInput
 from srtm.net.tokens import Tokens
 

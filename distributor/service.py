@@ -22,12 +22,12 @@ from hypercorn.trio import serve as serve_asgi
 from starlette.types import ASGIApp
 
 from distributor.config import DistributorConfig
-from distributor.election import Election
-from distributor.leading import leading
-from distributor.lock_session import LockSession
-from distributor.registry import Registry
-from distributor.store import Store
-from distributor.turns import Turns
+from distributor.leadership.election import Election
+from distributor.leadership.leader import leading
+from distributor.leadership.postgres_lock import LockSession
+from distributor.leadership.roles import Turns
+from distributor.registry.registry import Registry
+from distributor.storage.store import Store
 from srtm.concurrency.background import background_nursery
 from srtm.errors import BadInput, Unavailable
 from srtm.log import Log

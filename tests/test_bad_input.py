@@ -18,7 +18,7 @@ import httpx
 import pytest
 import trio
 
-from distributor.api import make_app
+from distributor.api.app import make_app
 from srtm.cli import main
 from srtm.client.distributor import DistributorClient
 from tests.support.distributor_in_process import Distributor, spec

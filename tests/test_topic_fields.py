@@ -14,7 +14,7 @@ import httpx
 import pytest
 import trio
 
-from distributor.api import make_app
+from distributor.api.app import make_app
 from srtm.errors import BadInput
 from srtm.topics.spec import parse_topic_toml
 from tests.support.distributor_in_process import Distributor, spec

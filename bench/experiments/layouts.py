@@ -17,7 +17,7 @@ import numpy as np
 from bench.calibration import calibrated
 from bench.simulator import WARM_UP, Delays, Ints, Machine, Share, Tail, simulate, worst
 from bench.traffic import SECOND_NS, Fleet
-from distributor.spreading import Floats, fill, pack
+from distributor.placement.quotas import Floats, fill, pack
 from srtm.token_bucket.burst_sizing import tokens_needed
 from srtm.token_bucket.exact_split import MICRO, split_bucket
 from srtm.token_bucket.replay import Server

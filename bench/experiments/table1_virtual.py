@@ -31,10 +31,10 @@ from bench.experiments.table1_rows import (
 )
 from bench.experiments.table1_view import Shown, claim_of, line, show_and_write
 from bench.virtual_fleet import Fleet, firings, grouped_demand
-from distributor.allocation import Demand
-from distributor.fitting import Fitting
-from distributor.fitting_events import AnyFitting, Report, Task
-from distributor.paper_fitting import PaperFitting
+from distributor.fitting.events import AnyFitting, Report, Task
+from distributor.fitting.paper import PaperFitting
+from distributor.fitting.state_machine import Fitting
+from distributor.placement.allocation import Demand
 from srtm.errors import BadInput
 
 BLOCK = "table1-virtual"

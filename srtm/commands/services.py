@@ -100,7 +100,7 @@ def distributor(
 ) -> int:
     """Run the distributor: the registry of brokers and topics, placement, shares, fitting."""
     from distributor.config import DistributorConfig
-    from distributor.fitting_events import Scaler
+    from distributor.fitting.events import Scaler
     from distributor.service import serve
 
     config = DistributorConfig(
@@ -181,7 +181,7 @@ def up(
 ) -> int:
     """Run a whole cluster here, until Ctrl-C: distributor, adaptor and brokers, restarted when they crash."""
     from distributor.config import DistributorConfig
-    from distributor.fitting_events import Scaler
+    from distributor.fitting.events import Scaler
 
     DistributorConfig(scaler=Scaler(scaler.value), scaler_command=scaler_command)  # refused before anything is started
     options = ["--fitting", fitting.value, "--scaler", scaler.value, "--scaler-data", str(data / "scaled")]

@@ -45,7 +45,7 @@ class TopicHistory(Control, frozen=True, omit_defaults=True):
 
 
 class HistoryReport(Control, frozen=True):
-    """Made by ``broker.history.uploader``, read by ``distributor.histories`` at ``POST /v1/brokers/NAME/history``:
+    """Made by ``broker.history.uploader``, read by ``distributor.sync.histories`` at ``POST /v1/brokers/NAME/history``:
     about once a second, at once when something has changed, four times a second while it goes on changing; once when a
     topic that may say so has become steady. What is not taken in time is not sent again; what is so then follows.
     ``still_steady``: topics that are as their latest report says, each named once in five minutes."""
@@ -72,8 +72,8 @@ class BrokerTraits(Control, frozen=True):
 
 
 class TopicTraits(Control, frozen=True):
-    """Made by ``distributor.adapting``: how a topic is to be adapted (``srtm.topics.adaptation``), and what its policy
-    must know."""
+    """Made by ``distributor.placement.proposals``: how a topic is to be adapted (``srtm.topics.adaptation``), and what
+    its policy must know."""
 
     percentile: float = 99.0
     window_s: float = Adaptation.window_s
@@ -99,7 +99,7 @@ class TopicHistories(Control, frozen=True):
 
 
 class HistoryAnswer(Control, frozen=True):
-    """Made by ``distributor.histories``, read by the adaptor: the answer of ``GET /v1/history?since=N&wait_s=S``.
+    """Made by ``distributor.sync.histories``, read by the adaptor: the answer of ``GET /v1/history?since=N&wait_s=S``.
     Topics of which there is nothing new after ``since`` are left out; a ``since`` that this distributor never gave
     counts as 0, which gives all that is kept (the last 10 s, and what is steady). Held back for up to ``wait_s`` while
     there is nothing to tell."""
@@ -127,7 +127,7 @@ class ShareProposal(Control, frozen=True):
 
 
 class ShareProposals(Control, frozen=True):
-    """The body of ``PUT /v1/shares``, read by ``distributor.adapting``."""
+    """The body of ``PUT /v1/shares``, read by ``distributor.placement.proposals``."""
 
     proposals: list[ShareProposal]
 

@@ -15,8 +15,8 @@ class Promise(Control, frozen=True):
 
 
 class MeasurementRequest(Control, frozen=True):
-    """Made by ``distributor.measured``, read by the broker: a measurement that it shall be running. One that is no
-    longer named has ended.
+    """Made by ``distributor.sync.measurement_messages``, read by the broker: a measurement that it shall be running.
+    One that is no longer named has ended.
 
     It begins ``after_ns`` after the broker has learned of it, with share version ``share_version`` in force, and not
     while it is ``held``; it reports every ``report_ns``, at the latest after ``at_most_ns`` of measuring for the last
@@ -50,8 +50,9 @@ class MeasuredTrace(Control, frozen=True):
 
 
 class MeasurementReport(Control, frozen=True):
-    """Made by the broker, read by ``distributor.measured`` at ``POST /v1/brokers/NAME/measurements/ID``. The columns
-    are of intervals since the report before, those without a message left out."""
+    """Made by the broker, read by ``distributor.sync.measurement_messages`` at ``POST
+    /v1/brokers/NAME/measurements/ID``. The columns are of intervals since the report before, those without a message
+    left out."""
 
     incarnation: str
     sequence: int  # 1, 2, ...: one that comes twice counts once

@@ -17,7 +17,7 @@ from srtm.control.reports import BrokerMachine, DrainProgress, Stranger, Throttl
 
 
 class SyncRequest(Control, frozen=True):
-    """Made by ``broker.sync.loop``, read by ``distributor.api``."""
+    """Made by ``broker.sync.loop``, read by ``distributor.api.app``."""
 
     incarnation: str  # START-DIRECTORY: new at every start of the broker process, sorts by it in one data directory
     srtm_version: str
@@ -46,7 +46,8 @@ class SyncRequest(Control, frozen=True):
 
 
 class Share(Control, frozen=True):
-    """A sub-token bucket (r_l, b_l) as a lease. Made by ``distributor.leases``, read by ``broker.leases.lease_holder``.
+    """A sub-token bucket (r_l, b_l) as a lease. Made by ``distributor.model.leases``, read by
+    ``broker.leases.lease_holder``.
 
     (0, 0) means: managed, but no tokens here; messages that come wait. ``full`` is true only on a topic's first grant
     ever: the bucket starts full; in every other case a bucket that did not exist starts empty (design section 3).
@@ -62,8 +63,9 @@ class Share(Control, frozen=True):
 
 
 class Exchange(Control, frozen=True):
-    """Made by ``distributor.desired``, read by ``broker.leases.gdrl_agent``: the members of a topic may exchange what
-    they hold among themselves. ``epoch`` grows with every new beginning; what belongs to another one is refused."""
+    """Made by ``distributor.registry.desired_state``, read by ``broker.leases.gdrl_agent``: the members of a topic may
+    exchange what they hold among themselves. ``epoch`` grows with every new beginning; what belongs to another one is
+    refused."""
 
     epoch: int
     rate: float  # of the topic, msg/s
@@ -91,8 +93,8 @@ class DesiredTopic(Control, frozen=True):
 
 
 class Move(Control, frozen=True):
-    """Made by ``distributor.registry`` for a stranger: where that publisher belongs. The broker tells it (``_move_``)
-    if it is aware."""
+    """Made by ``distributor.registry.registry`` for a stranger: where that publisher belongs. The broker tells it
+    (``_move_``) if it is aware."""
 
     topic: str
     publisher_id: str
@@ -117,7 +119,7 @@ class SyncAnswer(Control, frozen=True):
 
 
 class DeadNotice(Control, frozen=True):
-    """Made by ``srtm.cluster.supervisor`` (or an operator), read by ``distributor.api`` at ``POST
+    """Made by ``srtm.cluster.supervisor`` (or an operator), read by ``distributor.api.app`` at ``POST
     /v1/brokers/NAME/dead``: proof of death of one incarnation."""
 
     incarnation: str

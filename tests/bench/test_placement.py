@@ -24,8 +24,8 @@ from bench.experiments.placement_run import (
 )
 from bench.experiments.placement_view import block, draw
 from bench.trace import Trace
-from distributor import placing
-from distributor.allocation import BrokerCapacity
+from distributor.placement import planner as placing
+from distributor.placement.allocation import BrokerCapacity
 from srtm.topics.spec import parse_topic_json
 from tests.support.run_results import EMPTY, histogram, result, target
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bench.simulator import Delays, Machine, Tail, simulate, worst
 from bench.traffic import SECOND_NS, Fleet
-from distributor.whatif import sojourn_ns
+from distributor.prediction.replay import sojourn_ns
 from srtm._native import Station
 from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import NEVER_NS, access_delays

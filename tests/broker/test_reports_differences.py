@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from broker import snapshot
 from broker.sync.reports import Reports
-from distributor.reported import reported
+from distributor.sync.report_checks import reported
 from srtm.control import SyncRequest
 from tests.support.fake_engine import FakeEngine
 

@@ -11,8 +11,8 @@ from fastapi import Request
 from starlette.datastructures import URL
 from starlette.routing import Route
 
-from distributor.access import Access, scopes
-from distributor.api import make_app
+from distributor.api.access import Access, scopes
+from distributor.api.app import make_app
 from srtm.errors import Unauthorized
 from srtm.net.tokens import Tokens
 from tests.support.distributor_in_process import Distributor

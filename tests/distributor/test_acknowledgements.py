@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from distributor.adapting import shares_version
-from distributor.registry import Registry
-from distributor.syncing import Syncing
+from distributor.placement.proposals import shares_version
+from distributor.registry.registry import Registry
+from distributor.sync.service import Syncing
 from srtm.control import ProposedShare, ShareProposal
 from tests.support.distributor_in_process import settle, spec, total
 

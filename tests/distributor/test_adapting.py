@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from distributor.adapting import shares_version, traits
-from distributor.api import make_app
-from distributor.metrics import exposition
-from distributor.views import topic_view
+from distributor.api.app import make_app
+from distributor.placement.proposals import shares_version, traits
+from distributor.views.metrics import exposition
+from distributor.views.topics import topic_view
 from srtm.control import HistoryReport, ProposedShare, ShareProposal, TopicHistory, TopicReport
 from srtm.errors import BadInput, NotFound
 from srtm.topics.spec import TopicSpec, parse_options

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import trio
 
-from distributor.api import make_app
+from distributor.api.app import make_app
 from srtm.client.distributor import DistributorClient
 from srtm.control import BrokerMachine, DeadNotice, TopicReport
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable

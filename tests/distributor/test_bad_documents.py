@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from distributor.api import make_app
-from distributor.measuring import Measuring
+from distributor.api.app import make_app
+from distributor.sync.measurements import Measuring
 from srtm.control import MeasurementRequest
 from srtm.topics.spec import parse_topic_json
 from tests.support.distributor_in_process import Distributor

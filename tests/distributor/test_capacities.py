@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from distributor.registry import Registry
+from distributor.registry.registry import Registry
 from srtm.errors import NotFound
 from srtm.topics.capacity import Capacity, Class, parse_capacity, parse_slo
 from tests.distributor.test_api import TOPIC, http, problem

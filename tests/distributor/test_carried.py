@@ -6,9 +6,9 @@ import msgspec
 import pytest
 import trio
 
-from distributor.adapting import shares_version, traits
-from distributor.carried import Carried
-from distributor.loads import loads_of
+from distributor.model.broker_load import loads_of
+from distributor.placement.headroom import Carried
+from distributor.placement.proposals import shares_version, traits
 from srtm.control import ProposedShare, ShareProposal, TopicReport
 from srtm.topics.capacity import Capacity, Class
 from srtm.topics.spec import Slo, parse_change

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributor.changes import Changes
+from distributor.model.change_log import Changes
 
 
 @given(st.lists(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef")))

@@ -20,8 +20,8 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.generation.modes import GenerationMode
 from schemathesis.specs.openapi import checks
 
-from distributor.access import is_open
-from distributor.openapi import ANSWERS
+from distributor.api.access import is_open
+from distributor.api.openapi import ANSWERS
 from srtm.cluster.token_files import issue
 
 CHECKS = [

@@ -3,7 +3,7 @@
 import pytest
 
 from distributor.config import DistributorConfig
-from distributor.database import Database, without_password
+from distributor.storage.database import Database, without_password
 from srtm.errors import BadInput
 
 NONE = [

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributor.differences import Differences
-from distributor.registry import Registry
-from distributor.syncing import Syncing
+from distributor.registry.deltas import Differences
+from distributor.registry.registry import Registry
+from distributor.sync.service import Syncing
 from tests.support.distributor_in_process import settle, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")

@@ -5,7 +5,7 @@ import pytest
 import trio
 import trio.testing
 
-from distributor import views
+from distributor.views import topics as views
 from srtm.control import Stranger, TopicReport
 from srtm.errors import Conflict, NotFound, Unavailable
 from tests.support.distributor_in_process import Distributor, settle, spec

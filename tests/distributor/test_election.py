@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from distributor.database import Database
-from distributor.election import SESSION_TIMEOUT_S, Election
-from distributor.lock_session import LockSession
+from distributor.leadership.election import SESSION_TIMEOUT_S, Election
+from distributor.leadership.postgres_lock import LockSession
+from distributor.storage.database import Database
 from srtm.errors import Unavailable
 from tests.support.fake_lock import Lock
 

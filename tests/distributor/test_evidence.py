@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from distributor.allocation import BrokerCapacity, Demand
-from distributor.evidence import Evidence
-from distributor.fitting_events import Layout, Missing, Task
-from distributor.model import recording
-from distributor.search import Outcome, proportional
-from distributor.whatif import Latency, Trace
+from distributor.fitting.events import Layout, Missing, Task
+from distributor.fitting.evidence import Evidence
+from distributor.fitting.layout_model import recording
+from distributor.fitting.search import Outcome, proportional
+from distributor.placement.allocation import BrokerCapacity, Demand
+from distributor.prediction.replay import Latency, Trace
 
 MICRO = 1_000_000
 MS = 1_000_000  # ns

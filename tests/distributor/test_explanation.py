@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from distributor import placing
-from distributor.allocation import BrokerCapacity
-from distributor.explanation import Outcome, explain
-from distributor.forecast import Service
+from distributor.placement import planner as placing
+from distributor.placement.allocation import BrokerCapacity
+from distributor.prediction.explanation import Outcome, explain
+from distributor.prediction.forecast import Service
 from tests.support.distributor_in_process import spec
 
 

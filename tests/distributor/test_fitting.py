@@ -6,10 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distributor import fitting_view
-from distributor.allocation import BrokerCapacity, Demand
-from distributor.fitting import AT_MOST_NS, Fitting
-from distributor.fitting_events import (
+from distributor.fitting import summary as fitting_view
+from distributor.fitting.events import (
     AskScaler,
     BrokerJoined,
     BrokerLeft,
@@ -25,8 +23,10 @@ from distributor.fitting_events import (
     Stop,
     Task,
 )
-from distributor.spreading import ALONE, NOWHERE
-from distributor.verdict import Verdict
+from distributor.fitting.state_machine import AT_MOST_NS, Fitting
+from distributor.placement.allocation import BrokerCapacity, Demand
+from distributor.placement.quotas import ALONE, NOWHERE
+from distributor.prediction.sequential_test import Verdict
 from tests.support.fitting_steps import MS, SECOND, Climb, at_full, bursts, of_kind, placed_share, progress, small_task
 
 

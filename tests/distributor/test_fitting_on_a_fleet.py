@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bench.virtual_fleet import Firings, Fleet, firings, grouped_demand, held, stalls
-from distributor.fitting import Fitting
-from distributor.fitting_events import AskScaler, Missing, Scaler, Task
-from distributor.spreading import NOWHERE
+from distributor.fitting.events import AskScaler, Missing, Scaler, Task
+from distributor.fitting.state_machine import Fitting
+from distributor.placement.quotas import NOWHERE
 
 MS = 1_000_000  # ns
 SECOND = 1_000_000_000

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from distributor.allocation import BrokerCapacity, Demand
-from distributor.fitting import BREACH_NS, Fitting
-from distributor.fitting_events import Done, Measure, Missing, Place, Placed, Recorded, Stop, Task
-from distributor.spreading import ALONE, NOWHERE
+from distributor.fitting.events import Done, Measure, Missing, Place, Placed, Recorded, Stop, Task
+from distributor.fitting.state_machine import BREACH_NS, Fitting
+from distributor.placement.allocation import BrokerCapacity, Demand
+from distributor.placement.quotas import ALONE, NOWHERE
 from tests.support.fitting_steps import BUSY, MS, SECOND, Climb, bursts, of_kind, placed_share, progress, small_task
 
 

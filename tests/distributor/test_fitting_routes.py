@@ -11,11 +11,11 @@ import pytest
 import trio
 import trio.testing
 
-from distributor import fitting_view
-from distributor.api import make_app
-from distributor.leading import leading
-from distributor.state import FittingRecord
-from distributor.syncing import Syncing
+from distributor.api.app import make_app
+from distributor.fitting import summary as fitting_view
+from distributor.leadership.leader import leading
+from distributor.model.cluster import FittingRecord
+from distributor.sync.service import Syncing
 from tests.support.distributor_in_process import Distributor, spec
 
 REPORT = {"incarnation": "1", "sequence": 1}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributor.allocation import Demand
-from distributor.fitting_events import Progress, Task
-from distributor.fitting_watch import Watch, watch_of
-from distributor.spreading import ALONE
-from distributor.verdict import Intervals, Verdict
+from distributor.fitting.events import Progress, Task
+from distributor.fitting.round import Watch, watch_of
+from distributor.placement.allocation import Demand
+from distributor.placement.quotas import ALONE
+from distributor.prediction.sequential_test import Intervals, Verdict
 
 MS = 1_000_000  # ns
 DEMAND = Demand(rates=np.ones(1), groups=np.full(1, ALONE), rate=2.0, burst=1.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
-from distributor import explaining
-from distributor.fitting_events import Scaler
-from distributor.fitting_setup import FittingOptions
-from distributor.forecast import Service
+from distributor.fitting.events import Scaler
+from distributor.fitting.task import FittingOptions
+from distributor.jobs import explain as explaining
+from distributor.prediction.forecast import Service
 from srtm.errors import Unavailable
 from tests.support.live_fittings import OFF, SEQUENTIAL, live
 

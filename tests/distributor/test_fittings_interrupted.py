@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import trio
 
-from distributor.claims import Claims
-from distributor.fitting_run import FittingRun
-from distributor.state import Placement
+from distributor.jobs.claims import Claims
+from distributor.jobs.fitting_run import FittingRun
+from distributor.model.cluster import Placement
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from tests.support.live_fittings import Live, live

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from distributor.fitting_setup import FittingOptions
+from distributor.fitting.task import FittingOptions
 from tests.support.distributor_in_process import Distributor, spec
 from tests.support.live_fittings import OFF, SEQUENTIAL, live
 

@@ -7,10 +7,11 @@ from itertools import pairwise
 import pytest
 import trio
 
-from distributor import records, views
-from distributor.fitting_run import IN_FORCE_WITHIN_S
-from distributor.leases import MICRO, Amount
-from distributor.marks import FullMarks, TrafficClass
+from distributor.fitting.marks import FullMarks, TrafficClass
+from distributor.jobs.fitting_run import IN_FORCE_WITHIN_S
+from distributor.model.leases import MICRO, Amount
+from distributor.storage import cluster_rows as records
+from distributor.views import topics as views
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from srtm.topics.spec import Slo

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from distributor import forecast as module
-from distributor import placing
-from distributor.allocation import BrokerCapacity
-from distributor.forecast import Forecast, Service, Simulation
-from distributor.leases import MICRO, Amount
+from distributor.model.leases import MICRO, Amount
+from distributor.placement import planner as placing
+from distributor.placement.allocation import BrokerCapacity
+from distributor.prediction import forecast as module
+from distributor.prediction.forecast import Forecast, Service, Simulation
 from srtm.token_bucket.poisson import mean_delay_s
 from srtm.topics.spec import TopicSpec, parse_topic_json
 

@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from distributor.front import Front
+from distributor.leadership.front_door import Front
 
 
 def says(text: str, wait_s: float = 0.0) -> Starlette:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import trio
 
-from distributor.api import make_app
-from distributor.histories import Histories, problem
+from distributor.api.app import make_app
+from distributor.sync.histories import Histories, problem
 from srtm.control import HistoryAnswer, HistoryReport, ProposedShare, RateChange, ShareProposal, TopicHistory
 from srtm.errors import Conflict, NotFound, NotLeader
 from tests.support.distributor_in_process import Distributor, settle, spec

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from distributor.leases import NOTHING
+from distributor.model.leases import NOTHING
 from tests.support.faults import BROKERS, Faults, names, offsets_ns, speeds
 from tests.support.lease_world import ENVELOPE, Clock, new_disk
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from distributor.leases import MICRO, NOTHING, Amount, Leases
+from distributor.model.leases import MICRO, NOTHING, Amount, Leases
 
 ENVELOPE = Amount(100 * MICRO, 20 * MICRO)
 

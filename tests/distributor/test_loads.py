@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from distributor import book, placing
-from distributor.loads import NO_LOAD, loads_after, loads_of
+from distributor.model.broker_load import NO_LOAD, loads_after, loads_of
+from distributor.placement import planner as placing
+from distributor.registry import state as book
 from srtm.topics.capacity import Class
 from srtm.topics.spec import Slo, parse_change
 from tests.support.distributor_in_process import Distributor, spec

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from distributor.allocation import Demand
-from distributor.fitting_events import Layout, Task
-from distributor.marks import FullMarks, TrafficClass, kept_by, traffic_class
-from distributor.model import Model, Recording
-from distributor.whatif import Trace
+from distributor.fitting.events import Layout, Task
+from distributor.fitting.layout_model import Model, Recording
+from distributor.fitting.marks import FullMarks, TrafficClass, kept_by, traffic_class
+from distributor.placement.allocation import Demand
+from distributor.prediction.replay import Trace
 from srtm.topics.publisher_blocks import read_block
 from srtm.topics.publishers import join
 from srtm.topics.spec import Slo

@@ -4,10 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from distributor.allocation import Demand
-from distributor.fitting_events import Measure, Task
-from distributor.measured import progress, request, trace
-from distributor.spreading import ALONE
+from distributor.fitting.events import Measure, Task
+from distributor.placement.allocation import Demand
+from distributor.placement.quotas import ALONE
+from distributor.sync.measurement_messages import progress, request, trace
 from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
 from srtm.errors import BadInput
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distributor.allocation import Demand
-from distributor.fitting_events import Layout, Task
-from distributor.model import Model, Recording, Refuted, recording
-from distributor.whatif import Latency, Trace
+from distributor.fitting.events import Layout, Task
+from distributor.fitting.layout_model import Model, Recording, Refuted, recording
+from distributor.placement.allocation import Demand
+from distributor.prediction.replay import Latency, Trace
 
 MICRO = 1_000_000
 MS = 1_000_000  # ns

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributor.allocation import Demand
-from distributor.fitting_events import Layout
-from distributor.moves import let_in, receiving, with_fewest_moves
-from distributor.search import proportional
-from distributor.spreading import ALONE, NOWHERE
+from distributor.fitting.events import Layout
+from distributor.fitting.moves import let_in, receiving, with_fewest_moves
+from distributor.fitting.search import proportional
+from distributor.placement.allocation import Demand
+from distributor.placement.quotas import ALONE, NOWHERE
 
 
 def layout(placement, brokers=("a", "b", "c")):

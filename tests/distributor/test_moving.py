@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from distributor import records
+from distributor.storage import cluster_rows as records
 from srtm.control import Stranger, TopicReport
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 

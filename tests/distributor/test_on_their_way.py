@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributor import placing
-from distributor.leases import MICRO, Amount, Leases
-from distributor.spreading import NOWHERE
-from distributor.state import Placement, Topic
+from distributor.model.cluster import Placement, Topic
+from distributor.model.leases import MICRO, Amount, Leases
+from distributor.placement import planner as placing
+from distributor.placement.quotas import NOWHERE
 from srtm.topics.publishers import Publishers
 from tests.support.distributor_in_process import spec
 

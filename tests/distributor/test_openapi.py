@@ -15,8 +15,8 @@ import pytest
 import trio
 from starlette.routing import Route
 
-from distributor.api import make_app
-from distributor.openapi import ANSWERS, PROBLEM
+from distributor.api.app import make_app
+from distributor.api.openapi import ANSWERS, PROBLEM
 from srtm.control import Problem
 from srtm.topics import json_schema as shapes
 from tests.support.distributor_in_process import Distributor, spec
@@ -191,7 +191,7 @@ def test_what_operators_send_is_described_by_the_models_that_read_it(service: Se
 
 
 def test_no_two_shapes_have_one_name() -> None:
-    from distributor.openapi import _schemas
+    from distributor.api.openapi import _schemas
 
     assert not _schemas()[1].keys() & shapes.schemas("#/components/schemas/{model}")[1].keys()
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from bench.virtual_fleet import Fleet, firings, grouped_demand
-from distributor.allocation import BrokerCapacity, Demand
-from distributor.fitting_events import (
+from distributor.fitting.events import (
     AskScaler,
     BrokerLeft,
     Done,
@@ -19,10 +18,11 @@ from distributor.fitting_events import (
     Stop,
     Task,
 )
-from distributor.paper_fitting import ROUND_NS, PaperFitting
-from distributor.spreading import ALONE, NOWHERE
-from distributor.verdict import Intervals
-from distributor.whatif import Latency
+from distributor.fitting.paper import ROUND_NS, PaperFitting
+from distributor.placement.allocation import BrokerCapacity, Demand
+from distributor.placement.quotas import ALONE, NOWHERE
+from distributor.prediction.replay import Latency
+from distributor.prediction.sequential_test import Intervals
 
 MS = 1_000_000  # ns
 SECOND = 1_000_000_000

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import trio
 
-from distributor import penalties
-from distributor.api import make_app
-from distributor.fitting_events import Event, Progress, Recorded
-from distributor.leases import Amount, Leases
-from distributor.metrics import exposition
-from distributor.penalties import PERIOD_S, PenaltyGauge, window_s
-from distributor.state import Placement, Topic
-from distributor.verdict import Intervals
-from distributor.views import topic_view
-from distributor.whatif import Trace
+from distributor.api.app import make_app
+from distributor.fitting.events import Event, Progress, Recorded
+from distributor.jobs import penalty_gauge as penalties
+from distributor.jobs.penalty_gauge import PERIOD_S, PenaltyGauge, window_s
+from distributor.model.cluster import Placement, Topic
+from distributor.model.leases import Amount, Leases
+from distributor.prediction.replay import Trace
+from distributor.prediction.sequential_test import Intervals
+from distributor.views.metrics import exposition
+from distributor.views.topics import topic_view
 from srtm.control import MeasurementRequest
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from distributor.leases import MICRO, NOTHING, Amount, Leases
-from distributor.metrics import exposition
-from distributor.penalties import shares_in_force
+from distributor.jobs.penalty_gauge import shares_in_force
+from distributor.model.leases import MICRO, NOTHING, Amount, Leases
+from distributor.views.metrics import exposition
 from srtm.control import TopicReport
 from srtm.errors import BadInput
 from srtm.topics.spec import parse_options

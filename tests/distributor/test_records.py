@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from distributor import records, store
-from distributor.records import Stored
-from distributor.state import Topic
+from distributor.model.cluster import Topic
+from distributor.storage import cluster_rows as records
+from distributor.storage import store
+from distributor.storage.cluster_rows import Stored
 from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_change
 from tests.support.distributor_in_process import Distributor, spec
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from distributor import placing
-from distributor.fitting_events import Layout, Scaler
-from distributor.fitting_setup import layout_in_force, placement_of, same_places, task_of
-from distributor.leases import MICRO, Amount
-from distributor.marks import NO_MARKS
+from distributor.fitting.events import Layout, Scaler
+from distributor.fitting.marks import NO_MARKS
+from distributor.fitting.task import layout_in_force, placement_of, same_places, task_of
+from distributor.model.leases import MICRO, Amount
+from distributor.placement import planner as placing
 from tests.support.distributor_in_process import Distributor, settle, spec
 
 

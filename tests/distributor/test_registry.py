@@ -5,10 +5,11 @@ import pytest
 import trio
 import trio.testing
 
-from distributor import records, views
-from distributor.leases import MICRO
-from distributor.marks import FullMarks, traffic_class
-from distributor.registry import Registry
+from distributor.fitting.marks import FullMarks, traffic_class
+from distributor.model.leases import MICRO
+from distributor.registry.registry import Registry
+from distributor.storage import cluster_rows as records
+from distributor.views import topics as views
 from srtm.control import Share, Stranger, TopicReport
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.log import Log

@@ -6,7 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from distributor import lookups, placing, views
+from distributor.placement import planner as placing
+from distributor.views import nsqlookupd as lookups
+from distributor.views import topics as views
 from srtm.control import Stranger, TopicReport
 from srtm.errors import Conflict, NotFound
 from tests.support.distributor_in_process import FakeBroker, settle, spec, total

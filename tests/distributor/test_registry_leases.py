@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from distributor.registry import Registry
-from distributor.syncing import Syncing
+from distributor.registry.registry import Registry
+from distributor.sync.service import Syncing
 from srtm.topics.lease import MARGIN_MS
 from tests.support.distributor_in_process import Distributor, settle, spec, total
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.leases.lease_holder import LeaseHolder
-from distributor.registry import Registry
-from distributor.syncing import Syncing
+from distributor.registry.registry import Registry
+from distributor.sync.service import Syncing
 from srtm.control import DesiredTopic, SyncAnswer, SyncRequest
 from srtm.errors import Conflict, PeerError
 from srtm.token_bucket.bucket import conforms_due

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from distributor.releases import Released, Releases
-from distributor.reported import Reported
+from distributor.sync.release_rates import Released, Releases
+from distributor.sync.report_checks import Reported
 from srtm.control import TopicReport
 
 

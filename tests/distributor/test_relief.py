@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distributor.relief import Budget
-from distributor.relief_model import destination
-from distributor.relief_values import BrokerView, Part, Rules, Step, TopicView, View
-from distributor.state import Placement
+from distributor.model.cluster import Placement
+from distributor.relief.policy import Budget
+from distributor.relief.sizing import destination
+from distributor.relief.values import BrokerView, Part, Rules, Step, TopicView, View
 from tests.support.distributor_in_process import spec
 from tests.support.loaded_brokers import Server, Topic, World, hurried
 

@@ -9,9 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from distributor import metrics, views
-from distributor.relief_values import Note, Shift, Step
-from distributor.relieving import Rates, Relieving, part
+from distributor.jobs.relief import Rates, Relieving, part
+from distributor.relief.values import Note, Shift, Step
+from distributor.views import metrics
+from distributor.views import topics as views
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from srtm.errors import BadInput, Conflict, Unavailable
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec

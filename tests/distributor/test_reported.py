@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from distributor.reported import reported
+from distributor.sync.report_checks import reported
 from srtm.control import SyncRequest, TopicReport
 
 ABOUT = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)

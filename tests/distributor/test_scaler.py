@@ -13,8 +13,8 @@ import trio
 import trio.testing
 
 from distributor.config import DistributorConfig
-from distributor.fitting_events import Scaler
-from distributor.scaler import CommandScaler, NoScaler, ProcessScaler, scaling_of
+from distributor.fitting.events import Scaler
+from distributor.jobs.scaling import CommandScaler, NoScaler, ProcessScaler, scaling_of
 from srtm.client.distributor import DistributorClient
 from srtm.cluster.supervisor import cluster, keep_running
 from srtm.errors import BadInput, Unavailable
@@ -80,7 +80,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Played], list[int | OS
         made.append(Played(name, arguments, *ends))
         return made[-1]
 
-    monkeypatch.setattr("distributor.scaler.Child", child)
+    monkeypatch.setattr("distributor.jobs.scaling.Child", child)
     return made, ends
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distributor.allocation import BrokerCapacity, Demand
-from distributor.fitting_events import Missing, Task
-from distributor.model import Refuted, recording
-from distributor.search import fitted, layout_for, missing_by_rate, proportional, search, settle_ns
-from distributor.spreading import ALONE, NOWHERE
-from distributor.whatif import Latency, Trace
+from distributor.fitting.events import Missing, Task
+from distributor.fitting.layout_model import Refuted, recording
+from distributor.fitting.search import fitted, layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.placement.allocation import BrokerCapacity, Demand
+from distributor.placement.quotas import ALONE, NOWHERE
+from distributor.prediction.replay import Latency, Trace
 from srtm.token_bucket.fitted_split import Traffic
 from srtm.token_bucket.refined_split import refined_bucket, worst_delay_ns
 from srtm.topics.publisher_blocks import read_block

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from distributor import records
 from distributor.config import DistributorConfig
-from distributor.registry import Registry
-from distributor.standby import Standby
-from distributor.store import Store
-from distributor.syncing import Syncing
+from distributor.leadership.standby import Standby
+from distributor.registry.registry import Registry
+from distributor.storage import cluster_rows as records
+from distributor.storage.store import Store
+from distributor.sync.service import Syncing
 from srtm.errors import Unavailable
 from srtm.topics.spec import parse_change
 from tests.support.distributor_in_process import Distributor, settle, spec

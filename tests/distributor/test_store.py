@@ -11,8 +11,8 @@ import pytest
 import trio
 from sqlalchemy import Connection
 
-from distributor import migrations, store
-from distributor.store import Replace, Store
+from distributor.storage import migrations, store
+from distributor.storage.store import Replace, Store
 from srtm.errors import NotLeader, Unavailable
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import trio
 
-from distributor.syncing import Syncing
+from distributor.sync.service import Syncing
 from srtm.control import SyncRequest, TopicReport
 from srtm.errors import BadInput
 from tests.support.distributor_in_process import settle, spec

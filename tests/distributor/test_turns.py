@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from distributor.config import DistributorConfig
-from distributor.election import ASK_S, SESSION_TIMEOUT_S
-from distributor.store import Store
-from distributor.turns import Turns
+from distributor.leadership.election import ASK_S, SESSION_TIMEOUT_S
+from distributor.leadership.roles import Turns
+from distributor.storage.store import Store
 from srtm.log import Log
 from tests.support.fake_lock import Lock
 

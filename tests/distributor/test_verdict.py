@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from distributor.verdict import Intervals, SequentialTest, Verdict, by_interval
-from distributor.whatif import sojourn_ns
+from distributor.prediction.replay import sojourn_ns
+from distributor.prediction.sequential_test import Intervals, SequentialTest, Verdict, by_interval
 from srtm.errors import BadInput
 
 MS = 1_000_000  # ns

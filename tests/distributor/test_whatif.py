@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributor.whatif import (
+from distributor.prediction.replay import (
     Trace,
     delays,
     enough_burst_micro,

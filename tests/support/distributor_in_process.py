@@ -9,9 +9,9 @@ import msgspec
 import trio
 
 from distributor.config import DistributorConfig
-from distributor.registry import Registry
-from distributor.store import Store
-from distributor.syncing import Syncing
+from distributor.registry.registry import Registry
+from distributor.storage.store import Store
+from distributor.sync.service import Syncing
 from srtm.control import BrokerMachine, DesiredTopic, Share, Stranger, SyncAnswer, SyncRequest, TopicReport
 from srtm.topics.spec import TopicSpec, parse_topic_json
 

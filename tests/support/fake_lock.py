@@ -1,10 +1,10 @@
-"""The lock of ``distributor.election`` in memory."""
+"""The lock of ``distributor.leadership.election`` in memory."""
 
 from __future__ import annotations
 
 import threading
 
-from distributor.election import Election
+from distributor.leadership.election import Election
 from srtm.errors import Unavailable
 
 

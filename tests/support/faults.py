@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from distributor.leases import NOTHING, Amount
+from distributor.model.leases import NOTHING, Amount
 from srtm.token_bucket.bucket import conforms_due
 from tests.support.lease_world import ENVELOPE, MS, Answer, Book, BrokerProcess, Clock, Disk, Request, spread
 

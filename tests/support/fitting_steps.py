@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distributor.allocation import BrokerCapacity, Demand
-from distributor.fitting import BREACH_NS, Fitting
-from distributor.fitting_events import Action, Measure, Place, Placed, Progress, Task
-from distributor.spreading import ALONE, NOWHERE
-from distributor.verdict import Intervals
-from distributor.whatif import Latency, Trace
+from distributor.fitting.events import Action, Measure, Place, Placed, Progress, Task
+from distributor.fitting.state_machine import BREACH_NS, Fitting
+from distributor.placement.allocation import BrokerCapacity, Demand
+from distributor.placement.quotas import ALONE, NOWHERE
+from distributor.prediction.replay import Latency, Trace
+from distributor.prediction.sequential_test import Intervals
 
 MS = 1_000_000  # ns
 SECOND = 1_000_000_000

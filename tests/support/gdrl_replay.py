@@ -1,6 +1,6 @@
-"""A run of ``docs/model/gdrl.pml``, step by step through the code that it is a model of: ``distributor/leases.py``,
-``broker/leases/lease_holder.py``, ``broker/leases/gdrl_exchanges.py``, ``adaptor/gdrl/ledger.py``. What the model says
-after each step must be what the code says."""
+"""A run of ``docs/model/gdrl.pml``, step by step through the code that it is a model of:
+``distributor/model/leases.py``, ``broker/leases/lease_holder.py``, ``broker/leases/gdrl_exchanges.py``,
+``adaptor/gdrl/ledger.py``. What the model says after each step must be what the code says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from broker.leases.gdrl_exchanges import Errand
-from distributor.leases import MICRO, NOTHING, Amount, Holding, Leases
+from distributor.model.leases import MICRO, NOTHING, Amount, Holding, Leases
 from srtm.control import DesiredTopic, Exchange, GdrlAnswer, GdrlMessage, Share, SyncAnswer
 from tests.support.exchanging_broker import DEMAND, ExchangingBroker
 from tests.support.lease_world import NAME, Answer, Clock, Request

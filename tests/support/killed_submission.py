@@ -21,18 +21,19 @@ from functools import partial
 import trio
 from sqlalchemy import Engine, Table, event
 
-from distributor import store, views
 from distributor.config import DistributorConfig
-from distributor.fitting_events import Scaler
-from distributor.fitting_setup import FittingOptions
-from distributor.fittings import Fittings
-from distributor.leases import Amount
-from distributor.registry import Registry
-from distributor.scaler import NoScaler
-from distributor.state import Topic
-from distributor.store import Store
-from distributor.surroundings import Surroundings
-from distributor.syncing import Syncing
+from distributor.fitting.events import Scaler
+from distributor.fitting.task import FittingOptions
+from distributor.jobs.fitting_environment import Surroundings
+from distributor.jobs.fitting_manager import Fittings
+from distributor.jobs.scaling import NoScaler
+from distributor.model.cluster import Topic
+from distributor.model.leases import Amount
+from distributor.registry.registry import Registry
+from distributor.storage import store
+from distributor.storage.store import Store
+from distributor.sync.service import Syncing
+from distributor.views import topics as views
 from srtm.log import Log
 from srtm.token_bucket.exact_split import to_micro
 from srtm.topics.spec import TopicSpec, parse_change

@@ -1,12 +1,13 @@
-"""A run of ``docs/model/leases.pml``, step by step through the code that it is a model of: ``distributor/leases.py``,
-``broker/leases/lease_holder.py``. What the model says after each step must be what the code says."""
+"""A run of ``docs/model/leases.pml``, step by step through the code that it is a model of:
+``distributor/model/leases.py``, ``broker/leases/lease_holder.py``. What the model says after each step must be what
+the code says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from distributor.leases import MICRO, NOTHING, Amount, Holding, Leases
+from distributor.model.leases import MICRO, NOTHING, Amount, Holding, Leases
 from srtm.control import DesiredTopic, Share, SyncAnswer
 from tests.support.lease_world import MS, Answer, BrokerProcess, Clock, Request
 

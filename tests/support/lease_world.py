@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from broker.leases.lease_holder import LeaseHolder
-from distributor import desired
-from distributor.adapting import pooled_if_due
-from distributor.leases import MICRO, NOTHING, Amount, Leases
-from distributor.state import Broker, Placement, Topic
-from distributor.topic_records import NO_PUBLISHERS
-from distributor.transitions import News, has_part, heard
+from distributor.model.cluster import Broker, Placement, Topic
+from distributor.model.leases import MICRO, NOTHING, Amount, Leases
+from distributor.placement.proposals import pooled_if_due
+from distributor.registry import desired_state as desired
+from distributor.registry.broker_updates import News, has_part, heard
+from distributor.storage.topic_rows import NO_PUBLISHERS
 from srtm.control import SyncAnswer
 from srtm.errors import PeerError
 from srtm.topics.adaptation import Mode

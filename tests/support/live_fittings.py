@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import trio
 
-from distributor.fitting_events import Scaler
-from distributor.fitting_setup import FittingOptions
-from distributor.fittings import Fittings
-from distributor.scaler import NoScaler
-from distributor.surroundings import Surroundings
-from distributor.syncing import Syncing
+from distributor.fitting.events import Scaler
+from distributor.fitting.task import FittingOptions
+from distributor.jobs.fitting_environment import Surroundings
+from distributor.jobs.fitting_manager import Fittings
+from distributor.jobs.scaling import NoScaler
+from distributor.sync.service import Syncing
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from srtm.log import Log

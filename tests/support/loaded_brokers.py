@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from distributor.relief import Relief
-from distributor.relief_values import BrokerView, Note, Part, Rules, Shift, TopicView, View
-from distributor.state import Placement
+from distributor.model.cluster import Placement
+from distributor.relief.policy import Relief
+from distributor.relief.values import BrokerView, Note, Part, Rules, Shift, TopicView, View
 from srtm.topics.spec import TopicSpec
 
 WINDOW_S = 10

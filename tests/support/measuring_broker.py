@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 import trio
 
-from distributor.fittings import Fittings
+from distributor.jobs.fitting_manager import Fittings
 from srtm.control import (
     LatencyMs,
     MeasuredTrace,

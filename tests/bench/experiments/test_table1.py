@@ -19,9 +19,9 @@ from bench.experiments.table1 import (
 )
 from bench.experiments.table1_rows import PAPER_S, burst_of, file_of, keep
 from bench.rows.turns import TRIES
-from distributor.fitting_setup import FittingOptions
-from distributor.fitting_view import begun
-from distributor.placing import burst_of as bucket_of
+from distributor.fitting.summary import begun
+from distributor.fitting.task import FittingOptions
+from distributor.placement.planner import burst_of as bucket_of
 from srtm.errors import BadInput
 from srtm.topics.spec import parse_topic_json
 from tests.bench.experiments.test_table1_rows import MADE

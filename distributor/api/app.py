@@ -1,0 +1,281 @@
+"""The distributor's HTTP interface (docs/architecture.md): routes only, each a few lines over ``registry``,
+``syncing`` and ``views``.
+
+Refusals are problem+json; nsqlookupd's routes answer as nsqlookupd 1.3.0 does. Bodies are read by the parsers of
+``srtm``, not by pydantic models of FastAPI: they are the same documents as topic files, and a million publishers must
+not be copied about.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import trio
+from fastapi import FastAPI, Query, Request, Response
+
+from distributor.api.access import Access
+from distributor.api.bodies import documented, json_answer, read_body
+from distributor.api.capacity import capacity_routes
+from distributor.api.fittings import add_fitting_routes, asked
+from distributor.api.history import add_history_routes
+from distributor.api.openapi import describe
+from distributor.api.problems import Admit, add_refusals, asked_before
+from distributor.api.shares import add_share_routes
+from distributor.config import DistributorConfig
+from distributor.fitting.task import Method
+from distributor.jobs import explain as explaining
+from distributor.jobs.fitting_manager import Fittings
+from distributor.model.cluster import Topic
+from distributor.registry.registry import Registry, not_fitted
+from distributor.sync.service import Syncing
+from distributor.views import nsqlookupd as lookups
+from distributor.views import topics as views
+from distributor.views.metrics import exposition
+from srtm import __version__
+from srtm.control import DeadNotice, SyncRequest
+from srtm.errors import BadInput
+from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
+
+_NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
+_NSQ_JSON = "application/json; charset=utf-8"
+
+
+def make_app(
+    registry: Registry, syncing: Syncing, admit: Admit | None = None, fittings: Fittings | None = None
+) -> FastAPI:
+    """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served. ``fittings``: None on
+    a standby."""
+    app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
+    for add_routes in (
+        add_share_routes,
+        _broker_routes,
+        add_history_routes,
+        capacity_routes,
+        _lookup_routes,
+        _service_routes,
+    ):
+        add_routes(app, registry, syncing)
+    for add_routes_of_topics in (_topic_routes, _publisher_routes):
+        add_routes_of_topics(app, registry, syncing, fittings)
+    add_fitting_routes(app, registry, fittings)
+    add_refusals(app)
+    describe(app)
+    if admit is not None:
+        app.middleware("http")(asked_before(admit))
+    if registry.config.tokens is not None:  # added last: asked first
+        app.middleware("http")(asked_before(Access(registry.config.tokens, app.routes).check))
+    return app
+
+
+# Topics
+
+
+def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
+    config = registry.config
+    shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
+
+    @app.post("/v1/topics", status_code=201, openapi_extra=shape)
+    async def create_topic(request: Request, fitting: Method | None = None, rounds_s: float | None = None) -> Response:
+        """Create a topic; 409 if one of this name exists. `fitting`: instead of the distributor's."""
+        options = asked(fitting, rounds_s)
+        fitted = fittings.intended(options) if fittings is not None else not_fitted
+        topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
+        if fittings is not None:
+            await fittings.submitted(topic, None, options)
+        return json_answer(await _explained(topic, registry, syncing, fittings), 201)
+
+    @app.put("/v1/topics/{name}", openapi_extra=shape)
+    async def create_or_change_topic(
+        name: str, request: Request, fitting: Method | None = None, rounds_s: float | None = None
+    ) -> Response:
+        """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
+        `fitting`."""
+        options, before = asked(fitting, rounds_s), registry.topics.get(name)
+        fitted = fittings.intended(options) if fittings is not None else not_fitted
+        topic = await registry.submit(await _spec(request, config, name), fitting=fitted)
+        if fittings is not None:
+            await fittings.submitted(topic, before, options)
+        return json_answer(await _explained(topic, registry, syncing, fittings))
+
+    @app.get("/v1/topics")
+    async def list_topics() -> Response:
+        """All topics."""
+        return json_answer([views.topic_view(topic, registry, syncing) for topic in registry.managed()])
+
+    @app.get("/v1/topics/{name}")
+    async def show_topic(name: str) -> Response:
+        """One topic: where it is, its shares, and the brokers' latest reports."""
+        return json_answer(views.topic_view(registry.topic(name), registry, syncing))
+
+    @app.delete("/v1/topics/{name}", status_code=204)
+    async def remove_topic(name: str, purge: bool = False) -> Response:
+        """Remove placement and buckets; queued messages stay unless `purge`."""
+        await registry.remove(name, purge=purge)
+        syncing.forget_topic(name)
+        if fittings is not None:
+            fittings.cancel(name)
+        return Response(status_code=204)
+
+    @app.get("/v1/topics/{name}/decisions")
+    async def decisions(name: str) -> Response:
+        """What was placed where and why, newest first."""
+        return json_answer(views.decisions_view(registry.decisions.get(registry.topic(name).name, [])))
+
+    @app.post("/v1/topics/{name}/plan", openapi_extra=shape)
+    async def plan_change(name: str, request: Request) -> Response:
+        """What a submission under this name would do now. Nothing is stored."""
+        return json_answer(await explaining.planned(await _spec(request, config, name), registry, syncing))
+
+    @app.post("/v1/plan", openapi_extra=shape)
+    async def plan(request: Request) -> Response:
+        """What a submission would do now. Nothing is stored."""
+        return json_answer(await explaining.planned(await _spec(request, config), registry, syncing))
+
+
+async def _explained(topic: Topic, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> dict[str, Any]:
+    """What a submission is answered: the topic as it is now, why, and what its fitting has measured."""
+    explanation = await explaining.submitted(topic, registry, syncing)
+    view = {**views.topic_view(topic, registry, syncing), "explanation": explanation}
+    return view if fittings is None else {**view, "fitting": fittings.view(topic)}
+
+
+async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:
+    """Raises BadInput. ``name`` is that of the path, which the document may leave out."""
+    document = await read_body(request, config, object)
+    if name is not None and isinstance(document, dict):
+        document = {"name": name, **document}
+    spec = await trio.to_thread.run_sync(parse_topic_json, document)
+    if name is not None and spec.name != name:
+        raise BadInput("name", spec.name, f"must be that of the path, {name!r}, or be left out")
+    return spec
+
+
+# Publishers
+
+
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
+    config = registry.config
+    shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
+
+    @app.patch("/v1/topics/{name}/publishers", openapi_extra=shape)
+    async def change_publishers(name: str, request: Request) -> Response:
+        """Add and remove publishers of a running topic; the others stay where they are."""
+        change = await read_body(request, config, object)
+        before = registry.topics.get(name)
+        fitted = fittings.intended(None) if fittings is not None else not_fitted
+        topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change), fitted)
+        if fittings is not None:
+            await fittings.submitted(topic, before, None)
+        return json_answer(views.topic_view(topic, registry, syncing))
+
+    @app.get("/v1/topics/{name}/publishers")
+    async def list_publishers(name: str, broker: str | None = None) -> Response:
+        """All assignments, or those of one broker, in columns."""
+        return json_answer(views.publishers_view(registry.topic(name), broker))
+
+    @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
+    async def assignment(name: str, publisher_id: str) -> Response:
+        """Where this publisher connects. 503 if there is no broker, or its turn to be let in has not come."""
+        topic = registry.topic(name)
+        if fittings is not None:
+            fittings.check_let_in(topic, publisher_id)
+        return json_answer(views.assignment(topic, publisher_id, registry))
+
+
+# Brokers
+
+
+def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    config = registry.config
+
+    @app.get("/v1/brokers")
+    async def list_brokers() -> Response:
+        """All known brokers."""
+        return json_answer([views.broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
+
+    @app.get("/v1/brokers/{name}")
+    async def show_broker(name: str) -> Response:
+        """One broker."""
+        return json_answer(views.broker_view(name, registry, syncing))
+
+    @app.post("/v1/brokers/{name}/sync", openapi_extra=documented("SyncRequest"))
+    async def sync(name: str, request: Request) -> Response:
+        """For brokers: reports and acknowledgements up, the desired state down."""
+        return json_answer(await syncing.sync(name, await read_body(request, config, SyncRequest)))
+
+    @app.post("/v1/brokers/{name}/drain", status_code=202)
+    async def drain(name: str, force: bool = False) -> Response:
+        """Take a broker out of service: publishers and tokens go to the others, it delivers what it has and ends.
+        409 if the others lack capacity, unless `force`."""
+        await registry.drain(name, force=force)
+        return json_answer(views.broker_view(name, registry, syncing), 202)
+
+    @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=documented("DeadNotice"))
+    async def dead(name: str, request: Request) -> Response:
+        """Proof of death of one incarnation, from a supervisor or an operator."""
+        notice = await read_body(request, config, DeadNotice)
+        await registry.declare_dead(name, notice.incarnation)
+        return Response(status_code=204)
+
+    @app.delete("/v1/brokers/{name}", status_code=204)
+    async def forget(name: str) -> Response:
+        """Forget a broker that is dead or empty."""
+        await registry.forget(name)
+        syncing.forget(name)
+        return Response(status_code=204)
+
+
+# nsqlookupd
+
+
+def _lookup_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    @app.get("/lookup")
+    async def lookup(topic: str | None = None) -> Response:
+        """nsqlookupd: the brokers of a topic and its channels."""
+        if not topic:
+            return _nsq({"message": "MISSING_ARG_TOPIC"}, 400)
+        found = lookups.lookup(topic, registry, syncing)
+        return _nsq({"message": "TOPIC_NOT_FOUND"}, 404) if found is None else _nsq(found)
+
+    @app.get("/topics")
+    async def topics() -> Response:
+        """nsqlookupd: all topics."""
+        return _nsq({"topics": lookups.topics(registry, syncing)})
+
+    @app.get("/channels")
+    async def channels(topic: Annotated[str | None, Query()] = None) -> Response:
+        """nsqlookupd: the channels of a topic."""
+        if not topic:
+            return _nsq({"message": "MISSING_ARG_TOPIC"}, 400)
+        return _nsq({"channels": lookups.channels(topic, registry, syncing)})
+
+    @app.get("/nodes")
+    async def nodes() -> Response:
+        """nsqlookupd: all brokers."""
+        return _nsq({"producers": lookups.nodes(registry, syncing)})
+
+    @app.get("/ping")
+    async def ping() -> Response:
+        """nsqlookupd: OK."""
+        return Response("OK", headers=_NSQ_HEADERS, media_type="text/plain")
+
+
+def _nsq(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, _NSQ_HEADERS, _NSQ_JSON)
+
+
+# The service itself
+
+
+def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        """That the service runs, its version, and whether it leads or stands by (and for whom)."""
+        return json_answer({"status": "ok", "version": __version__, **views.role_view(registry)})
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """For Prometheus."""
+        content, media_type = exposition(registry, syncing)
+        return Response(content, media_type=media_type)

@@ -1,0 +1,45 @@
+"""The routes of fittings: what of a topic's is known, and what brokers measured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import FastAPI, Path, Request, Response
+
+from distributor.api.bodies import documented, json_answer, read_body
+from distributor.fitting.task import ROUNDS_S, FittingOptions, parsed_options
+from distributor.jobs.fitting_manager import Fittings, stored_view
+from distributor.registry.registry import Registry
+from srtm.control import MeasurementReport
+from srtm.errors import BadInput, NotLeader
+
+
+def add_fitting_routes(app: FastAPI, registry: Registry, fittings: Fittings | None) -> None:
+    """``fittings``: None on a standby, which has only what is stored."""
+
+    @app.get("/v1/topics/{name}/fitting")
+    async def fitting(name: str) -> Response:
+        """How the topic is being fitted, or how that ended: rounds, what was measured, what is missing, and why."""
+        topic = registry.topic(name)
+        if fittings is None:
+            return json_answer(stored_view(registry.fittings.get(name), topic))
+        return json_answer(fittings.view(topic))
+
+    @app.post("/v1/brokers/{name}/measurements/{id}", openapi_extra=documented("MeasurementReport"))
+    async def measured(name: str, id_: Annotated[str, Path(alias="id")], request: Request) -> Response:
+        """For brokers: what a measurement has found since the last report."""
+        if fittings is None:
+            raise NotLeader(registry.leader_url)
+        report = await read_body(request, registry.config, MeasurementReport)
+        return json_answer(await fittings.report(name, id_, report))
+
+
+def asked(method: str | None, rounds_s: float | None) -> FittingOptions | None:
+    """The options that a request names; None: it names none. Raises BadInput."""
+    if method is None:
+        if rounds_s is not None:
+            raise BadInput("rounds_s", rounds_s, "goes with fitting=paper")
+        return None
+    if rounds_s is not None and method != "paper":
+        raise BadInput("rounds_s", rounds_s, "goes with fitting=paper")
+    return parsed_options(method, ROUNDS_S if rounds_s is None else rounds_s)

@@ -1,0 +1,41 @@
+"""``POST /v1/brokers/NAME/history`` and ``GET /v1/history``: what came to topics, in and out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import FastAPI, Query, Request, Response
+
+from distributor.api.bodies import documented, json_answer, read_body
+from distributor.registry.registry import Registry
+from distributor.sync.service import Syncing
+from srtm.control import HistoryReport
+from srtm.errors import BadInput
+
+
+def add_history_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    config, histories = registry.config, syncing.histories
+
+    @app.post("/v1/brokers/{name}/history", status_code=204, openapi_extra=documented("HistoryReport"))
+    async def report_history(name: str, request: Request) -> Response:
+        """For brokers: what came to their topics. What cannot be is ignored and counted."""
+        try:
+            report = await read_body(request, config, HistoryReport)
+        except BadInput:
+            if name in registry.brokers:
+                histories.ignored[name] += 1
+            raise
+        histories.take(name, report)
+        return Response(status_code=204)
+
+    @app.get("/v1/history")
+    async def history(
+        since: Annotated[int, Query(ge=0)] = 0,
+        wait_s: Annotated[float, Query(ge=0.0, allow_inf_nan=False)] = 0.0,
+        ignored: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    ) -> Response:
+        """For the adaptor: topics whose histories have grown after `since`, held back for up to `wait_s` while there
+        are none. `ignored`: how many reports of earlier answers made no sense to it, for `/metrics`."""
+        answer = await histories.answer(since, min(wait_s, config.longest_wait_s))
+        histories.ignored_by_adaptors += ignored  # who only stands by is told nothing
+        return json_answer(answer)

@@ -1,0 +1,158 @@
+"""The OpenAPI document: what FastAPI knows of the routes, and what each of them answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from distributor.api import schemas as answers
+from distributor.api.access import is_open, scopes
+from srtm import control
+from srtm.topics import json_schema as shapes
+
+PROBLEM = "application/problem+json"
+_JSON = "application/json"
+_TEXT = "text/plain"
+_REFERENCE = "#/components/schemas/{name}"
+
+# {operation: what it answers when all is well; None: nothing}. Text is for people and Prometheus.
+ANSWERS: dict[tuple[str, str], Any] = {
+    ("POST", "/v1/topics"): answers.TopicView,
+    ("GET", "/v1/topics"): list[answers.TopicView],
+    ("PUT", "/v1/topics/{name}"): answers.TopicView,
+    ("PATCH", "/v1/topics/{name}"): answers.TopicView,
+    ("GET", "/v1/topics/{name}"): answers.TopicView,
+    ("DELETE", "/v1/topics/{name}"): None,
+    ("GET", "/v1/topics/{name}/decisions"): list[answers.DecisionView],
+    ("GET", "/v1/topics/{name}/fitting"): answers.FittingView,
+    ("POST", "/v1/topics/{name}/plan"): answers.PlanView,
+    ("POST", "/v1/plan"): answers.PlanView,
+    ("PATCH", "/v1/topics/{name}/publishers"): answers.TopicView,
+    ("GET", "/v1/topics/{name}/publishers"): answers.PublisherColumns,
+    ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): control.Assignment,
+    ("GET", "/v1/brokers"): list[answers.BrokerView],
+    ("GET", "/v1/brokers/{name}"): answers.BrokerView,
+    ("DELETE", "/v1/brokers/{name}"): None,
+    ("POST", "/v1/brokers/{name}/sync"): control.SyncAnswer,
+    ("POST", "/v1/brokers/{name}/history"): None,
+    ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementAnswer,
+    ("POST", "/v1/brokers/{name}/drain"): answers.BrokerView,
+    ("POST", "/v1/brokers/{name}/dead"): None,
+    ("GET", "/v1/brokers/{name}/capacity"): answers.CapacityView,
+    ("PUT", "/v1/brokers/{name}/capacity"): answers.CapacityView,
+    ("DELETE", "/v1/brokers/{name}/capacity"): None,
+    ("PUT", "/v1/shares"): control.ProposalResults,
+    ("GET", "/v1/history"): control.HistoryAnswer,
+    ("GET", "/lookup"): control.Lookup,
+    ("GET", "/topics"): answers.LookupTopics,
+    ("GET", "/channels"): answers.LookupChannels,
+    ("GET", "/nodes"): answers.LookupNodes,
+    ("GET", "/ping"): str,
+    ("GET", "/healthz"): answers.Health,
+    ("GET", "/metrics"): str,
+}
+
+# {operation: what brokers and the adaptor send}
+_BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/v1/brokers/{name}/sync"): control.SyncRequest,
+    ("POST", "/v1/brokers/{name}/dead"): control.DeadNotice,
+    ("POST", "/v1/brokers/{name}/history"): control.HistoryReport,
+    ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementReport,
+    ("PUT", "/v1/shares"): control.ShareProposals,
+}
+
+# {operation: what operators send}
+_DOCUMENTS: dict[tuple[str, str], type[BaseModel]] = {
+    ("POST", "/v1/topics"): shapes.Topic,
+    ("PUT", "/v1/topics/{name}"): shapes.NamedTopic,
+    ("PATCH", "/v1/topics/{name}"): shapes.Options,
+    ("POST", "/v1/topics/{name}/plan"): shapes.NamedTopic,
+    ("POST", "/v1/plan"): shapes.Topic,
+    ("PATCH", "/v1/topics/{name}/publishers"): shapes.Change,
+    ("PUT", "/v1/brokers/{name}/capacity"): shapes.Capacity,
+}
+
+_WHY = {
+    400: "the request breaks a rule: `field`, `value` and `rule` say which; nothing was changed",
+    401: "no bearer token that is known here",
+    403: "the token has another scope",
+    404: "it is not there",
+    409: "not in the present state; nothing was changed",
+    413: "the body is larger than is taken",
+    503: "not now: the store is away, this one stands by (`leader`), or there is no broker (Retry-After)",
+}
+
+
+def describe(app: FastAPI) -> None:
+    """Let ``/openapi.json`` name every answer."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    made = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    refer, schemas = _schemas()
+    documents, defined = shapes.schemas(_REFERENCE.replace("{name}", "{model}"))
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            key = method.upper(), path
+            well = next(status for status in operation["responses"] if status.startswith("2"))
+            operation["responses"] = {
+                well: _answer(refer, ANSWERS.get(key, dict[str, Any])),
+                **_refusals(key, operation),
+            }
+            if key in _BODIES:
+                operation["requestBody"]["content"][_JSON]["schema"] = refer(_BODIES[key])
+            elif key in _DOCUMENTS:
+                operation["requestBody"]["content"][_JSON]["schema"] = documents[_DOCUMENTS[key]]
+            if not is_open(path):
+                operation["security"] = [{"token": []}]
+                also = [scope for scope in scopes(*key) if scope != "operator"]
+                operation["description"] += f"\n\nScopes: {', '.join(['operator', *also])}."
+    made["components"] = {
+        "schemas": {**schemas, **defined},
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    }
+    return made
+
+
+def _schemas() -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
+    kinds = [kind for kind in ANSWERS.values() if kind is not None]
+    kinds += _BODIES.values()
+    kinds += [control.Problem, answers.LookupRefusal, dict[str, Any]]
+    found, components = msgspec.json.schema_components(kinds, schema_hook=control.schema_of, ref_template=_REFERENCE)
+    return lambda kind: found[kinds.index(kind)], components
+
+
+def _answer(refer: Callable[[Any], dict[str, Any]], kind: Any) -> dict[str, Any]:
+    if kind is None:
+        return {"description": "done"}
+    return {"description": "done", "content": {_TEXT if kind is str else _JSON: {"schema": refer(kind)}}}
+
+
+def _refusals(key: tuple[str, str], operation: dict[str, Any]) -> dict[str, Any]:
+    method, path = key
+    ours = path.startswith("/v1/")
+    statuses = {503}
+    statuses |= set() if is_open(path) else {401, 403}
+    statuses |= {400} if ours or operation.get("parameters") else set()
+    statuses |= {404} if "{name}" in path or path == "/lookup" else set()
+    statuses |= {409} if ours and method != "GET" else set()
+    statuses |= {413} if "requestBody" in operation else set()
+    return {str(status): _refusal(status, ours) for status in sorted(statuses)}
+
+
+def _refusal(status: int, ours: bool) -> dict[str, Any]:
+    name, media = ("Problem", PROBLEM) if ours or status not in (400, 404) else ("LookupRefusal", _JSON)
+    content = {media: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    return {"description": _WHY[status], "content": content}

@@ -1,0 +1,31 @@
+"""``PUT /v1/shares`` and ``PATCH /v1/topics/NAME``: how the split of topics is changed while they run."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request, Response
+
+from distributor.api.bodies import documented, json_answer, read_body
+from distributor.registry.registry import Registry
+from distributor.sync.service import Syncing
+from distributor.views import topics as views
+from srtm.control import ShareProposals
+from srtm.topics.spec import parse_options
+
+
+def add_share_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+    config = registry.config
+    options = documented('`{"mode", "split", "adaptation": {...}}`; what is missing stays as it is.')
+
+    @app.put("/v1/shares", openapi_extra=documented("ShareProposals"))
+    async def propose_shares(request: Request) -> Response:
+        """For the adaptor: other shares for many topics, each with the version that it rests on. A stale proposal is
+        refused, the others are taken."""
+        proposals = await read_body(request, config, ShareProposals)
+        return json_answer(await registry.adapt(proposals.proposals))
+
+    @app.patch("/v1/topics/{name}", openapi_extra=options)
+    async def set_options(name: str, request: Request) -> Response:
+        """Change a topic's mode, split or adaptation. Publishers stay where they are."""
+        body = await read_body(request, config, object)
+        topic = await registry.set_options(name, lambda spec: parse_options(spec, body))
+        return json_answer(views.topic_view(topic, registry, syncing))

@@ -1,0 +1,1 @@
+"""fitting: see docs/architecture.md."""

@@ -1,0 +1,111 @@
+"""From a topic in the book to a fitting of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from distributor.fitting.events import AnyFitting, Layout, Scaler, Task
+from distributor.fitting.marks import FullMarks
+from distributor.fitting.paper import PaperFitting
+from distributor.fitting.search import fitted, proportional
+from distributor.fitting.state_machine import Fitting
+from distributor.model.cluster import Placement, Topic
+from distributor.placement import planner as placing
+from distributor.placement.allocation import BrokerCapacity
+from srtm.errors import BadInput
+from srtm.topics.spec import TopicSpec
+
+Method = Literal["sequential", "paper", "off"]
+METHODS: tuple[Method, ...] = ("sequential", "paper", "off")
+ROUNDS_S = 60.0
+_LONGEST_ROUNDS_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittingOptions:
+    """How a topic is fitted. Making one with a bad value raises BadInput."""
+
+    method: Method = "sequential"
+    rounds_s: float = ROUNDS_S  # length of a round, under "paper"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds_s <= _LONGEST_ROUNDS_S:
+            raise BadInput("rounds_s", self.rounds_s, f"must be from 1 to {_LONGEST_ROUNDS_S:g} s")
+
+
+def parsed_options(method: str, rounds_s: float) -> FittingOptions:
+    """Raises BadInput."""
+    for known in METHODS:
+        if method == known:
+            return FittingOptions(method=known, rounds_s=rounds_s)
+    raise BadInput("fitting", method, f"must be one of {', '.join(METHODS)}")
+
+
+def task_of(topic: Topic, scaler: Scaler, marks: FullMarks) -> Task:
+    spec = topic.spec
+    return Task(
+        demand=placing.demand(spec, topic.burst),
+        percentile=spec.slo.percentile,
+        target_ns=spec.slo.latency_ns,
+        strategy=spec.placement,
+        scaler=scaler,
+        full=marks.room(spec.slo, spec.publishers, topic.placement.assigned),
+        refines=spec.split == "fitted" and spec.mode == "static",
+    )
+
+
+def is_same_task(old: TopicSpec, new: TopicSpec) -> bool:
+    """Whether what was found for ``old`` holds for ``new``: who proposes shares, and how, is another matter; but where
+    brokers exchange tokens, shares are issued and measured otherwise."""
+    return _what_is_fitted(old) == _what_is_fitted(new)
+
+
+def _what_is_fitted(spec: TopicSpec) -> tuple[object, ...]:
+    return spec.publishers, spec.rate, spec.burst, spec.slo, spec.split, spec.placement, spec.seed, spec.mode == "gdrl"
+
+
+def fitting_of(
+    topic: Topic, task: Task, brokers: Sequence[BrokerCapacity], options: FittingOptions, *, ramp: bool
+) -> AnyFitting:
+    """``ramp``: nobody is let in yet, whatever the placement says."""
+    if options.method == "paper":
+        return PaperFitting(task, brokers, round_ns=round(options.rounds_s * 1e9))
+    spec = topic.spec
+    # Whatever else changes the topic's shares splits them that way: a fit must not end with the next stranger.
+    split = fitted(spec.publishers, spec.slo.percentile) if spec.split == "fitted" else proportional
+    return Fitting(task, brokers, split, None if ramp else layout_in_force(topic))
+
+
+def layout_in_force(topic: Topic) -> Layout | None:
+    """None: nobody is anywhere, or a broker has no share yet."""
+    placement, target = topic.placement, topic.leases.target
+    if not placement.brokers or not target.keys() >= set(placement.brokers):
+        return None
+    shares = tuple((target[name].rate, target[name].burst) for name in placement.brokers)
+    refined = bool(placement.refined) and placement.refined == shares
+    return Layout(brokers=placement.brokers, placement=placement.at, shares_micro=shares, refined=refined)
+
+
+def placement_of(topic: Topic, layout: Layout) -> Placement:
+    """Brokers without a publisher are left out: a placement names none. A refined split stays with it."""
+    used = np.unique(layout.placement[layout.placement >= 0])
+    renumbered = np.full(len(layout.brokers) + 1, -1, dtype=np.int64)  # the last entry is that of NOWHERE
+    renumbered[used] = np.arange(len(used))
+    brokers = tuple(layout.brokers[at] for at in used.tolist())
+    refined = layout.shares_micro if layout.refined and brokers == layout.brokers else ()
+    return Placement(
+        publishers=topic.spec.publishers, brokers=brokers, at=renumbered[layout.placement], refined=refined
+    )
+
+
+def same_places(one: Placement, other: Placement) -> bool:
+    """Whether everybody is at the same broker, under the same split."""
+    if one.refined != other.refined:
+        return False
+    if one.brokers == other.brokers:
+        return bool(np.array_equal(one.at, other.at))
+    return one.held() == other.held()

@@ -1,0 +1,57 @@
+"""Explanations of what the book has, or would have: gathered here, computed in a worker thread. Changes nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from statistics import fmean
+
+import trio
+
+from distributor.jobs.fitting_manager import measured_service_us
+from distributor.model.cluster import Topic
+from distributor.prediction.explanation import Json, Outcome, explain
+from distributor.prediction.forecast import Service
+from distributor.registry.registry import Registry
+from distributor.sync.service import Syncing
+from srtm.topics.spec import TopicSpec
+
+
+async def planned(spec: TopicSpec, registry: Registry, syncing: Syncing) -> Json:
+    """What a submission of ``spec`` would do now. Raises BadInput."""
+    burst, placement, reasons = await registry.dry_run(spec)
+    outcome = Outcome(
+        spec=spec,
+        burst=burst,
+        placement=placement,
+        reasons=reasons,
+        offered=registry.offered(spec),
+        services=services(spec.name, registry, syncing),
+    )
+    return await trio.to_thread.run_sync(partial(explain, outcome))
+
+
+async def submitted(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
+    """The topic as it is placed now."""
+    outcome = Outcome(
+        spec=topic.spec,
+        burst=topic.burst,
+        placement=topic.placement,
+        reasons=topic.reasons,
+        offered=registry.offered(topic.spec),
+        services=services(topic.name, registry, syncing),
+        shares=topic.leases.target if topic.leases.target.keys() >= set(topic.placement.brokers) else None,
+    )
+    return await trio.to_thread.run_sync(partial(explain, outcome))
+
+
+def services(topic: str, registry: Registry, syncing: Syncing) -> dict[str, Service]:
+    """{broker: what a message takes of it}, where that is known: of the laboratory; else as it was recorded when
+    ``topic`` was fitted; else in any other topic's fitting, the mean of what these found."""
+    others: dict[str, list[float]] = {}
+    for record in registry.fittings.values():
+        for name, us in measured_service_us(record).items():
+            others.setdefault(name, []).append(us)
+    own = measured_service_us(registry.fittings.get(topic))
+    measured = {name: fmean(found) for name, found in others.items()} | own
+    found = {name: Service(round(us * 1e3), "measured") for name, us in measured.items()}
+    return found | {name: Service(ns, "laboratory") for name, ns in syncing.lab_service_ns.items() if ns}

@@ -1,0 +1,1 @@
+"""leadership: see docs/architecture.md."""

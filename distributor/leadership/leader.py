@@ -1,0 +1,30 @@
+"""What runs while a distributor leads: HTTP over the book, the fittings, the relief and the gauge of penalties
+beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.types import ASGIApp
+
+from distributor.api.app import make_app
+from distributor.fitting.task import FittingOptions
+from distributor.jobs.fitting_environment import Surroundings
+from distributor.jobs.fitting_manager import Fittings
+from distributor.jobs.penalty_gauge import PenaltyGauge
+from distributor.jobs.relief import Relieving
+from distributor.jobs.scaling import scaling_of
+from distributor.registry.registry import Registry
+from srtm.log import Log
+
+Task = Callable[[], Awaitable[None]]
+
+
+def leading(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
+    """``url``: where this distributor is asked. The tasks are to be run beside the registry."""
+    config, log = registry.config, Log("distributor")
+    around = Surroundings.of(registry, config.scaler, scaling_of(config, url, registry, log), log)
+    fittings = Fittings(around, FittingOptions(method=config.fitting))
+    relieving = Relieving(registry, around.syncing, fittings.is_fitting)
+    gauge = PenaltyGauge(registry, around.syncing, around.measuring)
+    return make_app(registry, around.syncing, fittings=fittings), (fittings.run, relieving.run, gauge.run)

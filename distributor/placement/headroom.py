@@ -1,0 +1,145 @@
+"""What every broker carries, topic by topic, and what it could carry of each: kept as topics change, so that no answer
+costs more for a thousand topics than for one. Pure.
+
+A topic counts with the rate that is assigned to the broker, or with what it was observed to let go there, where that is
+clearly more. Only what a bucket lets go counts: what comes beyond a topic's share waits or is refused, and must take no
+room from others. Sums are of whole micro-messages/s, so that they stay exact however often they change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from distributor.model.change_log import Changes
+from distributor.model.cluster import Broker, Topic
+from distributor.model.leases import MICRO
+from distributor.placement.planner import STARVED_WEIGHT
+from srtm.topics.capacity import Capacity, Class, class_of, effective_mcap
+from srtm.topics.spec import Slo
+
+# What is observed counts where it exceeds what is assigned by more than chance does in one window of exp(8). Of large
+# numbers that is four standard deviations.
+_RARITY = 8.0
+_NEWS = 0.1  # of a topic's rate: what an observed one must move by to count anew
+
+_Asked = tuple[Slo, Class]
+
+
+class Carried:
+    """``note`` every topic that has changed, ``observe`` every broker; ``changes``: brokers that carry another rate,
+    or for other promises, than before."""
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+        self._assigned: dict[str, dict[str, int]] = {}  # {topic: {broker: micro-messages/s}}
+        self._excess: dict[str, dict[str, int]] = {}  # {broker: {topic: observed beyond what is assigned, micro}}
+        self._totals: Counter[str] = Counter()  # of both, by broker
+        self._asked_of: dict[str, _Asked] = {}  # {topic: its promise and class}
+        self._asked: dict[str, Counter[_Asked]] = {}  # {broker: of how many topics}
+        self._there: dict[str, dict[str, None]] = {}  # {broker: topics with publishers there}
+        self._largest: dict[str, float] = {}  # {broker: rate of the largest topic that was there ever, msg/s}
+        self._mcaps: dict[str, tuple[float, Sequence[Capacity], float]] = {}  # {broker: stated, measured, what follows}
+
+    def note_change(self, old: Topic | None, new: Topic) -> None:
+        """``new`` instead of ``old``. Most changes are of shares alone, and cost nothing here."""
+        if old is None or old.placement is not new.placement or old.spec is not new.spec or old.removed != new.removed:
+            self.note(new)
+
+    def note(self, topic: Topic) -> None:
+        """``topic`` is placed like this now."""
+        assigned = {} if topic.removed else topic.placement.assigned
+        new = {broker: round(rate * MICRO) for broker, rate in assigned.items() if rate > 0}
+        asked = (topic.spec.slo, class_of(topic.spec.publishers))
+        for broker in new:
+            self._largest[broker] = max(self._largest.get(broker, 0.0), topic.spec.rate)
+        before, was_asked = self._assigned.get(topic.name, {}), self._asked_of.get(topic.name)
+        if new == before and asked == was_asked:
+            return
+        for broker in before:
+            self._leave(broker, topic.name, was_asked)
+        for broker, micro in new.items():
+            self._totals[broker] += micro
+            self._asked.setdefault(broker, Counter())[asked] += 1
+            self._there.setdefault(broker, {})[topic.name] = None
+        brokers = dict.fromkeys([*before, *new])
+        for broker in brokers:
+            self._mcaps.pop(broker, None)
+        self.changes.note(brokers)
+        if new:
+            self._assigned[topic.name], self._asked_of[topic.name] = new, asked
+        else:
+            self._assigned.pop(topic.name, None)
+            self._asked_of.pop(topic.name, None)
+
+    def _leave(self, broker: str, topic: str, asked: _Asked | None) -> None:
+        self._totals[broker] -= self._assigned[topic][broker]
+        del self._there[broker][topic]
+        if asked is not None:
+            self._asked[broker][asked] -= 1
+            self._asked[broker] += Counter()  # drops those of nobody
+
+    def observe(self, broker: str, rates: Mapping[str, float], span_s: float, topics: Mapping[str, Topic]) -> None:
+        """What ``broker`` let go in the mean of the last ``span_s``, by topic, msg/s; of all others it was nothing.
+        ``topics``: all that are managed."""
+        before = self._excess.get(broker, {})
+        found = {}
+        for name, rate in rates.items():
+            assigned = self._assigned.get(name, {}).get(broker, 0)
+            excess = round(rate * MICRO) - assigned
+            if excess <= _noise(topics.get(name), broker, span_s) * MICRO:
+                continue
+            known = before.get(name, 0)
+            found[name] = known if abs(excess - known) <= _NEWS * (assigned + known) else excess
+        if found == before:
+            return
+        self._totals[broker] += sum(found.values()) - sum(before.values())
+        self._excess[broker] = found
+        self.changes.note([broker])
+
+    def forget(self, broker: str) -> None:
+        """Nothing is known any more of what it lets go."""
+        self.observe(broker, {}, 1.0, {})
+        self._excess.pop(broker, None)
+
+    def topics_on(self, broker: str) -> Sequence[str]:
+        """Those that have publishers there."""
+        return list(self._there.get(broker, ()))
+
+    def besides(self, broker: str, topic: str) -> float:
+        """Msg/s of all topics there but this one."""
+        own = self._assigned.get(topic, {}).get(broker, 0) + self._excess.get(broker, {}).get(topic, 0)
+        return (self._totals[broker] - own) / MICRO
+
+    def leaves_room(self, broker: str, mcap: float) -> bool:
+        """Whether a broker that can process ``mcap`` msg/s could do so with the whole rate of any topic there, beside
+        all that it carries: then that bounds the share of none."""
+        return mcap - self._totals[broker] / MICRO >= self._largest.get(broker, 0.0)
+
+    def mcap(self, broker: Broker, measured: Sequence[Capacity]) -> float:
+        """Msg/s, for the hardest of the promises that it has; 0: nothing is known."""
+        known = self._mcaps.get(broker.name)
+        if known is None or known[0] != broker.mcap or known[1] is not measured:
+            found = effective_mcap(broker.mcap, measured, self._asked.get(broker.name, ()))
+            known = self._mcaps[broker.name] = (broker.mcap, measured, found)
+        return known[2]
+
+
+def _noise(topic: Topic | None, broker: str, span_s: float) -> float:
+    """Msg/s: what traffic as declared may exceed its rate by in the mean of ``span_s``, by Bernstein's inequality: the
+    root alone, which is right for large numbers, rare messages exceed every few minutes."""
+    traffic = topic.placement.traffic.get(broker) if topic is not None and not topic.removed else None
+    if traffic is None:
+        return 0.0
+    messages = math.sqrt(2 * _RARITY * traffic.dispersion * traffic.rate * span_s) + _RARITY * traffic.dispersion / 3
+    return messages / span_s
+
+
+def most_rate(topic: Topic, broker: str, mcap: float, besides: float) -> float:
+    """Msg/s of ``topic`` that ``broker`` can process: what the others leave of ``mcap``. Never less than its part of
+    the envelope by what was placed there, or by the floor of who has undeclared publishers alone: placement reserved
+    the rates, and the slack of r over them is no traffic, but without it messages would wait without end."""
+    load, assigned = topic.placement.publishers.load, topic.placement.assigned.get(broker, 0.0)
+    part = max(assigned / load, STARVED_WEIGHT) if load else STARVED_WEIGHT
+    return max(mcap - besides, part * topic.leases.envelope.rate / MICRO)

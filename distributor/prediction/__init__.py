@@ -1,0 +1,1 @@
+"""prediction: see docs/architecture.md."""

@@ -1,0 +1,161 @@
+"""Why a topic is placed as it is, and what that costs: the document that a plan and a submission answer with. Pure.
+
+What it predicts is ``forecast``'s; what was measured stands beside it in the topic's view, in the reports of its
+brokers and the status of its fitting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from distributor.model.cluster import Placement
+from distributor.model.leases import MICRO, Amount
+from distributor.placement import planner as placing
+from distributor.placement.allocation import BrokerCapacity
+from distributor.placement.quotas import ALONE
+from distributor.prediction.forecast import ASSUMED, Forecast, Service, Simulation
+from srtm.token_bucket.exact_split import to_micro
+from srtm.topics.spec import TopicSpec
+
+# Of the simulated traffic: the same plan is answered with the same figures. Not the seed of
+# ``srtm.token_bucket.burst_sizing``, whose b is the smallest for the phases that it drew: with those the forecast
+# would be in time by construction.
+SEED = 2
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A topic as it would be, or is, placed. ``offered``: the brokers and what others have of them."""
+
+    spec: TopicSpec
+    burst: float
+    placement: Placement
+    reasons: Sequence[str]
+    offered: Sequence[BrokerCapacity]
+    services: Mapping[str, Service]
+    shares: Mapping[str, Amount] | None = None  # None: those of a fresh submission
+
+    @property
+    def envelope(self) -> Amount:
+        return Amount(to_micro(self.spec.rate, "rate"), to_micro(self.burst, "burst"))
+
+    @property
+    def target(self) -> Mapping[str, Amount]:
+        if self.shares is not None:
+            return self.shares
+        return placing.shares(self.spec, self.envelope, self.placement, ())
+
+
+def explain(one: Outcome) -> Json:
+    """The whole document. Takes a second of work at most, and as long again as placing took."""
+    spec, placement, target = one.spec, one.placement, one.target
+    traffic = Simulation(spec.publishers, spec.slo.percentile, one.envelope, SEED)
+    found = traffic.forecast(placement, target, one.services)
+    return {
+        "name": spec.name,
+        "rate": spec.rate,
+        "burst": one.burst,
+        "slo": {"percentile": spec.slo.percentile, "latency_ms": spec.slo.latency_ms},
+        "placement": spec.placement,
+        "split": spec.split,
+        "publishers": len(spec.publishers),
+        "publishers_rate": spec.publishers.load,
+        "k": len(placement.brokers),
+        "state": placement.state,
+        "reason": reason(one.reasons),
+        "reasons": list(one.reasons),
+        "brokers": _brokers(one, target, found),
+        "predicted": _predicted(found, spec),
+        "penalty": asdict(found.penalty),
+        "admitted_afterwards": _admitted(one.offered, placement),
+        "balanced": _balanced(one, traffic) if spec.placement != "lb" else None,
+    }
+
+
+def reason(lines: Sequence[str]) -> str:
+    """What an operator must know first: what is missing, else why there are so many brokers."""
+    urgent = [line for line in lines if line.startswith(("missing", "warning"))]
+    return "; ".join(urgent or lines[:1])
+
+
+def _brokers(one: Outcome, target: Mapping[str, Amount], found: Forecast) -> list[Json]:
+    groups, free = _groups(one.placement), _free(one.offered, one.placement)
+    there = one.placement.at[one.placement.at >= 0]
+    heads = np.bincount(there, minlength=len(one.placement.brokers)).tolist()
+    return [
+        {
+            "broker": name,
+            "publishers": heads[at],
+            "groups": groups[at],
+            "rate_assigned": one.placement.assigned[name],
+            "rate": target[name].rate / MICRO,
+            "burst": target[name].burst / MICRO,
+            "rate_part": target[name].rate / one.envelope.rate,
+            "burst_part": target[name].burst / one.envelope.burst,
+            "service_us": one.services.get(name, ASSUMED).ns / 1e3,
+            "service_known": one.services.get(name, ASSUMED).source,
+            "free_afterwards": free.get(name),
+            **asdict(found.brokers[name]),
+        }
+        for at, name in enumerate(one.placement.brokers)
+    ]
+
+
+def _groups(placement: Placement) -> list[int]:
+    """Correlation groups that have a member on each broker."""
+    k, groups = max(1, len(placement.brokers)), placement.publishers.groups
+    here = (placement.at >= 0) & (groups != ALONE)
+    cells = np.sort(groups[here] * k + placement.at[here])
+    first = np.diff(cells, prepend=-1) > 0  # sorting is several times faster than np.unique, which hashes
+    return [int(count) for count in np.bincount(cells[first] % k, minlength=k)]
+
+
+def _predicted(found: Forecast, spec: TopicSpec) -> Json:
+    return {
+        "method": found.method,
+        "seconds": found.seconds,
+        "messages": found.messages,
+        "seed": SEED,
+        "percentile": spec.slo.percentile,
+        **asdict(found.worst),
+        "keeps": found.worst.total_ms <= spec.slo.latency_ms,
+    }
+
+
+def _free(offered: Sequence[BrokerCapacity], placement: Placement) -> dict[str, float | None]:
+    """{broker: msg/s that it would still take}; None: no limit is known."""
+    return {
+        one.name: None if math.isinf(one.rcap) else max(0.0, one.rcap - placement.assigned.get(one.name, 0.0))
+        for one in offered
+    }
+
+
+def _admitted(offered: Sequence[BrokerCapacity], placement: Placement) -> Json:
+    """The largest further topic: of small publishers, with a token for every broker."""
+    free = _free(offered, placement)
+    known = [one for one in free.values() if one is not None]
+    return {
+        "brokers": [{"broker": name, "rate": rate} for name, rate in free.items()],
+        "largest_topic": sum(known) if len(known) == len(free) else None,
+    }
+
+
+def _balanced(one: Outcome, traffic: Simulation) -> Json:
+    """The same topic spread evenly over all brokers: lb."""
+    even = replace(one.spec, placement="lb")
+    _, placement, _ = placing.place_anew(replace(even, burst=one.burst), one.offered)
+    found = traffic.forecast(placement, placing.shares(even, one.envelope, placement, ()), one.services)
+    return {
+        "k": len(placement.brokers),
+        "state": placement.state,
+        "predicted": _predicted(found, one.spec),
+        "penalty": asdict(found.penalty),
+        "admitted_afterwards": _admitted(one.offered, placement),
+    }

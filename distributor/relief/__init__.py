@@ -1,0 +1,1 @@
+"""relief: see docs/architecture.md."""

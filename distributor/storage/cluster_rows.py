@@ -1,0 +1,238 @@
+"""``state`` as rows of ``store`` and back. Nothing is decided here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+import trio
+from sqlalchemy import Connection
+
+from distributor.fitting.marks import FullMarks, TrafficClass
+from distributor.model.cluster import Broker, Decision, FittingRecord, Topic
+from distributor.storage import store
+from distributor.storage.store import Edition, Replace, Store
+from distributor.storage.topic_rows import Row, TopicRows, astray_in, text, topic_changes, topic_from
+from srtm.topics.capacity import Capacity, parse_capacity
+from srtm.topics.spec import Slo
+
+DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
+_VERSION = "version"
+_DRAINING = "draining "  # and the name of a broker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """All that was stored, as of ``edition``."""
+
+    edition: Edition
+    version: int
+    draining: set[str]  # names of brokers
+    brokers: dict[str, Broker]
+    topics: dict[str, Topic]
+    decisions: dict[str, list[Decision]]
+    capacities: dict[str, tuple[Capacity, ...]]  # {broker: each of another promise or class}
+    fittings: dict[str, FittingRecord]
+    marks: FullMarks
+
+
+def changes(
+    before: Mapping[str, Topic],
+    topics: Sequence[Topic],
+    brokers: Sequence[Broker],
+    version: int,
+    log: Mapping[str, Decision],
+    forgotten: str = "",
+    draining: Mapping[str, bool] | None = None,
+    capacities: Mapping[str, Sequence[Capacity]] | None = None,
+) -> Iterator[Replace]:
+    """What to store so that ``topics`` and ``brokers`` replace their namesakes, made as it is asked for: rows of a
+    million publishers take seconds. Columns that did not change are not written again. ``draining``: {broker: whether,
+    from now on}; ``capacities``: {broker: all of it now}."""
+    yield Replace(store.settings, {"name": _VERSION}, [{"name": _VERSION, "value": version}])
+    yield from (Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in brokers)
+    if forgotten:
+        yield Replace(store.brokers, {"name": forgotten})
+    yield from (_drain_change(name, on) for name, on in (draining or {}).items())
+    yield from (_capacities_change(name, figures) for name, figures in (capacities or {}).items())
+    for topic in topics:
+        yield from topic_changes(before.get(topic.name), topic)
+        if topic.removed:
+            yield Replace(store.fittings, {"topic": topic.name})
+    for name, one in log.items():
+        yield Replace(store.decisions, _decision_key(name, one.number), [_decision_row(name, one)])
+        yield Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT))
+
+
+def fitting_change(record: FittingRecord) -> Replace:
+    return Replace(store.fittings, {"topic": record.topic}, [dataclasses.asdict(record)])
+
+
+def mark_changes(old: FullMarks, new: FullMarks) -> list[Replace]:
+    changed = [
+        broker
+        for broker in dict.fromkeys([*old.brokers, *new.brokers])
+        if _mark_rows(new, broker) != _mark_rows(old, broker)
+    ]
+    return [Replace(store.marks, {"broker": broker}, _mark_rows(new, broker)) for broker in changed]
+
+
+def _mark_rows(marks: FullMarks, broker: str) -> list[Row]:
+    return [
+        {
+            "broker": broker,
+            "percentile": slo.percentile,
+            "latency_ms": slo.latency_ms,
+            "process": traffic.process,
+            "batch": traffic.batch,
+            "group_size": traffic.group,
+            "kept": kept,
+        }
+        for (name, slo, traffic), kept in marks.kept.items()
+        if name == broker
+    ]
+
+
+def _marks(rows: Iterable[Row]) -> FullMarks:
+    return FullMarks(
+        {
+            (
+                row["broker"],
+                Slo(percentile=row["percentile"], latency_ms=row["latency_ms"]),
+                TrafficClass(process=row["process"], batch=row["batch"], group=row["group_size"]),
+            ): row["kept"]
+            for row in rows
+        }
+    )
+
+
+def _drain_change(broker: str, on: bool) -> Replace:
+    name = _DRAINING + broker
+    return Replace(store.settings, {"name": name}, [{"name": name, "value": 1}] if on else [])
+
+
+def _capacities_change(broker: str, figures: Sequence[Capacity]) -> Replace:
+    row = {"broker": broker, "figures": text([one.to_json() for one in figures])}
+    return Replace(store.capacities, {"broker": broker}, [row] if figures else [])
+
+
+def _decision_key(topic: str, number: int) -> Row:
+    return {"topic": topic, "number": number}
+
+
+def _decision_row(topic: str, decision: Decision) -> Row:
+    return {**_decision_key(topic, decision.number), "wall_ns": decision.wall_ns, "lines": text(decision.lines)}
+
+
+async def load(source: Store, known: Stored | None = None) -> Stored:
+    """Everything, as it was when it was stored last. Of ``known``, which was loaded before, publishers and places are
+    read again only where they have changed, and decisions that were there are not. Raises Unavailable."""
+    found = await source.read(partial(_read, known=known))
+    return await trio.to_thread.run_sync(_stored, found)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Rows as they were at one moment, but for what is ``known`` already: ``specs`` and ``placements`` of those topics,
+    and decisions before those that are here."""
+
+    edition: store.Edition
+    settings: list[Row]
+    brokers: list[Row]
+    topics: dict[str, Row]
+    known: Stored | None
+    specs: set[str]
+    placements: set[str]
+    publishers: list[Row]
+    places: list[Row]
+    shares: list[Row]
+    decisions: list[Row]
+    capacities: list[Row]
+    fittings: list[Row]
+    marks: list[Row]
+
+
+def _read(connection: Connection, *, known: Stored | None) -> _Found:
+    """Rows alone: making a million publishers of them takes seconds, and a session that idles in the middle of a
+    transaction is ended by the server."""
+    rows = {row["name"]: row for row in store.rows(connection, store.topics)}
+    before = {name: topic for name, topic in known.topics.items() if name in rows} if known else {}
+    # A spec and a placement never change without their version.
+    specs = {name for name, topic in before.items() if rows[name]["version"] == topic.version}
+    placements = {name for name in specs if rows[name]["assignment_version"] == before[name].assignment_version}
+    return _Found(
+        edition=store.edition(connection),
+        settings=store.rows(connection, store.settings),
+        brokers=store.rows(connection, store.brokers),
+        topics=rows,
+        known=known,
+        specs=specs,
+        placements=placements,
+        publishers=store.rows(connection, store.publishers, topics=rows.keys() - specs if specs else None),
+        places=store.rows(connection, store.places, topics=rows.keys() - placements if placements else None),
+        shares=store.rows(connection, store.shares),
+        decisions=store.decisions_after(
+            connection, {name: log[-1].number for name, log in known.decisions.items()} if known else {}
+        ),
+        capacities=store.rows(connection, store.capacities),
+        fittings=store.rows(connection, store.fittings),
+        marks=store.rows(connection, store.marks),
+    )
+
+
+def _stored(found: _Found) -> Stored:
+    numbers = {row["name"]: row["value"] for row in found.settings}
+    known = found.known.topics if found.known else {}
+    shares, publishers, places = _by_topic(found.shares), _by_topic(found.publishers), _by_topic(found.places)
+    astray = astray_in(numbers)
+    topics = [
+        topic_from(
+            TopicRows(
+                topic=row,
+                shares=shares.get(name, []),
+                publishers=publishers.get(name, []),
+                places=places.get(name, []),
+            ),
+            astray.get(name, {}),
+            known[name].spec if name in found.specs else None,
+            known[name].placement if name in found.placements else None,
+        )
+        for name, row in found.topics.items()
+    ]
+    return Stored(
+        edition=found.edition,
+        version=numbers.get(_VERSION, 0),
+        draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
+        brokers={row["name"]: Broker(**row) for row in found.brokers},
+        topics={topic.name: topic for topic in topics},
+        decisions=_decisions(found),
+        capacities={row["broker"]: _figures(row) for row in found.capacities},
+        fittings={row["topic"]: FittingRecord(**row) for row in found.fittings},
+        marks=_marks(found.marks),
+    )
+
+
+def _figures(row: Row) -> tuple[Capacity, ...]:
+    return tuple(parse_capacity(one) for one in msgspec.json.decode(row["figures"]))
+
+
+def _decisions(found: _Found) -> dict[str, list[Decision]]:
+    """Known ones, and then those that were read."""
+    logs = dict(found.known.decisions) if found.known else {}
+    for name, rows in _by_topic(found.decisions).items():
+        before = [one for one in logs.get(name, []) if one.number < rows[0]["number"]]
+        logs[name] = [*before, *(_decision(row) for row in rows)][-DECISIONS_KEPT:]
+    return logs
+
+
+def _by_topic(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """``rows`` are in the order of their keys, which begin with the topic."""
+    return {name: list(group) for name, group in itertools.groupby(rows, key=lambda row: str(row["topic"]))}
+
+
+def _decision(row: Row) -> Decision:
+    return Decision(number=row["number"], wall_ns=row["wall_ns"], lines=tuple(msgspec.json.decode(row["lines"])))

@@ -1,0 +1,1 @@
+"""sync: see docs/architecture.md."""

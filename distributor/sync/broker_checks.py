@@ -1,0 +1,80 @@
+"""What a broker says of itself, checked before anything is done with it: it is stored, and shown to others. Pure.
+
+What it says of topics: ``reported``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from distributor.model.cluster import Broker
+from distributor.sync.measurement_messages import LONGEST_SERVICE_NS
+from srtm.control import BrokerMachine, SyncRequest, check_broker_name
+from srtm.errors import BadInput
+from srtm.token_bucket.exact_split import LARGEST
+
+_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
+_LONGEST_TEXT = 300  # characters; host names have at most 253
+_MOST_CORES = 2**31
+
+
+def presented(name: str, request: SyncRequest) -> Broker:
+    """The broker as it presents itself. Raises BadInput."""
+    check_broker_name("broker", name)
+    for field in ("incarnation", "srtm_version", "tcp_address", "http_address"):
+        _check_text(field, getattr(request, field))
+    for field in ("tcp_address", "http_address"):
+        address = getattr(request, field)
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match[1]) < 65536:
+            raise BadInput(field, address, "must be HOST:PORT")
+    if not request.incarnation:
+        raise BadInput("incarnation", request.incarnation, "must not be empty")
+    if not 0 <= request.mcap <= LARGEST:  # false for NaN too
+        raise BadInput("mcap", request.mcap, f"must be from 0 (it is not known) to {LARGEST:g} msg/s")
+    if not 0 <= request.lab_service_time_ns <= LONGEST_SERVICE_NS:
+        rule = f"must be from 0 to {LONGEST_SERVICE_NS} ns"
+        raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
+    if request.machine is not None:
+        _check_machine(request.machine)
+    _check_versions(request.have_version, request.applied)
+    for field in ("number", "reports_since", "remembered"):
+        _check_not_negative(field, getattr(request, field))
+    return Broker(
+        name=name,
+        incarnation=request.incarnation,
+        srtm_version=request.srtm_version,
+        tcp_address=request.tcp_address,
+        http_address=request.http_address,
+        mcap=request.mcap,
+        accepting=request.accepting,
+    )
+
+
+def _check_machine(machine: BrokerMachine) -> None:
+    """It is stored with capacities, so it must be what ``srtm.topics.capacity`` takes."""
+    if not 1 <= machine.cores <= _MOST_CORES:
+        raise BadInput("machine.cores", machine.cores, f"must be from 1 to {_MOST_CORES}")
+    _check_text("machine.kernel", machine.kernel)
+    _check_text("machine.cpu", machine.cpu)
+
+
+def _check_text(field: str, text: str) -> None:
+    if "\0" in text:
+        raise BadInput(field, text, "must not have a NUL character in it")  # no text to PostgreSQL
+    if len(text) > _LONGEST_TEXT:
+        raise BadInput(field, text, f"must be at most {_LONGEST_TEXT} characters long")
+
+
+def _check_versions(have_version: int, applied: Mapping[str, int]) -> None:
+    """How large they may be the registry knows."""
+    _check_not_negative("have_version", have_version)
+    if min(applied.values(), default=0) < 0:
+        for topic, version in applied.items():
+            _check_not_negative(f"applied.{topic}", version)
+
+
+def _check_not_negative(field: str, number: int) -> None:
+    if number < 0:
+        raise BadInput(field, number, "must be 0 or more")

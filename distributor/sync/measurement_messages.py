@@ -1,0 +1,129 @@
+"""Between a fitting's values and the messages that cross to brokers: requests down, checked reports up. Pure.
+
+A report comes from another process and is believed in nothing that it could get wrong: every column is checked, and a
+refusal (BadInput) names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from distributor.fitting.events import Measure, Progress, Task
+from distributor.placement.quotas import Ints
+from distributor.prediction.replay import Latency, Trace, excess_ns, measured_service_ns
+from distributor.prediction.sequential_test import Intervals
+from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
+from srtm.errors import BadInput
+
+LONGEST_COLUMN = 10_000_000
+LONGEST_SERVICE_NS = 10**10
+_LONGEST_NS = 1 << 60  # 36 years; also of the sum of a column
+_LATEST_NS = 1 << 62  # wall clock: the year 2116
+
+
+def request(
+    action: Measure, task: Task, prefix: str, topic: str, share_version: int, others: Sequence[Promise]
+) -> MeasurementRequest:
+    """What the broker of ``action`` is told. ``prefix``: of the ids of this fitting, and of no other's."""
+    return MeasurementRequest(
+        id=f"{prefix}{action.round}",
+        topic=topic,
+        percentile=task.percentile,
+        target_ns=task.target_ns,
+        share_version=share_version,
+        after_ns=action.after_ns,
+        at_least_ns=action.at_least_ns,
+        at_most_ns=action.at_most_ns,
+        held=action.held,
+        others=list(others),
+    )
+
+
+def progress(broker: str, round_: int, report: MeasurementReport) -> Progress:
+    """Raises BadInput."""
+    _check_equal_lengths(
+        {"interval": report.interval, "count": report.count, "late": report.late, "latency_ns": report.latency_ns}
+    )
+    at, count, late = (
+        _column("interval", report.interval),
+        _column("count", report.count, least=1),
+        _column("late", report.late),
+    )
+    if (np.diff(at, prepend=-1) <= 0).any():
+        raise BadInput("interval", report.interval, "must be numbers of intervals, from 0 on, that rise")
+    if (late > count).any():
+        wrong = int(np.argmax(late > count))
+        raise BadInput(f"late[{wrong}]", int(late[wrong]), f"must be at most count[{wrong}], {count[wrong]}")
+    for field in ("measured", "lost", "unsent", "access_ns", "processing_ns", "total_ns", "others_worst_ns"):
+        _column(field, [getattr(report, field)])
+    return Progress(
+        broker=broker,
+        round=round_,
+        intervals=Intervals(at=at, count=count, late=late, latency_ns=_column("latency_ns", report.latency_ns)),
+        latency=Latency(
+            count=report.measured,
+            access_ns=report.access_ns,
+            processing_ns=report.processing_ns,
+            total_ns=report.total_ns,
+        ),
+        others_kept=report.others_kept,
+        others_worst_ns=report.others_worst_ns,
+        lost=report.lost,
+        unsent=report.unsent,
+        final=report.final,
+    )
+
+
+def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns: int = 0) -> Trace:
+    """``positions``: {publisher id: index in the topic's columns}; messages of others are left out. Service times are
+    those of the laboratory, and what a message took besides is kept apart; or all of it is service, as
+    ``whatif.measured_service_ns`` finds it. Raises BadInput."""
+    columns = {name: getattr(sent, name) for name in ("publisher", "gap_ns", "access_ns", "processing_ns")}
+    _check_equal_lengths(columns)
+    publisher, gap_ns, access_ns, processing_ns = (_column(name, values) for name, values in columns.items())
+    if len(publisher) and publisher.max() >= len(sent.publishers):
+        raise BadInput(
+            "publisher", int(publisher.max()), f"must be an index into publishers, of {len(sent.publishers)}"
+        )
+    if not 0 <= lab_service_time_ns <= LONGEST_SERVICE_NS:
+        raise BadInput("lab_service_time_ns", lab_service_time_ns, f"must be from 0 to {LONGEST_SERVICE_NS} ns")
+    if not 0 <= sent.first_ns <= _LATEST_NS:
+        raise BadInput("first_ns", sent.first_ns, f"must be from 0 to {_LATEST_NS}")
+    arrival_ns = sent.first_ns + np.cumsum(gap_ns)
+    due_ns = arrival_ns + access_ns
+    sent_ns = due_ns + processing_ns
+    if lab_service_time_ns:
+        service_ns = np.full(len(arrival_ns), lab_service_time_ns, dtype=np.int64)
+        late_ns = excess_ns(due_ns, sent_ns, service_ns)
+    else:
+        service_ns, late_ns = measured_service_ns(due_ns, sent_ns), np.zeros_like(due_ns)
+    index = np.array([positions.get(name, -1) for name in sent.publishers], dtype=np.int64)
+    mine = index[publisher] if len(publisher) else publisher
+    known = mine >= 0
+    return Trace(
+        publisher=mine[known],
+        arrival_ns=arrival_ns[known],
+        service_ns=service_ns[known],
+        excess_ns=late_ns[known],
+    )
+
+
+def _check_equal_lengths(columns: Mapping[str, Sequence[int]]) -> None:
+    (first, length), *others = ((name, len(values)) for name, values in columns.items())
+    if length > LONGEST_COLUMN:
+        raise BadInput(first, length, f"must have at most {LONGEST_COLUMN:,} entries")
+    for name, other in others:
+        if other != length:
+            raise BadInput(name, other, f"must have as many entries as {first}, {length}")
+
+
+def _column(field: str, values: Sequence[int], least: int = 0) -> Ints:
+    """As an array whose entries, and whose sum, are in range."""
+    wrong = next((at for at, value in enumerate(values) if not least <= value <= _LONGEST_NS), None)
+    if wrong is not None:
+        raise BadInput(f"{field}[{wrong}]", values[wrong], f"must be from {least} to {_LONGEST_NS}")
+    if sum(values) > _LONGEST_NS:
+        raise BadInput(field, sum(values), f"must sum to at most {_LONGEST_NS}")
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,139 @@
+"""What Prometheus scrapes: the book as it is at that moment, and what relief has counted while this one led."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from distributor.model.leases import MICRO
+from distributor.registry.registry import Registry
+from distributor.sync.service import Syncing
+from distributor.views.topics import fill_ratio
+
+
+def exposition(registry: Registry, syncing: Syncing) -> tuple[bytes, str]:
+    """The text and its media type."""
+    scrape = CollectorRegistry(auto_describe=False)
+    scrape.register(_Book(registry, syncing))
+    return generate_latest(scrape), CONTENT_TYPE_LATEST
+
+
+class _Book(Collector):
+    def __init__(self, registry: Registry, syncing: Syncing) -> None:
+        self._registry = registry
+        self._syncing = syncing
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        leads = float(self._registry.leads)
+        yield GaugeMetricFamily("srtm_distributor_leads", "1 if this one leads, 0 if it stands by.", value=leads)
+        yield from self._brokers()
+        yield from self._histories()
+        yield from self._topics()
+        yield from self._shares()
+        yield from self._relief()
+        yield from self._penalties()
+
+    def _penalties(self) -> Iterator[GaugeMetricFamily]:
+        name, labels = "srtm_topic_drl_penalty", ["topic"]
+        what = "Access delay of the shares less that of one bucket, over the last window recorded"
+        mean = GaugeMetricFamily(f"{name}_seconds", f"{what}: sum, per message.", labels=labels)
+        p99 = GaugeMetricFamily(f"{name}_p99_seconds", f"{what}: difference of the p99.", labels=labels)
+        at = GaugeMetricFamily(f"{name}_timestamp_seconds", "When that was worked out, s since 1970.", labels=labels)
+        for topic, gauged in self._syncing.penalties.items():
+            mean.add_metric([topic], gauged.penalty.mean_ms / 1e3)
+            p99.add_metric([topic], gauged.penalty.p99_ms / 1e3)
+            at.add_metric([topic], gauged.wall_ns / 1e9)
+        yield from (mean, p99, at)
+
+    def _brokers(self) -> Iterator[GaugeMetricFamily]:
+        alive = GaugeMetricFamily("srtm_broker_alive", "1 if heard from lately.", labels=["broker"])
+        mcap = GaugeMetricFamily("srtm_broker_mcap", "Stated capacity, msg/s; 0: not stated.", labels=["broker"])
+        for name, broker in self._registry.brokers.items():
+            if self._registry.leads:  # only the leader knows
+                alive.add_metric([name], float(self._registry.is_alive(name)))
+            mcap.add_metric([name], broker.mcap)
+        yield from (alive, mcap)
+        nonsense = GaugeMetricFamily(
+            "srtm_reports_ignored", "Reports of topics that made no sense, since the start.", labels=["broker"]
+        )
+        for name, count in self._syncing.ignored_reports.items():
+            nonsense.add_metric([name], count)
+        yield nonsense
+
+    def _histories(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        histories = self._syncing.histories
+        what = "change: its rate has; steady: it stays as it is; moving: any other"
+        taken = CounterMetricFamily("srtm_histories_taken", f"Histories of topics ({what}).", labels=["kind"])
+        for kind, count in histories.taken.items():
+            taken.add_metric([kind], count)
+        bins = CounterMetricFamily("srtm_history_bins", "Bins in them.", labels=["kind"])
+        for kind, count in histories.bins.items():
+            bins.add_metric([kind], count)
+        ignored = GaugeMetricFamily(
+            "srtm_histories_ignored", "Reports of histories that made no sense, since the start.", labels=["broker"]
+        )
+        for name, count in histories.ignored.items():
+            ignored.add_metric([name], count)
+        what = "Histories that were taken, and that an adaptor could make nothing of (other bins than its own)."
+        unusable = CounterMetricFamily("srtm_adaptor_histories_ignored", what, value=histories.ignored_by_adaptors)
+        yield from (taken, bins, ignored, unusable)
+
+    def _topics(self) -> Iterator[GaugeMetricFamily]:
+        count = GaugeMetricFamily("srtm_topic_publishers", "Publishers that the topic names.", labels=["topic"])
+        missing = GaugeMetricFamily("srtm_topic_missing_rate", "msg/s for which no broker has room.", labels=["topic"])
+        astray = GaugeMetricFamily(
+            "srtm_topic_astray_rate", "msg/s of publishers that belong to other brokers.", labels=["topic", "broker"]
+        )
+        for topic in self._registry.managed():
+            count.add_metric([topic.name], len(topic.spec.publishers))
+            missing.add_metric([topic.name], topic.placement.missing)
+            for name, homes in topic.astray.items():
+                astray.add_metric([topic.name, name], sum(homes.values()))
+        yield from (count, missing, astray)
+
+    def _relief(self) -> Iterator[CounterMetricFamily]:
+        relief = self._syncing.relief
+        moves = CounterMetricFamily("srtm_relief_moves", "Publishers moved off overloaded brokers.", labels=["step"])
+        for step, count in relief.moves.items():
+            moves.add_metric([step.value], count)
+        ended = CounterMetricFamily("srtm_relief_episodes", "Reliefs that have ended.", labels=["outcome"])
+        ended.add_metric(["relieved"], relief.relieved)
+        ended.add_metric(["rolled_back"], relief.rolled_back)
+        yield from (moves, ended)
+
+    def _shares(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        labels = ["topic", "broker"]
+        rate = GaugeMetricFamily("srtm_share_rate", "Token rate issued, or under gdrl reported, msg/s.", labels=labels)
+        burst = GaugeMetricFamily("srtm_share_burst", "Burst issued, or under gdrl reported, messages.", labels=labels)
+        settled = GaugeMetricFamily("srtm_share_in_force", "1 if the broker has acknowledged it.", labels=labels)
+        backlog = GaugeMetricFamily("srtm_share_backlog", "Messages waiting for tokens, as reported.", labels=labels)
+        demand = GaugeMetricFamily(
+            "srtm_share_demand", "msg/s that came and waited, in the last second told.", labels=labels
+        )
+        filled = GaugeMetricFamily(
+            "srtm_share_fill_ratio", "Token rate in force / demand, where there is demand.", labels=labels
+        )
+        changes = CounterMetricFamily(
+            "srtm_share_changes", "Proposals of the adaptor that were taken.", labels=["topic"]
+        )
+        for name, number in self._registry.share_change_counts.items():
+            changes.add_metric([name], number)
+        for topic in self._registry.managed():
+            wanted = self._syncing.histories.demand(topic.name)
+            for name, held in topic.leases.holdings.items():
+                if name in wanted:
+                    demand.add_metric([topic.name, name], wanted[name])
+                report = self._syncing.report(name, topic.name)
+                exchanged = report if topic.leases.pool else None  # what was dealt is not what they have
+                rate.add_metric([topic.name, name], exchanged.rate if exchanged else held.share.rate / MICRO)
+                burst.add_metric([topic.name, name], exchanged.burst if exchanged else held.share.burst / MICRO)
+                settled.add_metric([topic.name, name], float(held.settled))
+                backlog.add_metric([topic.name, name], report.backlog if report else 0)
+                ratio = fill_ratio(held.share.rate / MICRO, report, wanted.get(name))
+                if ratio is not None:
+                    filled.add_metric([topic.name, name], ratio)
+        yield from (rate, burst, settled, backlog, demand, filled, changes)
