@@ -85,9 +85,9 @@ interop: build $(PEERS)
 
 # SIGKILL under load a hundred times, and ten minutes of bad links, stops and kills under both lease rules and GDRL; `make test` has short forms.
 soak: build
-	$(BIN)/python -m bench.crash --kills 100
-	$(BIN)/python -m bench.crash --kills 100 --mem-queue-size 100
-	$(BIN)/python -m bench.lease_soak --seconds 600
+	$(BIN)/python -m bench.checks.faults.crash --kills 100
+	$(BIN)/python -m bench.checks.faults.crash --kills 100 --mem-queue-size 100
+	$(BIN)/python -m bench.checks.faults.lease_soak --seconds 600
 
 # The protocols of the leases and of GDRL, exhaustively for few brokers, and runs of these models through the code.
 model: build

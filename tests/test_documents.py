@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from bench.commands import app as bench_app
+from bench.commands.main import app as bench_app
 from srtm.commands.app import app
 
 ROOT = Path(__file__).resolve().parent.parent

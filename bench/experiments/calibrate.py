@@ -15,17 +15,17 @@ from typing import Any
 
 import trio
 
-from bench.calibration import CLOSE, Compared, Fitted, compared, fit, keep, text
-from bench.document import EVALUATION, IMAGES, markdown_table, refuse_without_block
-from bench.experiments.figure import Panel, Series
-from bench.experiments.layouts import HEADROOM, LAB_US, SLOW_US, SLOWER, Envelope, ms, placed, split
-from bench.handing_over import hand_over
-from bench.live import record
-from bench.panels import draw
-from bench.recorded import Layout, Recorded
-from bench.results import Results
-from bench.traffic import Fleet
-from bench.verdict import Verdict
+from bench.experiments.lab.figure import Panel, Series
+from bench.experiments.lab.layouts import HEADROOM, LAB_US, SLOW_US, SLOWER, Envelope, ms, placed, split
+from bench.experiments.lab.live_layout import record
+from bench.harness.results.document import EVALUATION, IMAGES, markdown_table, refuse_without_block
+from bench.harness.results.panels import draw
+from bench.harness.results.publish import hand_over
+from bench.harness.results.results import Results
+from bench.harness.results.verdict import Verdict
+from bench.simulation.calibration import CLOSE, Compared, Fitted, compared, fit, keep, text
+from bench.simulation.recorded import Layout, Recorded
+from bench.simulation.traffic import Fleet
 from srtm.errors import BadInput
 from srtm.token_bucket.exact_split import MICRO
 

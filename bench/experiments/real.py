@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.calibration import CLOSE
-from bench.experiments.beside import close_enough, means, medians, tails
-from bench.experiments.figure import About, Effort, Figure, Panel, Row, Series
-from bench.experiments.keeping import Finished
-from bench.experiments.layouts import fewest, loads_of, ms, placed, residual, run, split
-from bench.experiments.points import LABELS
-from bench.experiments.publishing import Shown, make_directory, publish
+from bench.experiments.lab.figure import About, Effort, Figure, Panel, Row, Series
+from bench.experiments.lab.layouts import fewest, loads_of, ms, placed, residual, run, split
+from bench.experiments.lab.live_layout import record
+from bench.experiments.lab.points import LABELS
+from bench.experiments.lab.publishing import Shown, make_directory, publish
+from bench.experiments.lab.stored_figure import Finished
+from bench.experiments.lab.theory import close_enough, means, medians, tails
 from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_of
-from bench.live import record
-from bench.recorded import Layout, Recorded
-from bench.run_files import runs_beside
-from bench.simulator import Machine, Tail
-from bench.verdict import Verdict
+from bench.harness.load.run_files import runs_beside
+from bench.harness.results.verdict import Verdict
+from bench.simulation.brokers import Machine, Tail
+from bench.simulation.calibration import CLOSE
+from bench.simulation.recorded import Layout, Recorded
 
 QUICK_S = 4.0
 _SEARCH_S = 40.0  # of simulated traffic, to find how many brokers it takes

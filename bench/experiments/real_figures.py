@@ -14,17 +14,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.batch_means import Mean
-from bench.calibration import CLOSE, calibrated
-from bench.experiments.beside import CLOSELY
-from bench.experiments.fig09 import GROUP_SIZES
-from bench.experiments.fig11 import GROUP_SIZE, SPREAD_MS
-from bench.experiments.figure import Row
-from bench.experiments.layouts import BROKERS, LAB_US, SLOW_US, SLOWER, Envelope, envelope, ms
-from bench.measures.split import STOP_MS
-from bench.simulator import Machine
-from bench.traffic import Fleet
-from bench.verdict import Check
+from bench.checks.measures.split import STOP_MS
+from bench.experiments.figures.fig09 import GROUP_SIZES
+from bench.experiments.figures.fig11 import GROUP_SIZE, SPREAD_MS
+from bench.experiments.lab.figure import Row
+from bench.experiments.lab.layouts import BROKERS, LAB_US, SLOW_US, SLOWER, Envelope, envelope, ms
+from bench.experiments.lab.theory import CLOSELY
+from bench.harness.results.batch_means import Mean
+from bench.harness.results.verdict import Check
+from bench.simulation.brokers import Machine
+from bench.simulation.calibration import CLOSE, calibrated
+from bench.simulation.traffic import Fleet
 from srtm.token_bucket.exact_split import MICRO
 
 SLO_NS = SLOWER * 1_000_000

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bench.document import EVALUATION, markdown_table, refuse_without_block
-from bench.experiments.layouts import MACHINE, PAPER, envelope, loads_of, placed, residual, split
-from bench.handing_over import hand_over
-from bench.results import Results
-from bench.simulator import WARM_UP, Share, serve
-from bench.trace import percentile_ms
-from bench.traffic import SECOND_NS, Fleet
-from bench.verdict import Check, Verdict
+from bench.experiments.lab.layouts import MACHINE, PAPER, envelope, loads_of, placed, residual, split
+from bench.harness.cluster_runs.trace import percentile_ms
+from bench.harness.results.document import EVALUATION, markdown_table, refuse_without_block
+from bench.harness.results.publish import hand_over
+from bench.harness.results.results import Results
+from bench.harness.results.verdict import Check, Verdict
+from bench.simulation.brokers import WARM_UP, Share, serve
+from bench.simulation.traffic import SECOND_NS, Fleet
 
 BLOCK = "scale"
 CLAIM = "At least ten million messages are simulated in a second of one core."

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from bench.checkout import ROOT
+from bench.harness.machine.checkout import ROOT
+from bench.harness.systems.systems import PEERS
 from bench.interop.outcome import Outcome, passes, table
 from bench.interop.suites import SUITES, CannotFetch, Suite, ready
-from bench.systems import PEERS
 
 _OURS = Path(__file__).parent / "bin"
 _PORTS = (4150, 4151, 4152, 4160, 4161, 4171)

@@ -10,20 +10,20 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench import own_network
-from bench.calibration import calibrated
-from bench.document import EVALUATION, markdown_table, refuse_without_block
-from bench.experiments.layouts import residual
-from bench.handing_over import hand_over
-from bench.results import Results
-from bench.run_files import Keeper, runs_of
-from bench.testbed.layout import Layout, Link, hosts
-from bench.testbed.means import means
+from bench.experiments.lab.layouts import residual
+from bench.harness.load.run_files import Keeper, runs_of
+from bench.harness.machine import namespaces as own_network
+from bench.harness.results.document import EVALUATION, markdown_table, refuse_without_block
+from bench.harness.results.publish import hand_over
+from bench.harness.results.results import Results
+from bench.harness.results.verdict import Check, Verdict, none_of
+from bench.simulation.calibration import calibrated
+from bench.simulation.traffic import Fleet
+from bench.testbed.net.capabilities import means
+from bench.testbed.net.layout import Layout, Link, hosts
 from bench.testbed.outcome import HEADER, Outcome, curves, outcome
 from bench.testbed.owner import live_testbed
 from bench.testbed.session import Session, Traffic, run_session
-from bench.traffic import Fleet
-from bench.verdict import Check, Verdict, none_of
 from srtm.console.running import run_trio
 
 BLOCK = "testbed"

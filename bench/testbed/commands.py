@@ -11,17 +11,17 @@ import trio
 import typer
 from rich.console import Console
 
-from bench.document import markdown_table
-from bench.options import RunsJsonOption
-from bench.results import Results, write_results
-from bench.run_files import keep_beside
+from bench.console.options import RunsJsonOption
+from bench.harness.load.run_files import keep_beside
+from bench.harness.results.document import markdown_table
+from bench.harness.results.results import Results, write_results
 from bench.testbed.both import BothOptions, both, run_on
-from bench.testbed.layout import SETTINGS, Link, hosts
-from bench.testbed.means import Means, means
-from bench.testbed.names import NAMESPACES
+from bench.testbed.net.capabilities import Means, means
+from bench.testbed.net.cleanup import remove_dead
+from bench.testbed.net.layout import SETTINGS, Link, hosts
+from bench.testbed.net.names import NAMESPACES
 from bench.testbed.outcome import curves, judged, outcome, shown
 from bench.testbed.owner import LiveTestbed, live_testbed
-from bench.testbed.remains import remove_dead
 from bench.testbed.session import Traffic
 from srtm.console.running import run_service
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.document import markdown_table
-from bench.histogram_files import Curves, by_second, encoded
-from bench.results import merged
-from bench.results import percentile_ms as histogram_ms
-from bench.run import Histograms, RunResult
-from bench.testbed.listening import Heard
-from bench.testbed.paths import OneWay
+from bench.harness.cluster_runs.trace import Trace, percentile_ms
+from bench.harness.load.histogram_files import Curves, by_second, encoded
+from bench.harness.load.run import Histograms, RunResult
+from bench.harness.results.document import markdown_table
+from bench.harness.results.results import merged
+from bench.harness.results.results import percentile_ms as histogram_ms
+from bench.harness.results.verdict import Check, Verdict, at_most, none_of
+from bench.testbed.net.one_way_delay import OneWay
+from bench.testbed.probes.listening import Heard
 from bench.testbed.session import Session, Traffic
-from bench.trace import Trace, percentile_ms
-from bench.verdict import Check, Verdict, at_most, none_of
 
 ALL = "all"
 LATENESS_PART, SENT_PART = 0.2, 0.999  # design, section 11

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from bench.checkout import ROOT
-from bench.relay import READY, Quality
-from bench.testbed import network
-from bench.testbed.frames import Cable, Order
-from bench.testbed.inside import command_inside
-from bench.testbed.layout import SWITCH, Host, Layout
-from bench.testbed.means import Means, check, uses
-from bench.testbed.names import NAMESPACES, Owner, this_process
-from bench.testbed.remains import remove, remove_dead
-from bench.testbed.shaping import RELAY, carried_by
-from bench.testbed.shares import make_groups
+from bench.harness.machine.checkout import ROOT
+from bench.harness.machine.lossy_link import READY, Quality
+from bench.testbed.net import network
+from bench.testbed.net.capabilities import Means, check, uses
+from bench.testbed.net.cgroups import make_groups
+from bench.testbed.net.cleanup import remove, remove_dead
+from bench.testbed.net.frame_relay import Cable, Order
+from bench.testbed.net.inside import command_inside
+from bench.testbed.net.layout import SWITCH, Host, Layout
+from bench.testbed.net.names import NAMESPACES, Owner, this_process
+from bench.testbed.net.shaping import RELAY, carried_by
 from srtm.cluster.parent_death import PARENT_VARIABLE
 from srtm.errors import Unavailable
 
@@ -93,7 +93,7 @@ def _relay(owner: Owner, layout: Layout, found: Means, seed: int) -> Iterator[No
         return
     order = Order(cables=[_cable(owner, host) for host in relayed], seed=seed)
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.testbed.frames"],
+        [sys.executable, "-m", "bench.testbed.net.frame_relay"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment(),

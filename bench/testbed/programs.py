@@ -10,8 +10,8 @@ from pathlib import Path
 
 import trio
 
-from bench.checkout import ROOT
-from bench.testbed.layout import Host
+from bench.harness.machine.checkout import ROOT
+from bench.testbed.net.layout import Host
 from bench.testbed.owner import LiveTestbed, environment
 from srtm.errors import Unavailable
 

@@ -18,17 +18,17 @@ from typing import Any
 import msgspec
 import trio
 
-from bench.assigned import settled
-from bench.broker_api import create_channel, pause_channel
-from bench.relay import READY
-from bench.run import RunResult
-from bench.testbed.layout import Host, Layout
-from bench.testbed.listening import Heard
+from bench.harness.cluster_runs.assigned_traffic import settled
+from bench.harness.cluster_runs.broker_api import create_channel, pause_channel
+from bench.harness.cluster_runs.trace import Trace, fetch_trace
+from bench.harness.load.run import RunResult
+from bench.harness.load.workload import Plan, Publishers, Subscriber
+from bench.harness.machine.lossy_link import READY
+from bench.testbed.net.layout import Host, Layout
+from bench.testbed.net.one_way_delay import OneWay, between, measuring
 from bench.testbed.owner import LiveTestbed
-from bench.testbed.paths import OneWay, between, measuring
+from bench.testbed.probes.listening import Heard
 from bench.testbed.programs import Program, running
-from bench.trace import Trace, fetch_trace
-from bench.workload import Plan, Publishers, Subscriber
 from srtm.client.distributor import DistributorClient, Json
 from srtm.errors import SrtmError, Unavailable
 
@@ -141,7 +141,7 @@ async def _send(
     results: dict[str, RunResult] = {}
 
     async def send(host: Host, wanted: Plan) -> None:
-        command = [sys.executable, "-m", "bench.testbed.sending"]
+        command = [sys.executable, "-m", "bench.testbed.probes.sending"]
         async with running(there, host, host.name, command, folder) as program:
             await program.send_last(msgspec.json.encode(wanted))
             results[host.name] = msgspec.json.decode(await program.read_all(), type=RunResult)
@@ -237,7 +237,7 @@ async def _alive(client: DistributorClient) -> set[str]:
 @asynccontextmanager
 async def _listeners(there: LiveTestbed, brokers: Sequence[Host], folder: Path) -> AsyncIterator[list[Program]]:
     addresses = [f"{broker.address}:{TCP}" for broker in brokers]
-    command = [sys.executable, "-m", "bench.testbed.listening", TOPIC, CHANNEL, *addresses]
+    command = [sys.executable, "-m", "bench.testbed.probes.listening", TOPIC, CHANNEL, *addresses]
     async with AsyncExitStack() as stack:
         found = [
             await stack.enter_async_context(running(there, host, host.name, command, folder))

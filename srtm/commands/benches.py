@@ -9,14 +9,14 @@ FORWARDED = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def bench(context: typer.Context) -> int:
     """Measure: reach, figures, comparisons with other systems. See ``srtm bench --help``."""
-    from bench.commands import app
+    from bench.commands.main import app
 
     return _forward(app, "srtm bench", context.args)
 
 
 def demo(context: typer.Context) -> int:
     """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""
-    from bench.demo import app
+    from bench.demo.run import app
 
     return _forward(app, "srtm demo", context.args)
 

@@ -18,7 +18,7 @@ from srtm.errors import BadInput, Unavailable
 from srtm.net.decode_errors import UNREADABLE
 
 if TYPE_CHECKING:
-    from bench.capacity import CapacityOptions, Found, Step
+    from bench.harness.cluster_runs.capacity import CapacityOptions, Found, Step
 
 app = typer.Typer(no_args_is_help=True, help="What brokers carry within a promise.", rich_markup_mode=None)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A broker of the cluster.")]
@@ -46,7 +46,7 @@ def bench(
 
     The broker may be idle or live: rates rise until its promise breaks, or until another topic comes near its own.
     """
-    from bench.capacity import CapacityOptions
+    from bench.harness.cluster_runs.capacity import CapacityOptions
     from srtm.topics.capacity import Class, parse_capacity, parse_slo
 
     if from_file is not None:
@@ -71,7 +71,7 @@ def bench(
 async def _bench(
     name: str, options: CapacityOptions, console: Console, client: DistributorClient
 ) -> tuple[Found, Json]:
-    from bench.capacity import measure_capacity
+    from bench.harness.cluster_runs.capacity import measure_capacity
 
     found = await measure_capacity(client, name, options, partial(_tell, console))
     if found.capacity is None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.aftermath import SECOND_NS, Aftermath, Ints
+from bench.harness.cluster_runs.recovery import SECOND_NS, Aftermath, Ints
 
 
 def instants(seconds: list[float]) -> Ints:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import own_network
-from bench.arrival import Errors, errors_of, judge, rows_of
-from bench.arrival_sender import Sent
-from bench.trace import Column, Trace
+from bench.checks.measures.arrival import Errors, errors_of, judge, rows_of
+from bench.checks.measures.arrival_sender import Sent
+from bench.harness.cluster_runs.trace import Column, Trace
+from bench.harness.machine import namespaces as own_network
 from srtm.errors import PeerError, Unavailable
 
 WAIT_S = 60.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.assigned import plan_of, settled
+from bench.harness.cluster_runs.assigned_traffic import plan_of, settled
 from srtm.errors import Unavailable
 
 SETTINGS = {"seconds": 3.0, "warmup_s": 1.0, "seed": 7, "slo_ms": 5.0, "percentile": 99.0}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from bench.batch_means import BATCHES, COVERED, controlled_mean_of, mean_of
+from bench.harness.results.batch_means import BATCHES, COVERED, controlled_mean_of, mean_of
 
 
 def test_the_mean_is_of_all_values_of_all_runs() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.calibration import Fitted, Run, apart, calibrated, compared, fit, keep, text
-from bench.recorded import Layout, Recorded, recorded
-from bench.simulator import Machine, PathDelay, Paths, serve
-from bench.trace import Trace
-from bench.traffic import SECOND_NS, Fleet
+from bench.harness.cluster_runs.trace import Trace
+from bench.simulation.brokers import Machine, PathDelay, Paths, serve
+from bench.simulation.calibration import Fitted, Run, apart, calibrated, compared, fit, keep, text
+from bench.simulation.recorded import Layout, Recorded, recorded
+from bench.simulation.traffic import SECOND_NS, Fleet
 from srtm.errors import BadInput, InternalError
 from srtm.token_bucket.exact_split import MICRO
 

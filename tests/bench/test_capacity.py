@@ -9,10 +9,19 @@ import numpy as np
 import pytest
 import trio
 
-from bench import capacity as module
-from bench.capacity import CapacityOptions, Found, Step, disturbed, is_here, judged, machine_of, measure_capacity
-from bench.run import RunResult
-from bench.workload import Plan
+from bench.harness.cluster_runs import capacity as module
+from bench.harness.cluster_runs.capacity import (
+    CapacityOptions,
+    Found,
+    Step,
+    disturbed,
+    is_here,
+    judged,
+    machine_of,
+    measure_capacity,
+)
+from bench.harness.load.run import RunResult
+from bench.harness.load.workload import Plan
 from srtm.errors import Conflict
 from srtm.topics.capacity import Class, Machine
 from srtm.topics.spec import Slo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.choosing import chosen
+from bench.console.selection import chosen
 from srtm.errors import BadInput
 
 KNOWN = {"b": 1, "a": 2, "c": 3}

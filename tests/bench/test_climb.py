@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.climb import WITHIN, Climb
+from bench.harness.cluster_runs.rate_search import WITHIN, Climb
 
 
 def climbed(limit: float, first: float = 1000.0) -> tuple[Climb, list[float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.comparison import (
+from bench.harness.results.comparison import (
     Bound,
     Figure,
     Mark,
@@ -22,8 +22,8 @@ from bench.comparison import (
     ratios,
     why_excluded,
 )
-from bench.intervals import Interval
-from bench.verdict import Verdict
+from bench.harness.results.intervals import Interval
+from bench.harness.results.verdict import Verdict
 
 
 async def _never(turn: Turn) -> Round:

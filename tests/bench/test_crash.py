@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 import trio
 
-from bench.crash import Life, answer
-from bench.crash_book import Book
+from bench.checks.faults.crash import Life, answer
+from bench.checks.faults.expected_messages import Book
 from srtm import protocol as wire
 
 DRAW_FIN = 0.9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from bench.crash_book import Book
+from bench.checks.faults.expected_messages import Book
 
 
 def test_a_message_is_owed_to_each_channel_from_its_ok_until_that_channel_has_finished_it() -> None:

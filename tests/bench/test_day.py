@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.day import CELLS, HOURS, arrivals, demand
-from bench.sensors import read_detectors
+from bench.data.sensors import read_detectors
+from bench.simulation.demand_day import CELLS, HOURS, arrivals, demand
 
 PEAK = 1_000.0
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.assigned import plan_of
-from bench.demo import BROKERS, MCAP, WARMUP_S, DemoOptions, run_demo
-from bench.demo_runs import NAMES, DemoRunsOptions, arranged, demo_runs, simulated, worst_p99_ms
-from bench.demo_side import BrokerPart, Side, shortcomings, side_of, together
-from bench.demo_view import draw, plain
-from bench.document import README, with_block
-from bench.placed_run import penalty_of, without_warmup
-from bench.plot import Promise
-from bench.run import Histograms, RunResult
-from bench.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
-from bench.trace import Trace, percentile_ms
+from bench.data.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
+from bench.demo.many_runs import NAMES, DemoRunsOptions, arranged, demo_runs, simulated, worst_p99_ms
+from bench.demo.placement_result import BrokerPart, Side, shortcomings, side_of, together
+from bench.demo.run import BROKERS, MCAP, WARMUP_S, DemoOptions, run_demo
+from bench.demo.view import draw, plain
+from bench.harness.cluster_runs.assigned_traffic import plan_of
+from bench.harness.cluster_runs.placed_run import penalty_of, without_warmup
+from bench.harness.cluster_runs.trace import Trace, percentile_ms
+from bench.harness.load.run import Histograms, RunResult
+from bench.harness.results.document import README, with_block
+from bench.harness.results.plot import Promise
 from srtm.client.distributor import Json
 from srtm.errors import BadInput
 from srtm.token_bucket.exact_split import from_micro

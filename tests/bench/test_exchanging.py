@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from adaptor.observations import Envelope, Shares
-from bench.aftermath import SECOND_NS, Ints
-from bench.exchanging import Exchanging
+from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
+from bench.simulation.gdrl_exchange import Exchanging
 from srtm.token_bucket.bucket import conforms_due
 from srtm.token_bucket.exact_split import MICRO, split_bucket
 from srtm.topics.adaptation import Adaptation

@@ -9,11 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bench import figure_commands
-from bench.commands import app
-from bench.experiments.figures import FiguresOptions
+from bench.commands import figures as figure_commands
+from bench.commands.main import app
 from bench.experiments.real import RealOptions
-from bench.verdict import Check, Verdict
+from bench.experiments.run_figures import FiguresOptions
+from bench.harness.results.verdict import Check, Verdict
 from srtm.errors import BadInput
 
 OF_THE_PAPER = ["fig06a", "fig06b", *(f"fig07{part}" for part in "abcd"), *(f"fig08{part}" for part in "abcd")]

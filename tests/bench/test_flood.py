@@ -9,9 +9,21 @@ from pathlib import Path
 import pytest
 import trio
 
-from bench.broker_api import create_channel
-from bench.flood import Connect, FanOut, FloodPlan, Http, Mpub, Ping, Pub, Publish, Read, held_flood, run_flood
-from bench.systems import System, free_addresses, nsqd_in_place
+from bench.harness.cluster_runs.broker_api import create_channel
+from bench.harness.load.flood import (
+    Connect,
+    FanOut,
+    FloodPlan,
+    Http,
+    Mpub,
+    Ping,
+    Pub,
+    Publish,
+    Read,
+    held_flood,
+    run_flood,
+)
+from bench.harness.systems.systems import System, free_addresses, nsqd_in_place
 from srtm.errors import BadInput, Unavailable
 
 pytestmark = pytest.mark.slow  # real processes, real time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.experiments.gdrl_real import RealRun, claim, markdown, reached_really
+from bench.experiments.gdrl.real import RealRun, claim, markdown, reached_really
 from srtm.topics.adaptation import Indicator
 
 

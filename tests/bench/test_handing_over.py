@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.document import refuse_without_block
-from bench.handing_over import hand_over, settings_of
-from bench.results import Results
-from bench.splits import SplitsOptions, splits
+from bench.experiments.splits import SplitsOptions, splits
+from bench.harness.results.document import refuse_without_block
+from bench.harness.results.publish import hand_over, settings_of
+from bench.harness.results.results import Results
 from srtm.errors import BadInput
 
 RESULTS = Results.of("bench one", [{"name": "a"}], seed=1, started=0.0, settings={})

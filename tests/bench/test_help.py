@@ -7,7 +7,7 @@ import re
 import pytest
 import typer
 
-from bench.commands import app
+from bench.commands.main import app
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 GROUPS = {"testbed"}

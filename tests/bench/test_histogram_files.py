@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from hdrh.log import HistogramLogReader
 
-from bench.histogram_files import Curves, by_second, encoded, interval_log, percentile_distribution
-from bench.results import merged, percentile_ms
-from bench.run import Interval
+from bench.harness.load.histogram_files import Curves, by_second, encoded, interval_log, percentile_distribution
+from bench.harness.load.run import Interval
+from bench.harness.results.results import merged, percentile_ms
 from tests.support.run_results import histogram, recorded, result
 
 MS = 1_000_000

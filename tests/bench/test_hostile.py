@@ -11,16 +11,18 @@ import pytest
 import trio
 from rich.console import Console
 
-from bench import attacker, hostile, softirqs
-from bench.apart import keep_engine_apart, may_be_apart
-from bench.attacks import ATTACKS
-from bench.burn import CHUNK, burn
-from bench.comparison import Sample, judge
-from bench.document import with_block
-from bench.hostile import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
-from bench.row_runs import measured
-from bench.systems import answers_ping, bare_broker, free_addresses
-from bench.threads import ENGINE, threads_named
+from bench.comparisons.hostile import attacker
+from bench.comparisons.hostile import compare as hostile
+from bench.comparisons.hostile.attacks import ATTACKS
+from bench.comparisons.hostile.compare import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
+from bench.comparisons.hostile.cpu_burner import CHUNK, burn
+from bench.comparisons.rows.row_runs import measured
+from bench.harness.machine import softirqs
+from bench.harness.machine.affinity import keep_engine_apart, may_be_apart
+from bench.harness.machine.threads import ENGINE, threads_named
+from bench.harness.results.comparison import Sample, judge
+from bench.harness.results.document import with_block
+from bench.harness.systems.systems import answers_ping, bare_broker, free_addresses
 from srtm.errors import BadInput
 
 

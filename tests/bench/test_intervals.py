@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from bench.intervals import Interval, coverage, interval
+from bench.harness.results.intervals import Interval, coverage, interval
 
 
 def test_ten_values_have_the_second_and_the_ninth_around_their_median() -> None:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptor.observations import Envelope
-from bench import limiters
-from bench.aftermath import SECOND_NS
+from bench.harness.cluster_runs.recovery import SECOND_NS
+from bench.simulation import limiters
 from srtm.token_bucket.bucket import conforms_due
 from srtm.token_bucket.exact_split import MICRO
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 import trio
 
-from bench.results import merged, percentile_ms
-from bench.run import run_plan
-from bench.workload import Plan, Subscriber, joined, modelled
+from bench.harness.load.run import run_plan
+from bench.harness.load.workload import Plan, Subscriber, joined, modelled
+from bench.harness.results.results import merged, percentile_ms
 from srtm._native import LoadGen
 from srtm.errors import Unavailable
 from tests.support.tiny_nsqd import tiny_nsqd

@@ -11,18 +11,29 @@ import numpy as np
 import pytest
 import typer
 
-from bench import systems
-from bench.commands import app
-from bench.comparison import Sample, Turn, counts, judge
-from bench.cpu import CpuMeter
-from bench.document import PERFORMANCE, with_block
-from bench.flood import FloodResult
-from bench.nsqd import ROWS
-from bench.nsqd_document import PICTURE, keep, kept, markdown, picture
-from bench.row_runs import measured
-from bench.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady, turns
-from bench.run import RunProgress
-from bench.systems import System, floor_program, peer
+from bench.commands.main import app
+from bench.comparisons.nsqd.compare import ROWS
+from bench.comparisons.nsqd.document import PICTURE, keep, kept, markdown, picture
+from bench.comparisons.rows import (
+    bucket_cost,
+    crowd,
+    fan_out,
+    http_publish,
+    load,
+    memory,
+    neighbour,
+    saturated,
+    steady,
+    turns,
+)
+from bench.comparisons.rows.row_runs import measured
+from bench.harness.load.cpu import CpuMeter
+from bench.harness.load.flood import FloodResult
+from bench.harness.load.run import RunProgress
+from bench.harness.results.comparison import Sample, Turn, counts, judge
+from bench.harness.results.document import PERFORMANCE, with_block
+from bench.harness.systems import systems
+from bench.harness.systems.systems import System, floor_program, peer
 from srtm.errors import BadInput, InternalError, Unavailable
 from tests.support.run_results import result
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from bench.comparison import Sample
-from bench.document import EVALUATION, with_block
-from bench.peer_document import PICTURE, TERMINAL, markdown, picture, table
-from bench.peer_points import FIGURES, About, Outcome, point
-from bench.results import keep_beside
+from bench.comparisons.peers.document import PICTURE, TERMINAL, markdown, picture, table
+from bench.comparisons.peers.points import FIGURES, About, Outcome, point
+from bench.harness.results.comparison import Sample
+from bench.harness.results.document import EVALUATION, with_block
+from bench.harness.results.results import keep_beside
 
 
 def sample(value: float, *reasons: str) -> Sample:

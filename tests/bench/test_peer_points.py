@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.comparison import Sample
-from bench.peer_points import FIGURES, Outcome, order, point
+from bench.comparisons.peers.points import FIGURES, Outcome, order, point
+from bench.harness.results.comparison import Sample
 
 
 def sample(value: float, *reasons: str, lost: int = 0, system: str = "nats") -> Sample:

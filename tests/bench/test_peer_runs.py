@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from bench import peer_runs
-from bench.comparison import Sample, Turn
-from bench.peer_points import FIGURES
-from bench.peer_runs import PeersOptions, chosen, compare_peers, loads
-from bench.peer_servers import ALL, Peer, missing
-from bench.run import run_plan
-from bench.workload import Plan, Subscriber, modelled
+from bench.comparisons.peers import runs as peer_runs
+from bench.comparisons.peers.points import FIGURES
+from bench.comparisons.peers.runs import PeersOptions, chosen, compare_peers, loads
+from bench.harness.load.run import run_plan
+from bench.harness.load.workload import Plan, Subscriber, modelled
+from bench.harness.results.comparison import Sample, Turn
+from bench.harness.systems.peer_servers import ALL, Peer, missing
 from srtm.errors import BadInput
 
 VALUES = {figure.key: 1.0 for figure in FIGURES}

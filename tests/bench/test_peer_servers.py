@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from bench import peer_servers
-from bench.peer_servers import ALL, missing, program_path, version, version_in
+from bench.harness.systems import peer_servers
+from bench.harness.systems.peer_servers import ALL, missing, program_path, version, version_in
 from srtm.errors import Unavailable
 
 

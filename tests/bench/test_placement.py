@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.experiments import placement as module
-from bench.experiments.placement_run import (
+from bench.experiments.placement import run_all as module
+from bench.experiments.placement.run import (
     MCAP,
     PUBLISHERS,
     RESERVED,
@@ -22,8 +22,8 @@ from bench.experiments.placement_run import (
     run_of,
     shortcomings,
 )
-from bench.experiments.placement_view import block, draw
-from bench.trace import Trace
+from bench.experiments.placement.view import block, draw
+from bench.harness.cluster_runs.trace import Trace
 from distributor.placement import planner as placing
 from distributor.placement.allocation import BrokerCapacity
 from srtm.topics.spec import parse_topic_json

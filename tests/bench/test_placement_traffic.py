@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.experiments.placement_traffic import Traffic, draw
-from bench.workload import Plan, Subscriber, modelled
+from bench.experiments.placement.traffic import Traffic, draw
+from bench.harness.load.workload import Plan, Subscriber, modelled
 from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import access_delays
 from srtm.topics.publishers import Publishers

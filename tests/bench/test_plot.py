@@ -9,7 +9,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from matplotlib.figure import Figure
 
-from bench.plot import Curve, Places, Promise, curve_of_histogram, draw_latencies, draw_places, figure
+from bench.harness.results.plot import Curve, Places, Promise, curve_of_histogram, draw_latencies, draw_places, figure
 
 PROMISE = Promise(0.99, 5.0)
 

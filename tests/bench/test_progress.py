@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.progress import counted
+from bench.console.progress import counted
 
 
 def test_each_run_is_told_before_it_is_made() -> None:

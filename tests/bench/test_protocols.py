@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import trio
 
-from bench.run import run_plan
-from bench.workload import Plan, Subscriber, modelled
+from bench.harness.load.run import run_plan
+from bench.harness.load.workload import Plan, Subscriber, modelled
 from srtm.errors import BadInput, Unavailable
 from tests.support.tiny_peers import SPEAK, tiny_peer
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import softirqs
-from bench.provenance import provenance
+from bench.harness.machine import softirqs
+from bench.harness.results.provenance import provenance
 
 
 def test_figures_measured_before_all_ordinary_work_say_under_which_policy(monkeypatch: pytest.MonkeyPatch) -> None:

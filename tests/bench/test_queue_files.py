@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import queue_files
+from bench.checks.faults import queue_files
 
 HEADER = b"h" * 36
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import typer
 
-from bench.commands import app
-from bench.document import PERFORMANCE, markdown_table, with_block, write_block
-from bench.measures import idle, overload, ping, sigstop, split
-from bench.reach import MEASURES, markdown
-from bench.trace import Column, Trace
-from bench.verdict import Verdict, at_most, none_of, within
+from bench.checks.measures import idle, overload, ping, sigstop, split
+from bench.checks.measures.reach import MEASURES, markdown
+from bench.commands.main import app
+from bench.harness.cluster_runs.trace import Column, Trace
+from bench.harness.results.document import PERFORMANCE, markdown_table, with_block, write_block
+from bench.harness.results.verdict import Verdict, at_most, none_of, within
 from srtm.errors import BadInput, Unavailable
 from srtm.token_bucket.exact_split import to_micro
 from srtm.token_bucket.replay import due_instants

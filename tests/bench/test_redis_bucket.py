@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from bench.peer_servers import ALL, program_path
-from bench.redis_bucket import RedisBucket, encoded, measured
+from bench.harness.systems.peer_servers import ALL, program_path
+from bench.harness.systems.redis_bucket import RedisBucket, encoded, measured
 
 
 def test_a_command_is_an_array_of_bulk_strings_with_their_lengths_in_bytes():

@@ -2,7 +2,7 @@
 
 import random
 
-from bench.relay import CUT, Quality, Way
+from bench.harness.machine.lossy_link import CUT, Quality, Way
 
 MS = 1_000_000
 

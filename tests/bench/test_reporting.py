@@ -6,9 +6,9 @@ import numpy as np
 
 from adaptor.observations import Envelope
 from adaptor.policy import Policy
-from bench.aftermath import SECOND_NS, Ints
-from bench.reporting import Reporting
-from bench.shift import Shift, arrivals_of
+from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
+from bench.simulation.broker_reports import Reporting
+from bench.simulation.shifting_traffic import Shift, arrivals_of
 from srtm.token_bucket.exact_split import MICRO, split_bucket
 from srtm.topics.adaptation import Adaptation, Mode
 

@@ -10,8 +10,8 @@ import zlib
 import msgspec
 import pytest
 
-from bench.host import Disturbance, Host, quota_cores
-from bench.results import Results, cdf, commit, keep_beside, merged, percentile_ms, write_results
+from bench.harness.machine.host import Disturbance, Host, quota_cores
+from bench.harness.results.results import Results, cdf, commit, keep_beside, merged, percentile_ms, write_results
 from srtm.errors import BadInput
 from tests.support.run_results import histogram
 

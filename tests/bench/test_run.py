@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from bench import run
-from bench.host import Disturbance
-from bench.run import Meanwhile, RunProgress, _realtime
+from bench.harness.load import run
+from bench.harness.load.run import Meanwhile, RunProgress, _realtime
+from bench.harness.machine.host import Disturbance
 from srtm.errors import BadInput
 
 

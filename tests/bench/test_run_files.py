@@ -6,12 +6,12 @@ import trio
 import typer
 from hdrh.log import HistogramLogReader
 
-from bench.histogram_files import Curves
-from bench.options import RunsJsonOption
-from bench.results import merged
-from bench.run import LISTENER, Histograms
-from bench.run_files import keep_beside, results_of, runs_beside, runs_of
-from bench.workload import Plan, Subscriber, modelled
+from bench.console.options import RunsJsonOption
+from bench.harness.load.histogram_files import Curves
+from bench.harness.load.run import LISTENER, Histograms
+from bench.harness.load.run_files import keep_beside, results_of, runs_beside, runs_of
+from bench.harness.load.workload import Plan, Subscriber, modelled
+from bench.harness.results.results import merged
 from srtm.errors import BadInput
 from tests.support.run_results import histogram, result, target
 

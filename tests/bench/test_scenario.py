@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.scenario import read_scenario, scenario
+from bench.scenarios.file import read_scenario, scenario
 from srtm.errors import BadInput
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "bench" / "scenarios").glob("*.toml"))

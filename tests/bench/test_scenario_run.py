@@ -9,11 +9,11 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from rich.console import Console
 
-from bench.commands import bench_run
-from bench.peer_servers import ALL, missing
-from bench.results import merged, percentile_ms
-from bench.scenario import scenario
-from bench.scenario_run import Outcome, judged, prepare, show
+from bench.commands.main import bench_run
+from bench.harness.results.results import merged, percentile_ms
+from bench.harness.systems.peer_servers import ALL, missing
+from bench.scenarios.file import scenario
+from bench.scenarios.run import Outcome, judged, prepare, show
 from srtm.errors import BadInput, Unavailable
 from tests.support.run_results import EMPTY, result, target
 

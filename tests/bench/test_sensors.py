@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 from scipy.spatial.distance import squareform
 
-from bench.sensors import (
+from bench.data.sensors import (
     CUT_KM,
     PUBLISHERS_CSV,
     TOPIC_TOML,

@@ -7,7 +7,7 @@ import pytest
 
 from adaptor.observations import Shares
 from adaptor.policy import Policy
-from bench.shift import MEASURED, Shift, simulate
+from bench.simulation.shifting_traffic import MEASURED, Shift, simulate
 from srtm.token_bucket.bucket import conforms_due
 from srtm.token_bucket.exact_split import split_bucket
 from srtm.topics.adaptation import Adaptation, Mode

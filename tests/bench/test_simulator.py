@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.simulator import Delays, Machine, Tail, simulate, worst
-from bench.traffic import SECOND_NS, Fleet
+from bench.simulation.brokers import Delays, Machine, Tail, simulate, worst
+from bench.simulation.traffic import SECOND_NS, Fleet
 from distributor.prediction.replay import sojourn_ns
 from srtm._native import Station
 from srtm.token_bucket.exact_split import MICRO

@@ -1,9 +1,9 @@
-"""``bench.soak_logs``: what a stop excuses, and what it does not."""
+"""``bench.checks.faults.soak_logs``: what a stop excuses, and what it does not."""
 
 import numpy as np
 
-from bench.soak_logs import Logs
-from bench.trace import Trace
+from bench.checks.faults.soak_logs import Logs
+from bench.harness.cluster_runs.trace import Trace
 
 SECOND = 10**9
 RATE, BURST = 100.0, 10.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.softirqs import are_behind
+from bench.harness.machine.softirqs import are_behind
 
 OURS = 0
 ENDED = 99  # while it is looked at

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bench.splits import SplitsOptions, SplitsRun, arrivals, markdown, no_worse, splits
+from bench.experiments.splits import SplitsOptions, SplitsRun, arrivals, markdown, no_worse, splits
 
 
 def run(**changes: float) -> SplitsRun:
@@ -33,7 +33,7 @@ def test_the_fitted_split_must_not_be_worse_in_the_mean_of_any_kind() -> None:
 
 
 def test_a_short_bench_finds_the_small_broker_helped(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.splits.PARTS", (0.1,))
+    monkeypatch.setattr("bench.experiments.splits.PARTS", (0.1,))
     shown: list[str] = []
     found = splits(SplitsOptions(seconds=20.0, runs=1, json_file=str(tmp_path / "found.json")), shown.append)
     assert all(one.fitted_ms < one.proportional_ms for one in found)

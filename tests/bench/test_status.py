@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from bench.status import NOT_VALID, exit_status, summary
-from bench.verdict import Check, Verdict
+from bench.console.exit_status import NOT_VALID, exit_status, summary
+from bench.harness.results.verdict import Check, Verdict
 
 SEEN = Verdict("a", "", [Check("x", "1", "1", kept=True)])
 MISSED = Verdict("b", "", [Check("x", "1", "2", kept=False)])

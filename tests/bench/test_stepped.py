@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adaptor.observations import Bin, Shares
-from bench.aftermath import SECOND_NS, Ints
-from bench.stepped import BIN_NS, SimulatedBroker, Stepped
+from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
+from bench.simulation.buckets import BIN_NS, SimulatedBroker, Stepped
 from srtm.token_bucket.bucket import TOKEN, Bucket
 from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import NEVER_NS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.systems import System, answers_ping, bare_broker_command, free_addresses, running
+from bench.harness.systems.systems import System, answers_ping, bare_broker_command, free_addresses, running
 from srtm.errors import Unavailable
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.traffic import SECOND_NS, Fleet
+from bench.simulation.traffic import SECOND_NS, Fleet
 
 EVERYBODY_ON_ONE = 1
 

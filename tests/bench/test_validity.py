@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.validity import why_invalid
+from bench.harness.load.validity import why_invalid
 from tests.support.run_results import result, target
 
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from bench.run import run_plan
-from bench.workload import Plan, Publishers, Subscriber, joined, modelled
+from bench.harness.load.run import run_plan
+from bench.harness.load.workload import Plan, Publishers, Subscriber, joined, modelled
 from srtm.errors import BadInput
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.virtual_fleet import Firings, Fleet, firings, grouped_demand, held, stalls
+from bench.simulation.fleet import Firings, Fleet, firings, grouped_demand, held, stalls
 from distributor.fitting.events import AskScaler, Missing, Scaler, Task
 from distributor.fitting.state_machine import Fitting
 from distributor.placement.quotas import NOWHERE

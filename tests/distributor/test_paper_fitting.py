@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.virtual_fleet import Fleet, firings, grouped_demand
+from bench.simulation.fleet import Fleet, firings, grouped_demand
 from distributor.fitting.events import (
     AskScaler,
     BrokerLeft,

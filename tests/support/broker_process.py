@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from bench.systems import free_addresses
+from bench.harness.systems.systems import free_addresses
 from tests.support.other_process import WAIT_S, ask_http
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hdrh.histogram import HdrHistogram
 
-from bench.results import DIGITS, HIGHEST_NS, LOWEST_NS
-from bench.run import Histograms, RunResult, TargetResult
+from bench.harness.load.run import Histograms, RunResult, TargetResult
+from bench.harness.results.results import DIGITS, HIGHEST_NS, LOWEST_NS
 
 
 def recorded(*values_ms: float) -> HdrHistogram:

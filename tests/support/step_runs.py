@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.experiments.step_run import STEPS, StepRun
+from bench.experiments.steps.run import STEPS, StepRun
 
 RUN = StepRun(
     step=STEPS["50-10"].name,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 
-from bench.workload import Plan, Subscriber, modelled
+from bench.harness.load.workload import Plan, Subscriber, modelled
 from srtm._native import LoadGen
 from srtm.client.distributor import DistributorClient, Json
 from srtm.cluster.supervisor import Cluster, cluster

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from bench.measures.sigstop import CONNECTIONS, stop_and_judge
-from bench.verdict import Verdict
+from bench.checks.measures.sigstop import CONNECTIONS, stop_and_judge
+from bench.harness.results.verdict import Verdict
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.systems import free_addresses
+from bench.harness.systems.systems import free_addresses
 from tests.support.broker_process import Subscriber, broker, process, refused
 from tests.support.other_process import WAIT_S, wait_until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from bench.systems import free_addresses
+from bench.harness.systems.systems import free_addresses
 from srtm.client.broker import BrokerClient
 from srtm.client.distributor import DistributorClient
 from srtm.cluster.supervisor import cluster

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.attacks import MAGIC, command
+from bench.comparisons.hostile.attacks import MAGIC, command
 from tests.support.broker_process import Process, broker
 from tests.support.other_process import WAIT_S, wait_until
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import trio
 
-from bench.checkout import ROOT
-from bench.systems import PEERS, free_addresses, peer
+from bench.harness.machine.checkout import ROOT
+from bench.harness.systems.systems import PEERS, free_addresses, peer
 from srtm.errors import Unavailable
 
 COMMANDS = {"nsqd": [str(PEERS / "nsqd")], "srtm": [sys.executable, "-m", "srtm", "nsqd"]}

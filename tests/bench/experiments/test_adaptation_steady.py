@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.aftermath import SECOND_NS
-from bench.experiments.adaptation_steady import (
+from bench.experiments.steps.steady import (
     FIRST_PART,
     SETTLING_S,
     SteadyRun,
@@ -16,8 +15,9 @@ from bench.experiments.adaptation_steady import (
     too_late,
     watched,
 )
-from bench.experiments.step_traffic import topic_document
-from bench.trace import Trace
+from bench.experiments.steps.traffic import topic_document
+from bench.harness.cluster_runs.recovery import SECOND_NS
+from bench.harness.cluster_runs.trace import Trace
 
 FITTED = SteadyRun(mode="fitted", pair=1, worst_p99_ms=2.0, messages=600_000, late_p999_ms=0.1, reasons=[])
 PROPORTIONAL = replace(FITTED, mode="proportional", worst_p99_ms=14.0)

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.calibration import CLOSE
-from bench.experiments.beside import close_enough, means, medians, tails
-from bench.experiments.figure import Row
-from bench.experiments.layouts import Envelope
-from bench.recorded import Part, Recorded
-from bench.simulator import Ints, Machine, Share
-from bench.traffic import SECOND_NS, Fleet
+from bench.experiments.lab.figure import Row
+from bench.experiments.lab.layouts import Envelope
+from bench.experiments.lab.theory import close_enough, means, medians, tails
+from bench.simulation.brokers import Ints, Machine, Share
+from bench.simulation.calibration import CLOSE
+from bench.simulation.recorded import Part, Recorded
+from bench.simulation.traffic import SECOND_NS, Fleet
 from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import access_delays
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.calibration import fit
 from bench.experiments.calibrate import Basis, CalibrateOptions, Case, judge, results_of, section
-from bench.recorded import Recorded, recorded
-from bench.simulator import Machine, PathDelay, Paths, serve
-from bench.trace import Trace
-from bench.traffic import Fleet
+from bench.harness.cluster_runs.trace import Trace
+from bench.simulation.brokers import Machine, PathDelay, Paths, serve
+from bench.simulation.calibration import fit
+from bench.simulation.recorded import Recorded, recorded
+from bench.simulation.traffic import Fleet
 from srtm.errors import BadInput
 
 SEED = 1

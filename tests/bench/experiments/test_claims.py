@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench.experiments import convergence, fig06, fig07, fig08, fig09, fig10, fig11
-from bench.experiments.figure import Row
-from bench.experiments.layouts import Envelope, Result, first_kept, run
-from bench.experiments.points import AS_MANY, point
-from bench.simulator import Delays, Tail
-from bench.traffic import Fleet
-from bench.verdict import Check
+from bench.experiments.figures import convergence, fig06, fig07, fig08, fig09, fig10, fig11
+from bench.experiments.lab.figure import Row
+from bench.experiments.lab.layouts import Envelope, Result, first_kept, run
+from bench.experiments.lab.points import AS_MANY, point
+from bench.harness.results.verdict import Check
+from bench.simulation.brokers import Delays, Tail
+from bench.simulation.traffic import Fleet
 from srtm.token_bucket.exact_split import MICRO
 
 SMALL = Fleet(count=200, batch=10, group_size=10)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from bench.experiments.demand import KINDS, DemandOptions, DemandRun, demand, judged, markdown
-from bench.stepped import ONE_BUCKET
+from bench.experiments.steps.demand import KINDS, DemandOptions, DemandRun, demand, judged, markdown
+from bench.simulation.buckets import ONE_BUCKET
 
 
 def of(kind: str, delay_sum_s: float, delay_p99_ms: float) -> DemandRun:

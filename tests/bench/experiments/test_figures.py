@@ -9,12 +9,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from bench.experiments import convergence, eq01, fig06, fig07, fig08, fig10, figures, limiters, modes, prop1
-from bench.experiments.figure import About, Effort, Experiment, Figure, Panel, Series
-from bench.experiments.figures import FiguresOptions, known
-from bench.experiments.points import AS_MANY
-from bench.experiments.publishing import Shown, as_csv
-from bench.verdict import Check
+from bench.experiments import run_figures as figures
+from bench.experiments.figures import convergence, eq01, fig06, fig07, fig08, fig10, limiters, modes, prop1
+from bench.experiments.lab.figure import About, Effort, Experiment, Figure, Panel, Series
+from bench.experiments.lab.points import AS_MANY
+from bench.experiments.lab.publishing import Shown, as_csv
+from bench.experiments.run_figures import FiguresOptions, known
+from bench.harness.results.verdict import Check
 from srtm.errors import BadInput
 
 EFFORT = Effort(seconds=1.0, repetitions=1)

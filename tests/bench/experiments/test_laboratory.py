@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.experiments.figure import Row
-from bench.experiments.laboratory import checks
+from bench.experiments.figures.laboratory import checks
+from bench.experiments.lab.figure import Row
 
 AGREES: Row = {
     "single": 57_000.0,

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.calibration import calibrated
-from bench.experiments.layouts import (
+from bench.experiments.lab.layouts import (
     LAB_US,
     PAPER,
     Envelope,
@@ -23,8 +22,9 @@ from bench.experiments.layouts import (
     run,
     split,
 )
-from bench.simulator import Delays, Machine, Tail, simulate
-from bench.traffic import Fleet
+from bench.simulation.brokers import Delays, Machine, Tail, simulate
+from bench.simulation.calibration import calibrated
+from bench.simulation.traffic import Fleet
 from srtm.token_bucket.exact_split import MICRO
 
 GROUPED = Fleet(count=120, batch=10, group_size=12)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.aftermath import SECOND_NS
-from bench.experiments import limiters
-from bench.experiments.figure import Effort
-from bench.redis_bucket import Cost
+from bench.experiments.figures import limiters
+from bench.experiments.lab.figure import Effort
+from bench.harness.cluster_runs.recovery import SECOND_NS
+from bench.harness.systems.redis_bucket import Cost
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from bench.experiments.overhead import in_order, judged, markdown, said_of_changes, said_of_histories
-from bench.experiments.overhead_counts import KINDS, Counts, counts_of
-from bench.experiments.overhead_traffic import (
+from bench.experiments.overhead.counters import KINDS, Counts, counts_of
+from bench.experiments.overhead.run_all import in_order, judged, markdown, said_of_changes, said_of_histories
+from bench.experiments.overhead.traffic import (
     BROKERS,
     LOAD,
     STEADY_LOADS,
@@ -23,8 +23,8 @@ from bench.experiments.overhead_traffic import (
     steady_traffic,
     topic_document,
 )
-from bench.experiments.overhead_turn import SHIFTING, STEADY, Turn
-from bench.run import RunProgress
+from bench.experiments.overhead.turn import SHIFTING, STEADY, Turn
+from bench.harness.load.run import RunProgress
 from srtm.topics.spec import parse_topic_json
 
 CORES = 2
@@ -111,7 +111,7 @@ class Generator:
 async def test_what_was_sent_is_what_the_generators_say_before_they_are_stopped_of_the_time_in_which_they_send(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr("bench.run.LoadGen", Generator)
+    monkeypatch.setattr("bench.harness.load.run.LoadGen", Generator)
     monkeypatch.setattr(Generator, "stopped", 0)
     plans = [part_of_traffic(topic, 0, ["127.0.0.1:1"], 5.0, 1) for topic in ("cars", "bikes", "deaf")]
     assert await play(plans, trio.current_time() + 5.0 + CONNECTING_S) == (1_000, 1_500.0)

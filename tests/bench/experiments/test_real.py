@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import live
-from bench.calibration import Fitted
-from bench.experiments.figure import Effort
-from bench.experiments.layouts import LAB_US, envelope
+from bench.experiments.lab import live_layout as live
+from bench.experiments.lab.figure import Effort
+from bench.experiments.lab.layouts import LAB_US, envelope
+from bench.experiments.lab.live_layout import plan_of
 from bench.experiments.real import RealOptions, about_of, brokers_of, layout_of, real, row_of
 from bench.experiments.real_figures import ALONE_SLOWER, REAL, conditions_of
-from bench.live import plan_of
-from bench.recorded import Layout, Recorded, recorded
-from bench.simulator import NO_PATHS, Machine, PathDelay, Paths, serve
-from bench.trace import Trace
+from bench.harness.cluster_runs.trace import Trace
+from bench.simulation.brokers import NO_PATHS, Machine, PathDelay, Paths, serve
+from bench.simulation.calibration import Fitted
+from bench.simulation.recorded import Layout, Recorded, recorded
 
 _WAY = PathDelay(at_once=(100_000,), waited=(100_000,))
 KNOWN = Fitted(

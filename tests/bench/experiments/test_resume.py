@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import softirqs
-from bench.experiments import figures, keeping
-from bench.experiments.figure import Effort, Experiment, Figure, Panel, Series
-from bench.experiments.figures import QUICK, FiguresOptions
-from bench.verdict import Check
+from bench.experiments import run_figures as figures
+from bench.experiments.lab import stored_figure as keeping
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Series
+from bench.experiments.run_figures import QUICK, FiguresOptions
+from bench.harness.machine import softirqs
+from bench.harness.results.verdict import Check
 from srtm.errors import BadInput
 
 OPTIONS = FiguresOptions(names=["small"], effort=Effort(seconds=1.0, repetitions=1), directory=Path())
@@ -105,7 +106,7 @@ def test_what_was_made_of_other_sources_is_not_kept(
     monkeypatch.setattr(figures, "fingerprint", of_others)
     figures.figures(options, print)
     assert len(runs) == 2
-    assert "bench/panels.py" in asked[0]  # type: ignore[operator]
+    assert "bench/harness/results/panels.py" in asked[0]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("missing", ["small.csv", "small.png", "small.md"])
@@ -126,7 +127,7 @@ def test_data_of_a_run_before_do_not_stay_beside_what_a_later_one_left(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bench.experiments.publishing.draw", stopped)
+    monkeypatch.setattr("bench.experiments.lab.publishing.draw", stopped)
     with pytest.raises(KeyboardInterrupt):
         figures.figures(replace(options, effort=QUICK), print)
     assert not (tmp_path / "small.json").exists()

@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bench.aftermath import SECOND_NS, Ints
-from bench.experiments.step_run import MODES, STEPS, Judgement, Sent, Step, counted_s, judged, why_not
-from bench.experiments.step_traffic import step_plans, topic_document
-from bench.trace import Trace
+from bench.experiments.steps.run import MODES, STEPS, Judgement, Sent, Step, counted_s, judged, why_not
+from bench.experiments.steps.traffic import step_plans, topic_document
+from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
+from bench.harness.cluster_runs.trace import Trace
 from srtm.topics.spec import parse_topic_json
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.experiments.step_runs import Made, alike, file_of, is_kept, keep, kept, kept_in, made_at
+from bench.experiments.steps.stored_runs import Made, alike, file_of, is_kept, keep, kept, kept_in, made_at
 from srtm.errors import BadInput
 from tests.support.step_runs import RUN
 

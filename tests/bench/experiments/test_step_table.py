@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.experiments.step_run import STEPS
-from bench.experiments.step_table import claim, markdown, missed, scarce, verdict
+from bench.experiments.steps.run import STEPS
+from bench.experiments.steps.table import claim, markdown, missed, scarce, verdict
 from tests.support.step_runs import RUN
 
 NEVER = replace(RUN, mode="static", drained_s=None, back_s=None)

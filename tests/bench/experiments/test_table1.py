@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import trio
 
-from bench.document import EVALUATION, with_block
-from bench.experiments import table1 as real_table
-from bench.experiments.table1 import (
+from bench.comparisons.rows.turns import TRIES
+from bench.experiments.table1 import run_all as real_table
+from bench.experiments.table1.rows import PAPER_S, burst_of, file_of, keep
+from bench.experiments.table1.run_all import (
     BLOCK,
     Table1Options,
     _measured,
@@ -17,8 +18,7 @@ from bench.experiments.table1 import (
     settings_of,
     table1,
 )
-from bench.experiments.table1_rows import PAPER_S, burst_of, file_of, keep
-from bench.rows.turns import TRIES
+from bench.harness.results.document import EVALUATION, with_block
 from distributor.fitting.summary import begun
 from distributor.fitting.task import FittingOptions
 from distributor.placement.planner import burst_of as bucket_of
@@ -155,7 +155,7 @@ def test_the_document_has_a_place_for_it():
 
 
 def test_rows_that_the_paper_has_not_are_refused_and_none_counts_twice():
-    from bench.commands import _groups
+    from bench.commands.main import _groups
 
     assert _groups("rows", "5,10,5") == [5, 10]
     assert _groups("paper-rows", "") == []

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.experiments.table1_rows import (
+from bench.experiments.table1.rows import (
     PAPER_ROUNDS,
     PAPER_S,
     Row,

@@ -5,10 +5,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from bench.experiments import table1_view
-from bench.experiments.table1 import Table1Options, settings_of
-from bench.experiments.table1_rows import PAPER_S, burst_of
-from bench.experiments.table1_view import REALTIME, Shown, claim_of, line, markdown, panels, show_and_write
+from bench.experiments.table1 import view as table1_view
+from bench.experiments.table1.rows import PAPER_S, burst_of
+from bench.experiments.table1.run_all import Table1Options, settings_of
+from bench.experiments.table1.view import REALTIME, Shown, claim_of, line, markdown, panels, show_and_write
 from tests.bench.experiments.test_table1_rows import MADE, PAPERS
 
 OPTIONS = Table1Options(rounds_s=5.0)

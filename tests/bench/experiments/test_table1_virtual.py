@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from bench.commands import app
-from bench.document import EVALUATION, with_block
-from bench.experiments.table1 import Table1Options
-from bench.experiments.table1_virtual import BLOCK, fit_virtually, table1_virtual
+from bench.commands.main import app
+from bench.experiments.table1.run_all import Table1Options
+from bench.experiments.table1.virtual import BLOCK, fit_virtually, table1_virtual
+from bench.harness.results.document import EVALUATION, with_block
 from srtm.errors import BadInput
 
 OPTIONS = Table1Options(rows=(5,), after_s=5.0, rounds_s=2.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bench.testbed.both import EMULATED, PLAIN, BothOptions, Line, capacity_left, judged, markdown
-from bench.testbed.layout import Link
+from bench.testbed.net.layout import Link
 from bench.testbed.outcome import Outcome, Part
 from bench.testbed.session import Traffic
 

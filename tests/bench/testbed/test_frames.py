@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from bench.relay import CUT, GOOD, Quality
-from bench.testbed.frames import Cable, Order, Relay, ways
+from bench.harness.machine.lossy_link import CUT, GOOD, Quality
+from bench.testbed.net.frame_relay import Cable, Order, Relay, ways
 
 MS = 1_000_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.testbed.layout import Link, hosts
+from bench.testbed.net.layout import Link, hosts
 from srtm.errors import BadInput
 
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from bench import own_network
-from bench.testbed.layout import Link, hosts
-from bench.testbed.means import Means, check, means, uses
+from bench.harness.machine import namespaces as own_network
+from bench.testbed.net.capabilities import Means, check, means, uses
+from bench.testbed.net.layout import Link, hosts
 from srtm.errors import Unavailable
 
 ALL = Means(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.testbed.names import Owner, owner_of, this_process
+from bench.testbed.net.names import Owner, owner_of, this_process
 
 
 def test_a_name_tells_its_owner():

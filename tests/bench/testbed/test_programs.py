@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 import trio
 
-from bench.relay import READY
+from bench.harness.machine.lossy_link import READY
 from bench.testbed.programs import Program
 from srtm.errors import Unavailable
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from bench.results import merged
-from bench.run import Histograms, RunResult
-from bench.testbed.layout import Host, Link, hosts
-from bench.testbed.listening import Heard, note
+from bench.harness.cluster_runs.trace import Trace
+from bench.harness.load.run import Histograms, RunResult
+from bench.harness.results.results import merged
+from bench.testbed.net.layout import Host, Link, hosts
+from bench.testbed.net.one_way_delay import OneWay
 from bench.testbed.outcome import curves, judged, outcome, shown
-from bench.testbed.paths import OneWay
+from bench.testbed.probes.listening import Heard, note
 from bench.testbed.session import TOPIC, UNREAD, Session, Traffic, drain_s, plan
-from bench.trace import Trace
 from tests.support.run_results import histogram
 
 LAYOUT = hosts()

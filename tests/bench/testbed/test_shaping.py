@@ -1,7 +1,7 @@
 """What the kernel is asked for."""
 
-from bench.testbed.layout import Link
-from bench.testbed.shaping import NETEM, RELAY, VETH, carried_by, qdiscs
+from bench.testbed.net.layout import Link
+from bench.testbed.net.shaping import NETEM, RELAY, VETH, carried_by, qdiscs
 
 
 def test_a_plain_link_is_a_cable_and_asks_for_nothing():

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.testbed.layout import Cpu, Host
-from bench.testbed.shares import cgroups_for, make_groups, settings
+from bench.testbed.net.cgroups import cgroups_for, make_groups, settings
+from bench.testbed.net.layout import Cpu, Host
 from srtm.errors import Unavailable
 
 HOST = Host(name="broker1", role="broker", address="10.99.0.11", cpu=Cpu(cpus="0-1", quota=0.5))

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from pyroute2 import netns
 
-from bench import own_network
-from bench.checkout import ROOT
-from bench.testbed.layout import Layout, Link, hosts
-from bench.testbed.means import Means, means
-from bench.testbed.names import NAMESPACES
-from bench.testbed.network import add_namespace
+from bench.harness.machine import namespaces as own_network
+from bench.harness.machine.checkout import ROOT
+from bench.testbed.net.capabilities import Means, means
+from bench.testbed.net.cgroups import groups_below
+from bench.testbed.net.cleanup import listed, remove_dead
+from bench.testbed.net.layout import Layout, Link, hosts
+from bench.testbed.net.names import NAMESPACES
+from bench.testbed.net.network import add_namespace
+from bench.testbed.net.one_way_delay import between, measuring
 from bench.testbed.owner import LiveTestbed, environment, live_testbed
-from bench.testbed.paths import between, measuring
-from bench.testbed.remains import listed, remove_dead
-from bench.testbed.shares import groups_below
 
 pytestmark = pytest.mark.slow
 FOREIGN = "srtm-foreign"
@@ -116,7 +116,7 @@ def test_what_a_killed_owner_leaves_is_removed_and_nobody_elses(found, foreign):
         prefix = f"srtm-{pid}-{started}-"
         assert len([name for name in listed() if name.startswith(prefix)]) == 8
         assert not any(name.startswith(prefix) for name in remove_dead())  # it lives
-        inside = [sys.executable, "-m", "bench.testbed.inside", f"{prefix}broker1", "--", "sleep", "1000"]
+        inside = [sys.executable, "-m", "bench.testbed.net.inside", f"{prefix}broker1", "--", "sleep", "1000"]
         left = subprocess.Popen(inside, cwd=ROOT, stdin=subprocess.DEVNULL)
         while not Path(f"/proc/{left.pid}/comm").read_text().startswith("sleep"):
             assert left.poll() is None

@@ -1,0 +1,1 @@
+"""faults: see docs/architecture.md."""

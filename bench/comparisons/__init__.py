@@ -1,0 +1,1 @@
+"""comparisons: see docs/architecture.md."""

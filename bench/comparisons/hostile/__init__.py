@@ -1,0 +1,1 @@
+"""hostile: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""nsqd: see docs/architecture.md."""

@@ -1,0 +1,85 @@
+"""``srtm bench nsqd``: our broker in nsqd's place beside the real nsqd 1.3.0, and beside the floor, row by row.
+
+The same load in turns on the same machine (ours, nsqd, floor, ours, ...), each run with a fresh process and an empty
+data folder. Asked to, it keeps each row's outcome in docs/measured/ and writes the table of docs/performance.md and its
+picture anew from all that are kept there: rows may be measured one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from rich.console import Console
+
+from bench.comparisons.nsqd.document import keep, kept, markdown, picture
+from bench.comparisons.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady
+from bench.comparisons.rows.row_runs import RowOptions, measure, show
+from bench.console.selection import chosen
+from bench.harness.results.comparison import Round, Row, Sample
+from bench.harness.results.document import refuse_without_block, write_block
+from bench.harness.results.results import Results, write_results
+from bench.harness.results.verdict import Verdict
+from bench.harness.systems.systems import floor_program, peer
+
+BLOCK = "nsqd"
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        load.ROW,
+        steady.ROW,
+        saturated.ROW,
+        saturated.APART,
+        saturated.OVERFLOW,
+        memory.ROW,
+        crowd.ROW,
+        fan_out.ROW,
+        http_publish.ROW,
+        bucket_cost.ROW,
+        neighbour.ROW,
+    )
+}
+
+
+async def compare(options: RowOptions, console: Console) -> list[Verdict]:
+    """All chosen rows, one after the other, shown as they end. Raises Unavailable where nsqd or the floor is not
+    built."""
+    rows = [ROWS[name] for name in chosen("row", options.names, ROWS)]
+    for row in rows:
+        _refuse_missing(row)
+    refuse_without_block(options.document, BLOCK)
+    started, verdicts = time.time(), []
+    for row in rows:
+        console.print(f"[bold]{row.name}[/]: {row.claim}")
+        verdict, outcome = await measure(row, options, console, partial(_tell, console, row))
+        verdicts.append(verdict)
+        show(console, outcome)
+        if options.document is not None:
+            keep(options.document, outcome)
+            outcomes = kept(options.document, ROWS)
+            write_block(options.document, BLOCK, markdown(outcomes))
+            picture(options.document, outcomes)
+    settings = options.settings
+    results = Results.of_verdicts("bench nsqd", verdicts, seed=options.seed, started=started, settings=settings)
+    write_results(options.json_file, results)
+    return verdicts
+
+
+def _refuse_missing(row: Row) -> None:
+    """Before an hour of measuring rather than after it."""
+    if "nsqd" in row.systems:
+        peer("nsqd")
+    if "floor" in row.systems:
+        floor_program()
+
+
+def _tell(console: Console, row: Row, samples: Round) -> None:
+    for sample in samples:
+        console.print(_line(row, sample))
+
+
+def _line(row: Row, sample: Sample) -> str:
+    shown = [figure for figure in row.figures if figure.key in sample.values]
+    said = ", ".join(f"{figure.label} {sample.values[figure.key]:,.{figure.digits}f}" for figure in shown)
+    doubt = f" (does not count: {'; '.join(sample.reasons)})" if sample.reasons else ""
+    return f"  {sample.system}: {said}{doubt}"

@@ -1,0 +1,1 @@
+"""peers: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""console: see docs/architecture.md."""

@@ -1,0 +1,194 @@
+"""``srtm demo``: 207 real road sensors on three real brokers, twice: spread evenly over all, and placed by SRTM.
+
+Every detector publishes 10 msg/s (Poisson); the detectors of one group fire together: one Poisson process of 10/s for
+the group, all its members at each of its instants. Three brokers of ``MCAP`` make exactly two of them necessary.
+Arrival, due instant and delivery of every message are measured; the verdict on the promise is shown as it came out.
+
+A run is a sample: with groups this large the p99 of 40 s scatters, whatever the placement. ``srtm bench demo-runs``
+simulates 200 of them: SRTM waits less than lb in nearly every one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import trio
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from bench.console.options import RunsJsonOption, SeedOption, console
+from bench.data.sensors import TOPIC_TOML
+from bench.demo.placement_result import Side, shortcomings, side_of
+from bench.demo.view import draw, plain, show
+from bench.harness.cluster_runs.assigned_traffic import plan_of
+from bench.harness.cluster_runs.placed_run import addresses, placed_run
+from bench.harness.load.run import RunProgress, RunResult, run_plan
+from bench.harness.results.document import README, refuse_without_block
+from bench.harness.results.plot import Promise
+from bench.harness.results.publish import hand_over
+from bench.harness.results.results import Results
+from srtm.client.distributor import DistributorClient, Json
+from srtm.cluster.supervisor import Cluster, cluster
+from srtm.console.output import refuse_unwritable
+from srtm.console.running import run_trio
+from srtm.topics.file import read_topic_file
+from srtm.topics.spec import Strategy
+
+BLOCK = "demo"
+BROKERS = 3
+MCAP = 1_300.0  # msg/s a broker: 2,070 msg/s need two, and two have room for r = 2,277
+PLACEMENTS: tuple[Strategy, ...] = ("lb", "srtm")
+WARMUP_S = 2.0  # the second topic's bucket starts empty (nothing mints tokens) and fills at r - load: 207 tokens/s
+PLACED_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    seconds: float = 40.0  # of measured traffic for each placement
+    seed: int = 20
+    png: Path = Path("demo.png")
+    json_file: str | None = None
+    document: Path | None = None  # to write the tables into
+
+
+async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
+    """Both placements, shown. Returns ``shortcomings``. Raises Unavailable, PeerError, BadInput."""
+    refuse_without_block(options.document, BLOCK)
+    started, sides = time.time(), []
+    document = {**read_topic_file(TOPIC_TOML), "mode": "static"}  # placements are compared, nothing else
+    promise = Promise(document["slo"]["percentile"] / 100, document["slo"]["latency_ms"])
+    with TemporaryDirectory(prefix="srtm-demo-") as data, _progress(people) as progress:
+        step = progress.add_task(f"starting {BROKERS} brokers", total=None)
+        async with cluster(brokers=BROKERS, mcap=MCAP, data=Path(data)) as running:
+            progress.remove_task(step)
+            for placement in PLACEMENTS:
+                run = _PlacementRun(running, {**document, "placement": placement}, promise, options, progress)
+                sides.append(await run.measure())
+    missing = shortcomings(*sides)
+    await trio.to_thread.run_sync(draw, options.png, sides, promise)
+    show(people, sides, promise)
+    people.print(f"picture: {options.png}")
+    text = plain(sides, promise)
+    results = _results(options, document, sides, promise, missing, started)
+    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
+    return missing
+
+
+@dataclass(frozen=True)
+class _PlacementRun:
+    """One placement of the topic on the running cluster: submitted, run, removed."""
+
+    cluster: Cluster
+    document: Json
+    promise: Promise
+    options: DemoOptions
+    progress: Progress
+
+    @property
+    def topic(self) -> str:
+        return str(self.document["name"])
+
+    async def measure(self) -> Side:
+        """Raises Unavailable, PeerError."""
+        placing = self.progress.add_task(f"{self.document['placement']}: placing {self.topic}", total=None)
+
+        async def send(assignments: Json) -> RunResult:
+            self.progress.remove_task(placing)
+            return await self._send(assignments)
+
+        async with DistributorClient(self.cluster.distributor, timeout_s=60.0) as client:
+            run = await placed_run(
+                self.cluster, client, self.document, send, warmup_s=WARMUP_S, within_s=PLACED_WITHIN_S
+            )
+        brokers = list(addresses(self.cluster))
+        return side_of(self.document["placement"], run.view, run.assignments, run.result, run.measured, brokers)
+
+    async def _send(self, assignments: Json) -> RunResult:
+        plan = plan_of(
+            self.topic,
+            assignments,
+            addresses(self.cluster),
+            seconds=self.options.seconds,
+            warmup_s=WARMUP_S,
+            seed=self.options.seed,
+            slo_ms=self.promise.latency_ms,
+            percentile=100 * self.promise.share,
+        )
+        step = self.progress.add_task(
+            f"{self.document['placement']}: connecting", total=plan.warmup_s + plan.duration_s
+        )
+
+        def show(now: RunProgress) -> None:
+            heard = f"{now.phase}, {now.received:,} received, p99 {now.p99_ms:.1f} ms"
+            text = f"{self.document['placement']}: {heard}"
+            self.progress.update(step, description=text, completed=now.elapsed_s)
+
+        result = await run_plan(plan, show, name=self.document["placement"])
+        done = (
+            f"{self.document['placement']}: {result.received:,} of {result.sent:,} received, p99 {result.p99_ms:.1f} ms"
+        )
+        self.progress.update(step, description=done, completed=plan.warmup_s + plan.duration_s)
+        return result
+
+
+def _progress(people: Console) -> Progress:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=people)
+
+
+def _results(
+    options: DemoOptions, document: Json, sides: Sequence[Side], promise: Promise, missing: list[str], started: float
+) -> Results:
+    topic = {name: document[name] for name in ("name", "rate", "slo")}
+    return Results.of(
+        "demo",
+        [side.row(promise) for side in sides],
+        seed=options.seed,
+        started=started,
+        settings={"seconds": options.seconds, "brokers": BROKERS, "mcap": MCAP, "topic": topic},
+        reasons=[f"{side.placement}: {reason}" for side in sides for reason in side.reasons],
+        result={
+            "passed": not missing,
+            "shortcomings": missing,
+            "kept": {side.placement: side.kept(promise) for side in sides},
+            "parts": [row for side in sides for row in side.part_rows()],
+        },
+    )
+
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def demo(
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="Of measured traffic for each placement.")
+    ] = DemoOptions.seconds,
+    seed: SeedOption = DemoOptions.seed,
+    png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
+    document: Annotated[bool, typer.Option("--document", help="Write the tables into README.md.")] = False,
+    json_file: RunsJsonOption = None,
+) -> int:
+    """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""
+    return run_demo(DemoOptions(seconds, seed, png, json_file, README if document else None))
+
+
+def run_demo(options: DemoOptions) -> int:
+    """0 if every message arrived, both runs are valid and SRTM's p99 access delay is below that of lb; else 1.
+
+    Raises BadInput at once for a file that cannot be written.
+    """
+    refuse_unwritable("png", str(options.png))
+    refuse_unwritable("json", options.json_file)
+    people = console(options.json_file)
+    missing = run_trio(partial(demonstrate, options, people))
+    for reason in missing:
+        people.print(f"[bold red]failed:[/] {reason}")
+    return 1 if missing else 0

@@ -1,0 +1,1 @@
+"""figures: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""gdrl: see docs/architecture.md."""

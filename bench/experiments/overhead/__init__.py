@@ -1,0 +1,1 @@
+"""overhead: see docs/architecture.md."""

@@ -1,0 +1,171 @@
+"""``srtm bench figures``: the paper's figures in the simulator, each with its data, its picture and its verdict.
+
+A finished experiment is written at once, so long work can be taken up again where it ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from bench.experiments.figures import (
+    convergence,
+    eq01,
+    fig06,
+    fig07,
+    fig08,
+    fig09,
+    fig10,
+    fig11,
+    laboratory,
+    limiters,
+    modes,
+    prop1,
+)
+from bench.experiments.lab.figure import Effort, Experiment
+from bench.experiments.lab.publishing import Shown, make_directory, publish
+from bench.experiments.lab.stored_figure import Finished
+from bench.harness.results.document import EVALUATION, refuse_without_block, write_block
+from bench.harness.results.provenance import provenance
+from bench.harness.results.sources import fingerprint, sources_of
+from bench.harness.results.verdict import Verdict
+from srtm.errors import BadInput
+
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (laboratory, fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, convergence, modes, limiters)
+}
+QUICK = Effort(seconds=15.0, repetitions=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FiguresOptions:
+    names: Sequence[str]
+    effort: Effort
+    directory: Path
+    resume: bool = False  # keep what is finished there
+    document: bool = False  # write into docs/ as well
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected:
+    """A figure, or one of its parts (``parts``; none: the whole)."""
+
+    experiment: Experiment
+    parts: tuple[str, ...] = ()
+
+
+def known() -> dict[str, Selected]:
+    """By name, the parts of a figure after it."""
+    found = {}
+    for name, experiment in EXPERIMENTS.items():
+        found[name] = Selected(experiment=experiment)
+        for part_name, part in experiment.parts.items():
+            found[part_name] = Selected(experiment=experiment, parts=(part,))
+    return found
+
+
+def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdict]:
+    """Raises BadInput for a directory that cannot be written, and where the document is to show a part of a figure."""
+    selected = {name: known()[name] for name in options.names}
+    for name, one in selected.items():
+        if options.document and one.parts:
+            raise BadInput("document", name, f"must be of whole figures: name {one.experiment.name}")
+    refuse_without_block(EVALUATION if options.document else None, *selected)
+    make_directory(options.directory)
+    started = time.time()
+    # Before hours in which they may change.
+    sources = {name: _sources(one.experiment) for name, one in selected.items()}
+    made = [_one(name, one, options, sources[name], show) for name, one in selected.items()]
+    took = lasted(made, options.effort)
+    show(took)
+    if options.document and list(options.names) == list(EXPERIMENTS) and (block := _block_of(options.effort)):
+        write_block(EVALUATION, block, f"{took} {provenance(started)}")
+    return [one.verdict for one in made]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """``took_s``: of its runs, on the clock and of a processor, whenever that was."""
+
+    verdict: Verdict
+    took_s: float
+    processor_s: float
+
+
+def lasted(made: Sequence[Made], effort: Effort) -> str:
+    """The closing line."""
+    clock_s, processor_s = sum(one.took_s for one in made), sum(one.processor_s for one in made)
+    return (
+        f"{len(made)} of {len(EXPERIMENTS)} figures, {effort.repetitions} runs of {effort.seconds:g} s a point: "
+        f"{clock_s / 60:.1f} min, {processor_s / 60:.1f} min of one processor; what was kept counts as it took then."
+    )
+
+
+def _block_of(effort: Effort) -> str | None:
+    """Of the document; None: neither the usual effort nor the quick one."""
+    blocks = {"figures": Effort(), "figures-quick": QUICK}
+    kind = (effort.seconds, effort.repetitions)
+    return next((name for name, one in blocks.items() if (one.seconds, one.repetitions) == kind), None)
+
+
+def _sources(experiment: Experiment) -> str | None:
+    return fingerprint(sources_of([experiment.run.__module__, publish.__module__]))
+
+
+def _one(
+    name: str, selected: Selected, options: FiguresOptions, sources: str | None, show: Callable[[str], None]
+) -> Made:
+    experiment = selected.experiment
+    finished = Finished(options.directory, name)
+    if options.resume and (kept := _kept(finished, options.effort, sources)) is not None:
+        show(f"{kept.verdict.line} (kept)")
+        if options.document:
+            finished.show_in_document(experiment.name)
+        return kept
+    made = _made(name, selected, options, sources, show)
+    show(made.verdict.line)
+    return made
+
+
+def _made(
+    name: str, selected: Selected, options: FiguresOptions, sources: str | None, show: Callable[[str], None]
+) -> Made:
+    experiment, started = selected.experiment, time.time()
+    clock_s, processor_s = time.monotonic(), time.process_time()
+    effort = replace(options.effort, parts=selected.parts, step=lambda text: show(f"{name}: {text}"))
+    figure = experiment.run(effort)
+    took_s, processor_s = time.monotonic() - clock_s, time.process_time() - processor_s
+    settings = {
+        **_settings(effort),
+        "sources": sources,
+        "conditions": figure.conditions,
+        "took_s": round(took_s, 3),
+        "processor_s": round(processor_s, 3),
+    }
+    verdict = Verdict(name, experiment.claim, list(figure.checks), [dict(row) for row in figure.rows], settings)
+    shown = Shown(name=name, about=experiment, figure=figure, effort=options.effort)
+    publish(shown, verdict, started, options.directory, document=options.document)
+    return Made(verdict=verdict, took_s=took_s, processor_s=processor_s)
+
+
+def _settings(effort: Effort) -> dict[str, object]:
+    return {"seconds": effort.seconds, "repetitions": effort.repetitions, "simulated": True}
+
+
+def _kept(finished: Finished, effort: Effort, sources: str | None) -> Made | None:
+    """What an earlier run of the same sources and settings found; None: it has to be run."""
+    results = finished.results()
+    if results is None or results.seed != effort.seed:
+        return None
+    if any(results.settings.get(key) != value for key, value in _settings(effort).items()):
+        return None
+    if sources is None or results.settings.get("sources") != sources or not isinstance(results.result, list):
+        return None
+    settings = results.settings
+    verdict = msgspec.convert({**results.result[0], "claim": "", "settings": settings}, Verdict)
+    return Made(verdict=verdict, took_s=settings["took_s"], processor_s=settings["processor_s"])

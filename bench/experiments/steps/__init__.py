@@ -1,0 +1,1 @@
+"""steps: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""harness: see docs/architecture.md."""

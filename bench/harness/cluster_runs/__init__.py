@@ -1,0 +1,1 @@
+"""cluster_runs: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""machine: see docs/architecture.md."""

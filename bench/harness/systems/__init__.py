@@ -1,0 +1,1 @@
+"""systems: see docs/architecture.md."""

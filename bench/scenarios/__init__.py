@@ -1,0 +1,1 @@
+"""scenarios: see docs/architecture.md."""

@@ -1,0 +1,109 @@
+"""A policy that hears what the product's brokers tell, and when: reports come as ``broker.history.schedule`` makes
+them due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from adaptor.observations import Bin, Envelope, Shares
+from adaptor.policy import Policy
+from adaptor.topics import change_of
+from bench.harness.cluster_runs.recovery import Ints
+from bench.simulation.buckets import BIN_NS
+from bench.simulation.gdrl_exchange import Exchanging
+from bench.simulation.shifting_traffic import Simulation
+from broker.events import Moved
+from broker.history.bins import EngineBins, EngineHistories
+from broker.history.schedule import Followed
+from srtm.control import TopicHistory
+from srtm.topics.adaptation import Adaptation, Mode
+
+_TOPIC = "demand"
+_VERSION = 1  # of every share
+
+
+class Reporting(Simulation):
+    """As ``Simulation``, with each broker's own detection of change: once a second, at once, or four times a second."""
+
+    def __init__(
+        self,
+        arrivals_ns: Sequence[Ints],
+        envelope: Envelope,
+        policy: Policy,
+        start: Shares,
+        *,
+        declared: Sequence[float],
+        batch: int = 1,
+    ) -> None:
+        super().__init__(arrivals_ns, envelope, policy, start, declared=declared, batch=batch)
+        self.reports = 0  # sent
+        self._followed = [Followed() for _ in start]
+        for followed in self._followed:
+            followed.follow([_TOPIC], [_TOPIC] if self._policy.mode == "fitted" else [])
+
+    @property
+    def messages(self) -> int:
+        """Of control: reports, proposals, and each change of one broker's share with its acknowledgement."""
+        return self.reports + len(self.proposed) + 2 * self.told
+
+    def _bin_over(self, now_ns: int, bins: list[Bin]) -> None:
+        if self._policy.mode == "static":
+            return
+        reports = {
+            name: [report]
+            for name, followed, one in zip(self._names, self._followed, bins, strict=True)
+            for report in followed.take(_as_read(now_ns, one), now_ns)
+        }
+        if reports:
+            self.reports += len(reports)
+            heard = {name: _bins(report) for name, [report] in reports.items()}
+            self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, heard))
+
+    def _changed(self, now_ns: int, name: str, arrivals: int, span_ns: int, waiting: int) -> None:
+        if self._policy.mode == "static":
+            return
+        moved = Moved(_TOPIC, _VERSION, now_ns - span_ns, span_ns, arrivals, waiting)
+        report = self._followed[self._names.index(name)].move(moved, now_ns)
+        if report is not None and report.change is not None:
+            self.reports += 1
+            changes = {name: change_of(report.change, report.end_ns)}
+            self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, {name: _bins(report)}, changes))
+
+
+def under_mode(
+    mode: Mode,
+    settings: Adaptation,
+    arrivals_ns: Sequence[Ints],
+    envelope: Envelope,
+    start: Shares,
+    declared: Sequence[float],
+    seed: int,
+    batch: int = 1,
+) -> Reporting | Exchanging:
+    """Not run yet. ``declared``: msg/s of each broker's publishers."""
+    if mode == "gdrl":
+        return Exchanging(arrivals_ns, envelope, start, settings, seed)
+    return Reporting(arrivals_ns, envelope, Policy(mode, settings), start, declared=declared, batch=batch)
+
+
+def _as_read(now_ns: int, one: Bin) -> EngineHistories:
+    """What the engine says once the bin is over that ends at ``now_ns``."""
+    until = now_ns // BIN_NS
+    told = EngineBins(
+        topic=_TOPIC,
+        version=_VERSION,
+        first=until - 1,
+        arrivals=[one.arrivals],
+        waiting=[one.waiting],
+        unfinished=[one.work],
+        delay_ns=[0],
+        supply=[],
+    )
+    nothing = not (one.arrivals or one.waiting or one.work)
+    return EngineHistories(until=until, bin_ns=BIN_NS, wall_offset_ns=0, topics=[] if nothing else [told])
+
+
+def _bins(report: TopicHistory) -> list[Bin]:
+    columns = zip(report.arrivals, report.waiting, report.unfinished, strict=True)
+    return [Bin(arrivals, waiting, work) for arrivals, waiting, work in columns]

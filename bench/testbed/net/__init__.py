@@ -1,0 +1,1 @@
+"""net: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""probes: see docs/architecture.md."""
