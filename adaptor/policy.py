@@ -13,7 +13,7 @@ from adaptor.policies.fitted import HEARING_S, IDLE_BINS, Fitted
 from adaptor.policies.proportional import proportional
 from srtm.topics.adaptation import Adaptation, Mode
 
-_MOST_BINS = 6000  # srtm.adaptation.LONGEST_S
+_MOST_BINS = 6000  # srtm.topics.adaptation.LONGEST_S
 _SETTLING_S = 0.05  # traffic that leaves one broker comes to another, and both notice within some slots
 _STANDSTILL_S = 1.0  # so long may less come, and nowhere more, before shares follow that
 _SURE = 0.1  # of the sum of all rates, which has to be known to within that to say that nothing else moves

@@ -16,8 +16,8 @@ __version__: str
 
 @final
 class Bucket:
-    """The engine's token bucket, for differential tests against ``srtm.bucket``. Rates in micro-messages/s, bursts in
-    micro-messages, times in ns."""
+    """The engine's token bucket, for differential tests against ``srtm.token_bucket.bucket``. Rates in
+    micro-messages/s, bursts in micro-messages, times in ns."""
 
     def __new__(cls, rate_micro: int, burst_micro: int, at_ns: int, full: bool = True) -> Bucket: ...
     def take(self, cost: int, at_ns: int) -> int | None:
@@ -78,7 +78,7 @@ class Engine:
         """JSON of everything that Python may see, taken between two turns; "" = all topics. See ``broker.snapshot``."""
     def histories(self, topics: Sequence[str], since: int) -> bytes:
         """JSON of what came to these topics since bin number ``since`` (0: since as long as is kept, some 12 s), in
-        bins that are over; a topic without a limit, or to which nothing was, is left out. See ``broker.engine_bins``.
+        bins that are over; a topic without a limit, or to which nothing was, is left out. See ``broker.history.bins``.
         """
     def watch(self, topics: Sequence[str], no_longer: Sequence[str]) -> None:
         """Look for changes of traffic (event ``moved``) and for an end of rest (``restless``) in ``topics``, too, from
@@ -166,10 +166,12 @@ class Measurement:
 
 @final
 class Flood:
-    """A closed loop on a thread of its own: how much a broker carries. See ``bench.flood`` for the plan."""
+    """A closed loop on a thread of its own: how much a broker carries. See ``bench.harness.load.flood`` for the
+    plan."""
 
     def __new__(cls, plan: bytes) -> Flood:
-        """``plan``: JSON, the fields of ``bench.flood.FloodPlan``; unknown fields are refused (ValueError)."""
+        """``plan``: JSON, the fields of ``bench.harness.load.flood.FloodPlan``; unknown fields are refused
+        (ValueError)."""
     def start(self) -> None: ...
     def wait(self, timeout_ms: int) -> bool:
         """True when the flood has ended. Releases the GIL."""
@@ -180,10 +182,12 @@ class Flood:
 
 @final
 class LoadGen:
-    """One run of the load generator: its own threads, its own codec. See ``bench.workload`` for the plan."""
+    """One run of the load generator: its own threads, its own codec. See ``bench.harness.load.workload`` for the
+    plan."""
 
     def __new__(cls, plan: bytes) -> LoadGen:
-        """``plan``: JSON, the fields of ``bench.workload.Plan``; unknown fields are refused (ValueError)."""
+        """``plan``: JSON, the fields of ``bench.harness.load.workload.Plan``; unknown fields are refused
+        (ValueError)."""
     def start(self) -> None: ...
     def progress(self) -> bytes:
         """JSON: phase, sent, received, lateness so far. Any time."""
@@ -196,7 +200,7 @@ class LoadGen:
 
 @final
 class Station:
-    """A simulated broker: the engine's bucket (full at 0) and, behind it, servers. See ``bench.simulator``."""
+    """A simulated broker: the engine's bucket (full at 0) and, behind it, servers. See ``bench.simulation.brokers``."""
 
     NEVER_NS: int  # access delay of what no token ever comes for
     def __new__(

@@ -338,7 +338,8 @@ async def _goes_on(running: Cluster, child: Child) -> bool:
 async def _tell_death(running: Cluster, child: Child) -> None:
     """Best effort within a second: the new process, with a new incarnation, proves the same when it syncs."""
     try:
-        incarnation = (running.data / child.name / "srtm.incarnation").read_text().strip()  # broker.data_path writes it
+        # broker.runtime.data_directory writes it
+        incarnation = (running.data / child.name / "srtm.incarnation").read_text().strip()
     except (OSError, UnicodeDecodeError):  # it never came so far as to have one, so the distributor never heard of it
         return
     notice = DeadNotice(incarnation=incarnation, reason=f"its supervisor saw it end: {child.ended}")

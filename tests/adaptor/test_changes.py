@@ -10,7 +10,7 @@ from adaptor.topics import BIN_NS, Book, change_of
 from srtm.control import HistoryAnswer, RateChange
 from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Adaptation
-from tests.adaptor.test_book import counts, history, told
+from tests.adaptor.test_topics import counts, history, told
 
 ENVELOPE = Envelope(rate_micro=11_000 * MICRO, burst_micro=25 * MICRO)
 UNEVEN: Shares = [(9_750 * MICRO, 12_500_000), (1_250 * MICRO, 12_500_000)]

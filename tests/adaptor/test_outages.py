@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adaptor.topics import Book
-from tests.adaptor.test_book import SHARES, after, counts, history, told
+from tests.adaptor.test_topics import SHARES, after, counts, history, told
 
 BEFORE = ("b1", history(0, counts(500, 50, 1))), ("b2", history(0, [*counts(500, 49, 2), 0]))
 

@@ -10,7 +10,7 @@ from adaptor.topics import Book
 from broker.history.bins import EngineBins, EngineHistories
 from broker.history.schedule import Followed
 from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicTraits
-from tests.broker.test_bins import BIN_NS
+from tests.broker.history.test_schedule import BIN_NS
 
 RATES = {"b1": 12.0, "b2": 500.0}  # msg/s
 

@@ -12,7 +12,7 @@ from adaptor.service import Adaptor
 from srtm.control import HistoryAnswer, ProposalResult, ProposalResults, RateChange, ShareProposal, TopicHistories
 from srtm.errors import NotLeader, SrtmError, Unavailable
 from srtm.log import Log
-from tests.adaptor.test_book import counts, history, told
+from tests.adaptor.test_topics import counts, history, told
 
 
 class Scripted:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import trio
 
-from bench.systems import running
-from srtm.commands.running import run_trio
+from bench.harness.systems.systems import running
+from srtm.console.running import run_trio
 
 
 async def bench():

@@ -16,7 +16,8 @@ MODES = ("fitted", "proportional, 2 s", "proportional", "gdrl", "central", "stat
 UNSETTLED = "central"  # all of both brokers' traffic never passes: there is nothing to be back at
 COUNTED_S = 3.0  # before the step; less of it is no measure of shares that wander with a window
 _COUNTED_WINDOWS_S = {"proportional": 10.0}  # instead: what such a mode looks back on
-SETTLING_S = 3.0  # of a topic before that: generators begin, and a policy has heard every broker (adaptor.fitted)
+# Of a topic before that: generators begin, and a policy has heard every broker (adaptor.policies.fitted).
+SETTLING_S = 3.0
 TAIL_S = 5.0  # at the end
 PROMISE_MS = 5.0
 MOST_LATE = 0.2  # of the p99 before or of the promise, whichever is more, as for every run of the generator

@@ -1,4 +1,4 @@
-//! What is asked for: the fields of `bench.workload.Plan`. A `Plan` that `Plan::parse` returned is valid.
+//! What is asked for: the fields of `bench.harness.load.workload.Plan`. A `Plan` that `Plan::parse` returned is valid.
 
 use serde::Deserialize;
 
@@ -100,7 +100,7 @@ const LARGEST_MESSAGE: usize = 1 << 20;
 impl Plan {
     /// The plan in `json`, checked; unknown fields are refused.
     pub fn parse(json: &[u8]) -> Result<Plan, BadPlan> {
-        let plan: Plan = serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.workload.Plan"))?;
+        let plan: Plan = serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.harness.load.workload.Plan"))?;
         plan.check()?;
         Ok(plan)
     }

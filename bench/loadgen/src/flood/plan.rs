@@ -1,4 +1,4 @@
-//! What a flood is asked to do: the fields of `bench.flood.FloodPlan`.
+//! What a flood is asked to do: the fields of `bench.harness.load.flood.FloodPlan`.
 
 use serde::Deserialize;
 
@@ -52,7 +52,7 @@ pub enum Asks {
 impl FloodPlan {
     /// The plan in `json`, checked; unknown fields are refused.
     pub fn parse(json: &[u8]) -> Result<FloodPlan, BadPlan> {
-        let plan: FloodPlan = serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.flood.FloodPlan"))?;
+        let plan: FloodPlan = serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.harness.load.flood.FloodPlan"))?;
         within("limit_s", plan.limit_s, 1e-3, LONGEST_S)?;
         plan.task.check()?;
         Ok(plan)

@@ -24,7 +24,7 @@ from distributor.fitting.task import FittingOptions
 from distributor.placement.planner import burst_of as bucket_of
 from srtm.errors import BadInput
 from srtm.topics.spec import parse_topic_json
-from tests.bench.experiments.test_table1_rows import MADE
+from tests.bench.experiments.table1.test_rows import MADE
 from tests.support.run_results import result, target
 
 WHERE = {"broker-1": "127.0.0.1:1", "broker-2": "127.0.0.1:2", "broker-3": "127.0.0.1:3"}

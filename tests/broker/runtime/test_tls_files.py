@@ -14,7 +14,7 @@ from broker.runtime import tls_files as tls
 from broker.sync.loop import SyncState
 from srtm.errors import BadInput
 
-CERTIFICATES = Path(__file__).resolve().parents[1] / "certificates"
+CERTIFICATES = Path(__file__).resolve().parents[2] / "certificates"
 SERVER = {"tls_cert": str(CERTIFICATES / "server.pem"), "tls_key": str(CERTIFICATES / "server.key")}
 
 

@@ -26,9 +26,9 @@ FOREIGN = "srtm-foreign"
 HERE = Path("/proc/thread-self/ns/net")
 OWNER = """
 import sys
-from bench.testbed.layout import Link, hosts
-from bench.testbed.means import means
-from bench.checkout import ROOT
+from bench.testbed.net.layout import Link, hosts
+from bench.testbed.net.capabilities import means
+from bench.harness.machine.checkout import ROOT
 from bench.testbed.owner import live_testbed
 with live_testbed(hosts(link=Link(delay_ms=1.0), each=["broker:quota=0.5"]), means(), 1, print) as there:
     print(there.owner.pid, there.owner.started, flush=True)

@@ -8,7 +8,7 @@ import trio
 from distributor.registry.registry import Registry
 from srtm.errors import NotFound
 from srtm.topics.capacity import Capacity, Class, parse_capacity, parse_slo
-from tests.distributor.test_api import TOPIC, http, problem
+from tests.distributor.api.test_app import TOPIC, http, problem
 from tests.support.distributor_in_process import Distributor, spec
 
 STRICT = {"mcap": 500.0, "slo": {"percentile": 99, "latency_ms": 5.0}, "source": "bench", "limited_by": "broker"}

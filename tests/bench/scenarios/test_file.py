@@ -9,7 +9,7 @@ import pytest
 from bench.scenarios.file import read_scenario, scenario
 from srtm.errors import BadInput
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "bench" / "scenarios").glob("*.toml"))
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "bench" / "scenarios").glob("*.toml"))
 FILE = """
 address = "127.0.0.1:4150"
 duration_s = 2.0

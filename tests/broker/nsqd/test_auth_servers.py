@@ -18,7 +18,7 @@ from tests.support.http_server import serve_http
 QUESTION = AuthAsked(connection=7, secret=b"s &\xff", remote_ip="::1", tls=True, common_name="me & you")
 RULE = {"topic": "^t$", "channels": [".*"], "permissions": ["subscribe", "publish"]}
 ANSWER = {"ttl": 30, "identity": "u", "identity_url": "http://u", "authorizations": [RULE]}
-CERTIFICATE = Path(__file__).parents[1] / "support" / "localhost.pem"
+CERTIFICATE = Path(__file__).parents[2] / "support" / "localhost.pem"
 
 
 class FakeAuthServer:

@@ -115,7 +115,7 @@ def test_a_known_difference_that_is_gone_is_told_where_all_its_sessions_were_pla
 
 
 def test_every_difference_that_is_meant_has_its_reason_in_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "protocol.md").read_text()
     assert [kept.name for kept in KEPT if f"* **{kept.name}" not in text] == []
 
 

@@ -9,7 +9,7 @@ from bench.experiments.table1 import view as table1_view
 from bench.experiments.table1.rows import PAPER_S, burst_of
 from bench.experiments.table1.run_all import Table1Options, settings_of
 from bench.experiments.table1.view import REALTIME, Shown, claim_of, line, markdown, panels, show_and_write
-from tests.bench.experiments.test_table1_rows import MADE, PAPERS
+from tests.bench.experiments.table1.test_rows import MADE, PAPERS
 
 OPTIONS = Table1Options(rounds_s=5.0)
 SPOILT = replace(MADE, reasons=("the generator was late",), tries=4)

@@ -140,10 +140,11 @@ async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(
 def test_a_child_dies_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
     """The supervisor here is a process that starts a child and hangs; the child says its id once its lifeline holds."""
     child = (
-        "import os, time; from srtm import lifeline; lifeline.hold(); print(os.getpid(), flush=True); time.sleep(60)"
+        "import os, time; from srtm.cluster import parent_death; parent_death.hold()\n"
+        "print(os.getpid(), flush=True); time.sleep(60)"
     )
     supervisor = (
-        "import sys, time\nfrom pathlib import Path\nfrom srtm.supervisor import Child\n"
+        "import sys, time\nfrom pathlib import Path\nfrom srtm.cluster.supervisor import Child\n"
         f"child = Child('child', [], Path({str(tmp_path)!r}), print)\n"
         f"child._command = [sys.executable, '-c', {child!r}]\n"
         "child.start()\ntime.sleep(60)\n"
@@ -167,7 +168,7 @@ def _first_line(log: Path) -> str:
 
 
 def test_a_child_whose_supervisor_is_already_gone_does_not_stay() -> None:
-    program = "from srtm import lifeline; lifeline.hold(); print('stayed')"
+    program = "from srtm.cluster import parent_death; parent_death.hold(); print('stayed')"
     ended = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "SRTM_SUPERVISOR_PID": "1"},

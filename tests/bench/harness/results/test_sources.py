@@ -86,7 +86,7 @@ def test_outside_a_checkout_there_is_no_name(tmp_path: Path) -> None:
 
 
 def test_every_path_that_always_counts_is_there() -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[4]
     assert all((root / path).exists() for path in ALWAYS)
     assert "bench/experiments/lab/layouts.py" in sources_of(["bench.experiments.figures.fig06"])
     assert "bench/experiments/figures/fig08.py" not in sources_of(["bench.experiments.figures.fig06"])

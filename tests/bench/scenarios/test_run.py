@@ -17,7 +17,7 @@ from bench.scenarios.run import Outcome, judged, prepare, show
 from srtm.errors import BadInput, Unavailable
 from tests.support.run_results import EMPTY, result, target
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "bench" / "scenarios").glob("*.toml"))
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "bench" / "scenarios").glob("*.toml"))
 FILE = """
 address = "127.0.0.1:1"
 duration_s = 1.0
