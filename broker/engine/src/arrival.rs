@@ -1,6 +1,6 @@
 //! When the bytes of one read arrived, and how far a stamp that several publishes share can be from the truth.
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 /// Arrivals of the bytes of one read: of the last byte only, or span by span.
 #[derive(Debug, Clone, Copy)]

@@ -11,10 +11,11 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use slotmap::{Key, KeyData};
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine, Reply};
+use crate::engine::{Engine, Reply};
 use crate::error::{self, WireError, quoted};
 use crate::event::Event;
+use crate::keys::ConnKey;
+use crate::time::Nanos;
 use crate::wire::Command;
 
 /// Memory that one compiled pattern may take, and again its caches: ordinary ones take a tenth.

@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use crate::bucket::{Bucket, Nanos, TOKEN};
+use crate::bucket::{Bucket, TOKEN};
+use crate::time::Nanos;
 
 #[derive(Debug)]
 pub struct Backlog<T> {

@@ -4,8 +4,7 @@
 //! nothing drifts. What waits for tokens is not the bucket's business (`backlog.rs`): the fill here is what is really there, and is negative only
 //! after `debit`. `srtm/token_bucket/bucket.py` is the reference; a differential test holds the two equal to the nanosecond.
 
-/// Nanoseconds of CLOCK_MONOTONIC.
-pub type Nanos = i64;
+use crate::time::Nanos;
 
 /// Units in one token.
 pub const TOKEN: i128 = 1_000_000_000_000_000;

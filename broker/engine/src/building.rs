@@ -3,10 +3,12 @@
 //! to turn (`share.rs`); what was built becomes the message without another copy.
 
 use crate::connection::Connection;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::Engine;
 use crate::http::Http;
 use crate::id::MessageId;
-use crate::message::{Charge, Meter};
+use crate::keys::ConnKey;
+use crate::memory::{Charge, Meter};
+use crate::message::cost_of;
 use crate::share::{LARGE_BODY, LEAST_SHARE_UNITS, message_units};
 use crate::wire::{self, MESSAGE_HEADER};
 
@@ -103,7 +105,7 @@ impl Engine {
         if self.is_building(key) {
             return true;
         }
-        if !self.has_room_for(Meter::cost_of(1, len as u64, 1)) {
+        if !self.has_room_for(cost_of(1, len as u64, 1)) {
             return false;
         }
         let Some(conn) = self.conns.get_mut(key) else { return false };
@@ -114,7 +116,7 @@ impl Engine {
     /// Why a message with a body of `len` bytes could not be begun just now.
     #[cold]
     pub(crate) fn no_room_to_build(&self, len: usize) -> String {
-        if self.has_room_for(Meter::cost_of(1, len as u64, 1)) { no_memory_for(len) } else { self.memory_is_reached() }
+        if self.has_room_for(cost_of(1, len as u64, 1)) { no_memory_for(len) } else { self.memory_is_reached() }
     }
 
     /// Why one cannot be begun, if so: the publish counts as refused.

@@ -4,12 +4,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::bucket::Nanos;
 use crate::e2e::E2e;
-use crate::engine::{ConnKey, TopicKey};
 use crate::id::{MessageId, SEQUENCE_BITS};
+use crate::keys::{ConnKey, TopicKey};
 use crate::message::Message;
 use crate::queue::Queue;
+use crate::time::Nanos;
 use crate::timer::Armed;
 use crate::topology::Deliveries;
 

@@ -1,15 +1,16 @@
 //! A publish, as it comes on a connection, becomes messages of the turn: its bodies are copied into frames. What becomes of them is decided later
 //! (`publish.rs`).
 
-use crate::bucket::Nanos;
 use crate::building::no_memory_for;
-use crate::engine::{ConnKey, Engine, Reply, TopicKey};
+use crate::engine::{Engine, Reply};
 use crate::error::WireError;
 use crate::event::Event;
+use crate::keys::{ConnKey, TopicKey};
 use crate::message::Message;
 use crate::publish::{Asked, Outcome, Publish, Source, Verb};
 use crate::published::Published;
 use crate::share::message_units;
+use crate::time::Nanos;
 
 /// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
 const MAX_STRANGERS: usize = 100_000;

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::bucket::Nanos;
 use crate::channel::Channel;
-use crate::engine::{ChannelKey, Engine, TopicKey};
+use crate::engine::Engine;
 use crate::event::Event;
 use crate::history::Bins;
+use crate::keys::{ChannelKey, TopicKey};
 use crate::message::Message;
 use crate::queue::Queue;
 use crate::share::CREATION_UNITS;
+use crate::time::Nanos;
 use crate::topic::{Limit, Limiter, Topic};
 use crate::trace::Trace;
 use crate::wire;

@@ -3,20 +3,21 @@
 use std::collections::VecDeque;
 
 use crate::auth::Auth;
-use crate::bucket::Nanos;
 use crate::building::Building;
-use crate::engine::{ChannelKey, TopicKey};
 use crate::http::Http;
 use crate::id::MessageId;
 use crate::identify::{Identity, Terms};
+use crate::keys::{ChannelKey, TopicKey};
 use crate::limits::UNFINISHED_NS;
-use crate::message::{Charge, Message};
+use crate::memory::Charge;
+use crate::message::Message;
 use crate::overflow::Held;
 use crate::parking::Waiting;
 use crate::published::PublishedTopics;
 use crate::share::Share;
 use crate::slices::Progress;
 use crate::stream::{Broken, Layers, Step};
+use crate::time::Nanos;
 use crate::timer::Armed;
 use crate::topology::Nearness;
 use crate::wire::{self, Seen, State};

@@ -5,13 +5,14 @@ use std::ops::Range;
 
 use slotmap::SlotMap;
 
-use crate::bucket::Nanos;
 use crate::channel::{Channel, InFlight};
 use crate::connection::Mark;
-use crate::engine::{ChannelKey, ConnKey, Engine, TopicKey};
+use crate::engine::Engine;
+use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::message::Message;
 use crate::queue::Queue;
 use crate::share::message_units;
+use crate::time::Nanos;
 use crate::timer::{Timer, Timers};
 use crate::topology;
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::bucket::Nanos;
 use crate::latency::histogram;
+use crate::time::Nanos;
 
 /// The window moves in steps of this part of it.
 const SLOTS: i64 = 6;

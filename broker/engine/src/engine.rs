@@ -11,11 +11,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use slotmap::{SlotMap, new_key_type};
+use slotmap::SlotMap;
 
 use crate::arrival::{Sharing, Stamps};
 use crate::auth::Patterns;
-use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::config::Config;
 use crate::connection::{Connection, LINGER_NS, Phase};
@@ -27,27 +26,24 @@ use crate::http;
 use crate::http::answer::Exchange;
 use crate::id::IdMaker;
 use crate::identify::Identity;
+use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::laboratory::Server;
 use crate::latency::Sample;
 use crate::leaving::Leaving;
 use crate::limits::{LARGE_INPUT, Limits};
-use crate::message::{Builder, Meter};
+use crate::memory::Meter;
+use crate::message::Builder;
 use crate::overflow::PORTION;
 use crate::publish::Turn;
 use crate::share::Work;
 use crate::shared_disk::Disk;
 use crate::stream::Step;
+use crate::time::Nanos;
 use crate::timer::{Armed, Timer, Timers};
 use crate::topic::Topic;
 use crate::watching::Watching;
 use crate::ways::Ways;
 use crate::wire;
-
-new_key_type! {
-    pub struct ConnKey;
-    pub struct TopicKey;
-    pub struct ChannelKey;
-}
 
 /// Less than this is noise between two readings of the clocks, not a wall clock that was set back.
 const STEP_BACK_NS: i64 = 1_000_000;

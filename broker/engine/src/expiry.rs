@@ -1,10 +1,11 @@
 //! What time brings: releases, deferred messages, message timeouts, heartbeats and silence. Every periodic behaviour of the engine is here.
 
-use crate::bucket::Nanos;
 use crate::connection::{Connection, Phase};
-use crate::engine::{ChannelKey, ConnKey, Engine};
+use crate::engine::Engine;
 use crate::error::WireError;
+use crate::keys::{ChannelKey, ConnKey};
 use crate::limits::{Limit, UNFINISHED_NS};
+use crate::time::Nanos;
 use crate::timer::Timer;
 use crate::wire;
 

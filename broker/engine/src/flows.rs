@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use slotmap::SecondaryMap;
 
-use crate::bucket::Nanos;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 use crate::packet::{Flow, Segment};
 use crate::sequence::Sequence;
+use crate::time::Nanos;
 
 /// Connections that were opened but not accepted yet, of which something is kept: as many as may wait to be accepted, and some. Beyond that the oldest is
 /// forgotten, so that a flood of openings costs no more than this; a connection that was forgotten takes the kernel's stamps.

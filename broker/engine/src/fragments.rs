@@ -7,8 +7,9 @@
 
 use std::collections::VecDeque;
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::Engine;
+use crate::keys::ConnKey;
+use crate::time::Nanos;
 
 /// A read of more is no crumb.
 const CRUMB_BYTES: usize = 64;

@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 
-use crate::bucket::Nanos;
 use crate::connection::Phase;
-use crate::engine::{ConnKey, Engine, Reply};
+use crate::engine::{Engine, Reply};
+use crate::keys::ConnKey;
 use crate::stream::handshake::Handshake;
 use crate::stream::{Broken, HANDSHAKE_NS, Step};
+use crate::time::Nanos;
 use crate::upgrade::identify_failed;
 use crate::wire;
 

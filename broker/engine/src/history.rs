@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::bucket::{Nanos, TOKEN};
+use crate::bucket::TOKEN;
 use crate::change::ChangeDetector;
 use crate::rest::Rest;
 use crate::supply::Supply;
+use crate::time::Nanos;
 
 pub const BIN_NS: Nanos = 100_000_000;
 pub const SLOT_NS: Nanos = BIN_NS / 5;

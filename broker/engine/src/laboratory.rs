@@ -8,9 +8,10 @@
 
 use std::collections::VecDeque;
 
-use crate::bucket::Nanos;
-use crate::engine::{Engine, TopicKey};
+use crate::engine::Engine;
+use crate::keys::TopicKey;
 use crate::message::Message;
+use crate::time::Nanos;
 use crate::timer::{Armed, Timer};
 
 /// So many at most leave together, none of them later than so long after its time.
@@ -95,7 +96,8 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Builder, Meter};
+    use crate::memory::Meter;
+    use crate::message::Builder;
 
     fn message(number: u64) -> Message {
         Builder::default().alone(&Meter::default(), crate::id::MessageId(number), 0, b"x", 0, 0)

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 /// One delivery, cut into its parts: `total = access + consumer_wait + processing`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

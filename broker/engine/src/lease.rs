@@ -4,9 +4,10 @@
 //! clock is ahead of the monotonic one. Expiry is looked at before anything is let go, so a process that was stopped for longer than its lease
 //! lets nothing go when it goes on, not even what was due before: that would come as late as it slept.
 
-use crate::bucket::Nanos;
-use crate::engine::{Engine, TopicKey};
+use crate::engine::Engine;
 use crate::event::Event;
+use crate::keys::TopicKey;
+use crate::time::Nanos;
 
 /// A share that is extended: topic, version, new instant of expiry.
 pub type Renewal = (String, u64, Nanos);

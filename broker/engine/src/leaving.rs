@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 
-use crate::bucket::Nanos;
 use crate::connection::Phase;
-use crate::engine::{ConnKey, Engine, Reply, TopicKey};
+use crate::engine::{Engine, Reply};
+use crate::keys::{ConnKey, TopicKey};
 use crate::queue::Queue;
+use crate::time::Nanos;
 use crate::timer::{Armed, Timer};
 
 /// Between two looks.

@@ -4,8 +4,9 @@
 //! Which costs half the wake-ups of a steady flow, and a wake-up is the dearest part of a lone message. Only a consumer that is delivered to often and whose
 //! credit would last for some more of the same is read so, and never for longer than `LEISURE_NS`: what else it says (REQ, TOUCH, CLS, RDY, its end) waits no longer.
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::Engine;
+use crate::keys::ConnKey;
+use crate::time::Nanos;
 
 /// Answers are read this long after the last time, with whatever turn comes then. (A lone message's is read at once: only a flow of more than one message in this
 /// time comes to rest.)

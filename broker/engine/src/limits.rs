@@ -4,16 +4,17 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::bucket::Nanos;
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::Engine;
 use crate::error::WireError;
 use crate::event::Event;
 use crate::http::answer::{Exchange, write_refusal};
-use crate::message::Meter;
+use crate::keys::ConnKey;
+use crate::memory::Meter;
 use crate::publish::Verb;
 use crate::share::ACCEPT_UNITS;
+use crate::time::Nanos;
 use crate::wire;
 
 /// A limit that is met for long is told again after this time, with how often it was met since.

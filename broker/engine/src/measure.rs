@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 
-use crate::bucket::Nanos;
 use crate::latency::{histogram, note};
+use crate::time::Nanos;
 use crate::trace::{Entry, LastSent};
 
 /// What nobody took for this long after its bucket let it go, or for twice the target, is not measured: no subscriber is there for it, or its first

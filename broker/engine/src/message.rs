@@ -1,16 +1,16 @@
 //! A message on its way: its frame, which every channel and consumer shares, and what each queue entry knows besides. Frames that came together share an
 //! allocation, too.
 
-use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use crate::bucket::Nanos;
 use crate::disk::ledger::Receipt;
 use crate::disk::queue::Read;
 use crate::disk::record::Record;
 use crate::id::MessageId;
+use crate::memory::Meter;
 use crate::share::LARGE_BODY;
+use crate::time::Nanos;
 use crate::wire;
 
 /// Bytes charged for a queue entry besides its frame: the entry, its share of the queue, the allocator's overhead.
@@ -19,45 +19,9 @@ pub(crate) const ENTRY_OVERHEAD: u64 = 128;
 /// Messages that come together share a block up to this size: a consumer that keeps one of them keeps as much.
 const BLOCK: usize = 8 << 10;
 
-/// Bytes held by all messages of an engine. Charged by entries and blocks, released when they are dropped, wherever that is: it cannot leak.
-#[derive(Debug, Clone, Default)]
-pub struct Meter(Rc<Cell<u64>>);
-
-impl Meter {
-    pub fn used(&self) -> u64 {
-        self.0.get()
-    }
-
-    /// What `count` messages with bodies of `len` bytes in all will be charged, in so many channels each.
-    pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
-        count * (channels * ENTRY_OVERHEAD + wire::MESSAGE_HEADER as u64) + len
-    }
-
-    pub(crate) fn charge(&self, bytes: u64) -> Charge {
-        self.add(bytes);
-        Charge { meter: self.clone(), bytes }
-    }
-
-    fn add(&self, bytes: u64) {
-        self.0.set(self.0.get() + bytes);
-    }
-
-    fn subtract(&self, bytes: u64) {
-        self.0.set(self.0.get() - bytes);
-    }
-}
-
-/// Bytes held as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Charge {
-    meter: Meter,
-    bytes: u64,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.meter.subtract(self.bytes);
-    }
+/// What `count` messages with bodies of `len` bytes in all will be charged, in so many channels each.
+pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
+    count * (channels * ENTRY_OVERHEAD + wire::MESSAGE_HEADER as u64) + len
 }
 
 /// A message as it goes to a consumer, in a block that it may share with others of its publish; an entry of a queue. The block is charged once, until the last
@@ -298,9 +262,9 @@ mod tests {
     fn the_meter_is_back_at_zero_when_every_copy_is_gone() {
         let meter = Meter::default();
         let message = Builder::default().alone(&meter, MessageId(1), 0, b"body", 0, 0);
-        assert_eq!(meter.used(), Meter::cost_of(1, 4, 1));
+        assert_eq!(meter.used(), cost_of(1, 4, 1));
         let copy = message.clone();
-        assert_eq!(meter.used(), Meter::cost_of(1, 4, 2), "their frame is one");
+        assert_eq!(meter.used(), cost_of(1, 4, 2), "their frame is one");
         drop((message, copy));
         assert_eq!(meter.used(), 0);
     }
@@ -313,9 +277,9 @@ mod tests {
         let frame = first.frame.detached();
         assert_eq!(frame[wire::MESSAGE_HEADER..], [1; 10]);
         drop(rest);
-        assert_eq!(meter.used(), Meter::cost_of(1, 10, 1));
+        assert_eq!(meter.used(), cost_of(1, 10, 1));
         let again = frame.detached();
-        assert_eq!(meter.used(), Meter::cost_of(1, 10, 1), "it is alone already");
+        assert_eq!(meter.used(), cost_of(1, 10, 1), "it is alone already");
         drop(again);
         assert_eq!(meter.used(), 0);
     }
@@ -356,7 +320,7 @@ mod tests {
     fn a_block_is_charged_until_the_last_of_its_messages_is_gone() {
         let meter = Meter::default();
         let mut messages = three(&meter, [10, 20, 30]);
-        assert_eq!(meter.used(), Meter::cost_of(3, 60, 1));
+        assert_eq!(meter.used(), cost_of(3, 60, 1));
         let bodies: Vec<usize> = messages.iter().flatten().map(Message::body_len).collect();
         assert_eq!(bodies, [10, 20, 30]);
         let frames = meter.used() - 3 * ENTRY_OVERHEAD;

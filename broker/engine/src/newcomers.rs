@@ -1,9 +1,9 @@
 //! How fast connections come in and go while messages are on their way: a few in a turn, and none for a while behind them, so that a crowd costs the
 //! others a bounded share of the time and each message a fraction of what one turn of it takes. Where there are no messages, as fast as turns are.
 
-use crate::bucket::Nanos;
 use crate::engine::Engine;
 use crate::share::{ACCEPT_UNITS, UNIT_NS};
+use crate::time::Nanos;
 
 /// Connections accepted in a turn beside messages.
 const FEW: u32 = 2;

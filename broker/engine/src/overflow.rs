@@ -9,12 +9,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine, Reply, TopicKey};
+use crate::engine::{Engine, Reply};
+use crate::keys::{ConnKey, TopicKey};
 use crate::publish::Publish;
 use crate::queue::{Refused, Rest};
 use crate::storage::Owner;
 use crate::stream::HANDSHAKE_NS;
+use crate::time::Nanos;
 use crate::wire;
 
 /// Bytes written to disk in a turn where others wait.

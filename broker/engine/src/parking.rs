@@ -4,9 +4,10 @@
 //! Nothing else waits with it. Heartbeats go on, and what it sends meanwhile is bounded: beyond that the reactor leaves its bytes in the kernel.
 
 use crate::arrival::Stamps;
-use crate::bucket::Nanos;
 use crate::connection::Phase;
-use crate::engine::{ConnKey, Engine, drop_front};
+use crate::engine::{Engine, drop_front};
+use crate::keys::ConnKey;
+use crate::time::Nanos;
 
 /// Bytes kept for a waiting connection before it is read no further. (One read may exceed it.)
 const MAX_KEPT_BYTES: usize = 64 << 10;

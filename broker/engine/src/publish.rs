@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine, Reply, TopicKey};
+use crate::engine::{Engine, Reply};
 use crate::error::{self, WireError};
 use crate::event::Event;
+use crate::keys::{ConnKey, TopicKey};
 use crate::message::{ENTRY_OVERHEAD, Message};
 use crate::overflow::Fate;
 use crate::queue::Queue;
+use crate::time::Nanos;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {

@@ -1,6 +1,6 @@
 //! What a connection publishes to, looked up once a topic.
 
-use crate::engine::TopicKey;
+use crate::keys::TopicKey;
 
 /// Topics that are remembered.
 const MOST: usize = 16;

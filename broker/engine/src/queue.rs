@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::bucket::Nanos;
 use crate::disk::queue::{DiskQueue, Portion};
 use crate::disk::store::is_no_damage;
 use crate::message::Message;
 use crate::overflow::Ticket;
 use crate::shared_disk::Disk;
 use crate::storage::Owner;
+use crate::time::Nanos;
 
 /// What comes back from disk at once.
 const PORTION: Portion = Portion { messages: 1_000, bytes: 1 << 20 };

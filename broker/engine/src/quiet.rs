@@ -14,7 +14,7 @@
 //! but for that. One more exception: the segment that fills a hole can carry the earlier stamp of what came behind it. Behind a wait that slept long the
 //! bound is as long as that sleep, though the truth is the time to wake up: it bounds from above, it does not estimate.
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 /// The waits of a reactor, as far as they tell that nothing was there. Numbers grow from one.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! What is looked for in a topic that rests, beside changes of its traffic: that it drifts, that messages wait. Pure.
 
-use crate::bucket::Nanos;
 use crate::drift::Drift;
+use crate::time::Nanos;
 
 /// In so many bins in a row something waited at the beginning: it is no passing burst.
 const QUEUE_BINS: u32 = 3;

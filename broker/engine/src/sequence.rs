@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 /// Segments apart that are kept of one connection. Beyond that they share the arrival of the latest of them: too late, as the kernel's stamp would be.
 const MAX_KNOWN: usize = 1_024;

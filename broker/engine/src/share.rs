@@ -9,10 +9,11 @@
 
 use std::collections::VecDeque;
 
-use crate::bucket::Nanos;
 use crate::connection::Connection;
-use crate::engine::{ConnKey, Engine, TopicKey};
+use crate::engine::Engine;
+use crate::keys::{ConnKey, TopicKey};
 use crate::newcomers::Newcomers;
+use crate::time::Nanos;
 
 /// Units of commands in a turn, of which one connection may take half; once they are used, every connection still gets `LEAST_SHARE_UNITS`.
 const COMMAND_UNITS: u32 = 1_024;

@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 
-use crate::bucket::Nanos;
 use crate::config::Config;
 use crate::disk::errand::Errand;
 use crate::disk::queue::{DiskQueue, Portion};
 use crate::disk::store::{Job, Outcome, Store};
 use crate::disk::volume::{Found, Volume};
-use crate::engine::ConnKey;
 use crate::event::Event;
-use crate::message::{Builder, Message, Meter};
+use crate::keys::ConnKey;
+use crate::memory::Meter;
+use crate::message::{Builder, Message};
 use crate::overflow::{Fate, Released, Ticket};
 use crate::storage::Owner;
+use crate::time::Nanos;
 
 /// A queue that has written so much is synced, however few messages that were. What a sync of megabytes takes in the kernel is a millisecond in which the core
 /// that it runs on does nothing else.

@@ -3,12 +3,14 @@
 //! The command stays at the head of its connection's input, which is parked from turn to turn (`share.rs`), until its last slice is in; that one is
 //! answered. A topic with a bucket admits or refuses an MPUB as a whole: there its slices become messages that wait for the last one, and are decided with it.
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine, Reply};
+use crate::engine::{Engine, Reply};
 use crate::http::answer::Exchange;
-use crate::message::{Charge, Message, Meter};
+use crate::keys::ConnKey;
+use crate::memory::Charge;
+use crate::message::{Message, cost_of};
 use crate::publish::{Asked, Verb};
 use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
+use crate::time::Nanos;
 use crate::wire::{self, Bodies, Seen};
 
 /// However little a turn has left, a slice has as much.
@@ -185,7 +187,7 @@ impl Engine {
     }
 
     fn reserve(&self, bodies: Bodies<'_>) -> Charge {
-        self.reserved.charge(Meter::cost_of(u64::from(bodies.count), bodies.bytes() as u64, 1))
+        self.reserved.charge(cost_of(u64::from(bodies.count), bodies.bytes() as u64, 1))
     }
 
     /// How many of `rest` are the next slice. `None`: the first is large, and not all of it is built.
@@ -211,7 +213,7 @@ impl Engine {
     fn check_room_for(&self, topic: &str, bodies: Bodies<'_>) -> Result<(), String> {
         let topic = self.topic_key(topic).and_then(|key| self.topics.get(key));
         let copies = topic.map_or(1, |topic| topic.channels.len().max(1)) as u64;
-        let more = Meter::cost_of(u64::from(bodies.count), bodies.bytes() as u64, copies);
+        let more = cost_of(u64::from(bodies.count), bodies.bytes() as u64, copies);
         if self.has_room_for(more) { Ok(()) } else { Err(self.memory_is_reached()) }
     }
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::bucket::Nanos;
 use crate::channel::Channel;
 use crate::config::ArrivalClock;
 use crate::connection::Connection;
 use crate::e2e::{self, E2eView};
-use crate::engine::{ConnKey, Engine, TopicKey};
+use crate::engine::Engine;
+use crate::keys::{ConnKey, TopicKey};
 use crate::latency::Summaries;
 use crate::stream::Compression;
+use crate::time::Nanos;
 use crate::topic::{Limiter, Topic};
 
 #[derive(Debug, Serialize)]

@@ -3,14 +3,15 @@
 use std::io;
 use std::rc::Rc;
 
-use crate::bucket::Nanos;
 use crate::delivery::PUMPED;
 use crate::disk::queue::DiskQueue;
 use crate::disk::store::Store;
-use crate::engine::{ChannelKey, Engine, TopicKey};
+use crate::engine::Engine;
 use crate::id::MessageId;
+use crate::keys::{ChannelKey, TopicKey};
 use crate::queue::{Queue, Unsaved};
 use crate::shared_disk::Disk;
+use crate::time::Nanos;
 use crate::timer::Timer;
 use crate::topic::Topic;
 use crate::wire;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::bucket::Nanos;
-use crate::engine::{ChannelKey, ConnKey, TopicKey};
+use crate::keys::{ChannelKey, ConnKey, TopicKey};
+use crate::time::Nanos;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {

@@ -3,13 +3,14 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::backlog::{Backlog, Take};
-use crate::bucket::{Bucket, Nanos, TOKEN};
-use crate::engine::ChannelKey;
+use crate::bucket::{Bucket, TOKEN};
 use crate::event::Event;
 use crate::history::{History, Standing};
+use crate::keys::ChannelKey;
 use crate::latency::Latency;
 use crate::message::Message;
 use crate::queue::Queue;
+use crate::time::Nanos;
 use crate::timer::Armed;
 use crate::trace::{Entry, Trace};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::bucket::Nanos;
 use crate::message::NO_TRACE;
+use crate::time::Nanos;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {

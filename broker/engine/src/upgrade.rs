@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use crate::arrival::Stamps;
-use crate::bucket::Nanos;
 use crate::connection::Phase;
-use crate::engine::{ConnKey, Engine, Reply};
+use crate::engine::{Engine, Reply};
 use crate::error::{self, WireError};
 use crate::identify::Features;
+use crate::keys::ConnKey;
 use crate::stream::{HANDSHAKE_NS, Layers, Progress, Step};
+use crate::time::Nanos;
 use crate::wire;
 
 /// Decoded bytes before the commands in them run.

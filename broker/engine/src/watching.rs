@@ -4,9 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
-use crate::bucket::Nanos;
-use crate::engine::{Engine, TopicKey};
+use crate::engine::Engine;
 use crate::history::{BIN_NS, open_at, opens_at};
+use crate::keys::TopicKey;
+use crate::time::Nanos;
 use crate::timer::{Armed, Timer};
 
 /// Topics that are looked at in a turn.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use slotmap::SecondaryMap;
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine, TopicKey};
+use crate::engine::Engine;
+use crate::keys::{ConnKey, TopicKey};
 use crate::measure::Network;
+use crate::time::Nanos;
 
 /// Connections that are looked at in one turn, and asked if they are clients of the topic, at well under a microsecond each.
 const VISITED_A_TURN: usize = 32;

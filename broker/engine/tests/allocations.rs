@@ -4,7 +4,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use srtm_engine::config::Config;
-use srtm_engine::engine::{ConnKey, Engine};
+use srtm_engine::engine::Engine;
+use srtm_engine::keys::ConnKey;
 use srtm_engine::topic::Limit;
 
 struct Counting;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use srtm_engine::bucket::Nanos;
 use srtm_engine::engine;
 use srtm_engine::http::answer::Answer;
 use srtm_engine::io::handle::{Handle, HandleError};
 use srtm_engine::lease::Renewal;
+use srtm_engine::time::Nanos;
 use srtm_engine::topic::Limit;
 use srtm_engine::wire;
 

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
-use srtm_engine::bucket::Nanos;
 use srtm_engine::measure;
+use srtm_engine::time::Nanos;
 
 use crate::engine::Engine;
 use crate::errors::{bad_value, not_running};

@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::Engine;
+use crate::keys::ConnKey;
 use crate::message::{ENTRY_OVERHEAD, Message};
+use crate::time::Nanos;
 
 /// What messages hold: themselves, and blocks that some of them share.
 #[derive(Default)]

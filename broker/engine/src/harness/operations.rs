@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use crate::bucket::Nanos;
 use crate::config::Config;
-use crate::engine::{ConnKey, TopicKey};
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, limit};
 use crate::history::open_at;
 use crate::http::answer::Answer;
+use crate::keys::{ConnKey, TopicKey};
+use crate::time::Nanos;
 use crate::topic::Limit;
 
 pub const TOPICS: [&str; 3] = ["a", "b", "c#ephemeral"];

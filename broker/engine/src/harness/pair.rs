@@ -6,11 +6,12 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use super::memory_store::MemoryStore;
-use crate::bucket::Nanos;
 use crate::config::Config;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::Engine;
+use crate::keys::ConnKey;
 use crate::stream::handshake::Handshake;
 use crate::stream::tls::server_config;
+use crate::time::Nanos;
 use crate::topic::Limit;
 use crate::trace::Columns;
 

@@ -1,11 +1,11 @@
 //! Requests that Python answers: how they are given out, how much of them there may be at once, and how answers come back.
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine};
-use crate::http::Handed;
-use crate::http::Stage;
+use crate::engine::Engine;
 use crate::http::answer::{self, Answer, Exchange};
 use crate::http::request::{Afterwards, Head};
+use crate::http::{Handed, Stage};
+use crate::keys::ConnKey;
+use crate::time::Nanos;
 
 /// Longest body of a request that Python answers: none of its routes reads more.
 pub(crate) const MAX_HANDED: usize = 64 << 10;

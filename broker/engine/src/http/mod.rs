@@ -16,15 +16,15 @@ pub mod serve;
 
 use std::collections::HashMap;
 
-use crate::bucket::Nanos;
 use crate::config::TlsRequired;
-use crate::engine::ConnKey;
 use crate::http::answer::Exchange;
 use crate::http::chunked::Chunked;
 use crate::http::date::Date;
 use crate::http::lines::Lines;
 use crate::http::request::MAX_HEAD;
-use crate::message::{Charge, Meter};
+use crate::keys::ConnKey;
+use crate::memory::{Charge, Meter};
+use crate::time::Nanos;
 
 /// How long a request may take to come in, from its first byte to its last.
 const REQUEST_NS: Nanos = 30_000_000_000;

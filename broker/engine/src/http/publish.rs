@@ -2,20 +2,21 @@
 
 use std::borrow::Cow;
 
-use crate::bucket::Nanos;
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::engine::{ConnKey, Engine, Reply};
+use crate::engine::{Engine, Reply};
 use crate::http::Coming;
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
 use crate::http::lines::Lines;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
+use crate::keys::ConnKey;
 use crate::limits::Limit;
 use crate::publish::{Asked, Outcome, Publish, Verb};
 use crate::share::LARGE_BODY;
 use crate::slices::{Batch, Sliced};
+use crate::time::Nanos;
 use crate::wire::{self, Bodies, Seen};
 
 /// What nsqd says of a publish that it does not take: status and code.

@@ -3,9 +3,8 @@
 use std::mem::MaybeUninit;
 
 use crate::arrival::Stamps;
-use crate::bucket::Nanos;
 use crate::connection::{Connection, Phase};
-use crate::engine::{ConnKey, Engine, Reply};
+use crate::engine::{Engine, Reply};
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
@@ -15,8 +14,10 @@ use crate::http::publish::Request;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::identify::Identity;
+use crate::keys::ConnKey;
 use crate::share::REQUEST_UNITS;
 use crate::stream::{HANDSHAKE_NS, Layers};
+use crate::time::Nanos;
 
 /// Of a chunked request that waits for the next turn, the last byte stays in the input, and its arrival with it.
 const LAST: usize = 1;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 #[derive(Debug)]
 pub struct Alarm {

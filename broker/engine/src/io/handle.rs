@@ -12,24 +12,24 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use serde::Serialize;
 
-use crate::bucket::Nanos;
 use crate::commands::TopicBins;
 use crate::config::{BadSetting, Config};
-use crate::engine::{Engine, TopicKey};
+use crate::engine::Engine;
 use crate::event::Event;
 use crate::history;
 use crate::http::Handed;
 use crate::io::clock::{ClockMap, monotonic};
 use crate::io::files::Files;
-use crate::io::heap;
 use crate::io::listener::{self, Ports};
 use crate::io::progress::Progress;
 use crate::io::reactor::{self, Reactor};
-use crate::io::socket;
 use crate::io::wake::Wake;
+use crate::io::{heap, socket};
+use crate::keys::TopicKey;
 use crate::measure::{Measurement, Recording};
 use crate::snapshot::Snapshot;
 use crate::stream::tls::server_config;
+use crate::time::Nanos;
 use crate::trace::{Columns, Trace};
 
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.

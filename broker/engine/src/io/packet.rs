@@ -4,13 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::arrival::Stamps;
-use crate::bucket::Nanos;
-use crate::engine::ConnKey;
 use crate::flows::Flows;
 use crate::io::clock::{self, ClockMap};
 use crate::io::refused::Refused;
 use crate::io::ring::Ring;
+use crate::keys::ConnKey;
 use crate::packet::{Flow, parse};
+use crate::time::Nanos;
 
 use slotmap::SecondaryMap;
 

@@ -22,9 +22,8 @@ use slotmap::{Key, KeyData, SecondaryMap};
 
 use self::ports::Port;
 use crate::arrival::Stamps;
-use crate::bucket::Nanos;
 use crate::config::ArrivalClock;
-use crate::engine::{ConnKey, Engine};
+use crate::engine::Engine;
 use crate::event::Event;
 use crate::fragments::{Crumbs, Fragments};
 use crate::io::alarm::Alarm;
@@ -35,9 +34,11 @@ use crate::io::packet::PacketClock;
 use crate::io::realtime;
 use crate::io::socket::{self, Block, Epoll, Received};
 use crate::io::worker::Worker;
+use crate::keys::ConnKey;
 use crate::leisure::Leisure;
 use crate::limits::TABLES;
 use crate::quiet::{Unread, Waits};
+use crate::time::Nanos;
 
 const WAKE: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;

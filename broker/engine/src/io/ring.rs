@@ -8,8 +8,8 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::bucket::Nanos;
 use crate::packet::{Instruction, filter};
+use crate::time::Nanos;
 
 const FRAME: usize = 256;
 const BLOCK: usize = 64 << 10;

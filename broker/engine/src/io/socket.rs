@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 /// Connections that may wait to be accepted: a fleet that reconnects at once must not meet a full queue.
 const BACKLOG: libc::c_int = 4_096;

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::bucket::Nanos;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 use crate::stream::queue::Queue;
 use crate::stream::tls::Tls;
 use crate::stream::{Broken, Layers};
+use crate::time::Nanos;
 
 /// Bytes kept for a handshake before no more are read. (One read may exceed it.)
 const MAX_KEPT_BYTES: usize = 64 << 10;

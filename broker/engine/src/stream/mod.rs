@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 
-use crate::bucket::Nanos;
-use crate::message::Charge;
+use crate::memory::Charge;
 use crate::stream::handshake::Kept;
 use crate::stream::queue::Queue;
 use crate::stream::tls::{Session, Tls};
+use crate::time::Nanos;
 
 /// How long a client may take for its handshake.
 pub const HANDSHAKE_NS: Nanos = 5_000_000_000;

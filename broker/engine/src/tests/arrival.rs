@@ -2,7 +2,7 @@
 
 use super::pair::*;
 use crate::arrival::{Sharing, Stamps};
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 fn sharing(pair: &Pair) -> (u64, u64, Nanos) {
     let Sharing { reads, merged, bias_max } = pair.engine.sharing;

@@ -2,8 +2,8 @@
 
 use super::pair::*;
 use crate::config::Config;
-use crate::engine::ConnKey;
 use crate::event::Event;
+use crate::keys::ConnKey;
 
 const ANSWER: &str = r#"{"ttl":30,"identity":"u","identity_url":"http://u","authorizations":
     [{"topic":"^t$","channels":["^c","^$"],"permissions":["subscribe","publish"]}]}"#;

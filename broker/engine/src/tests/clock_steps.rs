@@ -5,8 +5,8 @@ use proptest::test_runner::RngSeed;
 
 use super::pair::*;
 use crate::arrival::Stamps;
-use crate::bucket::Nanos;
 use crate::io::clock::ClockMap;
+use crate::time::Nanos;
 
 const HOUR: Nanos = 3_600 * S;
 const WALL: Nanos = 1_700_000_000 * S;

@@ -3,7 +3,7 @@
 use super::pair::*;
 use crate::config::Config;
 use crate::connection::LINGER_NS;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 
 #[test]
 fn a_client_that_half_closes_gets_the_answers_to_what_it_completely_sent() {

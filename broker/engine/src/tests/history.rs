@@ -1,9 +1,9 @@
 //! Histories of a whole engine: who counts, in which bin, and what waits at the edges.
 
 use super::pair::*;
-use crate::engine::ConnKey;
 use crate::event::Event;
 use crate::history::{BIN_NS, SLOT_NS, open_at};
+use crate::keys::ConnKey;
 
 /// The columns of "t" from bin 0 on, up to now.
 fn columns(pair: &mut Pair) -> serde_json::Value {

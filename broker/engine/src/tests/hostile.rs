@@ -4,9 +4,9 @@ use super::pair::*;
 use slotmap::Key;
 
 use crate::config::Config;
-use crate::engine::ConnKey;
 use crate::event::Event;
 use crate::http::answer::Answer;
+use crate::keys::ConnKey;
 
 fn with(change: impl FnOnce(&mut Config)) -> Pair {
     let mut config = Config::default();

@@ -3,8 +3,8 @@
 use super::memory_store::MemoryStore;
 use super::pair::*;
 use crate::config::{ClientAuth, Config, TlsRequired};
-use crate::engine::ConnKey;
 use crate::event::Event;
+use crate::keys::ConnKey;
 use crate::stream::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
 use crate::stream::tls::server_config;
 use crate::stream::{Compression, HANDSHAKE_NS, Layers, deflate, snappy};

@@ -1,8 +1,8 @@
 //! A share that ends by itself: what its bucket may let go, and when.
 
 use super::pair::*;
-use crate::bucket::Nanos;
 use crate::event::Event;
+use crate::time::Nanos;
 use crate::topic::Limit;
 
 const LEASE: Nanos = 5 * S;

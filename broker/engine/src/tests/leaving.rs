@@ -2,7 +2,7 @@
 
 use super::pair::*;
 use crate::config::Config;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 use crate::topic::Limit;
 
 const LOOK: i64 = 10 * MS; // a look, and the turns around it

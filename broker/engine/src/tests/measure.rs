@@ -1,9 +1,9 @@
 //! What a measurement is made of: the trace's word on who waited for a subscriber, and the ways of clients.
 
 use super::pair::*;
-use crate::bucket::Nanos;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 use crate::measure::Measurement;
+use crate::time::Nanos;
 
 /// Everything in the trace of "t" up to now.
 fn measured(pair: &Pair, target: i64) -> Measurement {

@@ -1,7 +1,7 @@
 //! Beside messages connections come in and go a few at a time; where there are none, as fast as turns are.
 
 use super::pair::*;
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 const FLOW: Nanos = 10 * MS;
 

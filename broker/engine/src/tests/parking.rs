@@ -4,14 +4,14 @@ use super::pair::*;
 use crate::arrival::Stamps;
 use crate::config::Config;
 
-fn parked(pair: &mut Pair) -> crate::engine::ConnKey {
+fn parked(pair: &mut Pair) -> crate::keys::ConnKey {
     let key = pair.connect();
     pair.turn();
     pair.engine.park(key);
     key
 }
 
-fn resume(pair: &mut Pair, key: crate::engine::ConnKey) -> Vec<Frame> {
+fn resume(pair: &mut Pair, key: crate::keys::ConnKey) -> Vec<Frame> {
     assert!(pair.engine.resume(key, pair.now));
     pair.turn();
     pair.take(key)

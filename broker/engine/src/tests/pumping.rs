@@ -2,8 +2,8 @@
 
 use super::pair::*;
 use crate::config::Config;
-use crate::engine::ConnKey;
 use crate::harness::memory_store::MemoryStore;
+use crate::keys::ConnKey;
 use crate::topic::Limit;
 
 const COUNT: usize = 10_000;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::pair::*;
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 use crate::topic::Limit;
 
 const TOKEN: i128 = 1_000_000_000_000_000;

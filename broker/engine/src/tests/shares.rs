@@ -2,7 +2,7 @@
 
 use super::pair::*;
 use crate::config::Config;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 use crate::topic::Limit;
 
 fn count(pair: &mut Pair, topic: &str, field: &str) -> u64 {

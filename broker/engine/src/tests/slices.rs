@@ -2,7 +2,7 @@
 
 use super::pair::*;
 use crate::config::Config;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 use crate::topic::Limit;
 
 fn by_http(body: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::pair::{Pair, identify, ok};
 use crate::config::Config;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 
 fn pair(topology_aware: bool) -> Pair {
     let (topology_region, topology_zone) = ("r1".into(), "z1".into());

@@ -4,11 +4,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::config::Config;
-use crate::engine::ConnKey;
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Delivery, Frame, MS, Pair, S, START, dpub, limit, mpub, ok};
 use crate::harness::source::Source;
+use crate::keys::ConnKey;
 
 const CHANNELS: [&str; 2] = ["c", "d"];
 

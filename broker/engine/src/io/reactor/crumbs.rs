@@ -1,8 +1,8 @@
 //! Whose commands come in crumbs is read a few at a time (`fragments.rs`), until something comes of it or nothing comes.
 
 use super::Reactor;
-use crate::bucket::Nanos;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
+use crate::time::Nanos;
 
 impl Reactor {
     /// After a read of `len` bytes that brought so many units of `work`: who sends crumbs is waited for no longer.

@@ -4,8 +4,8 @@
 use std::os::fd::AsRawFd;
 
 use super::{Reactor, SMALL_READ};
-use crate::engine::ConnKey;
 use crate::io::socket::{self, Received};
+use crate::keys::ConnKey;
 
 /// Connections of which something is dropped in a turn.
 const DROPS: usize = 4;

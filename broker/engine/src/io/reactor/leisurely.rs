@@ -2,9 +2,9 @@
 //! waited for again.
 
 use super::Reactor;
-use crate::bucket::Nanos;
-use crate::engine::ConnKey;
+use crate::keys::ConnKey;
 use crate::leisure::{Credit, LEISURE_NS};
+use crate::time::Nanos;
 
 impl Reactor {
     /// Read the consumers whose answers were left for a while; one to which nothing was sent meanwhile is waited for again.

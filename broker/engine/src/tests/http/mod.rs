@@ -7,13 +7,13 @@ mod publishing;
 mod serving;
 
 use super::pair::*;
-use crate::bucket::Nanos;
 use crate::config::{Config, TlsRequired};
-use crate::engine::ConnKey;
 use crate::http::Handed;
 use crate::http::answer::Answer;
+use crate::keys::ConnKey;
 use crate::stream::testing::{Client, TLS12, tls_config};
 use crate::stream::tls::server_config;
+use crate::time::Nanos;
 use crate::topic::Limit;
 
 fn post(target: &str, body: &str) -> String {
