@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 
 use crate::connection::Phase;
+use crate::engine::session::layers::identify_failed;
 use crate::engine::{Engine, Reply};
 use crate::keys::ConnKey;
 use crate::stream::handshake::Handshake;
 use crate::stream::{Broken, HANDSHAKE_NS, Step};
 use crate::time::Nanos;
-use crate::upgrade::identify_failed;
 use crate::wire;
 
 /// Steps that are out at once: enough that whoever takes them need not wait for the engine's next turn.

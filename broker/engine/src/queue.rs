@@ -1,7 +1,7 @@
 //! The queue of a topic or a channel: in memory up to a number of messages, beyond it on disk, in order.
 //!
 //! As long as anything is on disk, what comes goes there too; what is read comes back in portions when the memory is empty. What overflows is written at the end of
-//! the turn or in the next ones, before its publisher is told (`write`, `overflow.rs`). If the disk refuses a message it stays in memory as any other, unless
+//! the turn or in the next ones, before its publisher is told (`write`, `engine/delivery/overflow.rs`). If the disk refuses a message it stays in memory as any other, unless
 //! its publisher can still be told.
 
 use std::collections::VecDeque;
@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 use crate::disk::queue::{DiskQueue, Portion};
 use crate::disk::store::is_no_damage;
+use crate::engine::delivery::disk::Owner;
+use crate::engine::delivery::overflow::Ticket;
 use crate::message::Message;
-use crate::overflow::Ticket;
 use crate::shared_disk::Disk;
-use crate::storage::Owner;
 use crate::time::Nanos;
 
 /// What comes back from disk at once.

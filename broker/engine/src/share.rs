@@ -4,7 +4,7 @@
 //! Work is counted in units of very roughly 100 ns: a command is one, each message of a publish one more (a large one more than that, and as often as it is
 //! copied), a refused command four, a new topic or channel, an IDENTIFY or a new connection many. A turn that is long because many were read who sent little
 //! each has room for more of everything else: what it costs beside them is little.
-//! A connection whose share is used up is parked like one that waits for an answer (`parking.rs`): what it sent is kept with the instants at which it
+//! A connection whose share is used up is parked like one that waits for an answer (`engine/input.rs`): what it sent is kept with the instants at which it
 //! came, and beyond some of that the reactor leaves its bytes in the kernel.
 
 use std::collections::VecDeque;

@@ -24,7 +24,7 @@ pub struct Limit {
     pub max_backlog_bytes: u64,
     pub version: u64,
     pub full: bool,     // when the bucket does not exist yet; otherwise without effect
-    pub expires: Nanos, // CLOCK_BOOTTIME; Nanos::MAX: never (`lease.rs`)
+    pub expires: Nanos, // CLOCK_BOOTTIME; Nanos::MAX: never (`engine/leases.rs`)
 }
 
 /// Largest unfinished work of the last 60 s, in slots.

@@ -4,13 +4,13 @@ use std::mem::MaybeUninit;
 
 use crate::arrival::Stamps;
 use crate::connection::{Connection, Phase};
+use crate::engine::http::forward::MAX_HANDED;
+use crate::engine::http::publish_routes::Request;
 use crate::engine::{Engine, Reply};
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
-use crate::http::handing::MAX_HANDED;
 use crate::http::lines::Lines;
-use crate::http::publish::Request;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::identify::Identity;

@@ -3,10 +3,10 @@
 use std::io;
 use std::rc::Rc;
 
-use crate::delivery::PUMPED;
 use crate::disk::queue::DiskQueue;
 use crate::disk::store::Store;
 use crate::engine::Engine;
+use crate::engine::delivery::PUMPED;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::queue::{Queue, Unsaved};

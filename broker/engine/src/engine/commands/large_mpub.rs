@@ -3,12 +3,12 @@
 //! The command stays at the head of its connection's input, which is parked from turn to turn (`share.rs`), until its last slice is in; that one is
 //! answered. A topic with a bucket admits or refuses an MPUB as a whole: there its slices become messages that wait for the last one, and are decided with it.
 
+use crate::engine::commands::admission::{Asked, Verb};
 use crate::engine::{Engine, Reply};
 use crate::http::answer::Exchange;
 use crate::keys::ConnKey;
 use crate::memory::Charge;
 use crate::message::{Message, cost_of};
-use crate::publish::{Asked, Verb};
 use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
 use crate::time::Nanos;
 use crate::wire::{self, Bodies, Seen};

@@ -1,20 +1,24 @@
 //! What clients ask for: every command of the wire, run on the engine. Its answer is kept for the end of the turn.
 
+pub mod admission;
+pub mod large_mpub;
+pub mod publish_messages;
+
 use crate::arrival::Stamps;
 use crate::channel::{Channel, InFlight, NotYours};
 use crate::config::TlsRequired;
 use crate::connection::{Connection, Phase, Subscription};
+use crate::engine::commands::admission::{Asked, Outcome, Publish, Verb};
+use crate::engine::commands::large_mpub::{Batch, Sliced};
+use crate::engine::http::publish_routes::write_outcome;
 use crate::engine::{Engine, Reply, forget_aware};
 use crate::error::{self, WireError};
 use crate::http::answer::Exchange;
-use crate::http::publish::write_outcome;
 use crate::id::MessageId;
 use crate::identify;
 use crate::keys::{ChannelKey, ConnKey};
 use crate::limits::Limit;
-use crate::publish::{Asked, Outcome, Publish, Verb};
 use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
-use crate::slices::{Batch, Sliced};
 use crate::time::Nanos;
 use crate::timer::Timer;
 use crate::topology::Nearness;

@@ -1,13 +1,13 @@
 //! A publish, as it comes on a connection, becomes messages of the turn: its bodies are copied into frames. What becomes of them is decided later
-//! (`publish.rs`).
+//! (`engine/commands/admission.rs`).
 
 use crate::building::no_memory_for;
+use crate::engine::commands::admission::{Asked, Outcome, Publish, Source, Verb};
 use crate::engine::{Engine, Reply};
 use crate::error::WireError;
 use crate::event::Event;
 use crate::keys::{ConnKey, TopicKey};
 use crate::message::Message;
-use crate::publish::{Asked, Outcome, Publish, Source, Verb};
 use crate::published::Published;
 use crate::share::message_units;
 use crate::time::Nanos;

@@ -3,17 +3,17 @@
 //! Nothing is acknowledged before it is written, to memory or to a file. Where messages of one topic alone are on their way a turn writes what overflowed in it
 //! before it answers. Where others wait it writes a portion at its end and goes on in the next turn, queue by queue: some kilobytes take microseconds, a megabyte
 //! on memory that is new to the page cache one or two milliseconds. A publish of which something is left is answered when nothing is any more: each message that
-//! is to be written holds its `Ticket`, and the last one tells. Behind such an answer all others of the connection wait, and its next commands (`parking.rs`).
+//! is to be written holds its `Ticket`, and the last one tells. Behind such an answer all others of the connection wait, and its next commands (`engine/input.rs`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::engine::commands::admission::Publish;
+use crate::engine::delivery::disk::Owner;
 use crate::engine::{Engine, Reply};
 use crate::keys::{ConnKey, TopicKey};
-use crate::publish::Publish;
 use crate::queue::{Refused, Rest};
-use crate::storage::Owner;
 use crate::stream::HANDSHAKE_NS;
 use crate::time::Nanos;
 use crate::wire;

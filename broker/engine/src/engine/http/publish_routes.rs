@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use crate::config::Config;
 use crate::connection::Connection;
+use crate::engine::commands::admission::{Asked, Outcome, Publish, Verb};
+use crate::engine::commands::large_mpub::{Batch, Sliced};
 use crate::engine::{Engine, Reply};
 use crate::http::Coming;
 use crate::http::answer::{self, Exchange};
@@ -13,9 +15,7 @@ use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
 use crate::keys::ConnKey;
 use crate::limits::Limit;
-use crate::publish::{Asked, Outcome, Publish, Verb};
 use crate::share::LARGE_BODY;
-use crate::slices::{Batch, Sliced};
 use crate::time::Nanos;
 use crate::wire::{self, Bodies, Seen};
 

@@ -1,5 +1,8 @@
 //! From the bucket to a consumer: released messages fan out to channels, and each channel gives its queue to the consumers that are ready, in turn.
 
+pub mod disk;
+pub mod overflow;
+
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 

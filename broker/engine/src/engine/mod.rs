@@ -4,7 +4,17 @@
 //! or after both halves where `answer_turn` asks for it; then `store_turn`. Publishes of a turn are
 //! collected and decided together in order of arrival, whatever connection they came on (design section 4), and answers go out in the order of
 //! the commands. Methods are of three kinds: `handle_*` for what the network or the clock brings, `poll_*` for what is to be done outside, and plain
-//! verbs for commands from Python (`commands.rs`). `now` is always the last argument; nothing here reads a clock.
+//! verbs for commands from Python (`engine/control.rs`). `now` is always the last argument; nothing here reads a clock.
+
+pub mod commands;
+pub mod control;
+pub mod delivery;
+pub mod http;
+pub mod input;
+pub mod leases;
+pub mod session;
+pub mod snapshot;
+pub mod timeouts;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -18,11 +28,13 @@ use crate::auth::Patterns;
 use crate::channel::Channel;
 use crate::config::Config;
 use crate::connection::{Connection, LINGER_NS, Phase};
+use crate::engine::commands::admission::Turn;
+use crate::engine::delivery::overflow::PORTION;
+use crate::engine::timeouts::Overdue;
 use crate::error::WireError;
 use crate::event::Event;
-use crate::expiry::Overdue;
 use crate::handshake::Handshakes;
-use crate::http;
+use crate::http::Service;
 use crate::http::answer::Exchange;
 use crate::id::IdMaker;
 use crate::identify::Identity;
@@ -33,8 +45,6 @@ use crate::leaving::Leaving;
 use crate::limits::{LARGE_INPUT, Limits};
 use crate::memory::Meter;
 use crate::message::Builder;
-use crate::overflow::PORTION;
-use crate::publish::Turn;
 use crate::share::Work;
 use crate::shared_disk::Disk;
 use crate::stream::Step;
@@ -116,7 +126,7 @@ pub struct Engine {
     pub packets_lost: u64,     // the ring had no room for them
     pub(crate) ways: Ways,
     pub(crate) sampler: u64,
-    pub(crate) http: http::Service,
+    pub(crate) http: Service,
 }
 
 /// A reply that waits for the end of the turn.
@@ -205,7 +215,7 @@ impl Engine {
             packets_lost: 0,
             ways: Ways::default(),
             sampler: 0x2545_f491_4f6c_dd1d,
-            http: http::Service::default(),
+            http: Service::default(),
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
+use crate::engine::delivery::overflow::Fate;
 use crate::engine::{Engine, Reply};
 use crate::error::{self, WireError};
 use crate::event::Event;
 use crate::keys::{ConnKey, TopicKey};
 use crate::message::{ENTRY_OVERHEAD, Message};
-use crate::overflow::Fate;
 use crate::queue::Queue;
 use crate::time::Nanos;
 

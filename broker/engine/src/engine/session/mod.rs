@@ -1,0 +1,3 @@
+//! TLS and compression of a connection, at work. Imports everything below the engine. Begin with `layers`.
+
+pub mod layers;
