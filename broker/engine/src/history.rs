@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::bucket::TOKEN;
 use crate::change::ChangeDetector;
+use crate::limiter::bucket::TOKEN;
 use crate::rest::Rest;
 use crate::supply::Supply;
 use crate::time::Nanos;

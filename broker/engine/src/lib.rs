@@ -6,21 +6,16 @@
 //! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
 //! It costs one allocation: the frame that all channels and consumers share.
 
-pub mod arrival;
 pub mod auth;
-pub mod backlog;
-pub mod bucket;
 pub(crate) mod building;
 pub mod change;
 pub mod channel;
 pub mod config;
 pub mod connection;
-pub mod disk;
 pub mod drift;
 pub mod e2e;
 pub mod error;
 pub mod event;
-pub mod flows;
 pub mod fragments;
 pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
@@ -40,12 +35,9 @@ pub mod measure;
 pub mod memory;
 pub mod message;
 pub(crate) mod newcomers;
-pub mod packet;
 pub mod published;
 pub mod queue;
-pub mod quiet;
 pub mod rest;
-pub mod sequence;
 pub mod share;
 pub mod shared_disk;
 pub mod stream;
@@ -54,11 +46,13 @@ pub mod time;
 pub mod timer;
 pub mod topic;
 pub mod topology;
-pub mod trace;
 pub mod watching;
 pub mod ways;
 pub mod wire;
 
+pub mod arrival;
 pub mod engine;
+pub mod limiter;
+pub mod storage;
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 
 use crate::latency::{histogram, note};
+use crate::limiter::trace::{Entry, LastSent};
 use crate::time::Nanos;
-use crate::trace::{Entry, LastSent};
 
 /// What nobody took for this long after its bucket let it go, or for twice the target, is not measured: no subscriber is there for it, or its first
 /// delivery was lost. Where those before it are still being sent it is on its way, however long that takes: only who has seen it sent knows how late it was.

@@ -4,12 +4,12 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use crate::disk::ledger::Receipt;
-use crate::disk::queue::Read;
-use crate::disk::record::Record;
 use crate::id::MessageId;
 use crate::memory::Meter;
 use crate::share::LARGE_BODY;
+use crate::storage::disk_queue::Read;
+use crate::storage::receipts::Receipt;
+use crate::storage::record::Record;
 use crate::time::Nanos;
 use crate::wire;
 

@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::disk::queue::{DiskQueue, Portion};
-use crate::disk::store::is_no_damage;
 use crate::engine::delivery::disk::Owner;
 use crate::engine::delivery::overflow::Ticket;
 use crate::message::Message;
 use crate::shared_disk::Disk;
+use crate::storage::disk_queue::{DiskQueue, Portion};
+use crate::storage::store::is_no_damage;
 use crate::time::Nanos;
 
 /// What comes back from disk at once.

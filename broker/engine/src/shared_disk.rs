@@ -6,16 +6,16 @@ use std::io;
 use std::rc::Rc;
 
 use crate::config::Config;
-use crate::disk::errand::Errand;
-use crate::disk::queue::{DiskQueue, Portion};
-use crate::disk::store::{Job, Outcome, Store};
-use crate::disk::volume::{Found, Volume};
 use crate::engine::delivery::disk::Owner;
 use crate::engine::delivery::overflow::{Fate, Released, Ticket};
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::memory::Meter;
 use crate::message::{Builder, Message};
+use crate::storage::disk_queue::{DiskQueue, Portion};
+use crate::storage::job::Errand;
+use crate::storage::store::{Job, Outcome, Store};
+use crate::storage::volume::{Found, Volume};
 use crate::time::Nanos;
 
 /// A queue that has written so much is synced, however few messages that were. What a sync of megabytes takes in the kernel is a millisecond in which the core

@@ -2,17 +2,17 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::backlog::{Backlog, Take};
-use crate::bucket::{Bucket, TOKEN};
 use crate::event::Event;
 use crate::history::{History, Standing};
 use crate::keys::ChannelKey;
 use crate::latency::Latency;
+use crate::limiter::backlog::{Backlog, Take};
+use crate::limiter::bucket::{Bucket, TOKEN};
+use crate::limiter::trace::{Entry, Trace};
 use crate::message::Message;
 use crate::queue::Queue;
 use crate::time::Nanos;
 use crate::timer::Armed;
-use crate::trace::{Entry, Trace};
 
 /// A topic's token bucket as the control plane sets it.
 #[derive(Debug, Clone, Copy)]

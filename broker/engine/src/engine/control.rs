@@ -9,12 +9,12 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::history::Bins;
 use crate::keys::{ChannelKey, TopicKey};
+use crate::limiter::trace::Trace;
 use crate::message::Message;
 use crate::queue::Queue;
 use crate::share::CREATION_UNITS;
 use crate::time::Nanos;
 use crate::topic::{Limit, Limiter, Topic};
-use crate::trace::Trace;
 use crate::wire;
 
 /// What came to one topic, as Python sees it. `version`: of the share in force.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use slotmap::SlotMap;
 
-use crate::arrival::{Sharing, Stamps};
+use crate::arrival::stamps::{Sharing, Stamps};
 use crate::auth::Patterns;
 use crate::channel::Channel;
 use crate::config::Config;

@@ -27,10 +27,10 @@ use crate::io::reactor::{self, Reactor};
 use crate::io::wake::Wake;
 use crate::io::{heap, socket};
 use crate::keys::TopicKey;
+use crate::limiter::trace::{Columns, Trace};
 use crate::measure::{Measurement, Recording};
 use crate::stream::tls::server_config;
 use crate::time::Nanos;
-use crate::trace::{Columns, Trace};
 
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
 const TOPICS_A_TURN: usize = 4;

@@ -3,13 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::arrival::Stamps;
-use crate::flows::Flows;
+use crate::arrival::flow_table::Flows;
+use crate::arrival::packet_filter::{Flow, parse};
+use crate::arrival::stamps::Stamps;
 use crate::io::clock::{self, ClockMap};
 use crate::io::refused::Refused;
 use crate::io::ring::Ring;
 use crate::keys::ConnKey;
-use crate::packet::{Flow, parse};
 use crate::time::Nanos;
 
 use slotmap::SecondaryMap;

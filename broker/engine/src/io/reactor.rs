@@ -21,7 +21,8 @@ use std::sync::Arc;
 use slotmap::{Key, KeyData, SecondaryMap};
 
 use self::ports::Port;
-use crate::arrival::Stamps;
+use crate::arrival::stamps::Stamps;
+use crate::arrival::unread_since::{Unread, Waits};
 use crate::config::ArrivalClock;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -37,7 +38,6 @@ use crate::io::worker::Worker;
 use crate::keys::ConnKey;
 use crate::leisure::Leisure;
 use crate::limits::TABLES;
-use crate::quiet::{Unread, Waits};
 use crate::time::Nanos;
 
 const WAKE: u64 = u64::MAX;

@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::packet::{Instruction, filter};
+use crate::arrival::packet_filter::{Instruction, filter};
 use crate::time::Nanos;
 
 const FRAME: usize = 256;

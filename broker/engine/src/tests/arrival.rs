@@ -1,7 +1,7 @@
 //! Stamps of reads: whose arrival a command takes, and what publishes that share one lose.
 
 use super::pair::*;
-use crate::arrival::{Sharing, Stamps};
+use crate::arrival::stamps::{Sharing, Stamps};
 use crate::time::Nanos;
 
 fn sharing(pair: &Pair) -> (u64, u64, Nanos) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::pair::*;
-use crate::arrival::Stamps;
+use crate::arrival::stamps::Stamps;
 use crate::io::clock::ClockMap;
 use crate::time::Nanos;
 

@@ -1,7 +1,7 @@
 //! A connection that waits for an answer from Python, and what it sends meanwhile.
 
 use super::pair::*;
-use crate::arrival::Stamps;
+use crate::arrival::stamps::Stamps;
 use crate::config::Config;
 
 fn parked(pair: &mut Pair) -> crate::keys::ConnKey {

@@ -4,7 +4,7 @@ pub mod admission;
 pub mod large_mpub;
 pub mod publish_messages;
 
-use crate::arrival::Stamps;
+use crate::arrival::stamps::Stamps;
 use crate::channel::{Channel, InFlight, NotYours};
 use crate::config::TlsRequired;
 use crate::connection::{Connection, Phase, Subscription};

@@ -3,14 +3,14 @@
 use std::io;
 use std::rc::Rc;
 
-use crate::disk::queue::DiskQueue;
-use crate::disk::store::Store;
 use crate::engine::Engine;
 use crate::engine::delivery::PUMPED;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::queue::{Queue, Unsaved};
 use crate::shared_disk::Disk;
+use crate::storage::disk_queue::DiskQueue;
+use crate::storage::store::Store;
 use crate::time::Nanos;
 use crate::timer::Timer;
 use crate::topic::Topic;

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::arrival::Stamps;
+use crate::arrival::stamps::Stamps;
 use crate::connection::{Connection, Phase};
 use crate::engine::http::forward::MAX_HANDED;
 use crate::engine::http::publish_routes::Request;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::arrival::Stamps;
+use crate::arrival::stamps::Stamps;
 use crate::connection::Phase;
 use crate::engine::{Engine, Reply};
 use crate::error::{self, WireError};

@@ -6,13 +6,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use slotmap::Key;
 
 use super::{LISTENER, Reactor, Socket};
+use crate::arrival::unread_since::Unread;
 use crate::engine::Engine;
 use crate::fragments::Crumbs;
 use crate::http::Stage;
 use crate::io::listener::{Listener, Speaks};
 use crate::io::socket::{self, Epoll};
 use crate::limits::Unwanted;
-use crate::quiet::Unread;
 use crate::time::Nanos;
 
 /// Connections of one port accepted in one turn, where it has nothing else to do: one takes some ten microseconds, and as long to close.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::bucket::{Bucket, TOKEN};
+use crate::limiter::bucket::{Bucket, TOKEN};
 use crate::time::Nanos;
 
 #[derive(Debug)]

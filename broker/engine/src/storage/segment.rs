@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use crate::disk::ledger::Ledger;
-use crate::disk::record::{u32_at, u64_at};
+use crate::storage::receipts::Ledger;
+use crate::storage::record::{u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"SRTMqseg";
 const VERSION: u8 = 1;

@@ -1,7 +1,7 @@
 //! The token bucket: two parameters, one fill, exact integers, no clock and no floats.
 //!
 //! A token is `TOKEN` = 1e15 units and a rate of `m` micro-messages/s accrues `m` units a nanosecond, so an accrual over whole nanoseconds is an exact product and
-//! nothing drifts. What waits for tokens is not the bucket's business (`backlog.rs`): the fill here is what is really there, and is negative only
+//! nothing drifts. What waits for tokens is not the bucket's business (`limiter/backlog.rs`): the fill here is what is really there, and is negative only
 //! after `debit`. `srtm/token_bucket/bucket.py` is the reference; a differential test holds the two equal to the nanosecond.
 
 use crate::time::Nanos;

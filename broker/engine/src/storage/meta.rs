@@ -1,6 +1,6 @@
 //! Where reading begins after a start: the segments of a queue in order, with what of each is still needed. Little-endian, one checksum over all.
 
-use crate::disk::record::{u32_at, u64_at};
+use crate::storage::record::{u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"SRTMqmet";
 const SUFFIX: &str = ".meta";

@@ -5,13 +5,13 @@ use std::io;
 use std::iter::Peekable;
 use std::rc::Rc;
 
-use crate::disk::errand::{Errand, State};
-use crate::disk::ledger::Receipt;
-use crate::disk::meta::{self, Entry, Meta};
-use crate::disk::record::{self, HEAD, Record};
-use crate::disk::segment::{self, HEADER, Header, Kind, Segment};
-use crate::disk::store::{Job, TEMPORARY, explain};
-use crate::disk::volume::{Found, Volume};
+use crate::storage::job::{Errand, State};
+use crate::storage::meta::{self, Entry, Meta};
+use crate::storage::receipts::Receipt;
+use crate::storage::record::{self, HEAD, Record};
+use crate::storage::segment::{self, HEADER, Header, Kind, Segment};
+use crate::storage::store::{Job, TEMPORARY, explain};
+use crate::storage::volume::{Found, Volume};
 
 /// What one write carries.
 const BATCH: usize = 4 << 20;

@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use slotmap::SecondaryMap;
 
+use crate::arrival::packet_filter::{Flow, Segment};
+use crate::arrival::tcp_sequence::Sequence;
 use crate::keys::ConnKey;
-use crate::packet::{Flow, Segment};
-use crate::sequence::Sequence;
 use crate::time::Nanos;
 
 /// Connections that were opened but not accepted yet, of which something is kept: as many as may wait to be accepted, and some. Beyond that the oldest is

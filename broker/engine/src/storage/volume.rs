@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use crate::disk::meta;
-use crate::disk::record::{self, HEAD, MARKER, Record};
-use crate::disk::segment::{self, Header, Kind, MAX_NUMBER};
-use crate::disk::store::{BAD, Store, explain};
+use crate::storage::meta;
+use crate::storage::record::{self, HEAD, MARKER, Record};
+use crate::storage::segment::{self, Header, Kind, MAX_NUMBER};
+use crate::storage::store::{BAD, Store, explain};
 
 /// What one read brings: some hundred messages.
 const CHUNK: u64 = 256 << 10;

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::disk::ledger::Receipt;
-use crate::disk::store::Outcome;
+use crate::storage::receipts::Receipt;
+use crate::storage::store::Outcome;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum State {
