@@ -9,8 +9,8 @@ use crate::id::MessageId;
 use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
 use crate::message::cost_of;
+use crate::protocol::codec::{self, MESSAGE_HEADER};
 use crate::share::{LARGE_BODY, LEAST_SHARE_UNITS, message_units};
-use crate::wire::{self, MESSAGE_HEADER};
 
 /// Bytes of new memory that count as a unit of work.
 const BUILT_A_UNIT: usize = 128;
@@ -50,7 +50,7 @@ impl Building {
     pub fn finish(mut self, wall_ns: i64, id: MessageId, body: &[u8]) -> Vec<u8> {
         debug_assert!(body.starts_with(&self.frame[MESSAGE_HEADER..]), "it was begun for another message");
         self.frame.extend_from_slice(&body[self.done()..]);
-        self.frame[..MESSAGE_HEADER].copy_from_slice(&wire::message_header(wall_ns, id, body.len()));
+        self.frame[..MESSAGE_HEADER].copy_from_slice(&codec::message_header(wall_ns, id, body.len()));
         self.frame
     }
 }
@@ -134,7 +134,7 @@ impl Engine {
 
 /// Of the message that `input` begins with, where not all of it is there.
 fn announced_publish<'a>(http: Option<&'a Http>, input: &'a [u8]) -> Option<(&'a str, &'a [u8], usize)> {
-    http.map_or_else(|| wire::announced_publish(input), |http| http.announced_publish(input))
+    http.map_or_else(|| codec::announced_publish(input), |http| http.announced_publish(input))
 }
 
 #[cold]

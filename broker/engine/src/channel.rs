@@ -4,11 +4,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::e2e::E2e;
 use crate::id::{MessageId, SEQUENCE_BITS};
 use crate::keys::{ConnKey, TopicKey};
 use crate::message::Message;
 use crate::queue::Queue;
+use crate::telemetry::e2e_latency::E2e;
 use crate::time::Nanos;
 use crate::timer::Armed;
 use crate::topology::Deliveries;

@@ -2,25 +2,25 @@
 
 use std::collections::VecDeque;
 
-use crate::auth::Auth;
 use crate::building::Building;
 use crate::engine::commands::large_mpub::Progress;
 use crate::engine::delivery::overflow::Held;
 use crate::engine::input::Waiting;
 use crate::http::Http;
 use crate::id::MessageId;
-use crate::identify::{Identity, Terms};
 use crate::keys::{ChannelKey, TopicKey};
 use crate::limits::UNFINISHED_NS;
 use crate::memory::Charge;
 use crate::message::Message;
+use crate::protocol::codec::{self, Seen, State};
+use crate::protocol::grants::Auth;
+use crate::protocol::identify::{Identity, Terms};
 use crate::published::PublishedTopics;
 use crate::share::Share;
 use crate::stream::{Broken, Layers, Step};
 use crate::time::Nanos;
 use crate::timer::Armed;
 use crate::topology::Nearness;
-use crate::wire::{self, Seen, State};
 
 /// Beyond this much unsent output a consumer gets no further messages until it has read some.
 const HIGH_WATER: usize = 1 << 20;
@@ -225,16 +225,16 @@ impl Connection {
     }
 
     pub fn respond(&mut self, data: &[u8]) {
-        wire::encode_frame(&mut self.output, wire::FRAME_RESPONSE, data);
+        codec::encode_frame(&mut self.output, codec::FRAME_RESPONSE, data);
     }
 
     pub fn fail(&mut self, text: &str) {
-        wire::encode_frame(&mut self.output, wire::FRAME_ERROR, text.as_bytes());
+        codec::encode_frame(&mut self.output, codec::FRAME_ERROR, text.as_bytes());
     }
 
     /// Put a delivery into the out buffer; `mark` (first deliveries only) gets its end.
     pub fn deliver(&mut self, message: &Message, mark: Option<Mark>) {
-        wire::encode_message(&mut self.output, &message.frame, message.attempts);
+        codec::encode_message(&mut self.output, &message.frame, message.attempts);
         if let Some(mark) = mark {
             let end = self.stream_offset + self.output.len() as u64;
             self.marks.push_back(Mark { end, ..mark });

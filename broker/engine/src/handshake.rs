@@ -10,10 +10,10 @@ use crate::connection::Phase;
 use crate::engine::session::layers::identify_failed;
 use crate::engine::{Engine, Reply};
 use crate::keys::ConnKey;
+use crate::protocol::codec;
 use crate::stream::handshake::Handshake;
 use crate::stream::{Broken, HANDSHAKE_NS, Step};
 use crate::time::Nanos;
-use crate::wire;
 
 /// Steps that are out at once: enough that whoever takes them need not wait for the engine's next turn.
 pub const MAX_AWAY: usize = 8;
@@ -104,11 +104,11 @@ impl Engine {
         layers.note_session();
         let (negotiated, compressed) = (layers.are_negotiated(), layers.compression().is_some());
         if negotiated {
-            self.reply(key, Reply::Response(wire::OK));
+            self.reply(key, Reply::Response(codec::OK));
         }
         if compressed {
             self.reply(key, Reply::Start(Step::Compression));
-            self.reply(key, Reply::Response(wire::OK));
+            self.reply(key, Reply::Response(codec::OK));
         }
         self.arm_connection(key);
     }

@@ -6,53 +6,41 @@
 //! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
 //! It costs one allocation: the frame that all channels and consumers share.
 
-pub mod auth;
 pub(crate) mod building;
-pub mod change;
 pub mod channel;
 pub mod config;
 pub mod connection;
-pub mod drift;
-pub mod e2e;
-pub mod error;
 pub mod event;
 pub mod fragments;
 pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
-pub mod history;
 pub mod http;
 pub mod id;
-pub mod identify;
 pub mod io;
 pub mod keys;
 pub mod laboratory;
-pub mod latency;
 pub(crate) mod leaving;
 pub mod leisure;
 pub mod limits;
-pub mod measure;
 pub mod memory;
 pub mod message;
 pub(crate) mod newcomers;
 pub mod published;
 pub mod queue;
-pub mod rest;
 pub mod share;
 pub mod shared_disk;
 pub mod stream;
-mod supply;
 pub mod time;
 pub mod timer;
 pub mod topic;
 pub mod topology;
-pub mod watching;
-pub mod ways;
-pub mod wire;
 
 pub mod arrival;
 pub mod engine;
 pub mod limiter;
+pub mod protocol;
 pub mod storage;
+pub mod telemetry;
 #[cfg(test)]
 mod tests;

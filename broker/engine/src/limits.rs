@@ -8,14 +8,14 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::engine::commands::admission::Verb;
-use crate::error::WireError;
 use crate::event::Event;
 use crate::http::answer::{Exchange, write_refusal};
 use crate::keys::ConnKey;
 use crate::memory::Meter;
+use crate::protocol::codec;
+use crate::protocol::errors::WireError;
 use crate::share::ACCEPT_UNITS;
 use crate::time::Nanos;
-use crate::wire;
 
 /// A limit that is met for long is told again after this time, with how often it was met since.
 const TELL_NS: Nanos = 10_000_000_000;
@@ -179,7 +179,7 @@ pub struct Unwanted(String);
 impl Unwanted {
     pub fn frame(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        wire::encode_frame(&mut out, wire::FRAME_ERROR, WireError::invalid(self.0.clone()).to_string().as_bytes());
+        codec::encode_frame(&mut out, codec::FRAME_ERROR, WireError::invalid(self.0.clone()).to_string().as_bytes());
         out
     }
 }
@@ -284,12 +284,12 @@ impl Engine {
         if input.len() <= LARGE_INPUT {
             return None;
         }
-        let whole = wire::announced_len(input)? as u64;
+        let whole = codec::announced_len(input)? as u64;
         let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
         if self.meter.used() + whole <= self.config.max_memory_bytes {
             return None;
         }
-        if let Some(topic) = wire::announced_topic(input).and_then(|topic| self.topic_key(topic)) {
+        if let Some(topic) = codec::announced_topic(input).and_then(|topic| self.topic_key(topic)) {
             self.work.note_topic(topic); // others have waited for its reads
         }
         Some(verb.refused(&self.memory_is_reached()))

@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use crate::id::MessageId;
 use crate::memory::Meter;
+use crate::protocol::codec;
 use crate::share::LARGE_BODY;
 use crate::storage::disk_queue::Read;
 use crate::storage::receipts::Receipt;
 use crate::storage::record::Record;
 use crate::time::Nanos;
-use crate::wire;
 
 /// Bytes charged for a queue entry besides its frame: the entry, its share of the queue, the allocator's overhead.
 pub(crate) const ENTRY_OVERHEAD: u64 = 128;
@@ -21,7 +21,7 @@ const BLOCK: usize = 8 << 10;
 
 /// What `count` messages with bodies of `len` bytes in all will be charged, in so many channels each.
 pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
-    count * (channels * ENTRY_OVERHEAD + wire::MESSAGE_HEADER as u64) + len
+    count * (channels * ENTRY_OVERHEAD + codec::MESSAGE_HEADER as u64) + len
 }
 
 /// A message as it goes to a consumer, in a block that it may share with others of its publish; an entry of a queue. The block is charged once, until the last
@@ -122,7 +122,7 @@ pub const NO_TRACE: u64 = u64::MAX;
 #[derive(Debug, Clone)]
 pub struct Message {
     pub id: MessageId,
-    pub frame: Frame, // as `wire::build_message` made it
+    pub frame: Frame, // as `codec::build_message` made it
     pub attempts: u16,
     pub defer_ms: u32, // DPUB: deferred in each channel from the moment it gets there
     pub foreign: bool, // of an earlier incarnation: its times are none of ours
@@ -138,7 +138,7 @@ impl Message {
 
     /// When it was published, by the wall clock.
     pub fn wall_ns(&self) -> i64 {
-        wire::message_wall_ns(&self.frame)
+        codec::message_wall_ns(&self.frame)
     }
 
     /// A message that comes back from disk at `now`.
@@ -158,12 +158,12 @@ impl Message {
             defer_ms: self.defer_ms,
             times: self.times,
             until_wall_ns,
-            body: &self.frame[wire::MESSAGE_HEADER..],
+            body: &self.frame[codec::MESSAGE_HEADER..],
         }
     }
 
     pub fn body_len(&self) -> usize {
-        self.frame.len() - wire::MESSAGE_HEADER
+        self.frame.len() - codec::MESSAGE_HEADER
     }
 }
 
@@ -178,13 +178,13 @@ pub struct Builder {
 impl Builder {
     /// Whether a body of `len` bytes goes into a block with what was added since the last `take`; if not, that must be taken first.
     pub fn has_room(&self, len: usize) -> bool {
-        self.ends.is_empty() || self.large.is_none() && self.bytes.len() + wire::MESSAGE_HEADER + len <= BLOCK
+        self.ends.is_empty() || self.large.is_none() && self.bytes.len() + codec::MESSAGE_HEADER + len <= BLOCK
     }
 
     /// False: it is large, and the system gives no memory for it.
     pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) -> bool {
         let mut frame = Vec::new();
-        let there = body.len() < LARGE_BODY || frame.try_reserve_exact(wire::MESSAGE_HEADER + body.len()).is_ok();
+        let there = body.len() < LARGE_BODY || frame.try_reserve_exact(codec::MESSAGE_HEADER + body.len()).is_ok();
         if there {
             self.add_in(frame, id, wall_ns, body);
         }
@@ -194,11 +194,11 @@ impl Builder {
     /// `frame`: what a large one is to be built in.
     fn add_in(&mut self, mut frame: Vec<u8>, id: MessageId, wall_ns: i64, body: &[u8]) {
         if body.len() >= LARGE_BODY {
-            frame.reserve_exact(wire::MESSAGE_HEADER + body.len());
-            wire::build_message(&mut frame, wall_ns, id, body);
+            frame.reserve_exact(codec::MESSAGE_HEADER + body.len());
+            codec::build_message(&mut frame, wall_ns, id, body);
             return self.add_frame(id, frame);
         }
-        wire::build_message(&mut self.bytes, wall_ns, id, body);
+        codec::build_message(&mut self.bytes, wall_ns, id, body);
         self.ends.push((id, self.bytes.len() as u32));
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let mut messages = three(&meter, [10, 20, 30]).into_iter().flatten();
         let (first, rest) = (messages.next().expect("one"), messages);
         let frame = first.frame.detached();
-        assert_eq!(frame[wire::MESSAGE_HEADER..], [1; 10]);
+        assert_eq!(frame[codec::MESSAGE_HEADER..], [1; 10]);
         drop(rest);
         assert_eq!(meter.used(), cost_of(1, 10, 1));
         let again = frame.detached();
@@ -286,15 +286,15 @@ mod tests {
 
     #[test]
     fn messages_are_as_they_were_published_whatever_their_sizes_beside_one_another() {
-        let sizes = [0, 10, BLOCK - wire::MESSAGE_HEADER, BLOCK, LARGE_BODY - 1, LARGE_BODY, LARGE_BODY + 1];
+        let sizes = [0, 10, BLOCK - codec::MESSAGE_HEADER, BLOCK, LARGE_BODY - 1, LARGE_BODY, LARGE_BODY + 1];
         for at in 0..sizes.len().pow(3) {
             let three_sizes = [at, at / sizes.len(), at / sizes.len().pow(2)].map(|at| sizes[at % sizes.len()]);
             let meter = Meter::default();
             let messages = three(&meter, three_sizes);
             for ((message, number), size) in messages.into_iter().flatten().zip(1..).zip(three_sizes) {
                 let frame = &message.frame;
-                assert!(frame[wire::MESSAGE_HEADER..] == vec![number; size], "{three_sizes:?}: {number}");
-                assert_eq!(frame[..wire::MESSAGE_HEADER], wire::message_header(0, MessageId(number.into()), size), "{three_sizes:?}");
+                assert!(frame[codec::MESSAGE_HEADER..] == vec![number; size], "{three_sizes:?}: {number}");
+                assert_eq!(frame[..codec::MESSAGE_HEADER], codec::message_header(0, MessageId(number.into()), size), "{three_sizes:?}");
             }
             assert_eq!(meter.used(), 0);
         }
@@ -313,7 +313,7 @@ mod tests {
         let message = messages.pop().flatten().expect("the large one");
         let Block::Large(bytes) = &message.frame.block else { panic!("it is large") };
         assert_eq!(bytes.capacity(), bytes.len());
-        assert_eq!(message.frame[wire::MESSAGE_HEADER..], [2; LARGE_BODY + 1]);
+        assert_eq!(message.frame[codec::MESSAGE_HEADER..], [2; LARGE_BODY + 1]);
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::event::Event;
-use crate::history::{History, Standing};
 use crate::keys::ChannelKey;
-use crate::latency::Latency;
 use crate::limiter::backlog::{Backlog, Take};
 use crate::limiter::bucket::{Bucket, TOKEN};
 use crate::limiter::trace::{Entry, Trace};
 use crate::message::Message;
 use crate::queue::Queue;
+use crate::telemetry::arrival_bins::{History, Standing};
+use crate::telemetry::latency::Latency;
 use crate::time::Nanos;
 use crate::timer::Armed;
 

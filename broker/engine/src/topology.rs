@@ -7,8 +7,8 @@ use slotmap::SlotMap;
 
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::identify::Identity;
 use crate::keys::ConnKey;
+use crate::protocol::identify::Identity;
 
 /// How near a consumer is, nearest first.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,15 +7,15 @@ use serde::Serialize;
 use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::history::Bins;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::limiter::trace::Trace;
 use crate::message::Message;
+use crate::protocol::codec;
 use crate::queue::Queue;
 use crate::share::CREATION_UNITS;
+use crate::telemetry::arrival_bins::Bins;
 use crate::time::Nanos;
 use crate::topic::{Limit, Limiter, Topic};
-use crate::wire;
 
 /// What came to one topic, as Python sees it. `version`: of the share in force.
 #[derive(Debug, Serialize)]
@@ -159,7 +159,7 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(topic_key) else { return };
         topic.channels.retain(|other| *other != key);
         let name = topic.name.clone();
-        let last = topic.channels.is_empty() && wire::is_ephemeral(&name);
+        let last = topic.channels.is_empty() && codec::is_ephemeral(&name);
         self.drop_channel(key, &name);
         if last {
             self.delete_topic(&name);

@@ -24,36 +24,36 @@ use rustls::ServerConfig;
 use slotmap::SlotMap;
 
 use crate::arrival::stamps::{Sharing, Stamps};
-use crate::auth::Patterns;
 use crate::channel::Channel;
 use crate::config::Config;
 use crate::connection::{Connection, LINGER_NS, Phase};
 use crate::engine::commands::admission::Turn;
 use crate::engine::delivery::overflow::PORTION;
 use crate::engine::timeouts::Overdue;
-use crate::error::WireError;
 use crate::event::Event;
 use crate::handshake::Handshakes;
 use crate::http::Service;
 use crate::http::answer::Exchange;
 use crate::id::IdMaker;
-use crate::identify::Identity;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::laboratory::Server;
-use crate::latency::Sample;
 use crate::leaving::Leaving;
 use crate::limits::{LARGE_INPUT, Limits};
 use crate::memory::Meter;
 use crate::message::Builder;
+use crate::protocol::codec;
+use crate::protocol::errors::WireError;
+use crate::protocol::grants::Patterns;
+use crate::protocol::identify::Identity;
 use crate::share::Work;
 use crate::shared_disk::Disk;
 use crate::stream::Step;
+use crate::telemetry::latency::Sample;
+use crate::telemetry::network_delay::Ways;
+use crate::telemetry::watch_list::Watching;
 use crate::time::Nanos;
 use crate::timer::{Armed, Timer, Timers};
 use crate::topic::Topic;
-use crate::watching::Watching;
-use crate::ways::Ways;
-use crate::wire;
 
 /// Less than this is noise between two readings of the clocks, not a wall clock that was set back.
 const STEP_BACK_NS: i64 = 1_000_000;
@@ -300,7 +300,7 @@ impl Engine {
         conn.input_charge = None;
         let unfinished_since = conn.unfinished_since.take();
         let stamps = stamps.behind(input.len());
-        let whole = if let Some(http) = &conn.http { http.announced_len() } else { wire::announced_len(&input) };
+        let whole = if let Some(http) = &conn.http { http.announced_len() } else { codec::announced_len(&input) };
         make_room(&mut input, bytes.len(), whole, self.room_to_promise());
         input.extend_from_slice(bytes);
         let used = self.run_commands(key, &input, stamps, now);
@@ -542,7 +542,7 @@ impl Engine {
         let Some(channel) = self.channels.get_mut(sub.channel) else { return };
         channel.remove_consumer(key);
         channel.requeue_of(key, sub.deadlines.iter().map(|(_, id)| *id));
-        if channel.consumers.is_empty() && wire::is_ephemeral(&channel.name) {
+        if channel.consumers.is_empty() && codec::is_ephemeral(&channel.name) {
             self.remove_channel(sub.channel);
         } else {
             self.mark_channel(sub.channel);

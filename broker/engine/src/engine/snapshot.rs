@@ -7,11 +7,11 @@ use serde::Serialize;
 use crate::channel::Channel;
 use crate::config::ArrivalClock;
 use crate::connection::Connection;
-use crate::e2e::{self, E2eView};
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
-use crate::latency::Summaries;
 use crate::stream::Compression;
+use crate::telemetry::e2e_latency::{self, E2eView};
+use crate::telemetry::latency::Summaries;
 use crate::time::Nanos;
 use crate::topic::{Limiter, Topic};
 
@@ -247,7 +247,7 @@ impl Engine {
     fn e2e_view<'a>(&self, channels: impl Iterator<Item = &'a Channel>, now: Nanos) -> Option<E2eView> {
         let shares = &self.config.e2e_percentiles;
         let kept = channels.filter_map(|channel| channel.e2e.as_deref());
-        (!shares.is_empty()).then(|| e2e::view(kept, shares, self.config.e2e_window_ns(), now))
+        (!shares.is_empty()).then(|| e2e_latency::view(kept, shares, self.config.e2e_window_ns(), now))
     }
 
     fn channel_view(&self, channel: &Channel, clients: bool, now: Nanos) -> ChannelView {

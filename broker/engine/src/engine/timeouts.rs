@@ -2,12 +2,12 @@
 
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
-use crate::error::WireError;
 use crate::keys::{ChannelKey, ConnKey};
 use crate::limits::{Limit, UNFINISHED_NS};
+use crate::protocol::codec;
+use crate::protocol::errors::WireError;
 use crate::time::Nanos;
 use crate::timer::Timer;
-use crate::wire;
 
 /// Messages of one consumer, or of one channel, that come back in a turn because their time is over: thousands may be due at the same instant.
 const DUE_IN_A_TURN: usize = 128;
@@ -160,7 +160,7 @@ impl Engine {
         if let Some(interval) = conn.heartbeat_ns().filter(|_| conn.next_heartbeat <= now) {
             conn.next_heartbeat = now + interval;
             if conn.phase == Phase::Open && !conn.is_handshaking() {
-                conn.respond(wire::HEARTBEAT);
+                conn.respond(codec::HEARTBEAT);
                 self.mark_dirty(key);
             }
         }

@@ -6,9 +6,9 @@ use crate::config::Config;
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, limit};
-use crate::history::open_at;
 use crate::http::answer::Answer;
 use crate::keys::{ConnKey, TopicKey};
+use crate::telemetry::arrival_bins::open_at;
 use crate::time::Nanos;
 use crate::topic::Limit;
 

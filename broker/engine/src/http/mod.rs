@@ -4,10 +4,11 @@
 //! (collected with the turn's other publishes, and decided with them in order of arrival) -> `answer`. One request of a connection is under way at a
 //! time: while Python answers it, the connection is parked (`engine/input.rs`), so answers go out in order whoever gives them.
 
+pub mod line_body;
+
 pub mod answer;
 pub mod chunked;
 pub mod date;
-pub(crate) mod lines;
 pub mod query;
 pub mod request;
 
@@ -17,7 +18,7 @@ use crate::config::TlsRequired;
 use crate::http::answer::Exchange;
 use crate::http::chunked::Chunked;
 use crate::http::date::Date;
-use crate::http::lines::Lines;
+use crate::http::line_body::Lines;
 use crate::http::request::MAX_HEAD;
 use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};

@@ -17,7 +17,6 @@ use crate::engine::Engine;
 use crate::engine::control::TopicBins;
 use crate::engine::snapshot::Snapshot;
 use crate::event::Event;
-use crate::history;
 use crate::http::Handed;
 use crate::io::clock::{ClockMap, monotonic};
 use crate::io::files::Files;
@@ -28,8 +27,9 @@ use crate::io::wake::Wake;
 use crate::io::{heap, socket};
 use crate::keys::TopicKey;
 use crate::limiter::trace::{Columns, Trace};
-use crate::measure::{Measurement, Recording};
 use crate::stream::tls::server_config;
+use crate::telemetry::arrival_bins;
+use crate::telemetry::measurement::{Measurement, Recording};
 use crate::time::Nanos;
 
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
@@ -314,8 +314,8 @@ impl Handle {
 
     /// What came to these topics from bin `since` on (0: as long as is kept), all up to one instant.
     pub fn histories(&self, topics: &[String], since: i64) -> Result<Histories, NotRunning> {
-        let (until, wall_offset_ns) = self.call(|engine, now| (history::open_at(now), engine.wall_offset))?;
-        let mut histories = Histories { until, bin_ns: history::BIN_NS, wall_offset_ns, topics: Vec::new() };
+        let (until, wall_offset_ns) = self.call(|engine, now| (arrival_bins::open_at(now), engine.wall_offset))?;
+        let mut histories = Histories { until, bin_ns: arrival_bins::BIN_NS, wall_offset_ns, topics: Vec::new() };
         for topics in topics.chunks(HISTORIES_A_TURN) {
             let topics = topics.to_vec();
             histories.topics.extend(self.call(move |engine, now| engine.histories(&topics, since, until, now))?);

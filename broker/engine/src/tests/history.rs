@@ -2,8 +2,8 @@
 
 use super::pair::*;
 use crate::event::Event;
-use crate::history::{BIN_NS, SLOT_NS, open_at};
 use crate::keys::ConnKey;
+use crate::telemetry::arrival_bins::{BIN_NS, SLOT_NS, open_at};
 
 /// The columns of "t" from bin 0 on, up to now.
 fn columns(pair: &mut Pair) -> serde_json::Value {

@@ -2,7 +2,7 @@
 
 use super::pair::*;
 use crate::keys::ConnKey;
-use crate::measure::Measurement;
+use crate::telemetry::measurement::Measurement;
 use crate::time::Nanos;
 
 /// Everything in the trace of "t" up to now.

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use crate::engine::delivery::overflow::Fate;
 use crate::engine::{Engine, Reply};
-use crate::error::{self, WireError};
 use crate::event::Event;
 use crate::keys::{ConnKey, TopicKey};
 use crate::message::{ENTRY_OVERHEAD, Message};
+use crate::protocol::errors::{self, WireError};
 use crate::queue::Queue;
 use crate::time::Nanos;
 
@@ -34,9 +34,9 @@ impl Verb {
 
     pub fn failed(self) -> &'static str {
         match self {
-            Self::Pub => error::E_PUB_FAILED,
-            Self::Mpub => error::E_MPUB_FAILED,
-            Self::Dpub => error::E_DPUB_FAILED,
+            Self::Pub => errors::E_PUB_FAILED,
+            Self::Mpub => errors::E_MPUB_FAILED,
+            Self::Dpub => errors::E_DPUB_FAILED,
         }
     }
 }
@@ -118,11 +118,11 @@ impl Outcome {
         match self {
             Self::Limited { retry_at } => {
                 let text = format!("{} retry after {} ms", verb.name(), Self::retry_ms(*retry_at, now));
-                WireError::new(error::E_RATE_LIMITED, text)
+                WireError::new(errors::E_RATE_LIMITED, text)
             }
             Self::TooLarge { burst } => {
                 let text = format!("{} of {} messages can never pass a burst of {burst}: send fewer at once", verb.name(), publish.count);
-                WireError::new(error::E_RATE_LIMITED, text)
+                WireError::new(errors::E_RATE_LIMITED, text)
             }
             Self::Failed(reason) => WireError::new(verb.failed(), format!("{} failed {reason}", verb.name())),
             Self::Undecided | Self::Done { .. } => WireError::new(verb.failed(), format!("{} failed", verb.name())),

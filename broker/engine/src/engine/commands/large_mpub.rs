@@ -9,9 +9,9 @@ use crate::http::answer::Exchange;
 use crate::keys::ConnKey;
 use crate::memory::Charge;
 use crate::message::{Message, cost_of};
+use crate::protocol::codec::{self, Bodies, Seen};
 use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
 use crate::time::Nanos;
-use crate::wire::{self, Bodies, Seen};
 
 /// However little a turn has left, a slice has as much.
 const LEAST_SLICE_UNITS: usize = 32;
@@ -120,7 +120,7 @@ impl Engine {
     /// were looked at now.
     pub(crate) fn has_looked_through(&mut self, key: ConnKey, input: &[u8]) -> bool {
         let may_be_large = input.len() > LOOKED_AT as usize && input.starts_with(b"MPUB ");
-        let Some((count, rest)) = may_be_large.then(|| wire::whole_mpub(input)).flatten() else { return true };
+        let Some((count, rest)) = may_be_large.then(|| codec::whole_mpub(input)).flatten() else { return true };
         if self.conns.get(key).is_some_and(|conn| conn.sliced.is_some()) {
             return true; // all of it was
         }

@@ -12,17 +12,17 @@ use crate::engine::commands::admission::{Asked, Outcome, Publish, Verb};
 use crate::engine::commands::large_mpub::{Batch, Sliced};
 use crate::engine::http::publish_routes::write_outcome;
 use crate::engine::{Engine, Reply, forget_aware};
-use crate::error::{self, WireError};
 use crate::http::answer::Exchange;
 use crate::id::MessageId;
-use crate::identify;
 use crate::keys::{ChannelKey, ConnKey};
 use crate::limits::Limit;
+use crate::protocol::codec::{self, Command, Context, ParseError, State};
+use crate::protocol::errors::{self, WireError};
+use crate::protocol::identify;
 use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
 use crate::time::Nanos;
 use crate::timer::Timer;
 use crate::topology::Nearness;
-use crate::wire::{self, Command, Context, ParseError, State};
 
 impl Engine {
     /// Run the whole commands in `bytes`, as many as the connection's share of the turn allows; gives how many bytes they took.
@@ -56,8 +56,8 @@ impl Engine {
             self.work.note(1);
             if conn.phase == Phase::Magic {
                 let Some(magic) = bytes[at..].first_chunk::<4>() else { return at };
-                if magic != wire::MAGIC {
-                    self.refuse(key, WireError::new(error::E_BAD_PROTOCOL, ""));
+                if magic != codec::MAGIC {
+                    self.refuse(key, WireError::new(errors::E_BAD_PROTOCOL, ""));
                     return at;
                 }
                 conn.phase = Phase::Open;
@@ -78,7 +78,7 @@ impl Engine {
                 seen: conn.seen,
                 config: &self.config,
             };
-            match wire::parse(&bytes[at..], context) {
+            match codec::parse(&bytes[at..], context) {
                 Ok(None) => return at,
                 Ok(Some((command, len))) => {
                     conn.last_command = now;
@@ -169,9 +169,9 @@ impl Engine {
             Command::Dpub { topic, defer_ms, body } => {
                 self.publish_from(Asked { key, verb: Verb::Dpub, topic, defer_ms: defer_ms as u32, stamp }, std::iter::once(body))
             }
-            Command::Fin(id, word) => self.finish(key, id, now).map_err(|why| not_yours(error::E_FIN_FAILED, "FIN", word, why)),
-            Command::Req(id, word, ms) => self.requeue(key, id, ms, now).map_err(|why| not_yours(error::E_REQ_FAILED, "REQ", word, why)),
-            Command::Touch(id, word) => self.touch(key, id, now).map_err(|why| not_yours(error::E_TOUCH_FAILED, "TOUCH", word, why)),
+            Command::Fin(id, word) => self.finish(key, id, now).map_err(|why| not_yours(errors::E_FIN_FAILED, "FIN", word, why)),
+            Command::Req(id, word, ms) => self.requeue(key, id, ms, now).map_err(|why| not_yours(errors::E_REQ_FAILED, "REQ", word, why)),
+            Command::Touch(id, word) => self.touch(key, id, now).map_err(|why| not_yours(errors::E_TOUCH_FAILED, "TOUCH", word, why)),
             Command::Rdy(count) => {
                 self.set_ready(key, count);
                 Ok(())
@@ -275,7 +275,7 @@ impl Engine {
         let answer = identity.answer(&self.config);
         let features = identity.features;
         if features.any() && self.conns.get(key).is_some_and(|conn| conn.layers.is_some()) {
-            return Err(WireError::new(error::E_IDENTIFY_FAILED, "IDENTIFY failed TLS and compression can be asked for once"));
+            return Err(WireError::new(errors::E_IDENTIFY_FAILED, "IDENTIFY failed TLS and compression can be asked for once"));
         }
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         if conn.identity().aware {
@@ -293,7 +293,7 @@ impl Engine {
     pub(crate) fn subscribe(&mut self, key: ConnKey, topic: &str, channel: &str, now: Nanos) -> Result<(), WireError> {
         let client = self.conns.get(key).map_or("", |conn| &conn.remote).to_owned();
         if let Some(why) = self.refusal_to_make(topic, channel, &client) {
-            return Err(WireError::new(error::E_SUB_FAILED, format!("SUB failed {why}")));
+            return Err(WireError::new(errors::E_SUB_FAILED, format!("SUB failed {why}")));
         }
         let topic_key = self.topic_of(topic);
         let channel_key = self.channel_of(topic_key, channel, now);
@@ -301,14 +301,14 @@ impl Engine {
         let Some(target) = self.channels.get_mut(channel_key) else { return Ok(()) };
         if limit > 0 && target.consumers.len() >= limit {
             let text = format!("SUB failed consumers for {topic}:{channel} exceeds limit of {limit}");
-            return Err(WireError::new(error::E_SUB_FAILED, text));
+            return Err(WireError::new(errors::E_SUB_FAILED, text));
         }
         target.consumers.push(key);
         if let Some(conn) = self.conns.get_mut(key) {
             conn.state = State::Subscribed;
             conn.subscription = Some(Box::new(Subscription::new(channel_key, Nearness::of(conn.identity(), &self.config))));
         }
-        self.reply(key, Reply::Response(wire::OK));
+        self.reply(key, Reply::Response(codec::OK));
         Ok(())
     }
 
@@ -327,7 +327,7 @@ impl Engine {
                 sub.ready = 0;
             }
         }
-        self.reply(key, Reply::Response(wire::CLOSE_WAIT));
+        self.reply(key, Reply::Response(codec::CLOSE_WAIT));
     }
 
     pub(crate) fn finish(&mut self, key: ConnKey, id: Option<MessageId>, now: Nanos) -> Result<(), NotYours> {
@@ -414,7 +414,7 @@ impl Engine {
 /// Those of answered messages may stay until they are too many: an alarm that finds only them costs little.
 fn answer_publish(conn: &mut Connection, publish: &Publish, now: Nanos) {
     match &publish.outcome {
-        Outcome::Done { .. } if !conn.terms.receipts => conn.respond(wire::OK),
+        Outcome::Done { .. } if !conn.terms.receipts => conn.respond(codec::OK),
         Outcome::Done { wait_ns: Some(wait_ns), fill } => conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes()),
         Outcome::Done { wait_ns: None, fill } => conn.respond(format!("OK fill={fill:.6}").as_bytes()),
         refused => {

@@ -4,10 +4,10 @@
 use crate::building::no_memory_for;
 use crate::engine::commands::admission::{Asked, Outcome, Publish, Source, Verb};
 use crate::engine::{Engine, Reply};
-use crate::error::WireError;
 use crate::event::Event;
 use crate::keys::{ConnKey, TopicKey};
 use crate::message::Message;
+use crate::protocol::errors::WireError;
 use crate::published::Published;
 use crate::share::message_units;
 use crate::time::Nanos;

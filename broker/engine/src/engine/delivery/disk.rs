@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::engine::delivery::PUMPED;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
+use crate::protocol::codec;
 use crate::queue::{Queue, Unsaved};
 use crate::shared_disk::Disk;
 use crate::storage::disk_queue::DiskQueue;
@@ -14,7 +15,6 @@ use crate::storage::store::Store;
 use crate::time::Nanos;
 use crate::timer::Timer;
 use crate::topic::Topic;
-use crate::wire;
 
 /// How soon what the disk refused is tried again.
 const RETRY_NS: Nanos = 1_000_000_000;
@@ -47,7 +47,7 @@ impl Engine {
 
     fn queue(&self, owner: Owner, name: &str, file: impl FnOnce() -> String) -> Queue {
         match &self.disk {
-            _ if wire::is_ephemeral(name) => Queue::ephemeral(self.config.mem_queue_size),
+            _ if codec::is_ephemeral(name) => Queue::ephemeral(self.config.mem_queue_size),
             None => Queue::in_memory(),
             Some(disk) => Queue::on_disk(Rc::clone(disk), owner, file(), self.config.mem_queue_size),
         }
@@ -68,11 +68,11 @@ impl Engine {
         let found = disk.found()?;
         for (name, found) in found {
             let (topic, channel) = name.split_once(':').map_or((&*name, None), |(topic, channel)| (topic, Some(channel)));
-            if !std::iter::once(topic).chain(channel).all(|name| wire::name(name.as_bytes()).is_some()) {
+            if !std::iter::once(topic).chain(channel).all(|name| codec::name(name.as_bytes()).is_some()) {
                 continue; // not one of ours
             }
             let mut files = disk.open(&name, &found)?;
-            if wire::is_ephemeral(topic) {
+            if codec::is_ephemeral(topic) {
                 disk.destroy(files);
                 continue;
             }

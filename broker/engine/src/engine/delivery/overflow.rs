@@ -13,10 +13,10 @@ use crate::engine::commands::admission::Publish;
 use crate::engine::delivery::disk::Owner;
 use crate::engine::{Engine, Reply};
 use crate::keys::{ConnKey, TopicKey};
+use crate::protocol::codec;
 use crate::queue::{Refused, Rest};
 use crate::stream::HANDSHAKE_NS;
 use crate::time::Nanos;
-use crate::wire;
 
 /// Bytes written to disk in a turn where others wait.
 pub(crate) const PORTION: u64 = 16 << 10;
@@ -216,7 +216,7 @@ impl Engine {
     #[cold]
     pub(crate) fn hold(&mut self, key: ConnKey, reply: Reply, publish: Option<Publish>, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        if let (Reply::Response(wire::OK), Some(sub)) = (&reply, &mut conn.subscription) {
+        if let (Reply::Response(codec::OK), Some(sub)) = (&reply, &mut conn.subscription) {
             sub.unanswered = true;
         }
         conn.held.push_back(Held { reply, publish });
@@ -255,7 +255,7 @@ impl Engine {
     fn begin_what_it_answers(&mut self, key: ConnKey, reply: &Reply, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         match (reply, &mut conn.subscription, &mut conn.layers) {
-            (Reply::Response(wire::OK), Some(sub), _) => {
+            (Reply::Response(codec::OK), Some(sub), _) => {
                 sub.unanswered = false;
                 self.list_if_ready(key);
             }

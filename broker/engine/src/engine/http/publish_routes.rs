@@ -10,14 +10,14 @@ use crate::engine::{Engine, Reply};
 use crate::http::Coming;
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
-use crate::http::lines::Lines;
+use crate::http::line_body::Lines;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
 use crate::keys::ConnKey;
 use crate::limits::Limit;
+use crate::protocol::codec::{self, Bodies, Seen};
 use crate::share::LARGE_BODY;
 use crate::time::Nanos;
-use crate::wire::{self, Bodies, Seen};
 
 /// What nsqd says of a publish that it does not take: status and code.
 pub(crate) type Refusal = (u16, Cow<'static, str>);
@@ -165,7 +165,7 @@ fn is_binary(argument: Option<&str>) -> bool {
 
 fn topic_argument(topic: Option<&str>) -> Result<&str, Refusal> {
     let topic = topic.ok_or(refusal(400, "MISSING_ARG_TOPIC"))?;
-    wire::name(topic.as_bytes()).ok_or(refusal(400, "INVALID_TOPIC"))
+    codec::name(topic.as_bytes()).ok_or(refusal(400, "INVALID_TOPIC"))
 }
 
 /// As Go parses a number: digits, with a sign if need be.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use crate::arrival::stamps::Stamps;
 use crate::connection::Phase;
 use crate::engine::{Engine, Reply};
-use crate::error::{self, WireError};
-use crate::identify::Features;
 use crate::keys::ConnKey;
+use crate::protocol::codec;
+use crate::protocol::errors::{self, WireError};
+use crate::protocol::identify::Features;
 use crate::stream::{HANDSHAKE_NS, Layers, Progress, Step};
 use crate::time::Nanos;
-use crate::wire;
 
 /// Decoded bytes before the commands in them run.
 const STEP_BYTES: usize = 16 << 10;
@@ -43,7 +43,7 @@ impl Engine {
         }
         self.reply(key, Reply::Start(first));
         if first == Step::Compression {
-            self.reply(key, Reply::Response(wire::OK));
+            self.reply(key, Reply::Response(codec::OK));
         }
         self.arm_connection(key);
         Ok(())
@@ -164,5 +164,5 @@ impl Engine {
 
 #[cold]
 pub(crate) fn identify_failed(reason: &dyn std::fmt::Display) -> WireError {
-    WireError::new(error::E_IDENTIFY_FAILED, format!("IDENTIFY failed {reason}"))
+    WireError::new(errors::E_IDENTIFY_FAILED, format!("IDENTIFY failed {reason}"))
 }

@@ -1,4 +1,4 @@
-//! Whether a rate of arrivals that was known has drifted since: too slowly for `change.rs`, whose idea of the rate goes along. Pure.
+//! Whether a rate of arrivals that was known has drifted since: too slowly for `telemetry/change_detector.rs`, whose idea of the rate goes along. Pure.
 
 /// From which the rate is known.
 const KNOWN_BINS: i64 = 500;

@@ -1,15 +1,15 @@
 //! What came to a limited topic, in bins of a tenth of a second: arrivals, what waited for tokens when the bin began, the largest unfinished work in it, the access delay of
 //! what was decided in it; and the rate of the share in force at its end. A few additions a message; bins are closed by whatever happens next, exactly as things stood at
-//! their edges. While somebody asks for them, a change of the rate of arrivals shows sooner than a bin is over: in slots, fifths of a bin (`change.rs`). Pure.
+//! their edges. While somebody asks for them, a change of the rate of arrivals shows sooner than a bin is over: in slots, fifths of a bin (`telemetry/change_detector.rs`). Pure.
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::change::ChangeDetector;
 use crate::limiter::bucket::TOKEN;
-use crate::rest::Rest;
-use crate::supply::Supply;
+use crate::telemetry::change_detector::ChangeDetector;
+use crate::telemetry::share_rates::Supply;
+use crate::telemetry::steady_watch::Rest;
 use crate::time::Nanos;
 
 pub const BIN_NS: Nanos = 100_000_000;

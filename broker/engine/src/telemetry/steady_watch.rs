@@ -1,6 +1,6 @@
 //! What is looked for in a topic that rests, beside changes of its traffic: that it drifts, that messages wait. Pure.
 
-use crate::drift::Drift;
+use crate::telemetry::drift_detector::Drift;
 use crate::time::Nanos;
 
 /// In so many bins in a row something waited at the beginning: it is no passing burst.

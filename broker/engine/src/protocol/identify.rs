@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::error::{self, WireError};
+use crate::protocol::errors::{self, WireError};
 use crate::stream::Compression;
 
 /// The JSON of a client. Unknown keys are ignored, `null` counts as absent, a wrong type refuses the whole body.
@@ -87,7 +87,7 @@ const FAILED: &str = "IDENTIFY failed to decode JSON body";
 /// Decode and validate a body.
 pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
     let text = String::from_utf8_lossy(body); // a host name may be in any encoding
-    let request: Option<Request> = serde_json::from_str(&text).map_err(|_| WireError::new(error::E_BAD_BODY, FAILED))?;
+    let request: Option<Request> = serde_json::from_str(&text).map_err(|_| WireError::new(errors::E_BAD_BODY, FAILED))?;
     let request = request.unwrap_or_default();
     let heartbeat_ms = heartbeat_ms(request.heartbeat_interval.unwrap_or(0), config)?;
     let timeout = buffer_timeout_ms(request.output_buffer_timeout.unwrap_or(0), config)?;
@@ -134,7 +134,7 @@ fn features(request: &Request, config: &Config) -> Result<Features, WireError> {
     let snappy = config.snappy && request.snappy.unwrap_or(false);
     let deflate = config.deflate && request.deflate.unwrap_or(false);
     if snappy && deflate {
-        return Err(WireError::new(error::E_IDENTIFY_FAILED, "cannot enable both deflate and snappy compression"));
+        return Err(WireError::new(errors::E_IDENTIFY_FAILED, "cannot enable both deflate and snappy compression"));
     }
     let level = match request.deflate_level.unwrap_or(0) {
         level @ 1.. => u8::try_from(level).unwrap_or(u8::MAX),
@@ -152,7 +152,7 @@ fn check_length(text: &str) -> Result<(), WireError> {
     if text.len() <= LONGEST_TEXT {
         return Ok(());
     }
-    Err(WireError::new(error::E_BAD_BODY, format!("IDENTIFY text of {} bytes is longer than {LONGEST_TEXT}", text.len())))
+    Err(WireError::new(errors::E_BAD_BODY, format!("IDENTIFY text of {} bytes is longer than {LONGEST_TEXT}", text.len())))
 }
 
 fn heartbeat_ms(asked: i64, config: &Config) -> Result<Option<u64>, WireError> {
@@ -185,7 +185,7 @@ fn buffer_size(asked: i64, timeout_ms: u64, config: &Config) -> Result<(u32, u64
 
 #[cold]
 fn bad(what: &str, value: i64) -> WireError {
-    WireError::new(error::E_BAD_BODY, format!("IDENTIFY {what} ({value}) is invalid"))
+    WireError::new(errors::E_BAD_BODY, format!("IDENTIFY {what} ({value}) is invalid"))
 }
 
 impl Identity {
@@ -217,7 +217,7 @@ impl Identity {
     /// Data of the response frame: JSON under feature negotiation, else `OK`.
     pub fn answer(&self, config: &Config) -> Vec<u8> {
         if !self.negotiated {
-            return crate::wire::OK.to_vec();
+            return crate::protocol::codec::OK.to_vec();
         }
         let answer = Answer {
             max_rdy_count: config.max_rdy_count,

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
 use crate::engine::Engine;
-use crate::history::{BIN_NS, open_at, opens_at};
 use crate::keys::TopicKey;
+use crate::telemetry::arrival_bins::{BIN_NS, open_at, opens_at};
 use crate::time::Nanos;
 use crate::timer::{Armed, Timer};
 

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use slotmap::{Key, KeyData};
 
 use crate::engine::{Engine, Reply};
-use crate::error::{self, WireError, quoted};
 use crate::event::Event;
 use crate::keys::ConnKey;
+use crate::protocol::codec::Command;
+use crate::protocol::errors::{self, WireError, quoted};
 use crate::time::Nanos;
-use crate::wire::Command;
 
 /// Memory that one compiled pattern may take, and again its caches: ordinary ones take a tenth.
 const MAX_PATTERN_BYTES: usize = 128 << 10;
@@ -181,7 +181,7 @@ impl Engine {
             return Err(WireError::invalid("AUTH already set"));
         }
         if !self.config.auth_required {
-            return Err(WireError::new(error::E_AUTH_DISABLED, "AUTH disabled"));
+            return Err(WireError::new(errors::E_AUTH_DISABLED, "AUTH disabled"));
         }
         conn.auth = Some(Box::new(Auth { secret: secret.into(), grant: None }));
         self.ask_for_authorization(key);
@@ -206,7 +206,7 @@ impl Engine {
         let Some((name, permission, topic, channel)) = needed(command) else { return Ok(true) };
         let Some(conn) = self.conns.get_mut(key) else { return Ok(true) };
         let Some(grant) = conn.auth.as_mut().and_then(|auth| auth.grant.as_mut()) else {
-            return Err(WireError::new(error::E_AUTH_FIRST, format!("AUTH required before {name}")));
+            return Err(WireError::new(errors::E_AUTH_FIRST, format!("AUTH required before {name}")));
         };
         if grant.expires < now {
             self.ask_for_authorization(key);
@@ -216,7 +216,7 @@ impl Engine {
             return Ok(true);
         }
         let (topic, channel) = (quoted(topic.as_bytes()), quoted(channel.as_bytes()));
-        Err(WireError::new(error::E_UNAUTHORIZED, format!("AUTH failed for {name} on {topic} {channel}")))
+        Err(WireError::new(errors::E_UNAUTHORIZED, format!("AUTH failed for {name} on {topic} {channel}")))
     }
 
     /// Whether somebody still waits for this answer.
@@ -233,18 +233,18 @@ impl Engine {
         let grant = match parsed {
             Ok(Some(grant)) => grant,
             Ok(None) => {
-                self.refuse(key, WireError::new(error::E_AUTH_FAILED, "AUTH failed"));
+                self.refuse(key, WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
                 return Ok(());
             }
             Err(reason) => {
-                self.refuse(key, WireError::new(error::E_AUTH_FAILED, "AUTH failed"));
+                self.refuse(key, WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
                 return Err(reason);
             }
         };
         let (first, response, empty) = (auth.grant.is_none(), grant.response(), grant.rules.is_empty());
         auth.grant = Some(grant);
         if first && empty {
-            self.refuse(key, WireError::new(error::E_UNAUTHORIZED, "AUTH no authorizations found"));
+            self.refuse(key, WireError::new(errors::E_UNAUTHORIZED, "AUTH no authorizations found"));
         } else if first {
             self.turn.replies.push((key, Reply::Json(response)));
         }

@@ -7,8 +7,8 @@
 use std::io::BufRead;
 
 use crate::config::Config;
-use crate::error::{self, WireError, quoted};
 use crate::id::MessageId;
+use crate::protocol::errors::{self, WireError, quoted};
 
 pub const MAGIC: &[u8; 4] = b"  V2";
 
@@ -281,10 +281,10 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         let max = self.context.config.max_msg_size;
         let Some(size) = self.size() else { return Ok(None) };
         if size <= 0 {
-            return Err(WireError::new(error::E_BAD_MESSAGE, format!("{command} invalid message body size {size}")).into());
+            return Err(WireError::new(errors::E_BAD_MESSAGE, format!("{command} invalid message body size {size}")).into());
         }
         if size as u32 > max {
-            return Err(WireError::new(error::E_BAD_MESSAGE, format!("{command} message too big {size} > {max}")).into());
+            return Err(WireError::new(errors::E_BAD_MESSAGE, format!("{command} message too big {size} > {max}")).into());
         }
         let Some((body, len)) = self.body(size as usize) else { return Ok(None) };
         Ok(Some((if deferred { Command::Dpub { topic, defer_ms, body } } else { Command::Pub { topic, body } }, len)))
@@ -295,10 +295,10 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         let max = self.context.config.max_body_size;
         let Some(size) = self.size() else { return Ok(None) };
         if size <= 0 {
-            return Err(WireError::new(error::E_BAD_BODY, format!("MPUB invalid body size {size}")).into());
+            return Err(WireError::new(errors::E_BAD_BODY, format!("MPUB invalid body size {size}")).into());
         }
         if size as u32 > max {
-            return Err(WireError::new(error::E_BAD_BODY, format!("MPUB body too big {size} > {max}")).into());
+            return Err(WireError::new(errors::E_BAD_BODY, format!("MPUB body too big {size} > {max}")).into());
         }
         if size >= 4 {
             self.few_enough()?; // a shorter body has no count: what lies there is the next command's
@@ -315,7 +315,7 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         if most == 0 || count <= most || count > i32::MAX as u32 {
             return Ok(());
         }
-        Err(ParseError::TooManyMessages(WireError::new(error::E_BAD_BODY, format!("MPUB too many messages {count} > {most}"))))
+        Err(ParseError::TooManyMessages(WireError::new(errors::E_BAD_BODY, format!("MPUB too many messages {count} > {most}"))))
     }
 
     fn sub(mut self) -> Parsed<'a> {
@@ -328,7 +328,7 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         };
         let topic = topic_name("SUB", topic)?;
         let channel = name(channel)
-            .ok_or_else(|| WireError::new(error::E_BAD_CHANNEL, format!("SUB channel name {} is not valid", quoted(channel))))?;
+            .ok_or_else(|| WireError::new(errors::E_BAD_CHANNEL, format!("SUB channel name {} is not valid", quoted(channel))))?;
         Ok(Some((Command::Sub { topic, channel }, self.line_len)))
     }
 
@@ -398,10 +398,10 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
     fn control_body(&self, command: &'static str, max: u32) -> Result<Option<(&'a [u8], usize)>, WireError> {
         let Some(size) = self.size() else { return Ok(None) };
         if size > 0 && size as u32 > max {
-            return Err(WireError::new(error::E_BAD_BODY, format!("{command} body too big {size} > {max}")));
+            return Err(WireError::new(errors::E_BAD_BODY, format!("{command} body too big {size} > {max}")));
         }
         if size <= 0 {
-            return Err(WireError::new(error::E_BAD_BODY, format!("{command} invalid body size {size}")));
+            return Err(WireError::new(errors::E_BAD_BODY, format!("{command} invalid body size {size}")));
         }
         Ok(self.body(size as usize))
     }
@@ -446,7 +446,7 @@ fn insufficient(command: &'static str) -> WireError {
 }
 
 fn topic_name<'a>(command: &'static str, word: &'a [u8]) -> Result<&'a str, WireError> {
-    name(word).ok_or_else(|| WireError::new(error::E_BAD_TOPIC, format!("{command} topic name {} is not valid", quoted(word))))
+    name(word).ok_or_else(|| WireError::new(errors::E_BAD_TOPIC, format!("{command} topic name {} is not valid", quoted(word))))
 }
 
 /// A valid topic or channel name: 1 to 64 of `[.a-zA-Z0-9_-]`, `#ephemeral` at the end included.
@@ -477,31 +477,31 @@ fn known_bodies(body: &[u8]) -> Bodies<'_> {
 /// All or nothing: an MPUB with one bad message queues none.
 fn check_bodies<'a>(body: &'a [u8], seen: Seen, config: &Config) -> Result<Bodies<'a>, WireError> {
     let Some((count, rest)) = body.split_first_chunk::<4>() else {
-        return Err(WireError::new(error::E_BAD_BODY, "MPUB failed to read message count"));
+        return Err(WireError::new(errors::E_BAD_BODY, "MPUB failed to read message count"));
     };
     let count = i32::from_be_bytes(*count);
     if count <= 0 || i64::from(count) > (i64::from(config.max_body_size) - 4) / 5 {
-        return Err(WireError::new(error::E_BAD_BODY, format!("MPUB invalid message count {count}")));
+        return Err(WireError::new(errors::E_BAD_BODY, format!("MPUB invalid message count {count}")));
     }
     let mut at = seen.behind(rest);
     for i in seen.messages as i32..count {
         let Some((size, tail)) = at.split_first_chunk::<4>() else {
-            return Err(WireError::new(error::E_BAD_MESSAGE, format!("MPUB failed to read message({i}) body size")));
+            return Err(WireError::new(errors::E_BAD_MESSAGE, format!("MPUB failed to read message({i}) body size")));
         };
         let size = i32::from_be_bytes(*size);
         if size <= 0 {
-            return Err(WireError::new(error::E_BAD_MESSAGE, format!("MPUB invalid message({i}) body size {size}")));
+            return Err(WireError::new(errors::E_BAD_MESSAGE, format!("MPUB invalid message({i}) body size {size}")));
         }
         if size as u32 > config.max_msg_size {
-            return Err(WireError::new(error::E_BAD_MESSAGE, format!("MPUB message too big {size} > {}", config.max_msg_size)));
+            return Err(WireError::new(errors::E_BAD_MESSAGE, format!("MPUB message too big {size} > {}", config.max_msg_size)));
         }
         let Some(tail) = tail.get(size as usize..) else {
-            return Err(WireError::new(error::E_BAD_MESSAGE, "MPUB failed to read message body"));
+            return Err(WireError::new(errors::E_BAD_MESSAGE, "MPUB failed to read message body"));
         };
         at = tail;
     }
     if !at.is_empty() {
-        return Err(WireError::new(error::E_BAD_BODY, format!("MPUB invalid body size {}", body.len())));
+        return Err(WireError::new(errors::E_BAD_BODY, format!("MPUB invalid body size {}", body.len())));
     }
     Ok(Bodies::checked(count as u32, rest))
 }
@@ -548,5 +548,5 @@ pub fn encode_message(out: &mut Vec<u8>, frame: &[u8], attempts: u16) {
 }
 
 #[cfg(test)]
-#[path = "tests/wire.rs"]
+#[path = "../tests/wire.rs"]
 mod tests;

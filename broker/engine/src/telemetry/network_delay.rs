@@ -7,7 +7,7 @@ use slotmap::SecondaryMap;
 
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
-use crate::measure::Network;
+use crate::telemetry::measurement::Network;
 use crate::time::Nanos;
 
 /// Connections that are looked at in one turn, and asked if they are clients of the topic, at well under a microsecond each.

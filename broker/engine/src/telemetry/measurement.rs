@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 
-use crate::latency::{histogram, note};
 use crate::limiter::trace::{Entry, LastSent};
+use crate::telemetry::latency::{histogram, note};
 use crate::time::Nanos;
 
 /// What nobody took for this long after its bucket let it go, or for twice the target, is not measured: no subscriber is there for it, or its first

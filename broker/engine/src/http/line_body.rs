@@ -1,7 +1,7 @@
 //! A body of known length with a message a line, but for empty ones, counted as it comes in: looked through when it is whole, 5 MB would hold everybody up
 //! for a millisecond.
 
-use crate::wire::Bodies;
+use crate::protocol::codec::Bodies;
 
 /// What is known of the lines that have come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::latency::histogram;
+use crate::telemetry::latency::histogram;
 use crate::time::Nanos;
 
 /// The window moves in steps of this part of it.
