@@ -17,10 +17,10 @@ use crate::protocol::grants::Auth;
 use crate::protocol::identify::{Identity, Terms};
 use crate::published::PublishedTopics;
 use crate::share::Share;
-use crate::stream::{Broken, Layers, Step};
 use crate::time::Nanos;
 use crate::timer::Armed;
 use crate::topology::Nearness;
+use crate::transport::{Broken, Layers, Step};
 
 /// Beyond this much unsent output a consumer gets no further messages until it has read some.
 const HIGH_WATER: usize = 1 << 20;

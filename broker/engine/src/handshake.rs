@@ -11,9 +11,9 @@ use crate::engine::session::layers::identify_failed;
 use crate::engine::{Engine, Reply};
 use crate::keys::ConnKey;
 use crate::protocol::codec;
-use crate::stream::handshake::Handshake;
-use crate::stream::{Broken, HANDSHAKE_NS, Step};
 use crate::time::Nanos;
+use crate::transport::handshake::Handshake;
+use crate::transport::{Broken, HANDSHAKE_NS, Step};
 
 /// Steps that are out at once: enough that whoever takes them need not wait for the engine's next turn.
 pub const MAX_AWAY: usize = 8;

@@ -30,7 +30,6 @@ pub mod published;
 pub mod queue;
 pub mod share;
 pub mod shared_disk;
-pub mod stream;
 pub mod time;
 pub mod timer;
 pub mod topic;
@@ -44,3 +43,4 @@ pub mod storage;
 pub mod telemetry;
 #[cfg(test)]
 mod tests;
+pub mod transport;

@@ -47,13 +47,13 @@ use crate::protocol::grants::Patterns;
 use crate::protocol::identify::Identity;
 use crate::share::Work;
 use crate::shared_disk::Disk;
-use crate::stream::Step;
 use crate::telemetry::latency::Sample;
 use crate::telemetry::network_delay::Ways;
 use crate::telemetry::watch_list::Watching;
 use crate::time::Nanos;
 use crate::timer::{Armed, Timer, Timers};
 use crate::topic::Topic;
+use crate::transport::Step;
 
 /// Less than this is noise between two readings of the clocks, not a wall clock that was set back.
 const STEP_BACK_NS: i64 = 1_000_000;

@@ -9,11 +9,11 @@ use crate::config::ArrivalClock;
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
-use crate::stream::Compression;
 use crate::telemetry::e2e_latency::{self, E2eView};
 use crate::telemetry::latency::Summaries;
 use crate::time::Nanos;
 use crate::topic::{Limiter, Topic};
+use crate::transport::Compression;
 
 #[derive(Debug, Serialize)]
 pub struct Snapshot {

@@ -10,10 +10,10 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::limiter::trace::Columns;
-use crate::stream::handshake::Handshake;
-use crate::stream::tls::server_config;
 use crate::time::Nanos;
 use crate::topic::Limit;
+use crate::transport::handshake::Handshake;
+use crate::transport::tls::server_config;
 
 pub const MS: Nanos = 1_000_000;
 pub const S: Nanos = 1_000_000_000;

@@ -27,10 +27,10 @@ use crate::io::wake::Wake;
 use crate::io::{heap, socket};
 use crate::keys::TopicKey;
 use crate::limiter::trace::{Columns, Trace};
-use crate::stream::tls::server_config;
 use crate::telemetry::arrival_bins;
 use crate::telemetry::measurement::{Measurement, Recording};
 use crate::time::Nanos;
+use crate::transport::tls::server_config;
 
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
 const TOPICS_A_TURN: usize = 4;

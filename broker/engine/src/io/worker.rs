@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::handshake::MAX_AWAY;
 use crate::io::handle::Shared;
-use crate::stream::handshake::Handshake;
+use crate::transport::handshake::Handshake;
 
 /// How much nicer it is than the rest of the process: where cores are short, messages go before handshakes.
 const NICER: libc::c_int = 10;

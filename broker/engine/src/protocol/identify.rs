@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::protocol::errors::{self, WireError};
-use crate::stream::Compression;
+use crate::transport::Compression;
 
 /// The JSON of a client. Unknown keys are ignored, `null` counts as absent, a wrong type refuses the whole body.
 #[derive(Debug, Default, Deserialize)]

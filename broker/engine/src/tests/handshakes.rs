@@ -5,7 +5,7 @@ use crate::config::{ClientAuth, Config};
 use crate::connection::Phase;
 use crate::handshake::MAX_AWAY;
 use crate::keys::ConnKey;
-use crate::stream::testing::{AUTHORITY, Client, TLS12, TLS13, tls_config};
+use crate::transport::testing::{AUTHORITY, Client, TLS12, TLS13, tls_config};
 
 /// A pair whose steps wait until a test takes them.
 fn holding(config: Config) -> Pair {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::stream::testing::*;
-use crate::stream::tls::server_config;
+use crate::transport::testing::*;
+use crate::transport::tls::server_config;
 
 const ALL: usize = usize::MAX;
 const LEVEL: Compression = Compression::Deflate { level: 6 };

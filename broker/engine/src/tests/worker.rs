@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::handshake::MAX_AWAY;
 use crate::harness::pair::{Pair, decode, identify, ok, pub_};
 use crate::io::handle::{Handle, Shared};
-use crate::stream::testing::{Client, TLS12, TLS13, tls_config};
+use crate::transport::testing::{Client, TLS12, TLS13, tls_config};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -15,8 +15,8 @@ use crate::engine::{Engine, Reply};
 use crate::keys::{ConnKey, TopicKey};
 use crate::protocol::codec;
 use crate::queue::{Refused, Rest};
-use crate::stream::HANDSHAKE_NS;
 use crate::time::Nanos;
+use crate::transport::HANDSHAKE_NS;
 
 /// Bytes written to disk in a turn where others wait.
 pub(crate) const PORTION: u64 = 16 << 10;

@@ -16,8 +16,8 @@ use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::keys::ConnKey;
 use crate::protocol::identify::Identity;
 use crate::share::REQUEST_UNITS;
-use crate::stream::{HANDSHAKE_NS, Layers};
 use crate::time::Nanos;
+use crate::transport::{HANDSHAKE_NS, Layers};
 
 /// Of a chunked request that waits for the next turn, the last byte stays in the input, and its arrival with it.
 const LAST: usize = 1;

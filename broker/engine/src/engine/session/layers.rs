@@ -1,4 +1,4 @@
-//! Layers under a connection, at work: put there by IDENTIFY, their input decoded in bounded steps. (Handshakes: `handshake.rs`.)
+//! Layers under a connection, at work: put there by IDENTIFY, their input decoded in bounded steps. (Handshakes: `transport/handshake.rs`.)
 //!
 //! What is decoded runs at once, with the arrival of the read that brought it. What one read unpacks to beyond `TURN_BYTES` is put off to the next turn,
 //! so that bombs do not hold the others up for long.
@@ -12,8 +12,8 @@ use crate::keys::ConnKey;
 use crate::protocol::codec;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::Features;
-use crate::stream::{HANDSHAKE_NS, Layers, Progress, Step};
 use crate::time::Nanos;
+use crate::transport::{HANDSHAKE_NS, Layers, Progress, Step};
 
 /// Decoded bytes before the commands in them run.
 const STEP_BYTES: usize = 16 << 10;

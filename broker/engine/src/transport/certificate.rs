@@ -78,7 +78,7 @@ fn text(value: &Element<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::testing;
+    use crate::transport::testing;
 
     #[test]
     fn the_common_name_is_the_subjects() {

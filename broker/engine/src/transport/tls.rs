@@ -16,8 +16,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 
 use crate::config::{BadSetting, ClientAuth, Config, TlsRequired, TlsVersion};
-use crate::stream::queue::Queue;
-use crate::stream::{Broken, certificate};
+use crate::transport::buffer::Queue;
+use crate::transport::{Broken, certificate};
 
 /// What TLS connections have in common; `None`: no certificate is configured.
 pub fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>, BadSetting> {

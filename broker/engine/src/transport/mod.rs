@@ -8,10 +8,10 @@
 //! A TLS handshake is taken out in steps (`give_handshake`) and back in (`take_handshake`). Meanwhile there is no session here: what comes is kept as it
 //! is, and what there is to say inside TLS waits.
 
+pub mod buffer;
 pub mod certificate;
 pub mod deflate;
 pub mod handshake;
-pub mod queue;
 pub mod snappy;
 #[cfg(any(test, feature = "harness"))]
 pub mod testing;
@@ -24,10 +24,10 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use crate::memory::Charge;
-use crate::stream::handshake::Kept;
-use crate::stream::queue::Queue;
-use crate::stream::tls::{Session, Tls};
 use crate::time::Nanos;
+use crate::transport::buffer::Queue;
+use crate::transport::handshake::Kept;
+use crate::transport::tls::{Session, Tls};
 
 /// How long a client may take for its handshake.
 pub const HANDSHAKE_NS: Nanos = 5_000_000_000;

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::keys::ConnKey;
-use crate::stream::queue::Queue;
-use crate::stream::tls::Tls;
-use crate::stream::{Broken, Layers};
 use crate::time::Nanos;
+use crate::transport::buffer::Queue;
+use crate::transport::tls::Tls;
+use crate::transport::{Broken, Layers};
 
 /// Bytes kept for a handshake before no more are read. (One read may exceed it.)
 const MAX_KEPT_BYTES: usize = 64 << 10;
