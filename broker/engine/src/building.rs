@@ -8,8 +8,8 @@ use crate::http::Http;
 use crate::id::MessageId;
 use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
-use crate::message::cost_of;
 use crate::protocol::codec::{self, MESSAGE_HEADER};
+use crate::queueing::message::cost_of;
 use crate::share::{LARGE_BODY, LEAST_SHARE_UNITS, message_units};
 
 /// Bytes of new memory that count as a unit of work.

@@ -11,15 +11,15 @@ use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::limits::UNFINISHED_NS;
 use crate::memory::Charge;
-use crate::message::Message;
 use crate::protocol::codec::{self, Seen, State};
 use crate::protocol::grants::Auth;
 use crate::protocol::identify::{Identity, Terms};
 use crate::published::PublishedTopics;
+use crate::queueing::message::Message;
+use crate::queueing::zone_preference::Nearness;
 use crate::share::Share;
 use crate::time::Nanos;
 use crate::timer::Armed;
-use crate::topology::Nearness;
 use crate::transport::{Broken, Layers, Step};
 
 /// Beyond this much unsent output a consumer gets no further messages until it has read some.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use crate::engine::Engine;
 use crate::keys::TopicKey;
-use crate::message::Message;
+use crate::queueing::message::Message;
 use crate::time::Nanos;
 use crate::timer::{Armed, Timer};
 
@@ -97,7 +97,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::memory::Meter;
-    use crate::message::Builder;
+    use crate::queueing::message::Builder;
 
     fn message(number: u64) -> Message {
         Builder::default().alone(&Meter::default(), crate::id::MessageId(number), 0, b"x", 0, 0)

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use crate::connection::Phase;
 use crate::engine::{Engine, Reply};
 use crate::keys::{ConnKey, TopicKey};
-use crate::queue::Queue;
+use crate::queueing::queue::Queue;
 use crate::time::Nanos;
 use crate::timer::{Armed, Timer};
 

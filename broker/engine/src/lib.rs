@@ -7,7 +7,6 @@
 //! It costs one allocation: the frame that all channels and consumers share.
 
 pub(crate) mod building;
-pub mod channel;
 pub mod config;
 pub mod connection;
 pub mod event;
@@ -24,21 +23,17 @@ pub(crate) mod leaving;
 pub mod leisure;
 pub mod limits;
 pub mod memory;
-pub mod message;
 pub(crate) mod newcomers;
 pub mod published;
-pub mod queue;
 pub mod share;
-pub mod shared_disk;
 pub mod time;
 pub mod timer;
-pub mod topic;
-pub mod topology;
 
 pub mod arrival;
 pub mod engine;
 pub mod limiter;
 pub mod protocol;
+pub mod queueing;
 pub mod storage;
 pub mod telemetry;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use srtm_engine::config::Config;
 use srtm_engine::engine::Engine;
 use srtm_engine::keys::ConnKey;
-use srtm_engine::topic::Limit;
+use srtm_engine::queueing::topic::Limit;
 
 struct Counting;
 

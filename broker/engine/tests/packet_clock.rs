@@ -10,7 +10,7 @@ use srtm_engine::config::{ArrivalClock, Config};
 use srtm_engine::io::clock::monotonic;
 use srtm_engine::io::handle::Handle;
 use srtm_engine::io::listener::Ports;
-use srtm_engine::topic::Limit;
+use srtm_engine::queueing::topic::Limit;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const MS: i64 = 1_000_000;

@@ -9,8 +9,8 @@ use srtm_engine::engine::leases::Renewal;
 use srtm_engine::http::answer::Answer;
 use srtm_engine::io::handle::{Handle, HandleError};
 use srtm_engine::protocol::codec;
+use srtm_engine::queueing::topic::Limit;
 use srtm_engine::time::Nanos;
-use srtm_engine::topic::Limit;
 
 use crate::errors::{bad_value, not_running, os_error, start_error};
 

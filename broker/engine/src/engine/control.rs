@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::limiter::trace::Trace;
-use crate::message::Message;
 use crate::protocol::codec;
-use crate::queue::Queue;
+use crate::queueing::channel::Channel;
+use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
+use crate::queueing::topic::{Limit, Limiter, Topic};
 use crate::share::CREATION_UNITS;
 use crate::telemetry::arrival_bins::Bins;
 use crate::time::Nanos;
-use crate::topic::{Limit, Limiter, Topic};
 
 /// What came to one topic, as Python sees it. `version`: of the share in force.
 #[derive(Debug, Serialize)]

@@ -24,7 +24,6 @@ use rustls::ServerConfig;
 use slotmap::SlotMap;
 
 use crate::arrival::stamps::{Sharing, Stamps};
-use crate::channel::Channel;
 use crate::config::Config;
 use crate::connection::{Connection, LINGER_NS, Phase};
 use crate::engine::commands::admission::Turn;
@@ -40,19 +39,20 @@ use crate::laboratory::Server;
 use crate::leaving::Leaving;
 use crate::limits::{LARGE_INPUT, Limits};
 use crate::memory::Meter;
-use crate::message::Builder;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::protocol::grants::Patterns;
 use crate::protocol::identify::Identity;
+use crate::queueing::channel::Channel;
+use crate::queueing::message::Builder;
+use crate::queueing::shared_disk::Disk;
+use crate::queueing::topic::Topic;
 use crate::share::Work;
-use crate::shared_disk::Disk;
 use crate::telemetry::latency::Sample;
 use crate::telemetry::network_delay::Ways;
 use crate::telemetry::watch_list::Watching;
 use crate::time::Nanos;
 use crate::timer::{Armed, Timer, Timers};
-use crate::topic::Topic;
 use crate::transport::Step;
 
 /// Less than this is noise between two readings of the clocks, not a wall clock that was set back.

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::channel::Channel;
 use crate::config::ArrivalClock;
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
+use crate::queueing::channel::Channel;
+use crate::queueing::topic::{Limiter, Topic};
 use crate::telemetry::e2e_latency::{self, E2eView};
 use crate::telemetry::latency::Summaries;
 use crate::time::Nanos;
-use crate::topic::{Limiter, Topic};
 use crate::transport::Compression;
 
 #[derive(Debug, Serialize)]

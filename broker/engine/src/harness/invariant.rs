@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::engine::Engine;
 use crate::keys::ConnKey;
-use crate::message::{ENTRY_OVERHEAD, Message};
+use crate::queueing::message::{ENTRY_OVERHEAD, Message};
 use crate::time::Nanos;
 
 /// What messages hold: themselves, and blocks that some of them share.

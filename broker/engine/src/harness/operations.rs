@@ -8,9 +8,9 @@ use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, limit};
 use crate::http::answer::Answer;
 use crate::keys::{ConnKey, TopicKey};
+use crate::queueing::topic::Limit;
 use crate::telemetry::arrival_bins::open_at;
 use crate::time::Nanos;
-use crate::topic::Limit;
 
 pub const TOPICS: [&str; 3] = ["a", "b", "c#ephemeral"];
 

@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::limiter::trace::Columns;
+use crate::queueing::topic::Limit;
 use crate::time::Nanos;
-use crate::topic::Limit;
 use crate::transport::handshake::Handshake;
 use crate::transport::tls::server_config;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::message::NO_TRACE;
+use crate::queueing::message::NO_TRACE;
 use crate::time::Nanos;
 
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 //! stands behind the crc; the crc is over `length` and all of that, seeded with the segment's salt.
 
 use crate::id::MessageId;
-use crate::message::Times;
+use crate::queueing::message::Times;
 
 /// Not valid UTF-8, so that text never looks like the begin of a record.
 pub const MARKER: [u8; 4] = [0xf5, b'm', b's', b'g'];

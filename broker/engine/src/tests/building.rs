@@ -3,7 +3,7 @@
 use super::pair::*;
 use crate::config::Config;
 use crate::keys::ConnKey;
-use crate::topic::Limit;
+use crate::queueing::topic::Limit;
 
 const MEGABYTE: usize = 1_000_000;
 

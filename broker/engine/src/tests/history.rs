@@ -75,7 +75,7 @@ fn the_delay_of_a_bin_is_what_those_that_came_in_it_wait() {
 #[test]
 fn of_what_is_refused_and_of_what_comes_under_a_share_of_nothing_no_delay_is_counted() {
     let mut pair = Pair::new();
-    pair.limit("t", crate::topic::Limit { reject: true, full: true, ..limit(1, 1, 1) });
+    pair.limit("t", crate::queueing::topic::Limit { reject: true, full: true, ..limit(1, 1, 1) });
     let publisher = pair.connect();
     let first = at_an_edge(&mut pair);
     pair.ask(publisher, pub_("t", "x"));
@@ -101,7 +101,7 @@ fn the_supply_of_a_bin_is_the_rate_in_force_at_its_end() {
     }
     pair.ask(publisher, pub_("t", "x"));
     let boot_now = pair.now; // nothing was suspended
-    pair.limit("t", crate::topic::Limit { expires: boot_now + BIN_NS / 4, ..limit(200, 5, 1) });
+    pair.limit("t", crate::queueing::topic::Limit { expires: boot_now + BIN_NS / 4, ..limit(200, 5, 1) });
     pair.advance(BIN_NS);
     let supply = columns(&mut pair)["supply"].clone();
     let since =
@@ -129,7 +129,7 @@ fn the_largest_work_is_that_behind_the_last_message_of_a_publish_whatever_waits_
 #[test]
 fn refused_messages_are_arrivals_too() {
     let mut pair = Pair::new();
-    pair.limit("t", crate::topic::Limit { reject: true, full: true, ..limit(1, 2, 1) });
+    pair.limit("t", crate::queueing::topic::Limit { reject: true, full: true, ..limit(1, 2, 1) });
     let publisher = pair.connect();
     at_an_edge(&mut pair);
     for _ in 0..3 {
@@ -178,7 +178,7 @@ fn in_watched_topics_changes_show_without_any_question_and_so_does_the_end_of_th
     for number in 0..600 {
         pair.limit(&format!("other-{number}"), limit(10, 5, 1));
     }
-    pair.limit("t", crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
+    pair.limit("t", crate::queueing::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
     let publisher = pair.connect();
     let names = (0..600).map(|number| format!("other-{number}")).chain(["t".to_owned(), "nowhere".to_owned()]).collect();
     pair.engine.watch(names, &[], pair.now);
@@ -206,7 +206,7 @@ fn in_watched_topics_changes_show_without_any_question_and_so_does_the_end_of_th
 #[test]
 fn in_a_topic_that_is_watched_no_longer_nobody_looks_for_changes() {
     let mut pair = Pair::new();
-    pair.limit("t", crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
+    pair.limit("t", crate::queueing::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
     let publisher = pair.connect();
     pair.engine.watch(vec!["t".into()], &[], pair.now);
     for _ in 0..100 {
@@ -223,7 +223,7 @@ fn in_a_topic_that_is_watched_no_longer_nobody_looks_for_changes() {
 }
 
 /// A topic that is watched, and to which a message has come in every so many slots for a minute.
-fn at_rest(pair: &mut Pair, limit: crate::topic::Limit, apart: i64) -> ConnKey {
+fn at_rest(pair: &mut Pair, limit: crate::queueing::topic::Limit, apart: i64) -> ConnKey {
     pair.engine.watch(vec!["t".into()], &[], pair.now); // before it is there
     pair.limit("t", limit);
     let publisher = pair.connect();
@@ -262,7 +262,7 @@ fn a_queue_that_stands_in_a_topic_that_is_watched_is_told_of_although_its_traffi
 fn the_end_of_traffic_in_a_topic_that_is_watched_shows_as_soon_as_silence_says_so() {
     for (apart, bins) in [(1, 7), (2, 12), (5, 30)] {
         let mut pair = Pair::new();
-        at_rest(&mut pair, crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) }, apart);
+        at_rest(&mut pair, crate::queueing::topic::Limit { full: true, ..limit(100_000, 1_000, 1) }, apart);
         pair.advance(bins * BIN_NS);
         assert_eq!(moved(&mut pair, "t"), [0], "a message in {apart} slots");
     }
@@ -271,7 +271,7 @@ fn the_end_of_traffic_in_a_topic_that_is_watched_shows_as_soon_as_silence_says_s
 #[test]
 fn a_topic_that_is_deleted_and_made_anew_is_still_watched() {
     let mut pair = Pair::new();
-    let unlimited = crate::topic::Limit { full: true, ..limit(100_000, 1_000, 1) };
+    let unlimited = crate::queueing::topic::Limit { full: true, ..limit(100_000, 1_000, 1) };
     at_rest(&mut pair, unlimited, 1);
     pair.engine.delete_topic("t");
     at_rest(&mut pair, unlimited, 1);
@@ -293,7 +293,7 @@ fn under_a_share_of_nothing_all_that_came_waits() {
 #[test]
 fn a_topic_to_which_nothing_was_is_left_out() {
     let mut pair = Pair::new();
-    pair.limit("t", crate::topic::Limit { full: true, ..limit(100, 5, 1) });
+    pair.limit("t", crate::queueing::topic::Limit { full: true, ..limit(100, 5, 1) });
     pair.advance(S);
     assert!(columns(&mut pair).is_null());
 }

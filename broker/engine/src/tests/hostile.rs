@@ -159,7 +159,7 @@ fn a_bucket_that_comes_between_two_slices_decides_the_rest_as_a_whole() {
     let key = pair.connect();
     pair.send(key, mpub("t", &["x"; 5_000]));
     pair.turn();
-    pair.limit("t", crate::topic::Limit { max_backlog: 10_000, ..limit(1_000, 1, 1) });
+    pair.limit("t", crate::queueing::topic::Limit { max_backlog: 10_000, ..limit(1_000, 1, 1) });
     let before = pair.topic()["received"].as_u64().expect("a count");
     while pair.engine.is_waiting(key) {
         assert_eq!(pair.topic()["received"], before);

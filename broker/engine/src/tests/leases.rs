@@ -2,8 +2,8 @@
 
 use super::pair::*;
 use crate::event::Event;
+use crate::queueing::topic::Limit;
 use crate::time::Nanos;
-use crate::topic::Limit;
 
 const LEASE: Nanos = 5 * S;
 

@@ -2,7 +2,7 @@
 
 use super::pair::*;
 use crate::event::Event;
-use crate::topic::Limit;
+use crate::queueing::topic::Limit;
 
 fn column(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes"))).collect()

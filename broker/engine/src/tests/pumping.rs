@@ -4,7 +4,7 @@ use super::pair::*;
 use crate::config::Config;
 use crate::harness::memory_store::MemoryStore;
 use crate::keys::ConnKey;
-use crate::topic::Limit;
+use crate::queueing::topic::Limit;
 
 const COUNT: usize = 10_000;
 

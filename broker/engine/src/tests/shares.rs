@@ -3,7 +3,7 @@
 use super::pair::*;
 use crate::config::Config;
 use crate::keys::ConnKey;
-use crate::topic::Limit;
+use crate::queueing::topic::Limit;
 
 fn count(pair: &mut Pair, topic: &str, field: &str) -> u64 {
     let topics = pair.snapshot()["topics"].as_array().cloned().expect("a list");

@@ -3,7 +3,7 @@
 use super::pair::*;
 use crate::config::Config;
 use crate::keys::ConnKey;
-use crate::topic::Limit;
+use crate::queueing::topic::Limit;
 
 fn by_http(body: &str) -> String {
     format!("POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use srtm_engine::io::handle::Handle;
-use srtm_engine::topic::Limit;
+use srtm_engine::queueing::topic::Limit;
 
 use crate::client::{Client, PATIENCE, connections, start, start_at, wait_until};
 

@@ -6,9 +6,9 @@ use crate::engine::delivery::overflow::Fate;
 use crate::engine::{Engine, Reply};
 use crate::event::Event;
 use crate::keys::{ConnKey, TopicKey};
-use crate::message::{ENTRY_OVERHEAD, Message};
 use crate::protocol::errors::{self, WireError};
-use crate::queue::Queue;
+use crate::queueing::message::{ENTRY_OVERHEAD, Message};
+use crate::queueing::queue::Queue;
 use crate::time::Nanos;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use crate::engine::{Engine, Reply};
 use crate::http::answer::Exchange;
 use crate::keys::ConnKey;
 use crate::memory::Charge;
-use crate::message::{Message, cost_of};
 use crate::protocol::codec::{self, Bodies, Seen};
+use crate::queueing::message::{Message, cost_of};
 use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
 use crate::time::Nanos;
 

@@ -5,7 +5,6 @@ pub mod large_mpub;
 pub mod publish_messages;
 
 use crate::arrival::stamps::Stamps;
-use crate::channel::{Channel, InFlight, NotYours};
 use crate::config::TlsRequired;
 use crate::connection::{Connection, Phase, Subscription};
 use crate::engine::commands::admission::{Asked, Outcome, Publish, Verb};
@@ -19,10 +18,11 @@ use crate::limits::Limit;
 use crate::protocol::codec::{self, Command, Context, ParseError, State};
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify;
+use crate::queueing::channel::{Channel, InFlight, NotYours};
+use crate::queueing::zone_preference::Nearness;
 use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
 use crate::time::Nanos;
 use crate::timer::Timer;
-use crate::topology::Nearness;
 
 impl Engine {
     /// Run the whole commands in `bytes`, as many as the connection's share of the turn allows; gives how many bytes they took.

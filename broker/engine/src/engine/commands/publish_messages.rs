@@ -6,9 +6,9 @@ use crate::engine::commands::admission::{Asked, Outcome, Publish, Source, Verb};
 use crate::engine::{Engine, Reply};
 use crate::event::Event;
 use crate::keys::{ConnKey, TopicKey};
-use crate::message::Message;
 use crate::protocol::errors::WireError;
 use crate::published::Published;
+use crate::queueing::message::Message;
 use crate::share::message_units;
 use crate::time::Nanos;
 

@@ -8,13 +8,13 @@ use crate::engine::delivery::PUMPED;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::protocol::codec;
-use crate::queue::{Queue, Unsaved};
-use crate::shared_disk::Disk;
+use crate::queueing::queue::{Queue, Unsaved};
+use crate::queueing::shared_disk::Disk;
+use crate::queueing::topic::Topic;
 use crate::storage::disk_queue::DiskQueue;
 use crate::storage::store::Store;
 use crate::time::Nanos;
 use crate::timer::Timer;
-use crate::topic::Topic;
 
 /// How soon what the disk refused is tried again.
 const RETRY_NS: Nanos = 1_000_000_000;

@@ -8,16 +8,16 @@ use std::ops::Range;
 
 use slotmap::SlotMap;
 
-use crate::channel::{Channel, InFlight};
 use crate::connection::Mark;
 use crate::engine::Engine;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
-use crate::message::Message;
-use crate::queue::Queue;
+use crate::queueing::channel::{Channel, InFlight};
+use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
+use crate::queueing::zone_preference;
 use crate::share::message_units;
 use crate::time::Nanos;
 use crate::timer::{Timer, Timers};
-use crate::topology;
 
 /// Units of deliveries in a turn, where others wait; once they are used, every channel still gets `LEAST_CHANNEL_UNITS`.
 const DELIVERY_UNITS: u32 = 2_048;
@@ -210,7 +210,7 @@ impl Engine {
                 return (units, true);
             }
             let aware = self.config.topology_aware;
-            let next = if aware { topology::pop_nearest(&mut channel.ready, &self.conns) } else { channel.ready.pop_front() };
+            let next = if aware { zone_preference::pop_nearest(&mut channel.ready, &self.conns) } else { channel.ready.pop_front() };
             let Some(consumer) = next else { break };
             let Some(conn) = self.conns.get_mut(consumer) else { continue };
             let ready = conn.is_ready();

@@ -14,7 +14,7 @@ use crate::engine::delivery::disk::Owner;
 use crate::engine::{Engine, Reply};
 use crate::keys::{ConnKey, TopicKey};
 use crate::protocol::codec;
-use crate::queue::{Refused, Rest};
+use crate::queueing::queue::{Refused, Rest};
 use crate::time::Nanos;
 use crate::transport::HANDSHAKE_NS;
 

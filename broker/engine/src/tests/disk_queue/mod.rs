@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::id::MessageId;
-use crate::message::Times;
+use crate::queueing::message::Times;
 use crate::storage::record::HEAD;
 use crate::storage::store::Outcome;
 use crate::tests::memory_store::MemoryStore;

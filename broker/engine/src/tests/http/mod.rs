@@ -11,8 +11,8 @@ use crate::config::{Config, TlsRequired};
 use crate::http::Handed;
 use crate::http::answer::Answer;
 use crate::keys::ConnKey;
+use crate::queueing::topic::Limit;
 use crate::time::Nanos;
-use crate::topic::Limit;
 use crate::transport::testing::{Client, TLS12, tls_config};
 use crate::transport::tls::server_config;
 

@@ -11,7 +11,7 @@ use crate::engine::delivery::overflow::{Fate, Released, Ticket};
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::memory::Meter;
-use crate::message::{Builder, Message};
+use crate::queueing::message::{Builder, Message};
 use crate::storage::disk_queue::{DiskQueue, Portion};
 use crate::storage::job::Errand;
 use crate::storage::store::{Job, Outcome, Store};

@@ -6,12 +6,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::id::{MessageId, SEQUENCE_BITS};
 use crate::keys::{ConnKey, TopicKey};
-use crate::message::Message;
-use crate::queue::Queue;
+use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
+use crate::queueing::zone_preference::Deliveries;
 use crate::telemetry::e2e_latency::E2e;
 use crate::time::Nanos;
 use crate::timer::Armed;
-use crate::topology::Deliveries;
 
 /// So many are read from disk however scarce memory is: a channel must not stand still because another one hoards.
 const FEW: usize = 16;

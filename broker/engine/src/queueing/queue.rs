@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use crate::engine::delivery::disk::Owner;
 use crate::engine::delivery::overflow::Ticket;
-use crate::message::Message;
-use crate::shared_disk::Disk;
+use crate::queueing::message::Message;
+use crate::queueing::shared_disk::Disk;
 use crate::storage::disk_queue::{DiskQueue, Portion};
 use crate::storage::store::is_no_damage;
 use crate::time::Nanos;

@@ -1,0 +1,10 @@
+//! Topics, channels and their queues of messages, in memory and on disk.
+//!
+//! Imports `limiter`, `telemetry`, `storage` and `protocol`. Begin with `topic`, then `channel` and `queue`.
+
+pub mod channel;
+pub mod message;
+pub mod queue;
+pub mod shared_disk;
+pub mod topic;
+pub mod zone_preference;
