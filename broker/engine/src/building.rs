@@ -1,6 +1,6 @@
 //! A large message is built a portion in each turn. Memory that is new costs a fault a page, several microseconds each, most of them for clearing it: a
 //! megabyte in one piece would stop everybody for milliseconds. Its command stays at the head of its connection's input meanwhile, which is parked from turn
-//! to turn (`share.rs`); what was built becomes the message without another copy.
+//! to turn (`scheduling/work_budget.rs`); what was built becomes the message without another copy.
 
 use crate::connection::Connection;
 use crate::engine::Engine;
@@ -10,7 +10,7 @@ use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
 use crate::protocol::codec::{self, MESSAGE_HEADER};
 use crate::queueing::message::cost_of;
-use crate::share::{LARGE_BODY, LEAST_SHARE_UNITS, message_units};
+use crate::scheduling::work_budget::{LARGE_BODY, LEAST_SHARE_UNITS, message_units};
 
 /// Bytes of new memory that count as a unit of work.
 const BUILT_A_UNIT: usize = 128;

@@ -10,22 +10,14 @@ pub(crate) mod building;
 pub mod config;
 pub mod connection;
 pub mod event;
-pub mod fragments;
-pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
 pub mod http;
 pub mod id;
 pub mod io;
 pub mod keys;
-pub mod laboratory;
-pub(crate) mod leaving;
-pub mod leisure;
-pub mod limits;
 pub mod memory;
-pub(crate) mod newcomers;
 pub mod published;
-pub mod share;
 pub mod time;
 pub mod timer;
 
@@ -34,6 +26,7 @@ pub mod engine;
 pub mod limiter;
 pub mod protocol;
 pub mod queueing;
+pub mod scheduling;
 pub mod storage;
 pub mod telemetry;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::queueing::channel::Channel;
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
 use crate::queueing::topic::{Limit, Limiter, Topic};
-use crate::share::CREATION_UNITS;
+use crate::scheduling::work_budget::CREATION_UNITS;
 use crate::telemetry::arrival_bins::Bins;
 use crate::time::Nanos;
 

@@ -3,9 +3,9 @@
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::keys::{ChannelKey, ConnKey};
-use crate::limits::{Limit, UNFINISHED_NS};
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
+use crate::scheduling::client_limits::{Limit, UNFINISHED_NS};
 use crate::time::Nanos;
 use crate::timer::Timer;
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::id::MessageId;
 use crate::memory::Meter;
 use crate::protocol::codec;
-use crate::share::LARGE_BODY;
+use crate::scheduling::work_budget::LARGE_BODY;
 use crate::storage::disk_queue::Read;
 use crate::storage::receipts::Receipt;
 use crate::storage::record::Record;

@@ -3,8 +3,8 @@
 use super::pair::*;
 use crate::config::{ClientAuth, Config};
 use crate::connection::Phase;
-use crate::handshake::MAX_AWAY;
 use crate::keys::ConnKey;
+use crate::scheduling::handshake_queue::MAX_AWAY;
 use crate::transport::testing::{AUTHORITY, Client, TLS12, TLS13, tls_config};
 
 /// A pair whose steps wait until a test takes them.

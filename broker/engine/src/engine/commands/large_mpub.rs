@@ -1,6 +1,6 @@
 //! A large MPUB, by either port, a slice in each turn: in one piece it would hold everybody up for as long as thousands of messages, or megabytes, take.
 //!
-//! The command stays at the head of its connection's input, which is parked from turn to turn (`share.rs`), until its last slice is in; that one is
+//! The command stays at the head of its connection's input, which is parked from turn to turn (`scheduling/work_budget.rs`), until its last slice is in; that one is
 //! answered. A topic with a bucket admits or refuses an MPUB as a whole: there its slices become messages that wait for the last one, and are decided with it.
 
 use crate::engine::commands::admission::{Asked, Verb};
@@ -10,7 +10,7 @@ use crate::keys::ConnKey;
 use crate::memory::Charge;
 use crate::protocol::codec::{self, Bodies, Seen};
 use crate::queueing::message::{Message, cost_of};
-use crate::share::{COPIED_A_UNIT, LARGE_BODY, message_units};
+use crate::scheduling::work_budget::{COPIED_A_UNIT, LARGE_BODY, message_units};
 use crate::time::Nanos;
 
 /// However little a turn has left, a slice has as much.

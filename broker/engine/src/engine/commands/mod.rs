@@ -14,13 +14,13 @@ use crate::engine::{Engine, Reply, forget_aware};
 use crate::http::answer::Exchange;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, ConnKey};
-use crate::limits::Limit;
 use crate::protocol::codec::{self, Command, Context, ParseError, State};
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify;
 use crate::queueing::channel::{Channel, InFlight, NotYours};
 use crate::queueing::zone_preference::Nearness;
-use crate::share::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
+use crate::scheduling::client_limits::Limit;
+use crate::scheduling::work_budget::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
 use crate::time::Nanos;
 use crate::timer::Timer;
 

@@ -9,7 +9,7 @@ use crate::keys::{ConnKey, TopicKey};
 use crate::protocol::errors::WireError;
 use crate::published::Published;
 use crate::queueing::message::Message;
-use crate::share::message_units;
+use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 
 /// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.

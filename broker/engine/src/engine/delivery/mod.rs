@@ -15,7 +15,7 @@ use crate::queueing::channel::{Channel, InFlight};
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
 use crate::queueing::zone_preference;
-use crate::share::message_units;
+use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 use crate::timer::{Timer, Timers};
 

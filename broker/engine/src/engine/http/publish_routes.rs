@@ -14,9 +14,9 @@ use crate::http::line_body::Lines;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
 use crate::keys::ConnKey;
-use crate::limits::Limit;
 use crate::protocol::codec::{self, Bodies, Seen};
-use crate::share::LARGE_BODY;
+use crate::scheduling::client_limits::Limit;
+use crate::scheduling::work_budget::LARGE_BODY;
 use crate::time::Nanos;
 
 /// What nsqd says of a publish that it does not take: status and code.

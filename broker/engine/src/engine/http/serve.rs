@@ -15,7 +15,7 @@ use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malform
 use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::keys::ConnKey;
 use crate::protocol::identify::Identity;
-use crate::share::REQUEST_UNITS;
+use crate::scheduling::work_budget::REQUEST_UNITS;
 use crate::time::Nanos;
 use crate::transport::{HANDSHAKE_NS, Layers};
 

@@ -1,4 +1,4 @@
-//! Whose commands come in crumbs is read a few at a time (`fragments.rs`), until something comes of it or nothing comes.
+//! Whose commands come in crumbs is read a few at a time (`scheduling/small_reads.rs`), until something comes of it or nothing comes.
 
 use super::Reactor;
 use crate::keys::ConnKey;

@@ -1,9 +1,9 @@
-//! Whose answers may wait is read together with others, once a millisecond (`leisure.rs`); whoever waited for an answer, or was left alone for that, is
+//! Whose answers may wait is read together with others, once a millisecond (`scheduling/deferred_reads.rs`); whoever waited for an answer, or was left alone for that, is
 //! waited for again.
 
 use super::Reactor;
 use crate::keys::ConnKey;
-use crate::leisure::{Credit, LEISURE_NS};
+use crate::scheduling::deferred_reads::{Credit, LEISURE_NS};
 use crate::time::Nanos;
 
 impl Reactor {

@@ -8,11 +8,11 @@ use slotmap::Key;
 use super::{LISTENER, Reactor, Socket};
 use crate::arrival::unread_since::Unread;
 use crate::engine::Engine;
-use crate::fragments::Crumbs;
 use crate::http::Stage;
 use crate::io::listener::{Listener, Speaks};
 use crate::io::socket::{self, Epoll};
-use crate::limits::Unwanted;
+use crate::scheduling::client_limits::Unwanted;
+use crate::scheduling::small_reads::Crumbs;
 use crate::time::Nanos;
 
 /// Connections of one port accepted in one turn, where it has nothing else to do: one takes some ten microseconds, and as long to close.

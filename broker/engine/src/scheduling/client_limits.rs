@@ -1,5 +1,5 @@
 //! What one client may take from the others: how many connections, topics and channels there may be, what is kept of what clients neither finish nor
-//! read, and how often each bound was met. How much work one may cause in a turn is `share.rs`.
+//! read, and how often each bound was met. How much work one may cause in a turn is `scheduling/work_budget.rs`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +14,7 @@ use crate::keys::ConnKey;
 use crate::memory::Meter;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
-use crate::share::ACCEPT_UNITS;
+use crate::scheduling::work_budget::ACCEPT_UNITS;
 use crate::time::Nanos;
 
 /// A limit that is met for long is told again after this time, with how often it was met since.

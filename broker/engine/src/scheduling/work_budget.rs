@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
-use crate::newcomers::Newcomers;
+use crate::scheduling::accept_rate::Newcomers;
 use crate::time::Nanos;
 
 /// Units of commands in a turn, of which one connection may take half; once they are used, every connection still gets `LEAST_SHARE_UNITS`.

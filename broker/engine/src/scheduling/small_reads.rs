@@ -70,7 +70,7 @@ impl Fragments {
 }
 
 impl Engine {
-    /// Units of work in this turn so far (`share.rs`).
+    /// Units of work in this turn so far (`scheduling/work_budget.rs`).
     pub fn work_so_far(&self) -> u32 {
         self.work.units
     }

@@ -2,7 +2,7 @@
 //! others a bounded share of the time and each message a fraction of what one turn of it takes. Where there are no messages, as fast as turns are.
 
 use crate::engine::Engine;
-use crate::share::{ACCEPT_UNITS, UNIT_NS};
+use crate::scheduling::work_budget::{ACCEPT_UNITS, UNIT_NS};
 use crate::time::Nanos;
 
 /// Connections accepted in a turn beside messages.
