@@ -6,9 +6,7 @@
 //! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
 //! It costs one allocation: the frame that all channels and consumers share.
 
-pub(crate) mod building;
 pub mod config;
-pub mod connection;
 pub mod event;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
@@ -17,11 +15,11 @@ pub mod id;
 pub mod io;
 pub mod keys;
 pub mod memory;
-pub mod published;
 pub mod time;
 pub mod timer;
 
 pub mod arrival;
+pub mod clients;
 pub mod engine;
 pub mod limiter;
 pub mod protocol;

@@ -4,7 +4,7 @@
 //! Nothing else waits with it. Heartbeats go on, and what it sends meanwhile is bounded: beyond that the reactor leaves its bytes in the kernel.
 
 use crate::arrival::stamps::Stamps;
-use crate::connection::Phase;
+use crate::clients::connection::Phase;
 use crate::engine::{Engine, drop_front};
 use crate::keys::ConnKey;
 use crate::time::Nanos;

@@ -24,8 +24,8 @@ use rustls::ServerConfig;
 use slotmap::SlotMap;
 
 use crate::arrival::stamps::{Sharing, Stamps};
+use crate::clients::connection::{Connection, LINGER_NS, Phase};
 use crate::config::Config;
-use crate::connection::{Connection, LINGER_NS, Phase};
 use crate::engine::commands::admission::Turn;
 use crate::engine::delivery::overflow::PORTION;
 use crate::engine::timeouts::Overdue;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::clients::connection::Connection;
 use crate::config::ArrivalClock;
-use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
 use crate::queueing::channel::Channel;

@@ -1,6 +1,6 @@
 //! What time brings: releases, deferred messages, message timeouts, heartbeats and silence. Every periodic behaviour of the engine is here.
 
-use crate::connection::{Connection, Phase};
+use crate::clients::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::keys::{ChannelKey, ConnKey};
 use crate::protocol::codec;

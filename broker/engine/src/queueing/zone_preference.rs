@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use slotmap::SlotMap;
 
+use crate::clients::connection::Connection;
 use crate::config::Config;
-use crate::connection::Connection;
 use crate::keys::ConnKey;
 use crate::protocol::identify::Identity;
 

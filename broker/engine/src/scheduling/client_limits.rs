@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::clients::connection::Connection;
 use crate::config::Config;
-use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::engine::commands::admission::Verb;
 use crate::event::Event;

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::connection::Phase;
+use crate::clients::connection::Phase;
 use crate::engine::{Engine, Reply};
 use crate::keys::{ConnKey, TopicKey};
 use crate::queueing::queue::Queue;

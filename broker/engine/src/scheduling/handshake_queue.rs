@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::connection::Phase;
+use crate::clients::connection::Phase;
 use crate::engine::session::layers::identify_failed;
 use crate::engine::{Engine, Reply};
 use crate::keys::ConnKey;

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use crate::connection::Connection;
+use crate::clients::connection::Connection;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
 use crate::scheduling::accept_rate::Newcomers;
@@ -79,7 +79,7 @@ pub(crate) fn message_units(len: usize) -> u32 {
     1 + (len / COPIED_A_UNIT) as u32
 }
 
-/// From here on a message is large: it is built in portions (`building.rs`), or runs only where the share has room for it.
+/// From here on a message is large: it is built in portions (`clients/partial_message.rs`), or runs only where the share has room for it.
 pub(crate) const LARGE_BODY: usize = 64 << 10;
 
 /// What a connection has had of a turn.

@@ -1,8 +1,8 @@
 //! How connections end, and what memory is left afterwards.
 
 use super::pair::*;
+use crate::clients::connection::LINGER_NS;
 use crate::config::Config;
-use crate::connection::LINGER_NS;
 use crate::keys::ConnKey;
 
 #[test]

@@ -1,8 +1,8 @@
 //! Handshakes whose steps are taken elsewhere: what comes meanwhile, what ends meanwhile, and what a storm of them costs the others.
 
 use super::pair::*;
+use crate::clients::connection::Phase;
 use crate::config::{ClientAuth, Config};
-use crate::connection::Phase;
 use crate::keys::ConnKey;
 use crate::scheduling::handshake_queue::MAX_AWAY;
 use crate::transport::testing::{AUTHORITY, Client, TLS12, TLS13, tls_config};

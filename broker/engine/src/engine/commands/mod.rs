@@ -5,8 +5,8 @@ pub mod large_mpub;
 pub mod publish_messages;
 
 use crate::arrival::stamps::Stamps;
+use crate::clients::connection::{Connection, Phase, Subscription};
 use crate::config::TlsRequired;
-use crate::connection::{Connection, Phase, Subscription};
 use crate::engine::commands::admission::{Asked, Outcome, Publish, Verb};
 use crate::engine::commands::large_mpub::{Batch, Sliced};
 use crate::engine::http::publish_routes::write_outcome;

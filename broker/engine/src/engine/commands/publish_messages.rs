@@ -1,13 +1,13 @@
 //! A publish, as it comes on a connection, becomes messages of the turn: its bodies are copied into frames. What becomes of them is decided later
 //! (`engine/commands/admission.rs`).
 
-use crate::building::no_memory_for;
+use crate::clients::partial_message::no_memory_for;
+use crate::clients::publisher_topics::Published;
 use crate::engine::commands::admission::{Asked, Outcome, Publish, Source, Verb};
 use crate::engine::{Engine, Reply};
 use crate::event::Event;
 use crate::keys::{ConnKey, TopicKey};
 use crate::protocol::errors::WireError;
-use crate::published::Published;
 use crate::queueing::message::Message;
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     /// Make messages of `bodies` behind those that are `into`. The bodies are copied into their frames here, but for large ones that were built before
-    /// (`building.rs`). Refused is all of it or nothing.
+    /// (`clients/partial_message.rs`). Refused is all of it or nothing.
     fn frame<'a>(
         &mut self,
         conn: ConnKey,

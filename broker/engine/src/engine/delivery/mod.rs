@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use slotmap::SlotMap;
 
-use crate::connection::Mark;
+use crate::clients::connection::Mark;
 use crate::engine::Engine;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::queueing::channel::{Channel, InFlight};

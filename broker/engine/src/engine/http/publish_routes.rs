@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::clients::connection::Connection;
 use crate::config::Config;
-use crate::connection::Connection;
 use crate::engine::commands::admission::{Asked, Outcome, Publish, Verb};
 use crate::engine::commands::large_mpub::{Batch, Sliced};
 use crate::engine::{Engine, Reply};

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use crate::arrival::stamps::Stamps;
-use crate::connection::{Connection, Phase};
+use crate::clients::connection::{Connection, Phase};
 use crate::engine::http::forward::MAX_HANDED;
 use crate::engine::http::publish_routes::Request;
 use crate::engine::{Engine, Reply};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::arrival::stamps::Stamps;
-use crate::connection::Phase;
+use crate::clients::connection::Phase;
 use crate::engine::{Engine, Reply};
 use crate::keys::ConnKey;
 use crate::protocol::codec;

@@ -2,7 +2,7 @@
 //! megabyte in one piece would stop everybody for milliseconds. Its command stays at the head of its connection's input meanwhile, which is parked from turn
 //! to turn (`scheduling/work_budget.rs`); what was built becomes the message without another copy.
 
-use crate::connection::Connection;
+use crate::clients::connection::Connection;
 use crate::engine::Engine;
 use crate::http::Http;
 use crate::id::MessageId;

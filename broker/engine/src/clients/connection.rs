@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::building::Building;
+use crate::clients::partial_message::Building;
+use crate::clients::publisher_topics::PublishedTopics;
 use crate::engine::commands::large_mpub::Progress;
 use crate::engine::delivery::overflow::Held;
 use crate::engine::input::Waiting;
@@ -13,7 +14,6 @@ use crate::memory::Charge;
 use crate::protocol::codec::{self, Seen, State};
 use crate::protocol::grants::Auth;
 use crate::protocol::identify::{Identity, Terms};
-use crate::published::PublishedTopics;
 use crate::queueing::message::Message;
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::UNFINISHED_NS;
