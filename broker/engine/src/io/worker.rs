@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use crate::io::handle::Shared;
+use crate::io::shared::Shared;
 use crate::scheduling::handshake_queue::MAX_AWAY;
 use crate::transport::handshake::Handshake;
 

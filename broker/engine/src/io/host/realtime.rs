@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::io::refused::Refused;
+use crate::io::host::denied::Refused;
 
 const HIGHEST: i32 = 99; // sched(7)
 

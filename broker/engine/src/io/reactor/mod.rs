@@ -4,13 +4,14 @@
 //! of one `recvmsg` of its FINs (see `leisure`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
 //! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer, and some of them go to a topic with a limit
 //! (the watermark of design section 4).
-//! Who comes in is in `reactor/ports.rs`, whose answers are left for a while in `reactor/leisurely.rs`,
-//! whose commands come in crumbs in `reactor/crumbs.rs`, what those go on sending who were refused in `reactor/dropping.rs`.
+//! Who comes in is in `io/reactor/accept.rs`, whose answers are left for a while in `io/reactor/consumer_reads.rs`,
+//! whose commands come in crumbs in `io/reactor/paced_reads.rs`, what those go on sending who were refused in `io/reactor/drain_refused.rs`.
 
-mod crumbs;
-mod dropping;
-mod leisurely;
-mod ports;
+mod accept;
+mod consumer_reads;
+mod drain_refused;
+mod paced_reads;
+mod port;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use slotmap::{Key, KeyData, SecondaryMap};
 
-use self::ports::Port;
+use self::port::Port;
 use crate::arrival::stamps::Stamps;
 use crate::arrival::unread_since::{Unread, Waits};
 use crate::config::ArrivalClock;
@@ -28,10 +29,10 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::io::alarm::Alarm;
 use crate::io::clock::{self, ClockMap};
-use crate::io::handle::Shared;
+use crate::io::host::realtime;
 use crate::io::listener::Listener;
-use crate::io::packet::PacketClock;
-use crate::io::realtime;
+use crate::io::packet_clock::PacketClock;
+use crate::io::shared::Shared;
 use crate::io::socket::{self, Block, Epoll, Received};
 use crate::io::worker::Worker;
 use crate::keys::ConnKey;
@@ -107,9 +108,9 @@ impl Reactor {
         let waits = Waits::default();
         let packets = match engine.config.arrival_clock {
             ArrivalClock::Kernel => None,
-            ArrivalClock::Packet => Some(PacketClock::open(&ports::clocked(&listeners)?)?),
+            ArrivalClock::Packet => Some(PacketClock::open(&port::clocked(&listeners)?)?),
         };
-        let ports = ports::listened_to(listeners, &epoll, Unread::new(&waits, clock::monotonic()))?;
+        let ports = port::listened_to(listeners, &epoll, Unread::new(&waits, clock::monotonic()))?;
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
         let worker = engine.tls.is_some().then(|| Worker::start(Arc::clone(&shared))).transpose()?;
         let room = socket::room_for_connections();

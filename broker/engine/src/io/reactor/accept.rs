@@ -5,12 +5,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use slotmap::Key;
 
+use super::port::is_clocked;
 use super::{LISTENER, Reactor, Socket};
 use crate::arrival::unread_since::Unread;
 use crate::engine::Engine;
 use crate::http::Stage;
-use crate::io::listener::{Listener, Speaks};
-use crate::io::socket::{self, Epoll};
+use crate::io::listener::Speaks;
+use crate::io::socket;
 use crate::scheduling::client_limits::Unwanted;
 use crate::scheduling::small_reads::Crumbs;
 use crate::time::Nanos;
@@ -20,29 +21,6 @@ const ACCEPTS: usize = 16;
 
 /// How long accepting rests after the process ran out of descriptors or memory.
 const ACCEPT_REST_NS: Nanos = 100_000_000;
-
-pub(super) struct Port {
-    listener: Listener,
-    accepts: bool,                         // the HTTP ports do once the service around the engine is ready
-    waiting: Unread,                       // connections to accept
-    pub(super) rests_until: Option<Nanos>, // out of descriptors, or for the sake of messages: nothing is accepted before
-    fails: bool,                           // out of descriptors since all that waited were in
-}
-
-/// In the order of their tokens. `waiting`: as things stand of those who are to come.
-pub(super) fn listened_to(listeners: Vec<Listener>, epoll: &Epoll, waiting: Unread) -> std::io::Result<Vec<Port>> {
-    let ports: Vec<Port> = listeners
-        .into_iter()
-        .map(|listener| Port { accepts: listener.speaks == Speaks::Nsq, listener, waiting, rests_until: None, fails: false })
-        .collect();
-    for (port, token) in ports.iter().zip(LISTENER..) {
-        epoll.add(port.listener.as_raw_fd(), token)?;
-        if !port.accepts {
-            epoll.set_interest(port.listener.as_raw_fd(), token, false)?;
-        }
-    }
-    Ok(ports)
-}
 
 impl Reactor {
     pub(super) fn accept(&mut self, index: usize, now: Nanos) {
@@ -162,17 +140,6 @@ fn refuse(engine: &mut Engine, fd: &OwnedFd, speaks: Speaks, unwanted: &Unwanted
     };
     // It is closed next, whatever becomes of the text.
     let _ = socket::send(fd.as_raw_fd(), &text);
-}
-
-/// Whose bytes are those of its commands: what comes inside of TLS is not where the packets say.
-fn is_clocked(speaks: Speaks) -> bool {
-    matches!(speaks, Speaks::Nsq | Speaks::Http)
-}
-
-/// The numbers of the ports whose arrivals packets can tell.
-pub(super) fn clocked(listeners: &[Listener]) -> std::io::Result<Vec<u16>> {
-    let ports: Vec<u16> = listeners.iter().filter(|listener| is_clocked(listener.speaks)).filter_map(Listener::port).collect();
-    if ports.is_empty() { Err(std::io::Error::other("the packet clock needs a TCP port")) } else { Ok(ports) }
 }
 
 /// The accept errors that pass: out of descriptors or memory.

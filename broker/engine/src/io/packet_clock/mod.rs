@@ -1,5 +1,7 @@
 //! The packet clock: exact arrivals of the bytes of the connections of some ports, from a ring of the packets that brought them.
 
+pub mod ring;
+
 use std::io;
 use std::net::SocketAddr;
 
@@ -7,8 +9,8 @@ use crate::arrival::flow_table::Flows;
 use crate::arrival::packet_filter::{Flow, parse};
 use crate::arrival::stamps::Stamps;
 use crate::io::clock::{self, ClockMap};
-use crate::io::refused::Refused;
-use crate::io::ring::Ring;
+use crate::io::host::denied::Refused;
+use crate::io::packet_clock::ring::Ring;
 use crate::keys::ConnKey;
 use crate::time::Nanos;
 
