@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use crate::clients::mpub_progress::Progress;
 use crate::clients::partial_message::Building;
+use crate::clients::pending_input::Waiting;
 use crate::clients::publisher_topics::PublishedTopics;
-use crate::engine::commands::large_mpub::Progress;
-use crate::engine::delivery::overflow::Held;
-use crate::engine::input::Waiting;
+use crate::clients::reply::Held;
 use crate::http::Http;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
@@ -20,7 +20,8 @@ use crate::scheduling::client_limits::UNFINISHED_NS;
 use crate::scheduling::work_budget::Share;
 use crate::time::Nanos;
 use crate::timer::Armed;
-use crate::transport::{Broken, Layers, Step};
+use crate::transport::Layers;
+use crate::transport::types::{Broken, Step};
 
 /// Beyond this much unsent output a consumer gets no further messages until it has read some.
 const HIGH_WATER: usize = 1 << 20;

@@ -3,5 +3,8 @@
 //! Imports `queueing`, `scheduling`, `http` and `transport`. Begin with `connection`.
 
 pub mod connection;
+pub mod mpub_progress;
 pub mod partial_message;
+pub mod pending_input;
 pub mod publisher_topics;
+pub mod reply;

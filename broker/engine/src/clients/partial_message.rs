@@ -9,8 +9,8 @@ use crate::id::MessageId;
 use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
 use crate::protocol::codec::{self, MESSAGE_HEADER};
-use crate::queueing::message::cost_of;
-use crate::scheduling::work_budget::{LARGE_BODY, LEAST_SHARE_UNITS, message_units};
+use crate::queueing::message::{LARGE_BODY, cost_of};
+use crate::scheduling::work_budget::{LEAST_SHARE_UNITS, message_units};
 
 /// Bytes of new memory that count as a unit of work.
 const BUILT_A_UNIT: usize = 128;

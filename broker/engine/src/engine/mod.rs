@@ -15,6 +15,7 @@ pub mod leases;
 pub mod session;
 pub mod snapshot;
 pub mod timeouts;
+pub mod turn;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -26,12 +27,10 @@ use slotmap::SlotMap;
 use crate::arrival::stamps::{Sharing, Stamps};
 use crate::clients::connection::{Connection, LINGER_NS, Phase};
 use crate::config::Config;
-use crate::engine::commands::admission::Turn;
 use crate::engine::delivery::overflow::PORTION;
-use crate::engine::timeouts::Overdue;
+use crate::engine::turn::{Overdue, Turn};
 use crate::event::Event;
 use crate::http::Service;
-use crate::http::answer::Exchange;
 use crate::id::IdMaker;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::memory::Meter;
@@ -53,7 +52,6 @@ use crate::telemetry::network_delay::Ways;
 use crate::telemetry::watch_list::Watching;
 use crate::time::Nanos;
 use crate::timer::{Armed, Timer, Timers};
-use crate::transport::Step;
 
 /// Less than this is noise between two readings of the clocks, not a wall clock that was set back.
 const STEP_BACK_NS: i64 = 1_000_000;
@@ -127,36 +125,6 @@ pub struct Engine {
     pub(crate) ways: Ways,
     pub(crate) sampler: u64,
     pub(crate) http: Service,
-}
-
-/// A reply that waits for the end of the turn.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    Response(&'static [u8]),
-    Json(Vec<u8>),
-    Error(WireError),
-    Publish(usize), // index into `Turn::publishes`
-    Slice(usize),   // the same, answered only if it is refused
-    Start(Step),    // what follows goes through another layer
-    /// The same for a publish by HTTP.
-    Published(usize, Exchange),
-    /// An answer by HTTP, as it goes out.
-    Http(Vec<u8>),
-}
-
-impl Reply {
-    /// To a publish by either port.
-    pub fn published(index: usize, exchange: Option<Exchange>) -> Self {
-        exchange.map_or(Self::Publish(index), |exchange| Self::Published(index, exchange))
-    }
-
-    /// The publish that it answers.
-    pub fn index(&self) -> Option<usize> {
-        match self {
-            Self::Publish(index) | Self::Slice(index) | Self::Published(index, _) => Some(*index),
-            _ => None,
-        }
-    }
 }
 
 impl Engine {

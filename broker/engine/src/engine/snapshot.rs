@@ -8,12 +8,12 @@ use crate::clients::connection::Connection;
 use crate::config::ArrivalClock;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
+use crate::protocol::identify::Compression;
 use crate::queueing::channel::Channel;
 use crate::queueing::topic::{Limiter, Topic};
 use crate::telemetry::e2e_latency::{self, E2eView};
 use crate::telemetry::latency::Summaries;
 use crate::time::Nanos;
-use crate::transport::Compression;
 
 #[derive(Debug, Serialize)]
 pub struct Snapshot {

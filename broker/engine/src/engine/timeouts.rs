@@ -2,6 +2,7 @@
 
 use crate::clients::connection::{Connection, Phase};
 use crate::engine::Engine;
+use crate::engine::turn::Overdue;
 use crate::keys::{ChannelKey, ConnKey};
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
@@ -11,13 +12,6 @@ use crate::timer::Timer;
 
 /// Messages of one consumer, or of one channel, that come back in a turn because their time is over: thousands may be due at the same instant.
 const DUE_IN_A_TURN: usize = 128;
-
-/// Whose messages are due, more of them than a turn takes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Overdue {
-    InFlight(ConnKey),
-    Deferred(ChannelKey),
-}
 
 impl Engine {
     pub(crate) fn handle_timeouts(&mut self, now: Nanos) {

@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::queueing::message::NO_TRACE;
 use crate::time::Nanos;
+
+/// The sequence number of a message that is in no trace.
+pub const NO_TRACE: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {

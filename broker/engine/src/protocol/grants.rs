@@ -11,7 +11,8 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use slotmap::{Key, KeyData};
 
-use crate::engine::{Engine, Reply};
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::protocol::codec::Command;

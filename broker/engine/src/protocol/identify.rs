@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::protocol::errors::{self, WireError};
-use crate::transport::Compression;
 
 /// The JSON of a client. Unknown keys are ignored, `null` counts as absent, a wrong type refuses the whole body.
 #[derive(Debug, Default, Deserialize)]
@@ -272,6 +271,12 @@ struct Version {
     v: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    Snappy,
+    Deflate { level: u8 },
 }
 
 #[cfg(test)]

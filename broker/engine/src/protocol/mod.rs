@@ -6,3 +6,4 @@ pub mod codec;
 pub mod errors;
 pub mod grants;
 pub mod identify;
+pub mod verb;

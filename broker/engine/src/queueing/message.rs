@@ -5,12 +5,12 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use crate::id::MessageId;
+use crate::limiter::trace::NO_TRACE;
 use crate::memory::Meter;
 use crate::protocol::codec;
-use crate::scheduling::work_budget::LARGE_BODY;
 use crate::storage::disk_queue::Read;
 use crate::storage::receipts::Receipt;
-use crate::storage::record::Record;
+use crate::storage::record::{Record, Times};
 use crate::time::Nanos;
 
 /// Bytes charged for a queue entry besides its frame: the entry, its share of the queue, the allocator's overhead.
@@ -23,6 +23,9 @@ const BLOCK: usize = 8 << 10;
 pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
     count * (channels * ENTRY_OVERHEAD + codec::MESSAGE_HEADER as u64) + len
 }
+
+/// From here on a message is large: it is built in portions (`clients/partial_message.rs`), or runs only where the share has room for it.
+pub(crate) const LARGE_BODY: usize = 64 << 10;
 
 /// A message as it goes to a consumer, in a block that it may share with others of its publish; an entry of a queue. The block is charged once, until the last
 /// of its frames is gone, the entry as often as there are copies.
@@ -106,17 +109,6 @@ impl Drop for Frame {
         self.meter.subtract(ENTRY_OVERHEAD + block);
     }
 }
-
-/// When things happened to a message. Channels copy it; the first three are the topic's and never change once it is released.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
-    pub arrival: Nanos, // effective: what the bucket counted
-    pub due: Nanos,     // release instant of the bucket
-    pub queued: Nanos,  // let go by the bucket, in fact: the wait for a channel and a consumer begins
-    pub trace: u64,     // sequence number in the topic's trace
-}
-
-pub const NO_TRACE: u64 = u64::MAX;
 
 /// An entry of a queue: the shared frame, and this channel's count of attempts.
 #[derive(Debug, Clone)]

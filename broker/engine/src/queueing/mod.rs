@@ -3,7 +3,9 @@
 //! Imports `limiter`, `telemetry`, `storage` and `protocol`. Begin with `topic`, then `channel` and `queue`.
 
 pub mod channel;
+pub mod disk_ticket;
 pub mod message;
+pub mod publish;
 pub mod queue;
 pub mod shared_disk;
 pub mod topic;

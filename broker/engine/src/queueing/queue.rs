@@ -7,8 +7,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::engine::delivery::disk::Owner;
-use crate::engine::delivery::overflow::Ticket;
+use crate::queueing::disk_ticket::{Owner, Ticket};
 use crate::queueing::message::Message;
 use crate::queueing::shared_disk::Disk;
 use crate::storage::disk_queue::{DiskQueue, Portion};

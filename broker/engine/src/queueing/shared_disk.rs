@@ -6,11 +6,10 @@ use std::io;
 use std::rc::Rc;
 
 use crate::config::Config;
-use crate::engine::delivery::disk::Owner;
-use crate::engine::delivery::overflow::{Fate, Released, Ticket};
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::memory::Meter;
+use crate::queueing::disk_ticket::{Fate, Owner, Released, Ticket};
 use crate::queueing::message::{Builder, Message};
 use crate::storage::disk_queue::{DiskQueue, Portion};
 use crate::storage::job::Errand;

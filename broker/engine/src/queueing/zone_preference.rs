@@ -1,13 +1,7 @@
 //! Topology-aware consumption, an experiment of nsqd's: of the consumers that are ready, one in the broker's own zone comes first, then one in its
 //! region. A preference only: nothing is kept back for anybody.
 
-use std::collections::VecDeque;
-
-use slotmap::SlotMap;
-
-use crate::clients::connection::Connection;
 use crate::config::Config;
-use crate::keys::ConnKey;
 use crate::protocol::identify::Identity;
 
 /// How near a consumer is, nearest first.
@@ -49,15 +43,4 @@ impl Deliveries {
             Nearness::Far => self.far += 1,
         }
     }
-}
-
-/// Take the nearest of those in a channel's ring that are ready, the one that waits longest first; without one, the head of the ring.
-pub fn pop_nearest(ring: &mut VecDeque<ConnKey>, conns: &SlotMap<ConnKey, Connection>) -> Option<ConnKey> {
-    let nearness = |key: &ConnKey| {
-        let conn = conns.get(*key).filter(|conn| conn.is_ready())?;
-        conn.subscription.as_ref().map(|sub| sub.nearness)
-    };
-    let ready = ring.iter().enumerate().filter_map(|(at, key)| Some((nearness(key)?, at)));
-    let nearest = ready.min().map_or(0, |(_, at)| at);
-    ring.remove(nearest)
 }

@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::clients::connection::Connection;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engine::commands::admission::Verb;
 use crate::event::Event;
 use crate::http::answer::{Exchange, write_refusal};
 use crate::keys::ConnKey;
 use crate::memory::Meter;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
+use crate::protocol::verb::Verb;
 use crate::scheduling::work_budget::ACCEPT_UNITS;
 use crate::time::Nanos;
 

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use crate::clients::connection::Phase;
-use crate::engine::{Engine, Reply};
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
 use crate::queueing::queue::Queue;
 use crate::time::Nanos;

@@ -7,13 +7,15 @@
 use std::collections::VecDeque;
 
 use crate::clients::connection::Phase;
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
 use crate::engine::session::layers::identify_failed;
-use crate::engine::{Engine, Reply};
 use crate::keys::ConnKey;
 use crate::protocol::codec;
 use crate::time::Nanos;
+use crate::transport::HANDSHAKE_NS;
 use crate::transport::handshake::Handshake;
-use crate::transport::{Broken, HANDSHAKE_NS, Step};
+use crate::transport::types::{Broken, Step};
 
 /// Steps that are out at once: enough that whoever takes them need not wait for the engine's next turn.
 pub const MAX_AWAY: usize = 8;

@@ -79,9 +79,6 @@ pub(crate) fn message_units(len: usize) -> u32 {
     1 + (len / COPIED_A_UNIT) as u32
 }
 
-/// From here on a message is large: it is built in portions (`clients/partial_message.rs`), or runs only where the share has room for it.
-pub(crate) const LARGE_BODY: usize = 64 << 10;
-
 /// What a connection has had of a turn.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Share {

@@ -4,7 +4,7 @@
 //! stands behind the crc; the crc is over `length` and all of that, seeded with the segment's salt.
 
 use crate::id::MessageId;
-use crate::queueing::message::Times;
+use crate::time::Nanos;
 
 /// Not valid UTF-8, so that text never looks like the begin of a record.
 pub const MARKER: [u8; 4] = [0xf5, b'm', b's', b'g'];
@@ -92,6 +92,15 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+/// When things happened to a message. Channels copy it; the first three are the topic's and never change once it is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    pub arrival: Nanos, // effective: what the bucket counted
+    pub due: Nanos,     // release instant of the bucket
+    pub queued: Nanos,  // let go by the bucket, in fact: the wait for a channel and a consumer begins
+    pub trace: u64,     // sequence number in the topic's trace
 }
 
 #[cfg(test)]

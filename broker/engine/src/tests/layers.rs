@@ -5,9 +5,10 @@ use super::pair::*;
 use crate::config::{ClientAuth, Config, TlsRequired};
 use crate::event::Event;
 use crate::keys::ConnKey;
+use crate::protocol::identify::Compression;
 use crate::transport::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
 use crate::transport::tls::server_config;
-use crate::transport::{Compression, HANDSHAKE_NS, Layers, deflate, snappy};
+use crate::transport::{HANDSHAKE_NS, Layers, deflate, snappy};
 
 const DEFLATE: Compression = Compression::Deflate { level: 6 };
 

@@ -1,6 +1,8 @@
 use super::*;
+use crate::protocol::identify::Compression;
 use crate::transport::testing::*;
 use crate::transport::tls::server_config;
+use crate::transport::types::{Broken, Step};
 
 const ALL: usize = usize::MAX;
 const LEVEL: Compression = Compression::Deflate { level: 6 };

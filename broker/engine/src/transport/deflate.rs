@@ -2,7 +2,7 @@
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::transport::Broken;
+use crate::transport::types::Broken;
 
 /// Room made for output at a time.
 const STEP: usize = 16 << 10;

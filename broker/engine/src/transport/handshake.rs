@@ -1,69 +1,11 @@
 //! A step of a TLS handshake, to be taken wherever there is time for it: a signature costs about a millisecond. It has all that it needs, and shares nothing.
 
-use std::collections::VecDeque;
-
 use crate::keys::ConnKey;
 use crate::time::Nanos;
-use crate::transport::buffer::Queue;
+use crate::transport::Layers;
+use crate::transport::buffer::Kept;
 use crate::transport::tls::Tls;
-use crate::transport::{Broken, Layers};
-
-/// Bytes kept for a handshake before no more are read. (One read may exceed it.)
-const MAX_KEPT_BYTES: usize = 64 << 10;
-
-/// Reads kept apart, each with its stamp, before no more are read.
-const MAX_KEPT_READS: usize = 256;
-
-/// What came while a connection shakes hands, read by read.
-#[derive(Debug, Default)]
-pub struct Kept {
-    bytes: Queue,
-    reads: VecDeque<(usize, Nanos)>, // bytes of each, and when they came
-}
-
-impl Kept {
-    pub fn push(&mut self, bytes: &[u8], stamp: Nanos) {
-        if bytes.is_empty() {
-            return;
-        }
-        self.bytes.push(bytes);
-        self.reads.push_back((bytes.len(), stamp));
-    }
-
-    /// Put behind these what came after them.
-    fn append(&mut self, mut later: Self) {
-        self.bytes.push(later.bytes.waiting());
-        self.reads.append(&mut later.reads);
-    }
-
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    pub fn is_full(&self) -> bool {
-        self.len() > MAX_KEPT_BYTES || self.reads.len() >= MAX_KEPT_READS
-    }
-
-    /// The oldest read, or what is left of it.
-    fn first(&self) -> Option<(&[u8], Nanos)> {
-        self.reads.front().map(|(len, stamp)| (&self.bytes.waiting()[..*len], *stamp))
-    }
-
-    /// So many bytes of the oldest read are used.
-    fn take(&mut self, used: usize) {
-        self.bytes.take(used);
-        if let Some((len, _)) = self.reads.front_mut() {
-            *len -= used;
-            if *len == 0 {
-                self.reads.pop_front();
-            }
-        }
-    }
-}
+use crate::transport::types::Broken;
 
 /// A session, and what it has not seen yet.
 #[derive(Debug)]

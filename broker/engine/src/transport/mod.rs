@@ -16,18 +16,19 @@ pub mod snappy;
 #[cfg(any(test, feature = "harness"))]
 pub mod testing;
 pub mod tls;
+pub mod types;
 
 use std::collections::VecDeque;
-use std::fmt::Display;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 
 use crate::memory::Charge;
+use crate::protocol::identify::Compression;
 use crate::time::Nanos;
-use crate::transport::buffer::Queue;
-use crate::transport::handshake::Kept;
+use crate::transport::buffer::{Kept, Queue};
 use crate::transport::tls::{Session, Tls};
+use crate::transport::types::{Broken, Step};
 
 /// How long a client may take for its handshake.
 pub const HANDSHAKE_NS: Nanos = 5_000_000_000;
@@ -48,38 +49,6 @@ const CUT: usize = 1 << 20;
 const TLS_BYTES: u64 = 40 << 10;
 const SNAPPY_BYTES: u64 = 40 << 10;
 const DEFLATE_BYTES: u64 = 336 << 10;
-
-/// The stream makes no sense (any more): the connection ends.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Broken(String);
-
-impl Broken {
-    #[cold]
-    pub fn new(reason: &str) -> Self {
-        Self(reason.into())
-    }
-
-    #[cold]
-    pub fn tls(error: &dyn Display) -> Self {
-        Self(format!("TLS: {error}"))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    Snappy,
-    Deflate { level: u8 },
-}
-
-/// A step of the output's way to its layers, in the order in which clients expect them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    Tls,
-    Compression,
-    /// Back to plain bytes, for the error after a handshake that failed.
-    Plain,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {

@@ -4,7 +4,7 @@
 
 use snap::raw;
 
-use crate::transport::Broken;
+use crate::transport::types::Broken;
 
 const STREAM_ID: &[u8; 10] = b"\xff\x06\x00\x00sNaPpY";
 const COMPRESSED: u8 = 0x00;

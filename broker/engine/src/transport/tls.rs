@@ -17,7 +17,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 
 use crate::config::{BadSetting, ClientAuth, Config, TlsRequired, TlsVersion};
 use crate::transport::buffer::Queue;
-use crate::transport::{Broken, certificate};
+use crate::transport::certificate;
+use crate::transport::types::Broken;
 
 /// What TLS connections have in common; `None`: no certificate is configured.
 pub fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>, BadSetting> {

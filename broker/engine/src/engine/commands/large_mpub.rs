@@ -3,15 +3,16 @@
 //! The command stays at the head of its connection's input, which is parked from turn to turn (`scheduling/work_budget.rs`), until its last slice is in; that one is
 //! answered. A topic with a bucket admits or refuses an MPUB as a whole: there its slices become messages that wait for the last one, and are decided with it.
 
-use crate::engine::commands::admission::{Asked, Verb};
-use crate::engine::{Engine, Reply};
-use crate::http::answer::Exchange;
+use crate::clients::mpub_progress::{Batch, Progress, Sliced};
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::memory::Charge;
 use crate::protocol::codec::{self, Bodies, Seen};
-use crate::queueing::message::{Message, cost_of};
-use crate::scheduling::work_budget::{COPIED_A_UNIT, LARGE_BODY, message_units};
-use crate::time::Nanos;
+use crate::protocol::verb::Verb;
+use crate::queueing::message::{LARGE_BODY, cost_of};
+use crate::queueing::publish::Asked;
+use crate::scheduling::work_budget::{COPIED_A_UNIT, message_units};
 
 /// However little a turn has left, a slice has as much.
 const LEAST_SLICE_UNITS: usize = 32;
@@ -24,57 +25,6 @@ const LOOKS_A_UNIT: u32 = 32;
 
 /// What an MPUB costs, copied once, that goes in as a whole wherever it goes: all of it or none.
 const WHOLE_UNITS: usize = 512;
-
-/// How far the MPUB that a connection's input begins with has got. Its bodies have been checked.
-#[derive(Debug, Default)]
-pub struct Progress {
-    messages: u32, // of its slices so far
-    bytes: usize,  // of its bodies that these took
-    left: u32,     // messages
-    kept: Vec<Option<Message>>,
-    kept_bytes: u64,      // of their bodies
-    room: Option<Charge>, // for what is still to be kept: had all that came together as much, memory would not hold them
-}
-
-impl Progress {
-    /// Messages in all.
-    pub(crate) fn count(&self) -> u32 {
-        self.messages + self.left
-    }
-
-    /// What was `rest` is `behind` now.
-    fn note(&mut self, rest: Bodies<'_>, behind: Bodies<'_>) {
-        self.messages += rest.count - behind.count;
-        self.bytes += rest.bytes() - behind.bytes();
-        self.left = behind.count;
-    }
-
-    /// Messages that wait for the last slice.
-    #[cfg(any(test, feature = "harness"))]
-    pub fn kept(&self) -> impl Iterator<Item = &Message> {
-        self.kept.iter().flatten()
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sliced {
-    /// It is small: run it now as any other command.
-    Whole,
-    /// It is to go on in the next turn.
-    Later,
-    /// That was all of it.
-    Done,
-}
-
-/// A command that publishes: on which connection, to which topic, when it came, and where its connection's share of the turn ends. `exchange`: by HTTP.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Batch<'a> {
-    pub key: ConnKey,
-    pub topic: &'a str,
-    pub stamp: Nanos,
-    pub bound: u32,
-    pub exchange: Option<Exchange>,
-}
 
 impl Engine {
     /// Take in the next slice of an MPUB. The error says why all that is left of it is refused.

@@ -6,21 +6,24 @@ pub mod publish_messages;
 
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, Phase, Subscription};
+use crate::clients::mpub_progress::{Batch, Sliced};
+use crate::clients::reply::Reply;
 use crate::config::TlsRequired;
-use crate::engine::commands::admission::{Asked, Outcome, Publish, Verb};
-use crate::engine::commands::large_mpub::{Batch, Sliced};
 use crate::engine::http::publish_routes::write_outcome;
-use crate::engine::{Engine, Reply, forget_aware};
+use crate::engine::{Engine, forget_aware};
 use crate::http::answer::Exchange;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, ConnKey};
 use crate::protocol::codec::{self, Command, Context, ParseError, State};
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify;
+use crate::protocol::verb::Verb;
 use crate::queueing::channel::{Channel, InFlight, NotYours};
+use crate::queueing::message::LARGE_BODY;
+use crate::queueing::publish::{Asked, Outcome, Publish};
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::Limit;
-use crate::scheduling::work_budget::{IDENTIFY_UNITS, LARGE_BODY, REFUSAL_UNITS};
+use crate::scheduling::work_budget::{IDENTIFY_UNITS, REFUSAL_UNITS};
 use crate::time::Nanos;
 use crate::timer::Timer;
 

@@ -3,12 +3,14 @@
 
 use crate::clients::partial_message::no_memory_for;
 use crate::clients::publisher_topics::Published;
-use crate::engine::commands::admission::{Asked, Outcome, Publish, Source, Verb};
-use crate::engine::{Engine, Reply};
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ConnKey, TopicKey};
 use crate::protocol::errors::WireError;
+use crate::protocol::verb::Verb;
 use crate::queueing::message::Message;
+use crate::queueing::publish::{Asked, Outcome, Publish, Source};
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 

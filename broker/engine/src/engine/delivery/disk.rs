@@ -8,6 +8,7 @@ use crate::engine::delivery::PUMPED;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::protocol::codec;
+use crate::queueing::disk_ticket::Owner;
 use crate::queueing::queue::{Queue, Unsaved};
 use crate::queueing::shared_disk::Disk;
 use crate::queueing::topic::Topic;
@@ -18,13 +19,6 @@ use crate::timer::Timer;
 
 /// How soon what the disk refused is tried again.
 const RETRY_NS: Nanos = 1_000_000_000;
-
-/// Whose queue it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
-    Topic(TopicKey),
-    Channel(ChannelKey),
-}
 
 impl Engine {
     /// This new engine with queues that go on on disk, and begin with what an earlier one left there. `incarnation`: a number that no other process uses.

@@ -3,18 +3,18 @@
 pub mod disk;
 pub mod overflow;
 
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use slotmap::SlotMap;
 
-use crate::clients::connection::Mark;
+use crate::clients::connection::{Connection, Mark};
 use crate::engine::Engine;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::queueing::channel::{Channel, InFlight};
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
-use crate::queueing::zone_preference;
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 use crate::timer::{Timer, Timers};
@@ -210,7 +210,7 @@ impl Engine {
                 return (units, true);
             }
             let aware = self.config.topology_aware;
-            let next = if aware { zone_preference::pop_nearest(&mut channel.ready, &self.conns) } else { channel.ready.pop_front() };
+            let next = if aware { pop_nearest(&mut channel.ready, &self.conns) } else { channel.ready.pop_front() };
             let Some(consumer) = next else { break };
             let Some(conn) = self.conns.get_mut(consumer) else { continue };
             let ready = conn.is_ready();
@@ -314,4 +314,15 @@ fn draw_percent(state: &mut u64) -> u8 {
     *state ^= *state << 25;
     *state ^= *state >> 27;
     ((state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % 100) as u8
+}
+
+/// Take the nearest of those in a channel's ring that are ready, the one that waits longest first; without one, the head of the ring.
+pub fn pop_nearest(ring: &mut VecDeque<ConnKey>, conns: &SlotMap<ConnKey, Connection>) -> Option<ConnKey> {
+    let nearness = |key: &ConnKey| {
+        let conn = conns.get(*key).filter(|conn| conn.is_ready())?;
+        conn.subscription.as_ref().map(|sub| sub.nearness)
+    };
+    let ready = ring.iter().enumerate().filter_map(|(at, key)| Some((nearness(key)?, at)));
+    let nearest = ready.min().map_or(0, |(_, at)| at);
+    ring.remove(nearest)
 }

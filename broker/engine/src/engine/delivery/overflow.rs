@@ -5,15 +5,15 @@
 //! on memory that is new to the page cache one or two milliseconds. A publish of which something is left is answered when nothing is any more: each message that
 //! is to be written holds its `Ticket`, and the last one tells. Behind such an answer all others of the connection wait, and its next commands (`engine/input.rs`).
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::engine::commands::admission::Publish;
-use crate::engine::delivery::disk::Owner;
-use crate::engine::{Engine, Reply};
+use crate::clients::reply::{Held, Reply};
+use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
 use crate::protocol::codec;
+use crate::queueing::disk_ticket::{Fate, Owner, Released};
+use crate::queueing::publish::Publish;
 use crate::queueing::queue::{Refused, Rest};
 use crate::time::Nanos;
 use crate::transport::HANDSHAKE_NS;
@@ -27,82 +27,6 @@ const LARGE_PORTION: u64 = 2 << 20;
 /// What a write costs, however short, in bytes of a portion, and what a new file.
 const WRITE_COST: u64 = 2 << 10;
 const FILE_COST: u64 = 8 << 10;
-
-/// A publish whose messages are being released.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Released {
-    pub topic: TopicKey,
-    pub conn: ConnKey,
-    pub queues: usize, // that its messages go to
-}
-
-/// Of a publish of which something overflowed, and is to be written.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    publish: Released,
-    fate: Rc<Fate>,
-    settled: Rc<RefCell<Vec<ConnKey>>>, // connections that hear of it
-}
-
-/// What becomes of a publish of which something overflowed.
-#[derive(Debug, Default)]
-pub(crate) struct Fate(RefCell<Option<Refusal>>);
-
-/// What the disk refused of a publish.
-#[derive(Debug)]
-struct Refusal {
-    reason: String,
-    by: usize,         // queues
-    least: (u64, u64), // messages and their bytes, where it was fewest
-}
-
-impl Ticket {
-    pub fn new(publish: Released, settled: &Rc<RefCell<Vec<ConnKey>>>) -> Self {
-        Self { publish, fate: Rc::default(), settled: Rc::clone(settled) }
-    }
-
-    pub fn fate(&self) -> Rc<Fate> {
-        Rc::clone(&self.fate)
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.settled.borrow_mut().push(self.publish.conn);
-    }
-}
-
-impl Fate {
-    /// Whether nothing is to be written any more: no ticket is left.
-    pub fn is_settled(self: &Rc<Self>) -> bool {
-        Rc::strong_count(self) == 1
-    }
-
-    pub fn reason(&self) -> Option<String> {
-        self.0.borrow().as_ref().map(|refusal| refusal.reason.clone())
-    }
-
-    /// One more queue could not write so many messages and bytes. Gives how many queues could not, and the fewest that one could not.
-    fn refuse(&self, reason: &str, lost: (u64, u64)) -> (usize, (u64, u64)) {
-        let mut refusal = self.0.borrow_mut();
-        let refusal = refusal.get_or_insert_with(|| Refusal { reason: reason.into(), by: 0, least: lost });
-        (refusal.by, refusal.least) = (refusal.by + 1, refusal.least.min(lost));
-        (refusal.by, refusal.least)
-    }
-}
-
-/// An answer that waits for the disk, or behind one that does.
-#[derive(Debug)]
-pub(crate) struct Held {
-    reply: Reply,
-    publish: Option<Publish>, // that it answers
-}
-
-impl Held {
-    fn waits(&self) -> bool {
-        self.publish.as_ref().is_some_and(|publish| !publish.is_written())
-    }
-}
 
 impl Engine {
     /// From now on messages are released for a publish to this topic, until `take_fate`: if the disk refuses one of them, it is answered so.

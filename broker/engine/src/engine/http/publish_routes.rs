@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use crate::clients::connection::Connection;
+use crate::clients::mpub_progress::{Batch, Sliced};
+use crate::clients::reply::Reply;
 use crate::config::Config;
-use crate::engine::commands::admission::{Asked, Outcome, Publish, Verb};
-use crate::engine::commands::large_mpub::{Batch, Sliced};
-use crate::engine::{Engine, Reply};
+use crate::engine::Engine;
 use crate::http::Coming;
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
@@ -15,8 +15,10 @@ use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
 use crate::keys::ConnKey;
 use crate::protocol::codec::{self, Bodies, Seen};
+use crate::protocol::verb::Verb;
+use crate::queueing::message::LARGE_BODY;
+use crate::queueing::publish::{Asked, Outcome, Publish};
 use crate::scheduling::client_limits::Limit;
-use crate::scheduling::work_budget::LARGE_BODY;
 use crate::time::Nanos;
 
 /// What nsqd says of a publish that it does not take: status and code.

@@ -4,9 +4,10 @@ use std::mem::MaybeUninit;
 
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, Phase};
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
 use crate::engine::http::forward::MAX_HANDED;
 use crate::engine::http::publish_routes::Request;
-use crate::engine::{Engine, Reply};
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::Phase;
-use crate::engine::{Engine, Reply};
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::protocol::codec;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::Features;
 use crate::time::Nanos;
-use crate::transport::{HANDSHAKE_NS, Layers, Progress, Step};
+use crate::transport::types::Step;
+use crate::transport::{HANDSHAKE_NS, Layers, Progress};
 
 /// Decoded bytes before the commands in them run.
 const STEP_BYTES: usize = 16 << 10;

@@ -8,9 +8,10 @@ use rustls::ServerConfig;
 use crate::config::Config;
 use crate::harness::pair::{Pair, identify};
 use crate::harness::source::Source;
+use crate::protocol::identify::Compression;
 use crate::transport::testing::tls_config;
 use crate::transport::tls::server_config;
-use crate::transport::{Compression, Layers, Progress, deflate};
+use crate::transport::{Layers, Progress, deflate};
 
 /// What one step may give beyond its limit: a record and a chunk.
 const BEYOND: usize = 80 << 10;

@@ -6,8 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::id::MessageId;
-use crate::queueing::message::Times;
-use crate::storage::record::HEAD;
+use crate::storage::record::{HEAD, Times};
 use crate::storage::store::Outcome;
 use crate::tests::memory_store::MemoryStore;
 
