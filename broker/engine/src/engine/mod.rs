@@ -6,16 +6,20 @@
 //! the commands. Methods are of three kinds: `handle_*` for what the network or the clock brings, `poll_*` for what is to be done outside, and plain
 //! verbs for commands from Python (`engine/control.rs`). `now` is always the last argument; nothing here reads a clock.
 
+pub mod budget;
 pub mod commands;
 pub mod control;
 pub mod delivery;
 pub mod http;
 pub mod input;
+pub mod lab;
 pub mod leases;
+pub mod limits;
 pub mod session;
 pub mod snapshot;
 pub mod timeouts;
 pub mod turn;
+pub mod watch;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -219,7 +223,7 @@ impl Engine {
     pub fn handle_accept(&mut self, remote: &str, now: Nanos) -> ConnKey {
         self.accepted += 1;
         let connection = Connection::new(Identity::unknown(&self.config), remote, now + self.wall_offset, now);
-        self.limits.count_in(&connection);
+        self.limits.count_in(connection.remote_host());
         let key = self.conns.insert(connection);
         self.start_heartbeat(key, now);
         key
@@ -498,7 +502,7 @@ impl Engine {
     pub(crate) fn close(&mut self, key: ConnKey) {
         let Some(mut conn) = self.conns.remove(key) else { return };
         self.closed.push(key);
-        self.limits.count_out(&conn);
+        self.limits.count_out(conn.remote_host());
         if conn.identity().aware {
             forget_aware(&mut self.aware, conn.identity(), key);
         }

@@ -1,10 +1,8 @@
 //! System calls on sockets and epoll: listen, receive with the kernel's arrival stamp, send. All the `unsafe` of the data path is here.
 
-use std::io;
-use std::mem;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::{io, mem, ptr};
 
 use crate::time::Nanos;
 

@@ -5,18 +5,9 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
-use slotmap::{Key, KeyData};
 
-use crate::clients::reply::Reply;
-use crate::engine::Engine;
-use crate::event::Event;
-use crate::keys::ConnKey;
-use crate::protocol::codec::Command;
-use crate::protocol::errors::{self, WireError, quoted};
 use crate::time::Nanos;
 
 /// Memory that one compiled pattern may take, and again its caches: ordinary ones take a tenth.
@@ -54,25 +45,25 @@ struct Rule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Permission {
+pub(crate) enum Permission {
     Subscribe,
     Publish,
 }
 
 /// What a connection may do until `expires`.
 #[derive(Debug)]
-struct Grant {
+pub(crate) struct Grant {
     identity: Box<str>,
     identity_url: Box<str>,
     rules: Vec<Rule>,
-    expires: Nanos,
+    pub(crate) expires: Nanos,
     publishes: Vec<Box<str>>, // topics that the rules were found to cover: no pattern is searched twice on the message path
 }
 
 /// A connection that said AUTH. The secret is kept to ask again with.
 pub struct Auth {
-    secret: Box<[u8]>,
-    grant: Option<Grant>, // None: the server is being asked for the first time
+    pub(crate) secret: Box<[u8]>,
+    pub(crate) grant: Option<Grant>, // None: the server is being asked for the first time
 }
 
 impl fmt::Debug for Auth {
@@ -128,7 +119,7 @@ impl Rule {
 }
 
 impl Grant {
-    fn parse(answer: &[u8], patterns: &mut Patterns, now: Nanos) -> Result<Self, String> {
+    pub(crate) fn parse(answer: &[u8], patterns: &mut Patterns, now: Nanos) -> Result<Self, String> {
         let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
         if answer.ttl <= 0 {
             return Err(format!("ttl {} s must be above 0", answer.ttl));
@@ -143,7 +134,7 @@ impl Grant {
         })
     }
 
-    fn allows(&mut self, permission: Permission, topic: &str, channel: &str, patterns: &mut Patterns) -> bool {
+    pub(crate) fn allows(&mut self, permission: Permission, topic: &str, channel: &str, patterns: &mut Patterns) -> bool {
         if permission == Permission::Publish && self.publishes.iter().any(|known| **known == *topic) {
             return true;
         }
@@ -157,99 +148,13 @@ impl Grant {
         allowed
     }
 
-    fn response(&self) -> Vec<u8> {
+    /// Whether it covers nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    pub(crate) fn response(&self) -> Vec<u8> {
         let (identity, url) = (serde_json::Value::from(&*self.identity), serde_json::Value::from(&*self.identity_url));
         format!(r#"{{"identity":{identity},"identity_url":{url},"permission_count":{}}}"#, self.rules.len()).into_bytes()
-    }
-}
-
-/// What a command needs: its name, the permission, topic and channel. `None`: it is free.
-fn needed<'a>(command: &Command<'a>) -> Option<(&'static str, Permission, &'a str, &'a str)> {
-    match *command {
-        Command::Pub { topic, .. } => Some(("PUB", Permission::Publish, topic, "")),
-        Command::Mpub { topic, .. } => Some(("MPUB", Permission::Publish, topic, "")),
-        Command::Dpub { topic, .. } => Some(("DPUB", Permission::Publish, topic, "")),
-        Command::Sub { topic, channel } => Some(("SUB", Permission::Subscribe, topic, channel)),
-        _ => None,
-    }
-}
-
-impl Engine {
-    /// AUTH: Python is asked to ask, and the connection waits for the answer.
-    pub(crate) fn auth(&mut self, key: ConnKey, secret: &[u8]) -> Result<(), WireError> {
-        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
-        if conn.auth.is_some() {
-            return Err(WireError::invalid("AUTH already set"));
-        }
-        if !self.config.auth_required {
-            return Err(WireError::new(errors::E_AUTH_DISABLED, "AUTH disabled"));
-        }
-        conn.auth = Some(Box::new(Auth { secret: secret.into(), grant: None }));
-        self.ask_for_authorization(key);
-        Ok(())
-    }
-
-    fn ask_for_authorization(&mut self, key: ConnKey) {
-        let Some(conn) = self.conns.get(key) else { return };
-        let Some(auth) = &conn.auth else { return };
-        self.events.push(Event::AuthAsked {
-            connection: key.data().as_ffi(),
-            secret: BASE64_STANDARD.encode(&auth.secret),
-            remote_ip: conn.remote_host().trim_matches(['[', ']']).into(),
-            tls: conn.has_tls(),
-            common_name: conn.layers.as_ref().and_then(|layers| layers.peer_name()).unwrap_or_default().into(),
-        });
-        self.park(key);
-    }
-
-    /// Whether a command may run now. False: its authorization has expired, and the connection waits for a new one.
-    pub(crate) fn may_run(&mut self, key: ConnKey, command: &Command<'_>, now: Nanos) -> Result<bool, WireError> {
-        let Some((name, permission, topic, channel)) = needed(command) else { return Ok(true) };
-        let Some(conn) = self.conns.get_mut(key) else { return Ok(true) };
-        let Some(grant) = conn.auth.as_mut().and_then(|auth| auth.grant.as_mut()) else {
-            return Err(WireError::new(errors::E_AUTH_FIRST, format!("AUTH required before {name}")));
-        };
-        if grant.expires < now {
-            self.ask_for_authorization(key);
-            return Ok(false);
-        }
-        if grant.allows(permission, topic, channel, &mut self.patterns) {
-            return Ok(true);
-        }
-        let (topic, channel) = (quoted(topic.as_bytes()), quoted(channel.as_bytes()));
-        Err(WireError::new(errors::E_UNAUTHORIZED, format!("AUTH failed for {name} on {topic} {channel}")))
-    }
-
-    /// Whether somebody still waits for this answer.
-    pub fn awaits_authorization(&self, connection: u64) -> bool {
-        self.is_waiting(ConnKey::from(KeyData::from_ffi(connection)))
-    }
-
-    /// The auth server's answer for a connection that waits for it; `None`: there is none. Gives why it is refused.
-    pub fn set_authorization(&mut self, connection: u64, answer: Option<&[u8]>, now: Nanos) -> Result<(), String> {
-        let key = ConnKey::from(KeyData::from_ffi(connection));
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.waiting.is_some()) else { return Ok(()) };
-        let Some(auth) = &mut conn.auth else { return Ok(()) };
-        let parsed = answer.map(|answer| Grant::parse(answer, &mut self.patterns, now)).transpose();
-        let grant = match parsed {
-            Ok(Some(grant)) => grant,
-            Ok(None) => {
-                self.refuse(key, WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
-                return Ok(());
-            }
-            Err(reason) => {
-                self.refuse(key, WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
-                return Err(reason);
-            }
-        };
-        let (first, response, empty) = (auth.grant.is_none(), grant.response(), grant.rules.is_empty());
-        auth.grant = Some(grant);
-        if first && empty {
-            self.refuse(key, WireError::new(errors::E_UNAUTHORIZED, "AUTH no authorizations found"));
-        } else if first {
-            self.turn.replies.push((key, Reply::Json(response)));
-        }
-        self.resume(key, now);
-        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! How fast connections come in and go while messages are on their way: a few in a turn, and none for a while behind them, so that a crowd costs the
 //! others a bounded share of the time and each message a fraction of what one turn of it takes. Where there are no messages, as fast as turns are.
 
-use crate::engine::Engine;
 use crate::scheduling::work_budget::{ACCEPT_UNITS, UNIT_NS};
 use crate::time::Nanos;
 
@@ -40,27 +39,23 @@ impl Newcomers {
         now < self.flows_until
     }
 
-    pub fn end_turn(&mut self) {
-        self.came = 0;
-    }
-}
-
-impl Engine {
-    /// Whether who has not come in yet should wait for another turn than this one, which began at `now`.
-    pub fn has_enough_newcomers(&self, now: Nanos) -> bool {
-        let newcomers = &self.work.newcomers;
-        self.has_a_full_turn() || (newcomers.came >= FEW && newcomers.are_beside_messages(now))
+    /// Whether as many came in this turn, which began at `now`, as may beside messages.
+    pub fn are_enough(&self, now: Nanos) -> bool {
+        self.came >= FEW && self.are_beside_messages(now)
     }
 
     /// Until when nobody else should come in, for those who did in this turn, which began at `now`; `None`: they are no reason to wait.
-    pub fn newcomers_rest_until(&self, now: Nanos) -> Option<Nanos> {
-        let newcomers = &self.work.newcomers;
-        let took = UNIT_NS * Nanos::from(ACCEPT_UNITS) * Nanos::from(newcomers.came);
-        (took > 0 && newcomers.are_beside_messages(now)).then(|| now + (REST + 1) * took)
+    pub fn rest_until(&self, now: Nanos) -> Option<Nanos> {
+        let took = UNIT_NS * Nanos::from(ACCEPT_UNITS) * Nanos::from(self.came);
+        (took > 0 && self.are_beside_messages(now)).then(|| now + (REST + 1) * took)
     }
 
     /// How many of those that go are closed in a turn.
     pub fn closes(&self, now: Nanos) -> usize {
-        if self.work.newcomers.are_beside_messages(now) { FEW_CLOSES } else { CLOSES }
+        if self.are_beside_messages(now) { FEW_CLOSES } else { CLOSES }
+    }
+
+    pub fn end_turn(&mut self) {
+        self.came = 0;
     }
 }

@@ -4,7 +4,6 @@
 //! Which costs half the wake-ups of a steady flow, and a wake-up is the dearest part of a lone message. Only a consumer that is delivered to often and whose
 //! credit would last for some more of the same is read so, and never for longer than `LEISURE_NS`: what else it says (REQ, TOUCH, CLS, RDY, its end) waits no longer.
 
-use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::time::Nanos;
 
@@ -23,22 +22,6 @@ pub enum Credit {
     Enough,
     /// More than half is used, or it is no consumer that could wait: it is read as soon as it says something.
     Scarce,
-}
-
-impl Engine {
-    /// How well a consumer can do without having its answers read; `None`: no consumer.
-    pub fn credit(&self, key: ConnKey) -> Option<Credit> {
-        let conn = self.conns.get(key)?;
-        let sub = conn.subscription.as_ref()?;
-        // One that publishes too is read at once: its messages must be decided in the turn in which they came.
-        let used = if conn.published.is_empty() { u64::from(sub.in_flight) } else { u64::MAX / 4 };
-        let ready = u64::from(sub.ready);
-        Some(match used {
-            _ if 4 * used < ready => Credit::Plenty,
-            _ if 2 * used < ready => Credit::Enough,
-            _ => Credit::Scarce,
-        })
-    }
 }
 
 /// The consumers that are read at leisure.
@@ -78,52 +61,8 @@ impl Leisure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
 
     const MS: Nanos = 1_000_000;
-
-    fn consumer(ready: u32) -> (Engine, ConnKey, ConnKey) {
-        let mut engine = Engine::new(Config::default());
-        let (publisher, consumer) = (engine.handle_accept("192.0.2.1:1", 0), engine.handle_accept("192.0.2.1:2", 0));
-        engine.handle_bytes(publisher, b"  V2", 0, 0);
-        engine.handle_bytes(consumer, format!("  V2SUB t c\nRDY {ready}\n").as_bytes(), 0, 0);
-        engine.answer_turn(0);
-        engine.deliver_turn(0);
-        (engine, publisher, consumer)
-    }
-
-    fn publish(engine: &mut Engine, key: ConnKey) {
-        engine.handle_bytes(key, b"PUB t\n\0\0\0\x01x", 0, 0);
-        engine.answer_turn(0);
-        engine.deliver_turn(0);
-    }
-
-    #[test]
-    fn the_more_of_its_credit_is_used_the_sooner_a_consumer_is_read() {
-        let (mut engine, publisher, consumer) = consumer(4);
-        let mut seen = Vec::new();
-        for _ in 0..3 {
-            seen.push(engine.credit(consumer));
-            publish(&mut engine, publisher);
-        }
-        assert_eq!(seen, [Some(Credit::Plenty), Some(Credit::Enough), Some(Credit::Scarce)]);
-        assert_eq!(engine.credit(publisher), None);
-    }
-
-    #[test]
-    fn one_message_at_a_time_leaves_no_credit_to_spare() {
-        let (mut engine, publisher, consumer) = consumer(1);
-        publish(&mut engine, publisher);
-        assert_eq!(engine.credit(consumer), Some(Credit::Scarce));
-    }
-
-    #[test]
-    fn a_consumer_that_publishes_too_is_read_at_once() {
-        let (mut engine, _, consumer) = consumer(2_500);
-        assert_eq!(engine.credit(consumer), Some(Credit::Plenty));
-        publish(&mut engine, consumer);
-        assert_eq!(engine.credit(consumer), Some(Credit::Scarce));
-    }
 
     #[test]
     fn answers_rest_for_a_moment_and_never_beyond_the_deadline() {

@@ -8,11 +8,10 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::Engine;
 use crate::keys::TopicKey;
 use crate::queueing::message::Message;
 use crate::time::Nanos;
-use crate::timer::{Armed, Timer};
+use crate::timer::Armed;
 
 /// So many at most leave together, none of them later than so long after its time.
 const TOGETHER: usize = 3;
@@ -73,23 +72,6 @@ impl Server {
     /// All that is in line, in order.
     pub fn drain(&mut self) -> impl Iterator<Item = (TopicKey, Message)> {
         self.line.drain(..).map(|(_, topic, message)| (topic, message))
-    }
-}
-
-impl Engine {
-    /// What the server is done with goes on to its channels.
-    pub(crate) fn handle_served(&mut self, at: Nanos, now: Nanos) {
-        if !self.server.as_mut().is_some_and(|server| server.armed.fire(at)) {
-            return;
-        }
-        while let Some((key, message)) = self.server.as_mut().and_then(|server| server.leave(now)) {
-            self.enqueue(key, message, now);
-        }
-        if let Some(server) = &mut self.server
-            && let Some(wakes) = server.wakes()
-        {
-            self.timers.arm(&mut server.armed, wakes, Timer::Served);
-        }
     }
 }
 

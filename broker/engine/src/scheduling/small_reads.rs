@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::time::Nanos;
 
@@ -18,7 +17,7 @@ const CRUMB_BYTES: usize = 64;
 const CRUMBS: u8 = 4;
 
 /// What it costs to look at a command and find it unfinished; one that runs costs more.
-const LOOKED_UNITS: u32 = 1;
+pub(crate) const LOOKED_UNITS: u32 = 1;
 
 /// So many are read at once,
 const READS: usize = 8;
@@ -69,21 +68,11 @@ impl Fragments {
     }
 }
 
-impl Engine {
-    /// Units of work in this turn so far (`scheduling/work_budget.rs`).
-    pub fn work_so_far(&self) -> u32 {
-        self.work.units
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::Config;
+    use slotmap::SlotMap;
 
-    fn key(engine: &mut Engine) -> ConnKey {
-        engine.handle_accept("192.0.2.1:1", 0)
-    }
+    use super::*;
 
     #[test]
     fn crumbs_are_what_is_small_and_completes_nothing_several_times_in_a_row() {
@@ -100,8 +89,8 @@ mod tests {
 
     #[test]
     fn they_are_read_a_few_at_a_time_in_turn() {
-        let (mut engine, mut fragments) = (Engine::new(Config::default()), Fragments::default());
-        let keys: Vec<ConnKey> = (0..10).map(|_| key(&mut engine)).collect();
+        let (mut conns, mut fragments) = (SlotMap::<ConnKey, ()>::with_key(), Fragments::default());
+        let keys: Vec<ConnKey> = (0..10).map(|_| conns.insert(())).collect();
         assert_eq!((fragments.deadline(), fragments.take_due(5)), (None, vec![]));
         keys.iter().for_each(|key| fragments.add(*key, 5));
         assert_eq!(fragments.deadline(), Some(5 + PAUSE_NS));
@@ -111,28 +100,5 @@ mod tests {
         assert_eq!(fragments.take_due(6 + PAUSE_NS), [], "the next come later");
         assert_eq!(fragments.take_due(5 + 2 * PAUSE_NS), [keys[8], keys[9], keys[0]]);
         assert_eq!(fragments.deadline(), None);
-    }
-
-    #[test]
-    fn only_what_makes_nothing_whole_costs_no_more_than_a_look() {
-        let mut engine = Engine::new(Config::default());
-        let (nsq, http) = (key(&mut engine), engine.handle_accept_http("192.0.2.1:2", 0));
-        let reads: [(_, &[u8], _); 10] = [
-            (nsq, b" ", true),
-            (nsq, b" V2", false),
-            (nsq, b"PU", true),
-            (nsq, b"B t\n\0\0\0\x01", true),
-            (nsq, b"x", false),
-            (nsq, b"NOP\n", false),
-            (http, b"GET /ping HTTP/1.1\r\nHo", true),
-            (http, b"st: h\r\n\r\n", false),
-            (http, b"POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na", true),
-            (http, b"bc", false),
-        ];
-        for (key, bytes, looked) in reads {
-            let before = engine.work_so_far();
-            engine.handle_bytes(key, bytes, 0, 0);
-            assert_eq!(engine.work_so_far() - before <= LOOKED_UNITS, looked, "{bytes:?}");
-        }
     }
 }

@@ -9,8 +9,6 @@
 
 use std::collections::VecDeque;
 
-use crate::clients::connection::Connection;
-use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
 use crate::scheduling::accept_rate::Newcomers;
 use crate::time::Nanos;
@@ -31,12 +29,9 @@ const READ_UNITS: u32 = 8;
 /// Where more than so many connections wait from earlier turns, others that bring much go behind them.
 const SHORT_LINE: usize = 3;
 
-/// So many of those that wait are looked at for one that builds a large message, at either end of the line.
-const LOOKED_AT: usize = 64;
-
 /// From here on nothing more is read before what was read is decided. A fleet that a stopped broker wakes up to, with one publish each, stays below: all
 /// of it is decided in order of arrival.
-const HOLD_UNITS: u32 = 10_000;
+pub(crate) const HOLD_UNITS: u32 = 10_000;
 
 /// How much more may be read if it is publishes to limited topics that are larger than others: messages of 5 KB of 1,900 connections.
 const HOLD_IN_ORDER_UNITS: u32 = 40_000;
@@ -84,7 +79,7 @@ pub(crate) fn message_units(len: usize) -> u32 {
 pub struct Share {
     turn: u32, // which
     units: u32,
-    floods: bool, // it had more than its share when it was last read
+    pub(crate) floods: bool, // it had more than its share when it was last read
 }
 
 /// The turn's work so far.
@@ -92,24 +87,24 @@ pub struct Share {
 pub(crate) struct Work {
     turn: u32,
     pub units: u32,
-    before: u32,        // `units` when those that waited since an earlier turn began: they have a share of the turn of their own
-    in_line: bool,      // those that waited have their share now
-    reads: u32,         // that brought little each
-    pub decoded: usize, // bytes out of layers
-    oversize: bool,     // one command beyond its connection's share has run
-    postponed: Vec<ConnKey>, // have commands left for the next turn
-    builder: Option<ConnKey>, // of these: whose large message is to be whole first
+    pub(crate) before: u32, // `units` when those that waited since an earlier turn began: they have a share of the turn of their own
+    pub(crate) in_line: bool, // those that waited have their share now
+    reads: u32,             // that brought little each
+    pub decoded: usize,     // bytes out of layers
+    pub(crate) oversize: bool, // one command beyond its connection's share has run
+    pub(crate) postponed: Vec<ConnKey>, // have commands left for the next turn
+    pub(crate) builder: Option<ConnKey>, // of these: whose large message is to be whole first
     pub postponements: u64,
-    in_order: u32,           // of `units`: what large publishes cost that are decided in order of arrival, beyond one each
-    topic: Option<TopicKey>, // whose message was collected or delivered last
-    began: u32,              // `units` when the share under way began
-    carries: bool,           // what it was used for carried messages on
-    since: Nanos,            // the turn's begin, as near as it is known
+    pub(crate) in_order: u32, // of `units`: what large publishes cost that are decided in order of arrival, beyond one each
+    topic: Option<TopicKey>,  // whose message was collected or delivered last
+    began: u32,               // `units` when the share under way began
+    carries: bool,            // what it was used for carried messages on
+    since: Nanos,             // the turn's begin, as near as it is known
     shared_until: Nanos,
     pub newcomers: Newcomers,
-    rests_until: Nanos,         // no dear command runs before
-    rests: bool,                // the command that was just asked for has to wait until then
-    resting: VecDeque<ConnKey>, // theirs have, and are not looked at before
+    pub(crate) rests_until: Nanos,         // no dear command runs before
+    pub(crate) rests: bool,                // the command that was just asked for has to wait until then
+    pub(crate) resting: VecDeque<ConnKey>, // theirs have, and are not looked at before
 }
 
 impl Work {
@@ -127,7 +122,7 @@ impl Work {
     }
 
     /// What a turn has for those that came with it, and once more for those that waited.
-    fn turn_units(&self) -> u32 {
+    pub(crate) fn turn_units(&self) -> u32 {
         if self.is_shared() { SHARED_COMMAND_UNITS } else { COMMAND_UNITS }
     }
 
@@ -211,11 +206,11 @@ impl Work {
         (!self.goes_behind() && self.has_room_to_introduce()) || self.may_run(IDENTIFY_UNITS, bound)
     }
 
-    fn has_room_in_line(&self) -> bool {
+    pub(crate) fn has_room_in_line(&self) -> bool {
         (self.units - self.before).saturating_add(IDENTIFY_UNITS) <= self.stretched(self.turn_units())
     }
 
-    fn has_room_to_introduce(&self) -> bool {
+    pub(crate) fn has_room_to_introduce(&self) -> bool {
         (self.units - self.before).saturating_add(IDENTIFY_UNITS) <= COMMAND_UNITS
     }
 
@@ -247,7 +242,7 @@ impl Work {
     }
 
     /// Its share is used up. If that carried no message, those that are on their way waited for it.
-    fn note_flood(&mut self) {
+    pub(crate) fn note_flood(&mut self) {
         if self.units > self.began && !self.carries && self.topic.is_some() {
             self.others_wait();
         }
@@ -275,101 +270,6 @@ impl Work {
         (self.units, self.before, self.in_order, self.in_line, self.decoded, self.oversize) = (0, 0, 0, false, 0, false);
         self.reads = 0;
         self.since = now;
-    }
-}
-
-impl Engine {
-    /// The rest of what a connection sent runs in the next turn.
-    pub(crate) fn postpone(&mut self, key: ConnKey) {
-        self.park(key);
-        self.work.note_flood();
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.share.floods = true;
-        }
-        if std::mem::take(&mut self.work.rests) {
-            self.work.resting.push_back(key);
-        } else {
-            self.work.postponed.push(key);
-        }
-        self.work.postponements += 1;
-    }
-
-    /// Go on with those whose share was used up in an earlier turn. What was read since takes nothing from them, and the first of them runs whatever it
-    /// has. Where they are many, some of them wait on, first in line. Of those that rest one goes on, before the others.
-    pub(crate) fn run_postponed(&mut self, now: Nanos) {
-        self.work.note_time(now);
-        if now >= self.work.rests_until
-            && let Some(rested) = self.work.resting.pop_front()
-        {
-            self.work.postponed.insert(0, rested);
-        }
-        let mut waiting = std::mem::take(&mut self.work.postponed).into_iter();
-        (self.work.before, self.work.in_line, self.work.oversize) = (self.work.units, true, false);
-        while let Some(key) = waiting.next() {
-            self.resume(key, now);
-            // Who comes next may need as much as is left, or more than a share, and must not be tried in vain: it would go behind those that ran.
-            let next = waiting.as_slice().first();
-            let introduces = next.and_then(|key| self.conns.get(*key)).is_some_and(|conn| conn.input.starts_with(b"IDENTIFY"));
-            let fits = if introduces { self.work.has_room_to_introduce() } else { self.work.has_room_in_line() };
-            if self.work.oversize || !fits {
-                break;
-            }
-        }
-        let again = std::mem::take(&mut self.work.postponed);
-        self.work.postponed.extend(waiting);
-        self.work.postponed.extend(again);
-        self.let_builder_forward();
-    }
-
-    /// One of those that build large messages comes every second time until its message is whole. Were all to build in turn, all would be whole late, and
-    /// leave their commands unfinished until then.
-    fn let_builder_forward(&mut self) {
-        if self.buildings.used() == 0 {
-            return;
-        }
-        let line = &mut self.work.postponed;
-        let builds = |key: &ConnKey| self.conns.get(*key).is_some_and(|conn| conn.building.is_some());
-        let before = self.work.builder.filter(builds).and_then(|builder| line.iter().position(|key| *key == builder));
-        let at = before
-            .or_else(|| line.iter().take(LOOKED_AT).position(builds))
-            .or_else(|| (line.len().saturating_sub(LOOKED_AT)..line.len()).rfind(|at| builds(&line[*at])));
-        self.work.builder = at.map(|at| line[at]);
-        if let Some(at) = at
-            && at > 1
-        {
-            line[1..=at].rotate_right(1);
-        }
-    }
-
-    /// Whether those that came with this turn have had all of it: who can wait should.
-    pub fn has_a_full_turn(&self) -> bool {
-        self.work.units >= self.work.turn_units()
-    }
-
-    /// Whether what one connection sends should come in small portions: others wait for each read.
-    pub fn reads_little(&self) -> bool {
-        self.work.is_shared()
-    }
-
-    /// Whether something was read that is decided in order of arrival: a publish to a topic with a limit.
-    pub fn decides_in_order(&self) -> bool {
-        let publishes = self.turn.publishes.iter();
-        publishes.map(|publish| publish.topic).any(|key| self.topics.get(key).is_some_and(|topic| topic.limiter.is_some()))
-    }
-
-    /// Whether enough was read for a turn: what is still unread waits for the next.
-    pub fn has_enough_to_do(&self) -> bool {
-        self.work.units - self.work.in_order >= HOLD_UNITS
-    }
-
-    /// Whether what is read of a connection would only wait for many turns, for what it had last was more than its share: it is moved with each.
-    pub fn is_flooded_by(&mut self, key: ConnKey) -> bool {
-        self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.share.floods))
-    }
-
-    /// Whether what a connection sends is for anybody: not once it was refused, and a client may go on for megabytes until it reads that.
-    pub fn is_read(&self, key: ConnKey) -> bool {
-        self.conns.get(key).is_some_and(Connection::reads)
     }
 }
 

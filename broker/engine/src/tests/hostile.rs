@@ -1,8 +1,8 @@
 //! What one hostile client may do to the others: each bound refuses by its name, is told once, and leaves everybody else as they were.
 
-use super::pair::*;
 use slotmap::Key;
 
+use super::pair::*;
 use crate::config::Config;
 use crate::event::Event;
 use crate::http::answer::Answer;

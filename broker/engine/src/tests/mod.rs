@@ -6,6 +6,7 @@ mod building;
 mod clock_steps;
 mod connections;
 mod corpus;
+mod deferred_reads;
 mod delivery;
 mod disk;
 mod documentation;
@@ -27,6 +28,7 @@ mod random_operations;
 mod reference;
 mod shares;
 mod slices;
+mod small_reads;
 mod topology;
 
 pub(crate) use crate::harness::{memory_store, pair};

@@ -1,7 +1,10 @@
 //! What clients ask for: every command of the wire, run on the engine. Its answer is kept for the end of the turn.
 
 pub mod admission;
+pub mod authorization;
+pub mod large_messages;
 pub mod large_mpub;
+pub mod left_command;
 pub mod publish_messages;
 
 use crate::arrival::stamps::Stamps;

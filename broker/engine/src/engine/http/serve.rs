@@ -52,7 +52,7 @@ impl Engine {
         connection.phase = Phase::Open;
         connection.http = Some(Box::new(Http::new(layers.is_some(), self.config.http_idle_timeout_ms as Nanos * 1_000_000, now)));
         connection.layers = layers.map(Box::new);
-        self.limits.count_in(&connection);
+        self.limits.count_in(connection.remote_host());
         let key = self.conns.insert(connection);
         self.arm_connection(key);
         key

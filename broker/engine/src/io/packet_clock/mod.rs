@@ -5,6 +5,8 @@ pub mod ring;
 use std::io;
 use std::net::SocketAddr;
 
+use slotmap::SecondaryMap;
+
 use crate::arrival::flow_table::Flows;
 use crate::arrival::packet_filter::{Flow, parse};
 use crate::arrival::stamps::Stamps;
@@ -13,8 +15,6 @@ use crate::io::host::denied::Refused;
 use crate::io::packet_clock::ring::Ring;
 use crate::keys::ConnKey;
 use crate::time::Nanos;
-
-use slotmap::SecondaryMap;
 
 pub struct PacketClock {
     ring: Ring,

@@ -1,12 +1,10 @@
 //! A ring of packets shared with the kernel (AF_PACKET, TPACKET_V2): the headers of what comes in for some TCP ports, each with its receive stamp.
 //! Version 2 shows a packet at once; version 3 would keep it back until a block is full or a millisecond is over.
 
-use std::io;
-use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::{io, mem, slice};
 
 use crate::arrival::packet_filter::{Instruction, filter};
 use crate::time::Nanos;

@@ -1,0 +1,163 @@
+//! What the engine looks at beside messages: topics at rest for changes of traffic, connections for their network delay.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::keys::{ConnKey, TopicKey};
+use crate::telemetry::arrival_bins::{BIN_NS, open_at, opens_at};
+use crate::telemetry::measurement::Network;
+use crate::time::Nanos;
+use crate::timer::Timer;
+
+/// Topics that are looked at in a turn.
+const TOPICS_A_TURN: usize = 256;
+
+/// The same while messages wait.
+const QUEUE_BINS: i64 = 3;
+
+/// Connections that are looked at in one turn, and asked if they are clients of the topic, at well under a microsecond each.
+const VISITED_A_TURN: usize = 32;
+
+/// How long what was found of a topic's clients holds: the least of all round trips seldom changes.
+const HOLDS_NS: Nanos = 5_000_000_000;
+
+impl Engine {
+    /// Look for changes in `topics`, too, and in `no_longer` only while somebody asks for their histories. Those that are not there, or have no limit, are looked at once they are.
+    pub fn watch(&mut self, topics: Vec<String>, no_longer: &[String], now: Nanos) {
+        for name in no_longer {
+            self.watching.names.remove(name);
+            if let Some(limiter) = self.topic_key(name).and_then(|key| self.topics.get_mut(key)?.limiter.as_mut()) {
+                limiter.history.leave(now);
+            }
+        }
+        for name in topics {
+            let key = self.topic_key(&name);
+            self.watching.names.insert(name);
+            if let Some(key) = key {
+                self.watch_topic(key, now);
+            }
+        }
+    }
+
+    /// It may have got its limit just now.
+    pub(crate) fn watch_if_wanted(&mut self, name: &str, key: TopicKey, now: Nanos) {
+        if self.watching.names.contains(name) {
+            self.watch_topic(key, now);
+        }
+    }
+
+    fn watch_topic(&mut self, key: TopicKey, now: Nanos) {
+        if let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut())
+            && limiter.history.rest(now)
+        {
+            self.plan_look(key, now);
+        }
+    }
+
+    pub(crate) fn handle_watching(&mut self, at: Nanos, now: Nanos) {
+        if !self.watching.armed.fire(at) {
+            return;
+        }
+        for _ in 0..TOPICS_A_TURN {
+            let Some((due, key)) = self.watching.pop(now) else { break };
+            if self.topics.get(key).and_then(|topic| topic.limiter.as_ref()?.history.look_due()) == Some(due) {
+                self.look_at_history(key, open_at(now), now);
+                self.plan_look(key, now);
+            }
+        }
+        self.arm_watching(now + 1); // what is left is for the next turn
+    }
+
+    fn plan_look(&mut self, key: TopicKey, now: Nanos) {
+        let longest = self.watching.longest_pause();
+        let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) else { return };
+        let pause = if limiter.backlog.is_empty() { longest } else { QUEUE_BINS * BIN_NS };
+        let number = open_at(limiter.history.speaks_at().min(now + pause)).max(open_at(now)) + 1;
+        limiter.history.set_look_due(opens_at(number));
+        self.watching.due.push(Reverse((opens_at(number), key)));
+        self.arm_watching(now + 1);
+    }
+
+    fn arm_watching(&mut self, earliest: Nanos) {
+        if let Some(due) = self.watching.next() {
+            self.timers.arm(&mut self.watching.armed, due.max(earliest), Timer::Watching);
+        }
+    }
+
+    /// Close the bins before number `until`, which is over at `now` at the latest, and look for changes for a while.
+    pub(crate) fn look_at_history(&mut self, key: TopicKey, until: i64, now: Nanos) {
+        let edge = until * BIN_NS;
+        self.release_until(key, edge, now); // what its timer would do in a moment
+        if let Some(topic) = self.topics.get_mut(key)
+            && let Some(limiter) = topic.limiter.as_mut()
+        {
+            limiter.history.watch(now);
+            limiter.turn_history(edge);
+            self.events.extend(limiter.moved(&topic.name));
+        }
+    }
+
+    /// Ask for the ways of all clients of a topic, unless they are known well enough, or others are still asked for.
+    pub fn ask_ways(&mut self, topic: &str, now: Nanos) {
+        let Some(topic) = self.topic_key(topic) else { return };
+        if self.ways.asking.is_some() || self.ways.known.get(topic).is_some_and(|(asked, _)| now < asked + HOLDS_NS) {
+            return;
+        }
+        self.ways.asking = Some((topic, now));
+        self.ways.unvisited.extend(self.conns.keys());
+    }
+
+    /// Connections whose round trip is to be handed in by `handle_round_trip`, before `end_ways`: some of those asked for.
+    pub fn poll_ways(&mut self) -> Vec<ConnKey> {
+        let Some((topic, _)) = self.ways.asking else { return Vec::new() };
+        let kept = self.ways.unvisited.len().saturating_sub(VISITED_A_TURN);
+        let mut visited = self.ways.unvisited.split_off(kept);
+        visited.retain(|&key| self.consumes(key, topic) || self.indices_of(key, topic).next().is_some());
+        visited
+    }
+
+    pub fn handle_round_trip(&mut self, key: ConnKey, round_trip: Nanos) {
+        let Some((topic, _)) = self.ways.asking else { return };
+        let way = round_trip / 2;
+        let mut found = std::mem::take(&mut self.ways.found);
+        for index in self.indices_of(key, topic) {
+            found.publishers.entry(index).and_modify(|shortest| *shortest = way.min(*shortest)).or_insert(way);
+        }
+        self.ways.found = found;
+        if self.consumes(key, topic) {
+            self.ways.of_consumers.push(way);
+        }
+    }
+
+    /// Once all are visited, what they said is what is known.
+    pub fn end_ways(&mut self) {
+        let Some((topic, asked)) = self.ways.asking.filter(|_| self.ways.unvisited.is_empty()) else { return };
+        let (mut network, mut ways) = (std::mem::take(&mut self.ways.found), std::mem::take(&mut self.ways.of_consumers));
+        if !ways.is_empty() {
+            let middle = ways.len() / 2;
+            network.subscribers = *ways.select_nth_unstable(middle).1;
+        }
+        self.ways.asking = None;
+        if self.topics.contains_key(topic) {
+            self.ways.known.insert(topic, (asked, Arc::new(network)));
+        }
+    }
+
+    /// The ways of a topic's clients, as far as they are known: each publisher's shortest, the median of its subscribers'.
+    pub fn network(&self, topic: &str) -> Arc<Network> {
+        let known = self.topic_key(topic).and_then(|topic| self.ways.known.get(topic));
+        known.map_or_else(Arc::default, |(_, network)| Arc::clone(network))
+    }
+
+    /// As which publishers of a topic a connection stands in its trace.
+    fn indices_of(&self, key: ConnKey, topic: TopicKey) -> impl Iterator<Item = u32> + '_ {
+        let published = self.conns.get(key).into_iter().flat_map(|conn| conn.published.iter());
+        published.filter(move |published| published.topic == topic).filter_map(|published| published.trace_index)
+    }
+
+    fn consumes(&self, key: ConnKey, topic: TopicKey) -> bool {
+        let subscription = self.conns.get(key).and_then(|conn| conn.subscription.as_ref());
+        subscription.and_then(|sub| self.channels.get(sub.channel)).is_some_and(|channel| channel.topic == topic)
+    }
+}
