@@ -38,3 +38,12 @@ impl Drop for Charge {
         self.meter.subtract(self.bytes);
     }
 }
+
+/// What an engine's messages, and what becomes some, take. Limits of clients have meters of their own.
+#[derive(Debug, Default)]
+pub struct Memory {
+    pub messages: Meter,
+    pub(crate) layers: Meter,   // what is kept undecoded or unsealed
+    pub(crate) partial: Meter,  // large messages that are being built
+    pub(crate) reserved: Meter, // what is still to come of MPUBs that are kept whole
+}

@@ -56,7 +56,7 @@ impl Engine {
     /// One of those that build large messages comes every second time until its message is whole. Were all to build in turn, all would be whole late, and
     /// leave their commands unfinished until then.
     fn let_builder_forward(&mut self) {
-        if self.buildings.used() == 0 {
+        if self.memory.partial.used() == 0 {
             return;
         }
         let line = &mut self.work.postponed;

@@ -13,11 +13,6 @@ use crate::time::Nanos;
 pub type Renewal = (String, u64, Nanos);
 
 impl Engine {
-    /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC. To be told before every turn while `has_leases`, and before commands.
-    pub fn set_suspended(&mut self, suspended: Nanos) {
-        self.suspended = suspended;
-    }
-
     /// Whether any share was ever given for a time.
     pub fn has_leases(&self) -> bool {
         self.has_leases
@@ -29,7 +24,7 @@ impl Engine {
             let Some(key) = self.topic_key(topic) else { continue };
             self.release_due(key, now); // and what has ended by now ends
             let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) else { continue };
-            let lasts = *expires > limiter.limit.expires.max(now + self.suspended);
+            let lasts = *expires > limiter.limit.expires.max(self.clock.boot(now));
             if lasts && limiter.limit.version == *version {
                 limiter.renew(*expires, now);
                 self.arm_release(key);
@@ -43,7 +38,7 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(key) else { return };
         let waiting = topic.waiting();
         let Some(limiter) = topic.limiter.as_mut() else { return };
-        if limiter.lapse(now + self.suspended, self.suspended) {
+        if limiter.lapse(self.clock.boot(now), self.clock.suspended()) {
             self.events.push(Event::Lapsed { topic: topic.name.to_string(), waiting });
         }
     }

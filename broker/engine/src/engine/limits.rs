@@ -48,7 +48,7 @@ impl Engine {
     /// The answer by HTTP to a connection that is refused.
     pub fn unwanted_by_http(&mut self, unwanted: &Unwanted, now: Nanos) -> Vec<u8> {
         let mut out = Vec::new();
-        let wall_s = (now + self.wall_offset).div_euclid(1_000_000_000);
+        let wall_s = self.clock.wall(now).div_euclid(1_000_000_000);
         self.http.date.set(wall_s);
         write_refusal(&mut out, 503, &unwanted.0, &[], Exchange::LAST, &self.http.date);
         out
@@ -118,7 +118,7 @@ impl Engine {
         }
         let whole = codec::announced_len(input)? as u64;
         let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
-        if self.meter.used() + whole <= self.config.max_memory_bytes {
+        if self.memory.messages.used() + whole <= self.config.max_memory_bytes {
             return None;
         }
         if let Some(topic) = codec::announced_topic(input).and_then(|topic| self.topic_key(topic)) {

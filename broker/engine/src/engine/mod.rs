@@ -28,7 +28,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use slotmap::SlotMap;
 
-use crate::arrival::stamps::{Sharing, Stamps};
+use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, LINGER_NS, Phase};
 use crate::config::Config;
 use crate::engine::delivery::overflow::PORTION;
@@ -37,7 +37,7 @@ use crate::event::Event;
 use crate::http::Service;
 use crate::id::IdMaker;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
-use crate::memory::Meter;
+use crate::memory::Memory;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::protocol::grants::Patterns;
@@ -51,14 +51,12 @@ use crate::scheduling::departures::Leaving;
 use crate::scheduling::handshake_queue::Handshakes;
 use crate::scheduling::lab_server::Server;
 use crate::scheduling::work_budget::Work;
+use crate::telemetry::counters::Counters;
 use crate::telemetry::latency::Sample;
 use crate::telemetry::network_delay::Ways;
 use crate::telemetry::watch_list::Watching;
-use crate::time::Nanos;
+use crate::time::{Nanos, WallClock};
 use crate::timer::{Armed, Timer, Timers};
-
-/// Less than this is noise between two readings of the clocks, not a wall clock that was set back.
-const STEP_BACK_NS: i64 = 1_000_000;
 
 /// Messages an answer from which on the answers of a turn go before its deliveries.
 const BULK: usize = 32;
@@ -92,10 +90,7 @@ pub struct Engine {
     pub(crate) timers: Timers,
     pub(crate) overdue: Vec<Overdue>, // go on in the next turn
     pub(crate) events: Vec<Event>,
-    pub meter: Meter,            // messages
-    pub(crate) inputs: Meter,    // layers
-    pub(crate) buildings: Meter, // large messages that are being built
-    pub(crate) reserved: Meter,  // what is still to come of MPUBs that are kept whole
+    pub memory: Memory,
     pub(crate) limits: Limits,
     pub(crate) work: Work,
     pub(crate) turn: Turn,
@@ -111,21 +106,11 @@ pub struct Engine {
     pub(crate) plain: Vec<u8>,          // what a step of decoding gave, used again
     pub(crate) handshakes: Handshakes,
     pub tls: Option<Arc<ServerConfig>>,
-    pub(crate) suspended: Nanos, // CLOCK_BOOTTIME minus CLOCK_MONOTONIC
+    pub clock: WallClock,
     pub(crate) has_leases: bool,
-    pub(crate) wall_offset: i64, // wall clock minus monotonic clock
-    wall_latest: i64,            // latest wall time given to a message
-    wall_floor: i64,             // no message gets this or an earlier one: it was given before the wall clock went back
-    pub clock_steps: u64,        // of the wall clock, seen by the reactor
-    pub stamps_corrected: u64,   // out of the bounds in which their bytes can have come
+    pub counters: Counters,
     pub refusal: Option<String>, // why publishes are refused just now
     pub list_is_final: bool,     // what there is of topics and channels is all that there will be
-    pub accepted: u64,
-    pub accept_failures: u64,     // for want of descriptors or memory
-    pub timestamp_fallbacks: u64, // reads with publishes that the kernel gave no stamp for
-    pub sharing: Sharing,
-    pub packet_fallbacks: u64, // reads of clocked ports that took the kernel's stamp although packets count
-    pub packets_lost: u64,     // the ring had no room for them
     pub(crate) ways: Ways,
     pub(crate) sampler: u64,
     pub(crate) http: Service,
@@ -154,10 +139,7 @@ impl Engine {
             timers: Timers::default(),
             overdue: Vec::new(),
             events: Vec::new(),
-            meter: Meter::default(),
-            inputs: Meter::default(),
-            buildings: Meter::default(),
-            reserved: Meter::default(),
+            memory: Memory::default(),
             limits: Limits::default(),
             work: Work::default(),
             turn: Turn::default(),
@@ -172,19 +154,9 @@ impl Engine {
             plain: Vec::new(),
             handshakes: Handshakes::default(),
             tls: None,
-            suspended: 0,
+            clock: WallClock::default(),
             has_leases: false,
-            wall_offset: 0,
-            wall_latest: i64::MIN,
-            wall_floor: i64::MIN,
-            clock_steps: 0,
-            stamps_corrected: 0,
-            accepted: 0,
-            accept_failures: 0,
-            timestamp_fallbacks: 0,
-            sharing: Sharing::default(),
-            packet_fallbacks: 0,
-            packets_lost: 0,
+            counters: Counters::default(),
             ways: Ways::default(),
             sampler: 0x2545_f491_4f6c_dd1d,
             http: Service::default(),
@@ -196,33 +168,11 @@ impl Engine {
         Self { tls, ..Self::new(config) }
     }
 
-    // ---- the wall clock ----------------------------------------------------------------------------------------------------------------
-
-    /// Wall clock minus monotonic clock, from now on.
-    pub fn set_wall_offset(&mut self, offset: i64) {
-        if offset < self.wall_offset - STEP_BACK_NS {
-            self.wall_floor = self.wall_latest;
-        }
-        self.wall_offset = offset;
-    }
-
-    /// The wall time of a message, later than any given before the wall clock last went back.
-    pub(crate) fn wall_time(&mut self, stamp: Nanos) -> i64 {
-        let wall_ns = stamp + self.wall_offset;
-        if wall_ns > self.wall_floor {
-            self.wall_latest = self.wall_latest.max(wall_ns);
-            return wall_ns;
-        }
-        self.wall_floor += 1;
-        self.wall_latest = self.wall_floor;
-        self.wall_floor
-    }
-
     // ---- what the network brings -------------------------------------------------------------------------------------------------------
 
     pub fn handle_accept(&mut self, remote: &str, now: Nanos) -> ConnKey {
-        self.accepted += 1;
-        let connection = Connection::new(Identity::unknown(&self.config), remote, now + self.wall_offset, now);
+        self.counters.accepted += 1;
+        let connection = Connection::new(Identity::unknown(&self.config), remote, self.clock.wall(now), now);
         self.limits.count_in(connection.remote_host());
         let key = self.conns.insert(connection);
         self.start_heartbeat(key, now);
@@ -231,7 +181,7 @@ impl Engine {
 
     /// A connection could not be accepted, and waits on. `first`: since all that waited were in.
     pub fn handle_accept_failed(&mut self, reason: &str, first: bool) {
-        self.accept_failures += 1;
+        self.counters.accept_failures += 1;
         if first {
             self.events.push(Event::AcceptFailed { reason: reason.into() });
         }
@@ -245,7 +195,7 @@ impl Engine {
         self.turn.shares_stamp = false;
         self.take_bytes(key, bytes, stamps, now);
         if self.turn.publishes.len() > publishes {
-            self.sharing.note(&stamps, self.turn.shares_stamp);
+            self.counters.sharing.note(&stamps, self.turn.shares_stamp);
         }
     }
 
@@ -467,7 +417,11 @@ impl Engine {
 
     /// Bytes of messages, wherever they wait or are built, of unfinished commands, of layers, and of requests that Python answers.
     pub fn memory_used(&self) -> u64 {
-        self.meter.used() + self.inputs.used() + self.buildings.used() + self.limits.unfinished.used() + self.http.held.used()
+        self.memory.messages.used()
+            + self.memory.layers.used()
+            + self.memory.partial.used()
+            + self.limits.unfinished.used()
+            + self.http.held.used()
     }
 
     /// Connections that may have something to write, each once. The buffer is the caller's, to be used again.

@@ -174,25 +174,25 @@ impl Engine {
         let publishing = self.conns.iter().filter(|(_, conn)| publishes(conn)).map(|(key, _)| key).collect();
         let overview = Snapshot {
             now_ns: now,
-            wall_ns: now + self.wall_offset,
+            wall_ns: self.clock.wall(now),
             memory_bytes: self.memory_used(),
             max_memory_bytes: self.config.max_memory_bytes,
             connections: self.conns.len() - self.http.connections,
             http_connections: self.http.connections,
-            accepted: self.accepted,
-            accept_failures: self.accept_failures,
+            accepted: self.counters.accepted,
+            accept_failures: self.counters.accept_failures,
             limits_met: self.limits.counts().collect(),
             postponements: self.work.postponements,
             unfinished_bytes: self.limits.unfinished.used(),
             unread_bytes: self.limits.unread.used(),
-            timestamp_fallbacks: self.timestamp_fallbacks,
-            timestamp_bias_max_ns: self.sharing.bias_max,
-            publish_reads: self.sharing.reads,
-            packet_fallbacks: self.packet_fallbacks,
-            packets_lost: self.packets_lost,
-            clock_steps: self.clock_steps,
-            stamps_corrected: self.stamps_corrected,
-            merged_reads: self.sharing.merged,
+            timestamp_fallbacks: self.counters.timestamp_fallbacks,
+            timestamp_bias_max_ns: self.counters.sharing.bias_max,
+            publish_reads: self.counters.sharing.reads,
+            packet_fallbacks: self.counters.packet_fallbacks,
+            packets_lost: self.counters.packets_lost,
+            clock_steps: self.counters.clock_steps,
+            stamps_corrected: self.counters.stamps_corrected,
+            merged_reads: self.counters.sharing.merged,
             lab_service_time_ns: self.config.lab_service_time_ns,
             accepting: self.refusal.is_none(),
             topics: Vec::new(),
@@ -216,7 +216,7 @@ impl Engine {
     fn topic_view(&mut self, key: TopicKey, channel: &str, clients: bool, now: Nanos) -> TopicView {
         let source = match self.config.arrival_clock {
             ArrivalClock::Packet => "packet",
-            ArrivalClock::Kernel if self.timestamp_fallbacks == 0 => "kernel",
+            ArrivalClock::Kernel if self.counters.timestamp_fallbacks == 0 => "kernel",
             ArrivalClock::Kernel => "read",
         };
         let topic = &mut self.topics[key];
@@ -239,7 +239,7 @@ impl Engine {
             released: topic.counters.released,
             rejected: topic.counters.rejected,
             channels: channels.map(|channel| self.channel_view(channel, clients, now)).collect(),
-            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, now, self.suspended)),
+            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, now, self.clock.suspended())),
             latency,
         }
     }

@@ -74,6 +74,6 @@ pub fn check(engine: &Engine, now: Nanos) {
             assert!(sub.deadlines.iter().is_sorted_by_key(|(deadline, _)| *deadline));
         }
     }
-    assert_eq!(engine.meter.used(), held.cost());
+    assert_eq!(engine.memory.messages.used(), held.cost());
     assert!(engine.poll_timeout().is_none_or(|at| at > now), "a timer is due");
 }

@@ -67,7 +67,7 @@ impl Pair {
     /// With what `server_config` made of the configuration before.
     pub fn sealed(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
         let mut engine = Engine::with_tls(config, tls);
-        engine.set_wall_offset(WALL_OFFSET);
+        engine.clock.set_offset(WALL_OFFSET);
         Self::around(engine, START)
     }
 

@@ -191,7 +191,7 @@ impl Handle {
 
     /// What came to these topics from bin `since` on (0: as long as is kept), all up to one instant.
     pub fn histories(&self, topics: &[String], since: i64) -> Result<Histories, NotRunning> {
-        let (until, wall_offset_ns) = self.call(|engine, now| (arrival_bins::open_at(now), engine.wall_offset))?;
+        let (until, wall_offset_ns) = self.call(|engine, now| (arrival_bins::open_at(now), engine.clock.offset()))?;
         let mut histories = Histories { until, bin_ns: arrival_bins::BIN_NS, wall_offset_ns, topics: Vec::new() };
         for topics in topics.chunks(HISTORIES_A_TURN) {
             let topics = topics.to_vec();
@@ -236,7 +236,7 @@ impl Handle {
             let entries = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.entries(part)))?;
             recording.extend(&entries.unwrap_or_default());
         }
-        let offset = self.call(|engine, _| engine.wall_offset)?;
+        let offset = self.call(|engine, _| engine.clock.offset())?;
         Ok((recording, self.publishers(topic)?, offset))
     }
 

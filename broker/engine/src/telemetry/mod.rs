@@ -4,6 +4,7 @@
 
 pub mod arrival_bins;
 pub mod change_detector;
+pub mod counters;
 pub mod drift_detector;
 pub mod e2e_latency;
 pub mod latency;

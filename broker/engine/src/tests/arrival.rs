@@ -5,7 +5,7 @@ use crate::arrival::stamps::{Sharing, Stamps};
 use crate::time::Nanos;
 
 fn sharing(pair: &Pair) -> (u64, u64, Nanos) {
-    let Sharing { reads, merged, bias_max } = pair.engine.sharing;
+    let Sharing { reads, merged, bias_max } = pair.engine.counters.sharing;
     (reads, merged, bias_max)
 }
 

@@ -102,7 +102,7 @@ fn a_large_message_by_http_is_built_in_portions_too_and_one_that_is_refused_leav
         };
         assert!(answer.contains(status), "{answer}");
         assert!(turns >= MEGABYTE / PORTION, "{turns} turns");
-        assert_eq!(pair.engine.buildings.used(), 0);
+        assert_eq!(pair.engine.memory.partial.used(), 0);
     }
     let mut got = Vec::new();
     while got.len() < 2 {
@@ -145,7 +145,7 @@ fn a_large_message_is_refused_before_it_is_built_where_memory_has_no_room() {
     let key = pair.connect();
     let text = "E_PUB_FAILED PUB failed memory limit of 100000 bytes reached: nobody drains what is queued";
     assert_eq!(pair.ask(key, pub_("t", &"x".repeat(100_000))), [error(text)]);
-    assert_eq!(pair.engine.buildings.used(), 0);
+    assert_eq!(pair.engine.memory.partial.used(), 0);
 }
 
 #[test]
@@ -155,12 +155,12 @@ fn a_large_message_that_is_refused_on_the_way_is_given_up() {
         let hostile = pair.connect();
         pair.send(hostile, command);
         pair.turn();
-        assert!(pair.engine.buildings.used() > 0);
+        assert!(pair.engine.memory.partial.used() > 0);
         let now = pair.now;
         pair.engine.set_accepting(false, "it drains", now);
         pair.advance(0);
         assert!(matches!(&pair.take(hostile)[..], [Frame::Error(text)] if text.ends_with("failed it drains")));
-        assert_eq!(pair.engine.buildings.used(), 0);
+        assert_eq!(pair.engine.memory.partial.used(), 0);
     }
 }
 
@@ -223,7 +223,7 @@ fn what_is_being_built_keeps_nobody_out_who_asks_for_compression() {
         pair.turn();
     }
     pair.turn();
-    assert!(pair.engine.buildings.used() > 1 << 20, "more than layers may take");
+    assert!(pair.engine.memory.partial.used() > 1 << 20, "more than layers may take");
     let key = pair.connect();
     pair.send(key, identify(r#"{"snappy": true, "feature_negotiation": true}"#));
     pair.turn();
@@ -240,7 +240,7 @@ fn all_that_is_being_built_has_room_beside_what_is_queued_or_is_refused_and_coun
         pair.send(key, pub_("h", &large(number)));
         pair.turn();
     }
-    assert_eq!(pair.engine.buildings.used(), 2 * MEGABYTE as u64);
+    assert_eq!(pair.engine.memory.partial.used(), 2 * MEGABYTE as u64);
     assert!(matches!(&pair.ask(third, pub_("h", &large(3)))[..], [Frame::Error(text)] if text.contains("memory limit of 2500000 bytes")));
     let post = format!("POST /pub?topic=h HTTP/1.1\r\nHost: x\r\nContent-Length: {MEGABYTE}\r\n\r\n{}", large(4));
     pair.send(http, post);
@@ -279,11 +279,11 @@ fn a_connection_that_ends_by_a_refusal_keeps_nothing_of_the_message_behind() {
     let (mut pair, _) = shared(Config::default());
     let key = pair.connect();
     pair.send(key, [pub_("calm", "x"), pub_("h", &large(1))].concat());
-    assert!(pair.engine.buildings.used() > 0);
+    assert!(pair.engine.memory.partial.used() > 0);
     pair.engine.config.max_memory_bytes = 1; // the first one is decided at the end of the turn
     pair.turn();
     assert!(matches!(&pair.take(key)[..], [Frame::Error(text)] if text.contains("memory limit")));
-    assert_eq!(pair.engine.buildings.used(), 0);
+    assert_eq!(pair.engine.memory.partial.used(), 0);
 }
 
 #[test]
@@ -299,9 +299,9 @@ fn a_large_message_for_a_bucket_is_built_as_it_comes_in() {
         }
         let building = pair.engine.conns[key].building.as_ref().expect("it is begun");
         assert!(building.done() >= 9 * MEGABYTE / 10 - 100, "{line}: {} bytes", building.done());
-        assert_eq!(pair.engine.buildings.used(), MEGABYTE as u64);
+        assert_eq!(pair.engine.memory.partial.used(), MEGABYTE as u64);
         assert_eq!(pair.ask(key, parts[9]), [ok()], "{line}");
-        assert_eq!(pair.engine.buildings.used(), 0);
+        assert_eq!(pair.engine.memory.partial.used(), 0);
         pair.advance(2 * MS);
         assert!(pair.bodies(consumer) == [large(1)], "{line}");
     }
@@ -316,10 +316,10 @@ fn what_is_begun_for_a_bucket_of_messages_that_stay_unfinished_leaves_room_for_o
     for key in &hostile {
         assert_eq!(pair.ask(*key, half), []);
     }
-    assert_eq!(pair.engine.buildings.used(), 2 * MEGABYTE as u64);
+    assert_eq!(pair.engine.memory.partial.used(), 2 * MEGABYTE as u64);
     assert_eq!(pair.publish("other", &large(2)), ok());
     hostile.iter().for_each(|key| pair.close(*key));
-    assert_eq!(pair.engine.buildings.used(), 0);
+    assert_eq!(pair.engine.memory.partial.used(), 0);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn a_full_memory_refuses_the_publish_and_loses_nothing_that_was_accepted() {
         pair.send(consumer, format!("FIN {}\n", message.id));
     }
     pair.turn();
-    assert_eq!(pair.engine.meter.used(), 0);
+    assert_eq!(pair.engine.memory.messages.used(), 0);
     assert_eq!(pair.publish("t", &body), ok());
 }
 
@@ -131,7 +131,7 @@ fn copies_for_further_channels_count_against_the_memory_limit() {
     }
     let body = "x".repeat(1_000);
     assert!(matches!(pair.publish("t", &body), Frame::Error(_)));
-    assert_eq!((pair.topic()["message_count"].clone(), pair.engine.meter.used()), (0.into(), 0));
+    assert_eq!((pair.topic()["message_count"].clone(), pair.engine.memory.messages.used()), (0.into(), 0));
     assert_eq!(pair.publish("u", &body), ok(), "a single one has room");
 }
 
@@ -165,8 +165,8 @@ fn ten_thousand_connections_that_came_published_and_went_leave_nothing_in_memory
     }
     pair.turn();
     assert!(pair.engine.delete_topic("none"));
-    assert_eq!(pair.engine.meter.used(), 0);
-    assert_eq!((pair.engine.conns.len(), pair.engine.accepted), (1, 10_001));
+    assert_eq!(pair.engine.memory.messages.used(), 0);
+    assert_eq!((pair.engine.conns.len(), pair.engine.counters.accepted), (1, 10_001));
 }
 
 #[test]

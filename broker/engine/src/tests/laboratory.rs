@@ -50,5 +50,5 @@ fn what_it_holds_goes_with_its_topic() {
     pair.engine.delete_topic("t");
     let consumer = pair.subscribe("t", "c", 10);
     pair.advance(S);
-    assert_eq!((pair.bodies(consumer), pair.engine.meter.used()), (vec![], 0));
+    assert_eq!((pair.bodies(consumer), pair.engine.memory.messages.used()), (vec![], 0));
 }

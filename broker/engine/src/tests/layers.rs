@@ -421,7 +421,7 @@ fn a_command_parked_in_the_middle_goes_on_through_the_layers() {
     coated.send(&mut pair, pub_("t", "x"));
     pair.turn();
     assert!(!pair.engine.wants_input(coated.key));
-    assert!(pair.engine.inputs.used() < 1 << 20, "{}", pair.engine.inputs.used());
+    assert!(pair.engine.memory.layers.used() < 1 << 20, "{}", pair.engine.memory.layers.used());
     assert!(pair.engine.resume(coated.key, pair.now));
     pair.advance(0);
     assert_eq!(coated.take(&mut pair), [ok()]);
@@ -455,7 +455,7 @@ fn layers_are_charged_and_refused_beyond_their_part_of_the_memory() {
     for key in [first.key, second.key, key] {
         pair.close(key);
     }
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
 }
 
 #[test]

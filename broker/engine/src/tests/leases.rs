@@ -63,7 +63,7 @@ fn the_time_for_which_the_host_is_suspended_counts() {
     let limit = leased(&pair, 1);
     pair.limit("t", limit);
     pair.advance(S);
-    pair.engine.set_suspended(LEASE - S);
+    pair.engine.clock.set_suspended(LEASE - S);
     pair.ask(publisher, pub_("t", "0"));
     assert_eq!(pair.bodies(consumer), [""; 0]);
     assert_eq!(pair.topic()["bucket"]["lease_left_ns"], 0);

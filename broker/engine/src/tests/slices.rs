@@ -58,7 +58,7 @@ fn a_large_mpub_that_a_bucket_has_no_room_for_is_refused_whole_and_leaves_nothin
         pair.advance(0);
         let answer = pair.take_text(key);
         assert!(answer.contains("E_RATE_LIMITED") || answer.starts_with("HTTP/1.1 429 "), "{answer}");
-        assert_eq!(pair.engine.meter.used(), 0);
+        assert_eq!(pair.engine.memory.messages.used(), 0);
     }
     assert_eq!(pair.engine.topics[pair.engine.topic_names["t"]].counters.rejected, 10_000);
 }
@@ -70,9 +70,9 @@ fn a_client_that_goes_while_its_mpub_is_kept_for_a_bucket_leaves_nothing() {
     for (key, command) in both_ports(&mut pair, 5_000) {
         pair.send(key, command);
         pair.turn();
-        assert!(pair.engine.meter.used() > 0);
+        assert!(pair.engine.memory.messages.used() > 0);
         pair.close(key);
-        assert_eq!((pair.engine.meter.used(), received(&pair)), (0, 0));
+        assert_eq!((pair.engine.memory.messages.used(), received(&pair)), (0, 0));
     }
 }
 
@@ -139,7 +139,7 @@ fn mpubs_that_are_kept_for_a_bucket_together_take_no_more_than_memory_has_and_wh
     let mut answers = vec![String::new(); clients.len()];
     while answers.iter().any(String::is_empty) {
         assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()], "others have room");
-        assert!(pair.engine.meter.used() + pair.engine.reserved.used() <= limit_bytes);
+        assert!(pair.engine.memory.messages.used() + pair.engine.memory.reserved.used() <= limit_bytes);
         for (answer, key) in answers.iter_mut().zip(&clients) {
             answer.push_str(&pair.take_text(*key));
         }
@@ -148,7 +148,7 @@ fn mpubs_that_are_kept_for_a_bucket_together_take_no_more_than_memory_has_and_wh
     assert_eq!(taken, 2, "{answers:?}");
     assert!(answers[..2].iter().all(|answer| answer.contains("OK")), "{answers:?}");
     assert!(answers[2..].iter().all(|answer| answer.contains("memory limit")), "{answers:?}");
-    assert_eq!((pair.engine.reserved.used(), received(&pair)), (0, 8_000));
+    assert_eq!((pair.engine.memory.reserved.used(), received(&pair)), (0, 8_000));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_large_message_of_an_mpub_that_is_kept_has_the_room_that_was_promised_for_it
     }
     pair.advance(10 * MS);
     assert!(pair.bodies(consumer) == bodies);
-    assert_eq!((pair.engine.reserved.used(), pair.engine.buildings.used()), (0, 0));
+    assert_eq!((pair.engine.memory.reserved.used(), pair.engine.memory.partial.used()), (0, 0));
 }
 
 /// An MPUB of so many messages "x" by sizes, by either port; that with the number `bad` has none of a message's sizes.

@@ -25,7 +25,7 @@ impl Engine {
     /// Whether messages that will cost so much have room besides those that are there, built or promised it. What clients hold besides (layers, requests, unfinished commands)
     /// has bounds of its own, and must not stop all publishers.
     pub(crate) fn has_room_for(&self, cost: u64) -> bool {
-        self.meter.used() + self.buildings.used() + self.reserved.used() + cost <= self.config.max_memory_bytes
+        self.memory.messages.used() + self.memory.partial.used() + self.memory.reserved.used() + cost <= self.config.max_memory_bytes
     }
 
     /// How often what is published to a topic counts: once a channel where others wait for the copies, and more if they go to disk.
@@ -71,7 +71,7 @@ impl Engine {
             self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
         self.begin_release(key, source.conn);
-        let used = self.meter.used(); // of messages alone, as `has_room_for` has it
+        let used = self.memory.messages.used(); // of messages alone, as `has_room_for` has it
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);
         if let Some(limiter) = &mut topic.limiter {

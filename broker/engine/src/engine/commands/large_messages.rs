@@ -42,7 +42,7 @@ impl Engine {
             return;
         };
         // A client may take its time with the rest: what all have begun so leaves room for those that are whole. Without, it is built when it is.
-        let leaves_room = self.buildings.used() + len as u64 <= self.config.max_memory_bytes / UNFINISHED_PART;
+        let leaves_room = self.memory.partial.used() + len as u64 <= self.config.max_memory_bytes / UNFINISHED_PART;
         if !(self.is_building(key) || leaves_room && self.begin_building(key, len)) {
             return;
         }
@@ -66,7 +66,7 @@ impl Engine {
             return false;
         }
         let Some(conn) = self.conns.get_mut(key) else { return false };
-        conn.building = Building::new(len, &self.buildings).map(Box::new);
+        conn.building = Building::new(len, &self.memory.partial).map(Box::new);
         conn.building.is_some()
     }
 

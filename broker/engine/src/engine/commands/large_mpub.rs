@@ -137,7 +137,7 @@ impl Engine {
     }
 
     fn reserve(&self, bodies: Bodies<'_>) -> Charge {
-        self.reserved.charge(cost_of(u64::from(bodies.count), bodies.bytes() as u64, 1))
+        self.memory.reserved.charge(cost_of(u64::from(bodies.count), bodies.bytes() as u64, 1))
     }
 
     /// How many of `rest` are the next slice. `None`: the first is large, and not all of it is built.

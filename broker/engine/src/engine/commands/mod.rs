@@ -262,7 +262,7 @@ impl Engine {
                 }
                 if conn.http.is_some() {
                     let exchange = if let Reply::Published(_, exchange) = reply { exchange } else { Exchange::LAST };
-                    self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
+                    self.http.date.set(self.clock.wall(now).div_euclid(1_000_000_000));
                     write_outcome(conn.output(), publish, exchange, &self.http.date, now);
                 } else {
                     answer_publish(conn, publish, now);
@@ -350,7 +350,7 @@ impl Engine {
 
     #[cold]
     fn note_end_to_end(&mut self, key: ChannelKey, entry: &InFlight, now: Nanos) {
-        let latency_ns = now + self.wall_offset - entry.message.wall_ns();
+        let latency_ns = self.clock.wall(now) - entry.message.wall_ns();
         if let Some(channel) = self.channels.get_mut(key) {
             channel.e2e.get_or_insert_default().record(latency_ns, self.config.e2e_window_ns(), now);
         }

@@ -132,11 +132,11 @@ impl Engine {
         into: &mut Vec<Option<Message>>,
     ) -> Result<Framed, String> {
         let first = into.len();
-        let wall_ns = self.wall_time(stamp);
+        let wall_ns = self.clock.of_message(stamp);
         let mut framed = Framed::default();
         for body in bodies {
             if !self.builder.has_room(body.len()) {
-                self.builder.take(into, &self.meter, stamp, defer_ms);
+                self.builder.take(into, &self.memory.messages, stamp, defer_ms);
             }
             let id = self.ids.next(wall_ns);
             match self.built(conn, body) {
@@ -153,7 +153,7 @@ impl Engine {
             framed.bytes += body.len() as u64;
             framed.units += message_units(body.len());
         }
-        self.builder.take(into, &self.meter, stamp, defer_ms);
+        self.builder.take(into, &self.memory.messages, stamp, defer_ms);
         Ok(framed)
     }
 

@@ -23,8 +23,8 @@ const RETRY_NS: Nanos = 1_000_000_000;
 impl Engine {
     /// This new engine with queues that go on on disk, and begin with what an earlier one left there. `incarnation`: a number that no other process uses.
     pub fn with_store(mut self, store: Box<dyn Store>, incarnation: u64, wall_offset: i64, now: Nanos) -> io::Result<Self> {
-        self.set_wall_offset(wall_offset);
-        let disk = Rc::new(Disk::new(store, incarnation, &self.config, self.meter.clone()));
+        self.clock.set_offset(wall_offset);
+        let disk = Rc::new(Disk::new(store, incarnation, &self.config, self.memory.messages.clone()));
         self.disk = Some(Rc::clone(&disk));
         self.restore(&disk, now)?;
         Ok(self)
@@ -100,7 +100,7 @@ impl Engine {
         // Wall time may have been set anew meanwhile: nothing is deferred for longer than it could have been.
         let longest = self.config.max_req_timeout_ms as Nanos * 1_000_000;
         for (message, until_wall_ns) in channel.queue.restore(files, now)? {
-            let left = until_wall_ns.saturating_sub(self.wall_offset).saturating_sub(now).clamp(0, longest);
+            let left = until_wall_ns.saturating_sub(self.clock.offset()).saturating_sub(now).clamp(0, longest);
             let due = channel.defer(message, now + left);
             self.timers.arm(&mut channel.armed, due, Timer::Deferred(key));
         }
@@ -173,7 +173,7 @@ impl Engine {
     /// When messages take half of what they may, queues that hold some go on on disk: a topic that nobody drains must not use up what all the others need.
     /// Those that empty themselves meanwhile take memory again, so it is said anew for every sixteenth more.
     pub(crate) fn relieve_memory(&mut self) {
-        let (used, half) = (self.meter.used(), self.half_of_memory());
+        let (used, half) = (self.memory.messages.used(), self.half_of_memory());
         if used < half {
             self.relieve_at = half;
         } else if used >= self.relieve_at && self.disk.is_some() {
@@ -217,7 +217,7 @@ impl Engine {
     /// Write everything that waits anywhere, to be there at the next start. The error says how many messages could not be.
     pub fn save(&mut self) -> Result<(), String> {
         let Some(disk) = self.disk.clone() else { return Ok(()) };
-        let (mut unsaved, wall_offset) = (Unsaved::default(), self.wall_offset);
+        let (mut unsaved, wall_offset) = (Unsaved::default(), self.clock.offset());
         for (key, message) in self.server.iter_mut().flat_map(|server| server.drain()) {
             if let Some(topic) = self.topics.get_mut(key) {
                 topic.queue.push_back(message); // it has paid, and waits for nothing but this server

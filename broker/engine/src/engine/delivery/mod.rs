@@ -89,7 +89,7 @@ impl Engine {
     /// Move a portion of what waits in a topic to its channels, if it may move; the next one goes in the next turn. What is published meanwhile goes behind
     /// the rest, so a portion is twice as large as what this turn can have brought.
     pub(crate) fn pump(&mut self, key: TopicKey, now: Nanos) {
-        let is_short = self.meter.used() > self.half_of_memory();
+        let is_short = self.memory.messages.used() > self.half_of_memory();
         let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
         // A channel on disk takes no more than it has written, or all that waits here would come to memory.
         let any_channel =
@@ -156,7 +156,7 @@ impl Engine {
 
     /// Let go what is due by `until`. Before an arrival is decided, what was due before it must be gone, or the bucket's cap would come too late.
     pub(crate) fn release_until(&mut self, key: TopicKey, until: Nanos, now: Nanos) {
-        let boot_now = now + self.suspended;
+        let boot_now = self.clock.boot(now);
         while let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) {
             if limiter.is_over(boot_now) {
                 return self.lapse(key, now);
@@ -204,7 +204,7 @@ impl Engine {
         }
         let (mut units, mut dropped) = (0, 0);
         let ample = self.config.max_memory_bytes / 4 * 3; // the rest is for what is published
-        while !channel.ready.is_empty() && channel.has_next(self.meter.used() > ample, now) {
+        while !channel.ready.is_empty() && channel.has_next(self.memory.messages.used() > ample, now) {
             if units >= share && (dropped >= share || self.work.is_shared()) {
                 channel.dirty = true;
                 return (units, true);

@@ -48,7 +48,7 @@ impl Engine {
         self.http.connections += 1;
         let mut identity = Identity::unknown(&self.config);
         identity.heartbeat_ms = None;
-        let mut connection = Connection::new(identity, remote, now + self.wall_offset, now);
+        let mut connection = Connection::new(identity, remote, self.clock.wall(now), now);
         connection.phase = Phase::Open;
         connection.http = Some(Box::new(Http::new(layers.is_some(), self.config.http_idle_timeout_ms as Nanos * 1_000_000, now)));
         connection.layers = layers.map(Box::new);
@@ -313,7 +313,7 @@ impl Engine {
     }
 
     pub(crate) fn answer(&mut self, key: ConnKey, exchange: Exchange, now: Nanos, write: impl FnOnce(&mut Vec<u8>, &Date)) {
-        self.http.date.set((now + self.wall_offset).div_euclid(1_000_000_000));
+        self.http.date.set(self.clock.wall(now).div_euclid(1_000_000_000));
         let mut out = Vec::new();
         write(&mut out, &self.http.date);
         self.turn.replies.push((key, Reply::Http(out)));

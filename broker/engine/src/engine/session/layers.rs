@@ -40,7 +40,7 @@ impl Engine {
         self.charge_layers(key);
         // A bound of its own: who comes to take what fills the memory must get in, and layers of idle clients must not keep publishers out.
         let limit = self.config.max_memory_bytes / LAYERS_SHARE;
-        if self.inputs.used() > limit {
+        if self.memory.layers.used() > limit {
             return Err(identify_failed(&format_args!("layers of all connections take the {limit} bytes that they may")));
         }
         self.reply(key, Reply::Start(first));
@@ -151,7 +151,7 @@ impl Engine {
     /// What the layers hold counts against the memory limit.
     pub(crate) fn charge_layers(&mut self, key: ConnKey) {
         let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { return };
-        layers.charge = Some(self.inputs.charge(layers.memory()));
+        layers.charge = Some(self.memory.layers.charge(layers.memory()));
     }
 
     /// Output goes through the layers once a write turn.

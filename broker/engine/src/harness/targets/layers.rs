@@ -70,12 +70,12 @@ fn serve(with_tls: bool, compression: Option<Compression>, sealed: &[u8]) {
         while pair.engine.poll_timeout() == Some(0) {
             pair.turn();
         }
-        assert!(pair.engine.inputs.used() <= CHARGED, "{} bytes are kept", pair.engine.inputs.used());
+        assert!(pair.engine.memory.layers.used() <= CHARGED, "{} bytes are kept", pair.engine.memory.layers.used());
     }
     pair.engine.handle_eof(key);
     pair.turn();
     pair.close(key);
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
 }
 
 /// A stream whose checksums are right, made of parts: valid ones, and ones whose content the input says.

@@ -261,7 +261,7 @@ impl World {
         }
         self.settle();
         self.pair.advance(10 * S);
-        assert_eq!(self.pair.engine.meter.used(), 0);
+        assert_eq!(self.pair.engine.memory.messages.used(), 0);
         if let Some((store, _)) = &self.disk {
             assert_eq!(store.names(), [""; 0]);
         }

@@ -33,7 +33,7 @@ pub fn run(input: &[u8]) {
         pair.engine.delete_topic(name);
     }
     pair.turn();
-    assert_eq!(pair.engine.meter.used(), 0);
+    assert_eq!(pair.engine.memory.messages.used(), 0);
 }
 
 /// A file of the directory, named and made as the input says.

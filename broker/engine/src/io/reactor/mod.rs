@@ -140,17 +140,17 @@ impl Reactor {
 
     /// Until the handle says stop. This is the heart of the broker, and meant to be read in one piece.
     pub fn run(mut self) -> std::io::Result<()> {
-        self.engine.set_wall_offset(self.clock.offset());
+        self.engine.clock.set_offset(self.clock.offset());
         let mut now = self.clock.resample();
         while !self.shared.stopping() {
             let mut ready = self.wait_for_work(now)?;
             now = self.clock.resample();
-            self.engine.set_wall_offset(self.clock.offset());
+            self.engine.clock.set_offset(self.clock.offset());
             self.note_suspension(false, now);
-            (self.engine.clock_steps, self.engine.stamps_corrected) = (self.clock.steps, self.clock.corrected);
+            (self.engine.counters.clock_steps, self.engine.counters.stamps_corrected) = (self.clock.steps, self.clock.corrected);
             if let Some(packets) = &mut self.packets {
                 packets.drain(&mut self.clock);
-                (self.engine.packets_lost, self.engine.packet_fallbacks) = (packets.lost(), packets.fallbacks());
+                (self.engine.counters.packets_lost, self.engine.counters.packet_fallbacks) = (packets.lost(), packets.fallbacks());
             }
             let mut commands = false;
             self.read_bytes = 0;
@@ -206,7 +206,7 @@ impl Reactor {
     /// Leases alone count the time for which the host is suspended, and any of the `commands` may bring the first one.
     fn note_suspension(&mut self, commands: bool, now: Nanos) {
         if commands || self.engine.has_leases() {
-            self.engine.set_suspended(clock::boottime() - now);
+            self.engine.clock.set_suspended(clock::boottime() - now);
         }
     }
 
@@ -276,7 +276,7 @@ impl Reactor {
         let room = if little { SMALL_READ } else { READ_BUFFER };
         match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..room]) {
             Received::Bytes(len, stamp) => {
-                let (is_stamped, publish_reads) = (stamp.is_some(), self.engine.sharing.reads);
+                let (is_stamped, publish_reads) = (stamp.is_some(), self.engine.counters.sharing.reads);
                 self.read_bytes += len;
                 let drained = len < room && is_stamped; // without a stamp it is no TCP stream, and may end a read at any byte
                 let stamp = match stamp {
@@ -297,8 +297,8 @@ impl Reactor {
                 };
                 let work = self.engine.work_so_far();
                 self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
-                if !is_stamped && self.engine.sharing.reads > publish_reads {
-                    self.engine.timestamp_fallbacks += 1;
+                if !is_stamped && self.engine.counters.sharing.reads > publish_reads {
+                    self.engine.counters.timestamp_fallbacks += 1;
                 }
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);

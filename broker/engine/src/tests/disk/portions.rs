@@ -328,7 +328,7 @@ fn what_waits_in_a_topic_comes_to_memory_no_faster_than_its_channel_writes_it() 
     let mut most = 0;
     for _ in 0..2_000 {
         world.pair.turn();
-        most = most.max(world.pair.engine.meter.used());
+        most = most.max(world.pair.engine.memory.messages.used());
     }
     assert!(most < 3 << 20, "{most} of 5 MB in memory");
     world.write_in(Some(1 << 20));
