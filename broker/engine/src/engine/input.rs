@@ -29,7 +29,7 @@ impl Engine {
         let mut input = std::mem::take(&mut conn.input);
         (conn.input_charge, conn.unfinished_since) = (None, None);
         conn.last_command = now; // it could not be heard: its silence begins now
-        self.resumed.push(key);
+        self.schedule.resumed.push(key);
         // In one piece, however many spans it came in: each would cost a look at an unfinished command, and a share could end before the last one.
         if let Some(stamps) = Stamps::exact(&waiting.reads) {
             let used = self.run_commands(key, &input, stamps, now);
@@ -86,7 +86,7 @@ impl Engine {
 
     /// Connections that were parked and go on.
     pub fn poll_resumed(&mut self) -> impl Iterator<Item = ConnKey> + use<> {
-        std::mem::take(&mut self.resumed).into_iter()
+        std::mem::take(&mut self.schedule.resumed).into_iter()
     }
 
     /// The peer ended its stream while it waited: now that all it sent has run, so does ours.

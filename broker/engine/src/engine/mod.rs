@@ -22,7 +22,6 @@ pub mod turn;
 pub mod watch;
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -31,8 +30,7 @@ use slotmap::SlotMap;
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, LINGER_NS, Phase};
 use crate::config::Config;
-use crate::engine::delivery::overflow::PORTION;
-use crate::engine::turn::{Overdue, Turn};
+use crate::engine::turn::{Schedule, Turn};
 use crate::event::Event;
 use crate::http::Service;
 use crate::id::IdMaker;
@@ -44,7 +42,7 @@ use crate::protocol::grants::Patterns;
 use crate::protocol::identify::Identity;
 use crate::queueing::channel::Channel;
 use crate::queueing::message::Builder;
-use crate::queueing::shared_disk::Disk;
+use crate::queueing::shared_disk::Storage;
 use crate::queueing::topic::Topic;
 use crate::scheduling::client_limits::{LARGE_INPUT, Limits};
 use crate::scheduling::departures::Leaving;
@@ -56,7 +54,7 @@ use crate::telemetry::latency::Sample;
 use crate::telemetry::network_delay::Ways;
 use crate::telemetry::watch_list::Watching;
 use crate::time::{Nanos, WallClock};
-use crate::timer::{Armed, Timer, Timers};
+use crate::timer::{Timer, Timers};
 
 /// Messages an answer from which on the answers of a turn go before its deliveries.
 const BULK: usize = 32;
@@ -79,16 +77,12 @@ pub struct Engine {
     pub channels: SlotMap<ChannelKey, Channel>,
     pub topic_names: HashMap<Box<str>, TopicKey>,
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
-    pub(crate) disk: Option<Rc<Disk>>,
-    pub(crate) disk_armed: Armed,
-    pub(crate) portion: u64, // bytes written to disk in a turn where others wait
+    pub(crate) disk: Option<Storage>,
     pub(crate) watching: Watching,
-    pub(crate) relieve_at: u64,             // bytes of messages from which on queues go on on disk
     pub(crate) server: Option<Box<Server>>, // of the laboratory alone
     pub(crate) leaving: Leaving,
-    pub(crate) pumping: Vec<TopicKey>, // have more to move to their channels
+    pub(crate) schedule: Schedule,
     pub(crate) timers: Timers,
-    pub(crate) overdue: Vec<Overdue>, // go on in the next turn
     pub(crate) events: Vec<Event>,
     pub memory: Memory,
     pub(crate) limits: Limits,
@@ -96,16 +90,9 @@ pub struct Engine {
     pub(crate) turn: Turn,
     pub(crate) ids: IdMaker,
     pub(crate) builder: Builder,
-    pub(crate) dirty_conns: Vec<ConnKey>,
-    pub(crate) dirty_channels: Vec<ChannelKey>,
-    pub(crate) delivering: Vec<ChannelKey>, // empty between turns: room for the list of one
-    closed: Vec<ConnKey>,
     pub(crate) patterns: Patterns,
-    pub(crate) resumed: Vec<ConnKey>,   // were parked, or had more to decode than one turn takes
-    pub(crate) undecoded: Vec<ConnKey>, // have bytes to decode in the next turn
-    pub(crate) plain: Vec<u8>,          // what a step of decoding gave, used again
-    pub(crate) handshakes: Handshakes,
-    pub tls: Option<Arc<ServerConfig>>,
+    pub(crate) plain: Vec<u8>, // what a step of decoding gave, used again
+    pub tls: Handshakes,
     pub clock: WallClock,
     pub(crate) has_leases: bool,
     pub counters: Counters,
@@ -130,30 +117,19 @@ impl Engine {
             topic_names: HashMap::new(),
             aware: HashMap::new(),
             disk: None,
-            disk_armed: Armed::default(),
-            portion: PORTION,
             watching: Watching::default(),
-            relieve_at: 0,
             leaving: Leaving::default(),
-            pumping: Vec::new(),
+            schedule: Schedule::default(),
             timers: Timers::default(),
-            overdue: Vec::new(),
             events: Vec::new(),
             memory: Memory::default(),
             limits: Limits::default(),
             work: Work::default(),
             turn: Turn::default(),
             builder: Builder::default(),
-            dirty_conns: Vec::new(),
-            dirty_channels: Vec::new(),
-            delivering: Vec::new(),
-            closed: Vec::new(),
             patterns: Patterns::default(),
-            resumed: Vec::new(),
-            undecoded: Vec::new(),
             plain: Vec::new(),
-            handshakes: Handshakes::default(),
-            tls: None,
+            tls: Handshakes::default(),
             clock: WallClock::default(),
             has_leases: false,
             counters: Counters::default(),
@@ -165,7 +141,7 @@ impl Engine {
 
     /// An engine whose clients may ask for TLS; `tls` is what `stream::tls::server_config` makes of the configuration.
     pub fn with_tls(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
-        Self { tls, ..Self::new(config) }
+        Self { tls: Handshakes::new(tls), ..Self::new(config) }
     }
 
     // ---- what the network brings -------------------------------------------------------------------------------------------------------
@@ -388,9 +364,9 @@ impl Engine {
         }
         self.pump_on(now);
         self.write_overflow();
-        let answered = self.dirty_conns.len();
+        let answered = self.schedule.dirty_conns.len();
         self.deliver_all(now);
-        self.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
+        self.schedule.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
         self.tend_disk(now);
         self.relieve_memory();
         self.tell_limits(now);
@@ -399,14 +375,10 @@ impl Engine {
 
     /// When the next turn is due without news from outside: at once if a write, a close or a timer left something to deliver or to answer.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let idle = self.dirty_channels.is_empty()
-            && self.undecoded.is_empty()
-            && self.handshakes.is_idle()
-            && self.pumping.is_empty()
-            && self.overdue.is_empty()
+        let idle = self.schedule.is_idle()
+            && self.tls.is_idle()
             && self.turn.replies.is_empty()
-            && self.resumed.is_empty()
-            && self.disk.as_ref().is_none_or(|disk| !disk.is_listed() && !disk.has_settled());
+            && self.disk.as_ref().is_none_or(|storage| !storage.disk.is_listed() && !storage.disk.has_settled());
         if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }
     }
 
@@ -427,7 +399,7 @@ impl Engine {
     /// Connections that may have something to write, each once. The buffer is the caller's, to be used again.
     pub fn poll_dirty(&mut self, into: &mut Vec<ConnKey>) {
         into.clear();
-        std::mem::swap(into, &mut self.dirty_conns);
+        std::mem::swap(into, &mut self.schedule.dirty_conns);
         for key in into {
             let Some(conn) = self.conns.get_mut(*key) else { continue };
             conn.dirty = false;
@@ -439,7 +411,7 @@ impl Engine {
 
     /// Connections whose sockets are to be closed.
     pub fn poll_closed(&mut self) -> impl Iterator<Item = ConnKey> {
-        std::mem::take(&mut self.closed).into_iter()
+        std::mem::take(&mut self.schedule.closed).into_iter()
     }
 
     pub fn poll_events(&mut self) -> Vec<Event> {
@@ -455,7 +427,7 @@ impl Engine {
     /// Forget a connection. What was in flight to it is requeued at once (on purpose not nsqd's way: design section 2).
     pub(crate) fn close(&mut self, key: ConnKey) {
         let Some(mut conn) = self.conns.remove(key) else { return };
-        self.closed.push(key);
+        self.schedule.closed.push(key);
         self.limits.count_out(conn.remote_host());
         if conn.identity().aware {
             forget_aware(&mut self.aware, conn.identity(), key);

@@ -15,7 +15,7 @@ const DUE_IN_A_TURN: usize = 128;
 
 impl Engine {
     pub(crate) fn handle_timeouts(&mut self, now: Nanos) {
-        for overdue in std::mem::take(&mut self.overdue) {
+        for overdue in std::mem::take(&mut self.schedule.due) {
             match overdue {
                 Overdue::InFlight(key) => {
                     if let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) {
@@ -62,7 +62,7 @@ impl Engine {
         }
         self.timers.retain(|at, timer| match timer {
             Timer::Release(key) => self.topics.get(key).is_some_and(|topic| topic.armed.is_for(at)),
-            Timer::Disk => self.disk_armed.is_for(at),
+            Timer::Disk => self.disk.as_ref().is_some_and(|storage| storage.armed.is_for(at)),
             Timer::Served => self.server.as_ref().is_some_and(|server| server.armed.is_for(at)),
             Timer::Watching => self.watching.is_due_at(at),
             Timer::Leaving => self.leaving.is_due_at(at),
@@ -88,7 +88,7 @@ impl Engine {
         match channel.next_deferred() {
             Some(due) if due <= now => {
                 channel.overdue = true;
-                self.overdue.push(Overdue::Deferred(key));
+                self.schedule.due.push(Overdue::Deferred(key));
             }
             Some(due) => self.timers.arm(&mut channel.armed, due, Timer::Deferred(key)),
             None => {}
@@ -123,7 +123,7 @@ impl Engine {
         match sub.deadlines.front() {
             Some((deadline, _)) if *deadline <= now => {
                 sub.overdue = true;
-                self.overdue.push(Overdue::InFlight(key));
+                self.schedule.due.push(Overdue::InFlight(key));
             }
             Some((deadline, _)) => self.timers.arm(&mut sub.armed, *deadline, Timer::MessageTimeout(key)),
             None => {}

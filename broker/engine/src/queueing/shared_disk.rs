@@ -16,6 +16,7 @@ use crate::storage::job::Errand;
 use crate::storage::store::{Job, Outcome, Store};
 use crate::storage::volume::{Found, Volume};
 use crate::time::Nanos;
+use crate::timer::Armed;
 
 /// A queue that has written so much is synced, however few messages that were. What a sync of megabytes takes in the kernel is a millisecond in which the core
 /// that it runs on does nothing else.
@@ -27,6 +28,24 @@ enum Doing {
     Write,
     Read,
     Sync,
+}
+
+/// Bytes written to disk in a turn where others wait.
+pub(crate) const PORTION: u64 = 16 << 10;
+
+/// An engine's disk, and what the engine does with it from time to time.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub disk: Rc<Disk>,
+    pub armed: Armed,
+    pub portion: u64,    // bytes written in a turn where others wait
+    pub relieve_at: u64, // bytes of messages from which on queues go on on disk
+}
+
+impl Storage {
+    pub fn new(disk: Rc<Disk>) -> Self {
+        Self { disk, armed: Armed::default(), portion: PORTION, relieve_at: 0 }
+    }
 }
 
 /// What all queues of an engine share. Each has it, none keeps a borrow of it.

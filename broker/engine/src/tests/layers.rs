@@ -476,7 +476,7 @@ fn a_delivery_counts_as_sent_when_its_sealed_bytes_are() {
 /// A connection that is TLS from its first byte, as on an HTTPS port.
 fn secured(pair: &mut Pair) -> ConnKey {
     let key = pair.accept();
-    let config = pair.engine.tls.clone().expect("a certificate");
+    let config = pair.engine.tls.config.clone().expect("a certificate");
     let layers = Layers::tls_server(config, pair.now + HANDSHAKE_NS).expect("layers");
     pair.engine.conns[key].layers = Some(Box::new(layers));
     pair.engine.arm_connection(key);
@@ -538,7 +538,7 @@ fn answers_that_wait_for_the_disk_go_out_before_the_layers_close() {
 fn a_handshake_has_all_its_time_from_the_answer_on_that_begins_it() {
     let store = MemoryStore::default();
     let mut pair = Pair::on_disk(Config { mem_queue_size: 0, ..tls_config() }, &store, 1, START);
-    pair.engine.tls = server_config(&tls_config()).expect("a usable certificate");
+    pair.engine.tls.config = server_config(&tls_config()).expect("a usable certificate");
     pair.engine.write_in_portions(100);
     let key = pair.connect();
     pair.send(key, [pub_("t", &"x".repeat(1_000)), identify(r#"{"feature_negotiation":true,"tls_v1":true}"#)].concat());

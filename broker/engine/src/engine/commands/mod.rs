@@ -211,7 +211,7 @@ impl Engine {
             conn.input = Vec::new();
             (conn.input_charge, conn.unfinished_since) = (None, None);
             if conn.waiting.take().is_some() {
-                self.resumed.push(key);
+                self.schedule.resumed.push(key);
             }
         }
         self.reply(key, Reply::Error(error));

@@ -10,7 +10,7 @@ use crate::keys::{ChannelKey, TopicKey};
 use crate::protocol::codec;
 use crate::queueing::disk_ticket::Owner;
 use crate::queueing::queue::{Queue, Unsaved};
-use crate::queueing::shared_disk::Disk;
+use crate::queueing::shared_disk::{Disk, Storage};
 use crate::queueing::topic::Topic;
 use crate::storage::disk_queue::DiskQueue;
 use crate::storage::store::Store;
@@ -25,7 +25,7 @@ impl Engine {
     pub fn with_store(mut self, store: Box<dyn Store>, incarnation: u64, wall_offset: i64, now: Nanos) -> io::Result<Self> {
         self.clock.set_offset(wall_offset);
         let disk = Rc::new(Disk::new(store, incarnation, &self.config, self.memory.messages.clone()));
-        self.disk = Some(Rc::clone(&disk));
+        self.disk = Some(Storage::new(Rc::clone(&disk)));
         self.restore(&disk, now)?;
         Ok(self)
     }
@@ -43,8 +43,13 @@ impl Engine {
         match &self.disk {
             _ if codec::is_ephemeral(name) => Queue::ephemeral(self.config.mem_queue_size),
             None => Queue::in_memory(),
-            Some(disk) => Queue::on_disk(Rc::clone(disk), owner, file(), self.config.mem_queue_size),
+            Some(storage) => Queue::on_disk(Rc::clone(&storage.disk), owner, file(), self.config.mem_queue_size),
         }
+    }
+
+    /// What the queues share of the disk, if there is one.
+    pub(crate) fn shared_disk(&self) -> Option<Rc<Disk>> {
+        self.disk.as_ref().map(|storage| Rc::clone(&storage.disk))
     }
 
     pub(crate) fn queue_of(&mut self, owner: Owner) -> Option<&mut Queue> {
@@ -153,7 +158,8 @@ impl Engine {
 
     /// Hear of jobs that ended, tell what happened, and come back when something is to be synced.
     pub(crate) fn tend_disk(&mut self, now: Nanos) {
-        let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_stirred()) else { return };
+        let sync_timeout_ns = self.sync_timeout_ns();
+        let Some(Storage { disk, armed, .. }) = self.disk.as_mut().filter(|storage| storage.disk.is_stirred()) else { return };
         disk.hear();
         if disk.take_copied() {
             // At once: a crash before that brings what moved to a channel twice.
@@ -161,8 +167,8 @@ impl Engine {
         }
         disk.calm();
         self.events.extend(disk.take_events());
-        let after = if disk.is_failing() { RETRY_NS.min(self.sync_timeout_ns()) } else { self.sync_timeout_ns() };
-        self.timers.arm(&mut self.disk_armed, now.saturating_add(after), Timer::Disk);
+        let after = if disk.is_failing() { RETRY_NS.min(sync_timeout_ns) } else { sync_timeout_ns };
+        self.timers.arm(armed, now.saturating_add(after), Timer::Disk);
     }
 
     /// Bytes of messages from which on the disk is to take what comes.
@@ -174,10 +180,11 @@ impl Engine {
     /// Those that empty themselves meanwhile take memory again, so it is said anew for every sixteenth more.
     pub(crate) fn relieve_memory(&mut self) {
         let (used, half) = (self.memory.messages.used(), self.half_of_memory());
+        let Some(storage) = &mut self.disk else { return };
         if used < half {
-            self.relieve_at = half;
-        } else if used >= self.relieve_at && self.disk.is_some() {
-            self.relieve_at = used + self.config.max_memory_bytes / 16;
+            storage.relieve_at = half;
+        } else if used >= storage.relieve_at {
+            storage.relieve_at = used + self.config.max_memory_bytes / 16;
             let topics = self.topics.values_mut().map(|topic| &mut topic.queue);
             topics.chain(self.channels.values_mut().map(|channel| &mut channel.queue)).for_each(Queue::take_no_memory);
         }
@@ -189,10 +196,11 @@ impl Engine {
 
     /// Every queue that is on disk: sync it, try again what failed.
     pub(crate) fn handle_disk_timer(&mut self, at: Nanos) {
-        if !self.disk_armed.fire(at) {
+        let Some(storage) = &mut self.disk else { return };
+        if !storage.armed.fire(at) {
             return;
         }
-        let Some(disk) = self.disk.clone() else { return };
+        let disk = Rc::clone(&storage.disk);
         let (mut waiting, mut moving) = (Vec::new(), Vec::new());
         for (key, channel) in &mut self.channels {
             if channel.queue.tend() {
@@ -216,7 +224,7 @@ impl Engine {
 
     /// Write everything that waits anywhere, to be there at the next start. The error says how many messages could not be.
     pub fn save(&mut self) -> Result<(), String> {
-        let Some(disk) = self.disk.clone() else { return Ok(()) };
+        let Some(disk) = self.shared_disk() else { return Ok(()) };
         let (mut unsaved, wall_offset) = (Unsaved::default(), self.clock.offset());
         for (key, message) in self.server.iter_mut().flat_map(|server| server.drain()) {
             if let Some(topic) = self.topics.get_mut(key) {

@@ -81,9 +81,9 @@ impl Engine {
         let Some(topic) = self.topics.get(key) else { return };
         let Some((&last, others)) = topic.channels.split_last() else { return };
         for &channel in others {
-            put(&mut self.channels, &mut self.timers, &mut self.dirty_channels, channel, message.clone(), now);
+            put(&mut self.channels, &mut self.timers, &mut self.schedule.dirty_channels, channel, message.clone(), now);
         }
-        put(&mut self.channels, &mut self.timers, &mut self.dirty_channels, last, message, now);
+        put(&mut self.channels, &mut self.timers, &mut self.schedule.dirty_channels, last, message, now);
     }
 
     /// Move a portion of what waits in a topic to its channels, if it may move; the next one goes in the next turn. What is published meanwhile goes behind
@@ -118,13 +118,13 @@ impl Engine {
     pub(crate) fn pump_later(&mut self, key: TopicKey) {
         if let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.pumping) {
             topic.pumping = true;
-            self.pumping.push(key);
+            self.schedule.fan_out.push(key);
         }
     }
 
     /// Go on with the topics that have more to move.
     pub(crate) fn pump_on(&mut self, now: Nanos) {
-        for key in std::mem::take(&mut self.pumping) {
+        for key in std::mem::take(&mut self.schedule.fan_out) {
             if let Some(topic) = self.topics.get_mut(key) {
                 topic.pumping = false;
             }
@@ -177,8 +177,8 @@ impl Engine {
     pub(crate) fn deliver_all(&mut self, now: Nanos) {
         let (mut left, most) = (self.work.stretched(DELIVERY_UNITS), self.work.stretched(CHANNEL_UNITS));
         let mut sated = Vec::new();
-        let mut marked = std::mem::take(&mut self.delivering);
-        std::mem::swap(&mut marked, &mut self.dirty_channels);
+        let mut marked = std::mem::take(&mut self.schedule.delivering);
+        std::mem::swap(&mut marked, &mut self.schedule.dirty_channels);
         for key in marked.drain(..) {
             let share = left.clamp(LEAST_CHANNEL_UNITS, most);
             let (units, more) = self.deliver(key, share, now);
@@ -186,11 +186,11 @@ impl Engine {
             match more {
                 false => {}
                 true if share == most => sated.push(key),
-                true => self.dirty_channels.push(key),
+                true => self.schedule.dirty_channels.push(key),
             }
         }
-        self.dirty_channels.append(&mut sated);
-        self.delivering = marked;
+        self.schedule.dirty_channels.append(&mut sated);
+        self.schedule.delivering = marked;
     }
 
     /// Give a channel's queue to its ready consumers in turn, until one or the other is empty; where the turn is shared, until that has come to `share`
@@ -242,7 +242,7 @@ impl Engine {
                 in_flight.insert(InFlight { message, owner: consumer, delivered: now, deadline });
                 if !conn.dirty {
                     conn.dirty = true;
-                    self.dirty_conns.push(consumer);
+                    self.schedule.dirty_conns.push(consumer);
                 }
             } else {
                 (units, dropped) = (units + 1, dropped + 1); // no credit of the consumer's ends these
@@ -273,14 +273,14 @@ impl Engine {
     pub(crate) fn mark_channel(&mut self, key: ChannelKey) {
         if let Some(channel) = self.channels.get_mut(key).filter(|channel| !channel.dirty) {
             channel.dirty = true;
-            self.dirty_channels.push(key);
+            self.schedule.dirty_channels.push(key);
         }
     }
 
     pub(crate) fn mark_dirty(&mut self, key: ConnKey) {
         if let Some(conn) = self.conns.get_mut(key).filter(|conn| !conn.dirty) {
             conn.dirty = true;
-            self.dirty_conns.push(key);
+            self.schedule.dirty_conns.push(key);
         }
     }
 }

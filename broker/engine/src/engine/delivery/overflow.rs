@@ -15,11 +15,9 @@ use crate::protocol::codec;
 use crate::queueing::disk_ticket::{Fate, Owner, Released};
 use crate::queueing::publish::Publish;
 use crate::queueing::queue::{Refused, Rest};
+use crate::queueing::shared_disk::Storage;
 use crate::time::Nanos;
 use crate::transport::HANDSHAKE_NS;
-
-/// Bytes written to disk in a turn where others wait.
-pub(crate) const PORTION: u64 = 16 << 10;
 
 /// Bytes written at once where nobody waits: what was left when others did may be much.
 const LARGE_PORTION: u64 = 2 << 20;
@@ -31,7 +29,7 @@ const FILE_COST: u64 = 8 << 10;
 impl Engine {
     /// From now on messages are released for a publish to this topic, until `take_fate`: if the disk refuses one of them, it is answered so.
     pub(crate) fn begin_release(&self, topic: TopicKey, conn: ConnKey) {
-        if let Some(disk) = &self.disk {
+        if let Some(Storage { disk, .. }) = &self.disk {
             let queues = self.topics.get(topic).map_or(1, |topic| topic.channels.len().max(1));
             disk.begin_release(Released { topic, conn, queues });
         }
@@ -39,7 +37,7 @@ impl Engine {
 
     /// Of the publish that was just decided, if any of it overflowed.
     pub(crate) fn take_fate(&self) -> Option<Rc<Fate>> {
-        self.disk.as_ref().and_then(|disk| disk.take_fate())
+        self.disk.as_ref().and_then(|storage| storage.disk.take_fate())
     }
 
     /// Write what overflowed, where nobody else waits: before anything is answered.
@@ -52,7 +50,7 @@ impl Engine {
     /// The very end of a turn, behind what is delivered and answered: write a portion of what overflowed, where others wait.
     pub fn store_turn(&mut self, now: Nanos) {
         if self.work.is_shared() {
-            self.write_listed(self.portion);
+            self.write_listed(self.disk.as_ref().map_or(0, |storage| storage.portion));
             self.tend_disk(now);
         }
     }
@@ -66,13 +64,13 @@ impl Engine {
     /// From now on others always wait, and portions have so many bytes.
     #[cfg(any(test, feature = "harness"))]
     pub fn write_in_portions(&mut self, bytes: u64) {
-        self.portion = bytes;
+        self.disk.iter_mut().for_each(|storage| storage.portion = bytes);
         self.work.stay_shared();
     }
 
     /// Write what overflowed, queue by queue, until that has cost `most` bytes.
     fn write_listed(&mut self, most: u64) {
-        let Some(disk) = self.disk.clone().filter(|disk| disk.is_listed()) else { return };
+        let Some(disk) = self.shared_disk().filter(|disk| disk.is_listed()) else { return };
         let (mut owners, mut left) = (VecDeque::from(disk.take_listed()), most);
         let mut begun = None;
         while left > 0 {
@@ -151,7 +149,7 @@ impl Engine {
 
     /// Give the answers that waited for what is written by now.
     pub(crate) fn release_held(&mut self, now: Nanos) {
-        let Some(settled) = self.disk.as_ref().map(|disk| disk.take_settled()) else { return };
+        let Some(settled) = self.disk.as_ref().map(|storage| storage.disk.take_settled()) else { return };
         for key in settled {
             self.give_held(key, now);
         }

@@ -33,7 +33,7 @@ impl Engine {
 
     /// A connection of the HTTPS port: TLS from its first byte on.
     pub fn handle_accept_https(&mut self, remote: &str, now: Nanos) -> ConnKey {
-        let layers = self.tls.clone().and_then(|tls| Layers::tls_server(tls, now + HANDSHAKE_NS).ok());
+        let layers = self.tls.config.clone().and_then(|tls| Layers::tls_server(tls, now + HANDSHAKE_NS).ok());
         let has_tls = layers.is_some();
         let key = self.accept_http(remote, layers, now);
         if has_tls {
@@ -329,7 +329,7 @@ impl Engine {
         conn.forget_begun();
         (conn.input, conn.input_charge) = (Vec::new(), None);
         if conn.waiting.take().is_some() {
-            self.resumed.push(key); // read to its end, or the close would reset it
+            self.schedule.resumed.push(key); // read to its end, or the close would reset it
         }
         if let Some(http) = &mut conn.http {
             (http.chunks, http.begun) = (None, None);

@@ -18,18 +18,17 @@ impl Engine {
         let layers = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut());
         if let Some(layers) = layers.filter(|layers| layers.wants_handshake() && !layers.listed) {
             layers.listed = true;
-            self.handshakes.waiting.push_back(key);
+            self.tls.push(key);
         }
     }
 
     /// The next step to take of some handshake: `run` it, anywhere, and give it back. At most `MAX_AWAY` are out at once.
     pub fn poll_handshake(&mut self) -> Option<Handshake> {
-        while !self.handshakes.is_idle() {
-            let key = self.handshakes.waiting.pop_front()?;
+        while let Some(key) = self.tls.pop() {
             let Some(layers) = self.conns.get_mut(key).filter(|conn| conn.reads()).and_then(|conn| conn.layers.as_mut()) else { continue };
             layers.listed = false;
             if let Some(step) = layers.give_handshake(key) {
-                self.handshakes.away += 1;
+                self.tls.note_given();
                 return Some(step);
             }
         }
@@ -38,7 +37,7 @@ impl Engine {
 
     /// A step that was given out and has been taken. What its connection sent behind the handshake runs now, as of its own arrivals.
     pub fn handle_handshake(&mut self, step: Handshake, now: Nanos) {
-        self.handshakes.away = self.handshakes.away.saturating_sub(1);
+        self.tls.note_taken();
         let key = step.key;
         let conn = self.conns.get_mut(key).filter(|conn| conn.reads());
         let Some(layers) = conn.and_then(|conn| conn.layers.as_mut()) else { return }; // closed or told off meanwhile
@@ -61,7 +60,7 @@ impl Engine {
             (Ok(()), false) => self.run_behind_handshake(key, now),
         }
         if was_full {
-            self.resumed.push(key);
+            self.schedule.resumed.push(key);
         }
     }
 

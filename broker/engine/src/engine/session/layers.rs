@@ -32,7 +32,7 @@ const LAYERS_SHARE: u64 = 4;
 impl Engine {
     /// Put under a connection what its IDENTIFY was granted. The answer has been given; it and what was said before it go out in clear.
     pub(crate) fn upgrade(&mut self, key: ConnKey, features: Features, now: Nanos) -> Result<(), WireError> {
-        let tls = self.tls.as_ref().filter(|_| features.tls).map(Arc::clone);
+        let tls = self.tls.config.as_ref().filter(|_| features.tls).map(Arc::clone);
         let first = if tls.is_some() { Step::Tls } else { Step::Compression };
         let layers = Layers::new(tls, features.compression, now + HANDSHAKE_NS).map_err(|error| identify_failed(&error))?;
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
@@ -94,17 +94,17 @@ impl Engine {
         let layers = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut());
         if let Some(layers) = layers.filter(|layers| layers.has_more() && !layers.listed) {
             layers.listed = true;
-            self.undecoded.push(key);
+            self.schedule.undecoded.push(key);
         }
     }
 
     /// Go on with what was put off.
     pub(crate) fn decode_on(&mut self, now: Nanos) {
-        for key in std::mem::take(&mut self.undecoded) {
+        for key in std::mem::take(&mut self.schedule.undecoded) {
             let Some(layers) = self.conns.get_mut(key).and_then(|conn| conn.layers.as_mut()) else { continue };
             layers.listed = false;
             self.decode(key, now);
-            self.resumed.push(key);
+            self.schedule.resumed.push(key);
         }
     }
 

@@ -112,7 +112,7 @@ impl Reactor {
         };
         let ports = port::listened_to(listeners, &epoll, Unread::new(&waits, clock::monotonic()))?;
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
-        let worker = engine.tls.is_some().then(|| Worker::start(Arc::clone(&shared))).transpose()?;
+        let worker = engine.tls.is_offered().then(|| Worker::start(Arc::clone(&shared))).transpose()?;
         let room = socket::room_for_connections();
         engine.set_room(room);
         socket::grow_descriptor_table(shared.wake.as_raw_fd());

@@ -1,8 +1,8 @@
 //! Where others wait a turn writes a portion: who waits for that, who does not, and what is there after an end in between.
 
 use super::*;
-use crate::engine::delivery::overflow::PORTION;
 use crate::http::answer::Answer;
+use crate::queueing::shared_disk::PORTION;
 
 /// A world in which everything goes to disk, a hundred bytes a turn, and a message that takes several turns.
 fn world() -> (World, String) {

@@ -18,7 +18,7 @@ fn secure(pair: &mut Pair) -> (ConnKey, Client) {
 fn with_tls(config: Config) -> Pair {
     let tls = server_config(&config).expect("a certificate");
     let mut pair = Pair::with(config);
-    pair.engine.tls = tls;
+    pair.engine.tls.config = tls;
     pair
 }
 
