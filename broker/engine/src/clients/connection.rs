@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::clients::mpub_progress::Progress;
 use crate::clients::partial_message::Building;
-use crate::clients::pending_input::Waiting;
+use crate::clients::pending_input::{InputEvent, InputState, KeptReads};
 use crate::clients::publisher_topics::PublishedTopics;
 use crate::clients::reply::Held;
 use crate::http::Http;
@@ -81,13 +81,13 @@ pub struct Subscription {
 pub struct Connection {
     pub phase: Phase,
     pub state: State,
+    pub input_state: InputState,
     pub eof: bool,   // the peer has ended its stream
     pub dirty: bool, // in the engine's list of connections with something to write
     pub terms: Terms,
     pub(crate) share: Share,
     pub http: Option<Box<Http>>,                // a connection of the HTTP port
     pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
-    pub waiting: Option<Box<Waiting>>,          // for its share, an answer from Python, or its own to be read: nothing more runs until then
     pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
     pub(crate) seen: Seen,                      // of the same, before its first slice
     pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`
@@ -100,7 +100,6 @@ pub struct Connection {
     stream_offset: u64, // of output[0]
     pub marks: VecDeque<Mark>,
     pub blocked_since: Option<Nanos>, // the socket takes nothing
-    pub(crate) stalled: bool,         // parked until its answers are taken
     pub(crate) held: VecDeque<Held>,  // answers that wait for the disk
     pub armed: Armed,
     pub next_heartbeat: Nanos,
@@ -108,6 +107,7 @@ pub struct Connection {
     identity: Box<Identity>,
     pub remote: Box<str>,
     pub connected_wall_ns: i64,
+    pub(crate) kept_reads: KeptReads,                  // of `input`, while it waits
     pub(crate) input_charge: Option<(Charge, Charge)>, // for what is in `input`, and for its room besides
     pub unfinished_since: Option<Nanos>,               // the command that `input` begins with, where no heartbeat watches
     pub(crate) unread_charge: Option<Charge>,          // for the output then
@@ -121,6 +121,8 @@ impl Connection {
             eof: false,
             linger_until: Nanos::MAX,
             state: State::Init,
+            input_state: InputState::Running,
+            kept_reads: KeptReads::default(),
             terms: identity.terms(),
             identity: Box::new(identity),
             remote: remote.into(),
@@ -130,7 +132,6 @@ impl Connection {
             published: PublishedTopics::default(),
             http: None,
             input: Vec::new(),
-            waiting: None,
             input_charge: None,
             unfinished_since: None,
             share: Share::default(),
@@ -142,7 +143,6 @@ impl Connection {
             output_at: 0,
             stream_offset: 0,
             marks: VecDeque::new(),
-            stalled: false,
             held: VecDeque::new(),
             dirty: false,
             last_command: now,
@@ -183,17 +183,30 @@ impl Connection {
     }
 
     pub fn reads(&self) -> bool {
-        matches!(self.phase, Phase::Magic | Phase::Open)
+        self.input_state != InputState::Closing
     }
 
     /// Whether the next bytes of its stream are commands that may run: not while it waits, and not just behind an IDENTIFY that put layers under it.
     pub fn takes_commands(&self) -> bool {
-        self.reads() && self.waiting.is_none() && self.layers.as_ref().is_none_or(|layers| layers.has_begun())
+        self.input_state == InputState::Running && self.layers.as_ref().is_none_or(|layers| layers.has_begun())
     }
 
-    /// Whether it waits, and not just for answers that it is given anyway.
-    pub fn waits_for_more_than_the_disk(&self) -> bool {
-        self.waiting.as_ref().is_some_and(|waiting| self.held.is_empty() || waiting.besides)
+    /// Its input goes on to the next state; gives whether that is another one.
+    pub(crate) fn note_input(&mut self, event: InputEvent) -> bool {
+        let before = self.input_state;
+        self.input_state = before.after(event);
+        before != self.input_state
+    }
+
+    /// Nothing is read any more: what is in the out buffer still goes. Gives whether the input waited.
+    pub(crate) fn end_input(&mut self) -> bool {
+        let waited = self.input_state.waits();
+        self.phase = Phase::Flushing;
+        self.note_input(InputEvent::Close);
+        self.forget_begun();
+        (self.input, self.kept_reads) = (Vec::new(), KeptReads::default());
+        (self.input_charge, self.unfinished_since) = (None, None);
+        waited
     }
 
     /// Whether there are sealed bytes that have not been decoded although they could be.
@@ -214,7 +227,7 @@ impl Connection {
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Open
             && self.state == State::Subscribed
-            && !self.stalled
+            && !self.input_state.awaits_client()
             && self.pending() < HIGH_WATER
             && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready && !sub.unanswered)
     }
@@ -330,13 +343,13 @@ impl Connection {
             return Some(layers.handshake_deadline).filter(|_| self.held.is_empty()); // the answer that begins it may wait for the disk
         }
         if let Some(http) = &self.http {
-            return http.deadline(self.blocked_since, self.waiting.is_some());
+            return http.deadline(self.blocked_since, self.input_state.waits());
         }
         let interval = self.heartbeat_ns();
         let ends = self.phase == Phase::Flushing || self.eof;
         let patience = interval.or_else(|| ends.then_some(FLUSH_NS));
         let blocked = self.blocked_since.zip(patience).map(|(since, patience)| since + patience);
-        let heard = interval.filter(|_| self.waiting.is_none()).map(|interval| self.last_command + 2 * interval);
+        let heard = interval.filter(|_| !self.input_state.waits()).map(|interval| self.last_command + 2 * interval);
         heard.into_iter().chain(blocked).chain(self.unfinished_deadline()).min()
     }
 }

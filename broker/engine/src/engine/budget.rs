@@ -1,6 +1,7 @@
 //! What a turn has room for: whose commands run, whose wait for the next one, and what is read and accepted besides.
 
 use crate::clients::connection::Connection;
+use crate::clients::pending_input::WaitFor;
 use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::scheduling::deferred_reads::Credit;
@@ -13,7 +14,7 @@ const LOOKED_AT: usize = 64;
 impl Engine {
     /// The rest of what a connection sent runs in the next turn.
     pub(crate) fn postpone(&mut self, key: ConnKey) {
-        self.park(key);
+        self.defer(key, WaitFor::Turn);
         self.work.note_flood();
         if let Some(conn) = self.conns.get_mut(key) {
             conn.share.floods = true;

@@ -4,34 +4,33 @@
 //! Nothing else waits with it. Heartbeats go on, and what it sends meanwhile is bounded: beyond that the reactor leaves its bytes in the kernel.
 
 use crate::arrival::stamps::Stamps;
-use crate::clients::connection::Phase;
-use crate::clients::pending_input::Waiting;
+use crate::clients::pending_input::{InputEvent, InputState, WaitFor};
 use crate::engine::{Engine, drop_front};
 use crate::keys::ConnKey;
 use crate::time::Nanos;
 
 impl Engine {
     /// Keep what comes from a connection until `resume`.
-    pub fn park(&mut self, key: ConnKey) {
+    pub fn defer(&mut self, key: ConnKey, cause: WaitFor) {
         if let Some(conn) = self.conns.get_mut(key) {
-            conn.waiting.get_or_insert_default();
+            conn.note_input(InputEvent::Defer(cause));
         }
     }
 
-    /// Go on with a parked connection: what was kept runs now, as of its own arrivals. False: it does not wait.
+    /// What a connection waited for is there: unless it waits for the disk, what was kept runs now, as of its own arrivals. False: it does not wait.
     pub fn resume(&mut self, key: ConnKey, now: Nanos) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
-        if let Some(waiting) = conn.waiting.as_mut().filter(|_| !conn.held.is_empty()) {
-            waiting.besides = false; // it goes on with its answers
-            return true;
+        let waited = conn.input_state.waits();
+        conn.note_input(InputEvent::Resume);
+        if !waited || conn.input_state != InputState::Running {
+            return waited; // for the disk: it goes on with its answers
         }
-        let Some(waiting) = conn.waiting.take() else { return false };
-        let mut input = std::mem::take(&mut conn.input);
+        let (mut input, kept) = (std::mem::take(&mut conn.input), std::mem::take(&mut conn.kept_reads));
         (conn.input_charge, conn.unfinished_since) = (None, None);
         conn.last_command = now; // it could not be heard: its silence begins now
         self.schedule.resumed.push(key);
         // In one piece, however many spans it came in: each would cost a look at an unfinished command, and a share could end before the last one.
-        if let Some(stamps) = Stamps::exact(&waiting.reads) {
+        if let Some(stamps) = Stamps::exact(kept.spans()) {
             let used = self.run_commands(key, &input, stamps, now);
             if used < input.len() {
                 drop_front(&mut input, used);
@@ -47,26 +46,26 @@ impl Engine {
     }
 
     /// Answers of a connection wait for the disk: so do its next commands, whatever they wait for already.
-    pub(crate) fn park_besides(&mut self, key: ConnKey, now: Nanos) {
+    pub(crate) fn defer_for_disk(&mut self, key: ConnKey, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         conn.unfinished_since = None;
         if let Some(http) = &mut conn.http {
             http.stop_clock();
         }
-        if let Some(waiting) = &mut conn.waiting {
-            waiting.besides = true;
-            return;
+        if !conn.input_state.waits() && !conn.input.is_empty() {
+            conn.kept_reads.note(conn.input.len(), now); // no command ends there
         }
-        let mut waiting = Waiting::default();
-        if !conn.input.is_empty() {
-            waiting.note(conn.input.len(), now); // no command ends there
-        }
-        conn.waiting = Some(Box::new(waiting));
+        conn.note_input(InputEvent::Store);
     }
 
     /// Its answers are given: it goes on, unless it waits for something else.
-    pub(crate) fn resume_besides(&mut self, key: ConnKey, now: Nanos) {
-        let Some(conn) = self.conns.get(key).filter(|conn| conn.waiting.as_ref().is_some_and(|waiting| !waiting.besides)) else { return };
+    pub(crate) fn resume_stored(&mut self, key: ConnKey, now: Nanos) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let waited_for_more = conn.input_state != InputState::Storing;
+        conn.note_input(InputEvent::Stored);
+        if waited_for_more {
+            return;
+        }
         if conn.input.is_empty() {
             self.resume(key, now); // it takes nothing of anybody's share
         } else {
@@ -75,16 +74,16 @@ impl Engine {
     }
 
     pub fn is_waiting(&self, key: ConnKey) -> bool {
-        self.conns.get(key).is_some_and(|conn| conn.waiting.is_some())
+        self.conns.get(key).is_some_and(|conn| conn.input_state.waits())
     }
 
     /// Whether to read on from a connection; once false, `poll_resumed` names it when it is time again.
     pub fn wants_input(&self, key: ConnKey) -> bool {
         let Some(conn) = self.conns.get(key) else { return true };
-        conn.waiting.as_ref().is_none_or(|waiting| !waiting.is_full()) && conn.layers.as_ref().is_none_or(|layers| layers.wants_input())
+        !conn.kept_reads.is_full() && conn.layers.as_ref().is_none_or(|layers| layers.wants_input())
     }
 
-    /// Connections that were parked and go on.
+    /// Connections whose input waited and goes on.
     pub fn poll_resumed(&mut self) -> impl Iterator<Item = ConnKey> + use<> {
         std::mem::take(&mut self.schedule.resumed).into_iter()
     }
@@ -92,11 +91,11 @@ impl Engine {
     /// The peer ended its stream while it waited: now that all it sent has run, so does ours.
     pub(crate) fn end_if_waited_for(&mut self, key: ConnKey) {
         let Some(conn) =
-            self.conns.get_mut(key).filter(|conn| conn.eof && conn.reads() && conn.waiting.is_none() && !conn.has_more_input())
+            self.conns.get_mut(key).filter(|conn| conn.eof && conn.reads() && !conn.input_state.waits() && !conn.has_more_input())
         else {
             return;
         };
-        conn.phase = Phase::Flushing;
+        conn.end_input();
         self.mark_dirty(key);
     }
 }

@@ -29,6 +29,7 @@ use slotmap::SlotMap;
 
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, LINGER_NS, Phase};
+use crate::clients::pending_input::InputEvent;
 use crate::config::Config;
 use crate::engine::turn::{Schedule, Turn};
 use crate::event::Event;
@@ -218,14 +219,12 @@ impl Engine {
         }
         let room = (input.capacity() - input.len()) as u64; // most of it takes no memory before something is written to it
         conn.input_charge = Some((self.limits.unfinished.charge(input.len() as u64), self.limits.promised.charge(room)));
-        match &mut conn.waiting {
-            Some(waiting) => {
-                for (end, stamp) in stamps.rest(used, used + input.len()) {
-                    waiting.note(end, stamp);
-                }
+        if conn.input_state.waits() {
+            for (end, stamp) in stamps.rest(used, used + input.len()) {
+                conn.kept_reads.note(end, stamp);
             }
-            None if conn.http.is_none() && !conn.terms.heartbeats => conn.unfinished_since = Some(begun),
-            None => {}
+        } else if conn.http.is_none() && !conn.terms.heartbeats {
+            conn.unfinished_since = Some(begun);
         }
         let len = input.len();
         conn.input = input;
@@ -234,7 +233,7 @@ impl Engine {
             self.arm_connection(key);
         }
         if self.is_waiting(key) {
-            return; // it is we who keep it, and no more than `Waiting::is_full` allows
+            return; // it is we who keep it, and no more than `KeptReads::is_full` allows
         }
         if !speaks_http && let Some(error) = self.refusal_of_announced(key) {
             return self.refuse(key, error);
@@ -260,8 +259,8 @@ impl Engine {
         }
         match conn.phase {
             Phase::Lingering => return self.close(key),
-            Phase::Magic | Phase::Open if conn.waiting.is_some() || conn.has_more_input() => {} // whoever gets to the end of it ends it
-            Phase::Magic | Phase::Open | Phase::Flushing => conn.phase = Phase::Flushing,
+            Phase::Magic | Phase::Open if conn.input_state.waits() || conn.has_more_input() => {} // whoever gets to the end of it ends it
+            Phase::Magic | Phase::Open | Phase::Flushing => _ = conn.end_input(),
         }
         self.mark_dirty(key);
     }
@@ -327,7 +326,7 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         if conn.http.is_some() {
             self.handle_answers_taken(key, now);
-        } else if self.conns.get_mut(key).is_some_and(|conn| std::mem::take(&mut conn.stalled)) {
+        } else if self.conns.get_mut(key).is_some_and(|conn| conn.note_input(InputEvent::Taken)) {
             self.work.resume_later(key);
         }
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing && conn.held.is_empty()) else { return false };

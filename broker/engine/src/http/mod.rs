@@ -96,7 +96,6 @@ pub struct Http {
     pub(crate) begun: Option<Nanos>, // when the first bytes of the request under way came
     pub(crate) idle_since: Nanos,
     pub(crate) owed: Option<(u64, Exchange)>, // by Python
-    pub(crate) stalled: bool,                 // parked until its answers are taken
     pub(crate) handed_charge: Option<Charge>, // for the request that Python has
     pub(crate) answer_charge: Option<Charge>, // for an answer of Python's, until it is taken
 }
@@ -131,7 +130,6 @@ impl Http {
             begun: None,
             idle_since: now,
             owed: None,
-            stalled: false,
             handed_charge: None,
             answer_charge: None,
         }

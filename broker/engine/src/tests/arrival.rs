@@ -2,6 +2,7 @@
 
 use super::pair::*;
 use crate::arrival::stamps::{Sharing, Stamps};
+use crate::clients::pending_input::WaitFor;
 use crate::time::Nanos;
 
 fn sharing(pair: &Pair) -> (u64, u64, Nanos) {
@@ -109,7 +110,7 @@ fn spans_are_kept_while_a_connection_waits() {
     pair.limit("t", limit(1_000, 5, 1));
     let key = pair.connect();
     pair.turn();
-    pair.engine.park(key);
+    pair.engine.defer(key, WaitFor::Python);
     pair.stall(S); // the limit's own instant is not later than what follows
     let (now, one) = (pair.now, pub_("t", "a").len());
     let bytes = [pub_("t", "a"), pub_("t", "b"), pub_("t", "c")].concat();

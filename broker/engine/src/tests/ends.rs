@@ -175,7 +175,7 @@ fn a_client_that_reads_late_gets_the_answers_to_all_before_the_end_or_what_was_r
         let mut pair = Pair::new();
         let key = pair.connect();
         pair.stick(key);
-        while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() < 256 << 10 {
+        while !pair.engine.is_waiting(key) || pair.engine.unsent(key).len() < 256 << 10 {
             pair.send(key, pub_("t", "x").repeat(100));
             pair.turn();
         }
@@ -207,7 +207,7 @@ fn a_client_without_heartbeats_that_ends_its_stream_and_reads_nothing_is_cut_off
     pair.send(key, identify(r#"{"heartbeat_interval":-1}"#));
     pair.turn();
     pair.stick(key);
-    while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() < 256 << 10 {
+    while !pair.engine.is_waiting(key) || pair.engine.unsent(key).len() < 256 << 10 {
         pair.send(key, pub_("t", "x").repeat(100));
         pair.advance(0);
     }
@@ -225,7 +225,7 @@ fn a_client_without_heartbeats_that_ends_its_stream_and_reads_nothing_is_cut_off
 fn stalled_consumer(pair: &mut Pair) -> ConnKey {
     let key = pair.subscribe("t", "c", 2_500);
     pair.stick(key);
-    while !pair.engine.conns[key].stalled {
+    while !pair.engine.conns[key].input_state.awaits_client() {
         pair.send(key, pub_("u", "x").repeat(100));
         pair.advance(0);
     }

@@ -1,7 +1,6 @@
 //! Handshakes whose steps are taken elsewhere: what comes meanwhile, what ends meanwhile, and what a storm of them costs the others.
 
 use super::pair::*;
-use crate::clients::connection::Phase;
 use crate::config::{ClientAuth, Config};
 use crate::keys::ConnKey;
 use crate::scheduling::handshake_queue::MAX_AWAY;
@@ -237,7 +236,7 @@ fn what_is_said_while_the_session_is_away_waits_for_it_and_never_goes_in_clear()
         pair.turn();
         assert_eq!(pair.take_bytes(key), b"");
     }
-    pair.engine.conns[left].phase = Phase::Flushing;
+    pair.engine.conns[left].end_input();
     pair.engine.handle_writable(left);
     while pair.shake_hands() {}
     pair.turn();

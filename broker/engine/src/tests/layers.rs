@@ -2,6 +2,7 @@
 
 use super::memory_store::MemoryStore;
 use super::pair::*;
+use crate::clients::pending_input::WaitFor;
 use crate::config::{ClientAuth, Config, TlsRequired};
 use crate::event::Event;
 use crate::keys::ConnKey;
@@ -416,7 +417,7 @@ fn a_notice_of_the_end_gets_the_answers_and_ours() {
 fn a_command_parked_in_the_middle_goes_on_through_the_layers() {
     let mut pair = Pair::new();
     let mut coated = with_compression(&mut pair, DEFLATE);
-    pair.engine.park(coated.key);
+    pair.engine.defer(coated.key, WaitFor::Python);
     coated.send(&mut pair, b"NOP\n".repeat(200_000));
     coated.send(&mut pair, pub_("t", "x"));
     pair.turn();
@@ -432,7 +433,7 @@ fn identify_kept_while_parked_puts_the_rest_under_its_layers() {
     let mut pair = Pair::new();
     let key = pair.connect();
     pair.turn();
-    pair.engine.park(key);
+    pair.engine.defer(key, WaitFor::Python);
     let mut coat = Coat::default();
     coat.put_on(Compression::Snappy);
     pair.send(key, ask_for(r#""snappy":true"#));

@@ -2,12 +2,13 @@
 
 use super::pair::*;
 use crate::arrival::stamps::Stamps;
+use crate::clients::pending_input::WaitFor;
 use crate::config::Config;
 
 fn parked(pair: &mut Pair) -> crate::keys::ConnKey {
     let key = pair.connect();
     pair.turn();
-    pair.engine.park(key);
+    pair.engine.defer(key, WaitFor::Python);
     key
 }
 
@@ -60,7 +61,7 @@ fn heartbeats_go_on_and_silence_counts_from_the_resumption() {
     let mut pair = Pair::new();
     let key = pair.connect();
     pair.ask(key, identify(r#"{"heartbeat_interval":1000}"#));
-    pair.engine.park(key);
+    pair.engine.defer(key, WaitFor::Python);
     pair.advance(10 * S);
     assert_eq!(pair.take(key), vec![response("_heartbeat_"); 10]);
     assert!(!pair.closed.contains(&key));
@@ -89,7 +90,7 @@ fn parking_twice_changes_nothing_and_one_resumption_ends_it() {
     let key = parked(&mut pair);
     pair.send(key, pub_("t", "x"));
     pair.send(key, pub_("t", "y"));
-    pair.engine.park(key);
+    pair.engine.defer(key, WaitFor::Python);
     assert_eq!(resume(&mut pair, key), [ok(), ok()]);
     assert!(!pair.engine.resume(key, pair.now), "it does not wait any more");
 }

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use slotmap::{Key, KeyData};
 
+use crate::clients::pending_input::WaitFor;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -49,7 +50,7 @@ impl Engine {
             tls: conn.has_tls(),
             common_name: conn.layers.as_ref().and_then(|layers| layers.peer_name()).unwrap_or_default().into(),
         });
-        self.park(key);
+        self.defer(key, WaitFor::Python);
     }
 
     /// Whether a command may run now. False: its authorization has expired, and the connection waits for a new one.
@@ -78,7 +79,7 @@ impl Engine {
     /// The auth server's answer for a connection that waits for it; `None`: there is none. Gives why it is refused.
     pub fn set_authorization(&mut self, connection: u64, answer: Option<&[u8]>, now: Nanos) -> Result<(), String> {
         let key = ConnKey::from(KeyData::from_ffi(connection));
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.waiting.is_some()) else { return Ok(()) };
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.input_state.waits()) else { return Ok(()) };
         let Some(auth) = &mut conn.auth else { return Ok(()) };
         let parsed = answer.map(|answer| Grant::parse(answer, &mut self.patterns, now)).transpose();
         let grant = match parsed {

@@ -10,6 +10,7 @@ pub mod publish_messages;
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, Phase, Subscription};
 use crate::clients::mpub_progress::{Batch, Sliced};
+use crate::clients::pending_input::WaitFor;
 use crate::clients::reply::Reply;
 use crate::config::TlsRequired;
 use crate::engine::http::publish_routes::write_outcome;
@@ -55,8 +56,7 @@ impl Engine {
                 return at;
             }
             if conn.leaves_answers(self.config.max_msg_size as usize) {
-                conn.stalled = true;
-                self.park(key);
+                self.defer(key, WaitFor::Client);
                 return at;
             }
             self.work.note(1);
@@ -203,18 +203,17 @@ impl Engine {
 
     pub(crate) fn refuse(&mut self, key: ConnKey, error: WireError) {
         self.work.note(REFUSAL_UNITS);
-        if error.fatal
-            && let Some(conn) = self.conns.get_mut(key)
-        {
-            conn.phase = Phase::Flushing;
-            conn.forget_begun();
-            conn.input = Vec::new();
-            (conn.input_charge, conn.unfinished_since) = (None, None);
-            if conn.waiting.take().is_some() {
-                self.schedule.resumed.push(key);
-            }
+        if error.fatal {
+            self.end_input_of(key);
         }
         self.reply(key, Reply::Error(error));
+    }
+
+    /// No command of it runs any more. The reactor hears of it if it left bytes in the kernel: what comes is dropped from now on.
+    fn end_input_of(&mut self, key: ConnKey) {
+        if self.conns.get_mut(key).is_some_and(Connection::end_input) {
+            self.schedule.resumed.push(key);
+        }
     }
 
     pub(crate) fn send_replies(&mut self, now: Nanos) {
@@ -264,8 +263,8 @@ impl Engine {
                     let exchange = if let Reply::Published(_, exchange) = reply { exchange } else { Exchange::LAST };
                     self.http.date.set(self.clock.wall(now).div_euclid(1_000_000_000));
                     write_outcome(conn.output(), publish, exchange, &self.http.date, now);
-                } else {
-                    answer_publish(conn, publish, now);
+                } else if answer_publish(conn, publish, now) {
+                    self.schedule.resumed.push(key);
                 }
                 self.mark_dirty(key);
                 return is_slice;
@@ -417,8 +416,9 @@ impl Engine {
     }
 }
 
-/// Those of answered messages may stay until they are too many: an alarm that finds only them costs little.
-fn answer_publish(conn: &mut Connection, publish: &Publish, now: Nanos) {
+/// Gives whether the refusal is fatal to a connection whose input waited.
+fn answer_publish(conn: &mut Connection, publish: &Publish, now: Nanos) -> bool {
+    let mut waited = false;
     match &publish.outcome {
         Outcome::Done { .. } if !conn.terms.receipts => conn.respond(codec::OK),
         Outcome::Done { wait_ns: Some(wait_ns), fill } => conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes()),
@@ -426,14 +426,15 @@ fn answer_publish(conn: &mut Connection, publish: &Publish, now: Nanos) {
         refused => {
             let error = refused.error(publish, now);
             if error.fatal {
-                conn.forget_begun();
-                conn.phase = Phase::Flushing;
+                waited = conn.end_input();
             }
             conn.fail(&error.to_string());
         }
     }
+    waited
 }
 
+/// Those of answered messages may stay until they are too many: an alarm that finds only them costs little.
 fn drop_stale_deadlines(sub: &mut Subscription, channel: &Channel) {
     if sub.is_stale_heavy() {
         sub.deadlines.retain(|(deadline, id)| channel.in_flight.get(id).is_some_and(|entry| entry.deadline == *deadline));

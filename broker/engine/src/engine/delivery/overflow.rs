@@ -143,7 +143,7 @@ impl Engine {
         }
         conn.held.push_back(Held { reply, publish });
         if conn.held.len() == 1 {
-            self.park_besides(key, now);
+            self.defer_for_disk(key, now);
         }
     }
 
@@ -169,7 +169,7 @@ impl Engine {
             }
         }
         if gave {
-            self.resume_besides(key, now);
+            self.resume_stored(key, now);
         }
     }
 

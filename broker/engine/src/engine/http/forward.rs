@@ -1,5 +1,6 @@
 //! Requests that Python answers: how they are given out, how much of them there may be at once, and how answers come back.
 
+use crate::clients::pending_input::WaitFor;
 use crate::engine::Engine;
 use crate::http::answer::{self, Answer, Exchange};
 use crate::http::request::{Afterwards, Head};
@@ -38,7 +39,7 @@ impl Engine {
             body: body.to_vec(),
             over_tls,
         });
-        self.park(key);
+        self.defer(key, WaitFor::Python);
     }
 
     /// Python's answer to a request that it was handed. False: nobody waits for it any more.

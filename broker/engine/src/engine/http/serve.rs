@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, Phase};
+use crate::clients::pending_input::{InputEvent, WaitFor};
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::engine::http::forward::MAX_HANDED;
@@ -87,8 +88,7 @@ impl Engine {
         let untaken = conn.pending();
         let http = conn.http.as_deref_mut()?;
         if untaken > MAX_UNTAKEN {
-            http.stalled = true;
-            self.park(key);
+            self.defer(key, WaitFor::Client);
             return None;
         }
         if http.chunks.is_some() {
@@ -299,7 +299,7 @@ impl Engine {
         self.http.stage = Stage::Closing;
         let idle = |conn: &Connection| {
             let has_begun_none = conn.input.is_empty() && conn.http.as_ref().is_some_and(|http| http.chunks.is_none());
-            has_begun_none && conn.reads() && !conn.waits_for_more_than_the_disk()
+            has_begun_none && conn.reads() && !conn.input_state.waits_for_more_than_the_disk()
         };
         let idle: Vec<ConnKey> = self.conns.iter().filter(|(_, conn)| idle(conn)).map(|(key, _)| key).collect();
         for key in idle {
@@ -325,10 +325,7 @@ impl Engine {
     /// Nothing more is read; what is answered still goes out.
     pub(crate) fn end_requests(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        conn.phase = Phase::Flushing;
-        conn.forget_begun();
-        (conn.input, conn.input_charge) = (Vec::new(), None);
-        if conn.waiting.take().is_some() {
+        if conn.end_input() {
             self.schedule.resumed.push(key); // read to its end, or the close would reset it
         }
         if let Some(http) = &mut conn.http {
@@ -362,7 +359,7 @@ impl Engine {
 
     /// A request that has begun must come in: the clock of its deadline runs.
     pub(crate) fn note_unfinished(&mut self, key: ConnKey, more: bool, now: Nanos) {
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.waiting.is_none()) else { return };
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && !conn.input_state.waits()) else { return };
         let Some(http) = &mut conn.http else { return };
         if (more || http.chunks.is_some()) && http.begun.is_none() {
             http.begun = Some(now);
@@ -382,9 +379,11 @@ impl Engine {
 
     /// All answers are taken.
     pub(crate) fn handle_answers_taken(&mut self, key: ConnKey, now: Nanos) {
-        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let goes_on = conn.note_input(InputEvent::Taken);
+        let Some(http) = &mut conn.http else { return };
         http.answer_charge = None;
-        if std::mem::take(&mut http.stalled) {
+        if goes_on {
             http.idle_since = now;
             self.work.resume_later(key);
         }

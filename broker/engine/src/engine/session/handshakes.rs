@@ -1,6 +1,5 @@
 //! TLS handshakes of connections: given out step by step, taken back, and what follows one.
 
-use crate::clients::connection::Phase;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::engine::session::layers::identify_failed;
@@ -114,7 +113,7 @@ impl Engine {
             return self.close(key);
         }
         conn.fail(&identify_failed(&format_args!("TLS: no handshake within {} s", HANDSHAKE_NS / 1_000_000_000)).to_string());
-        conn.phase = Phase::Flushing;
+        conn.end_input();
         self.mark_dirty(key);
     }
 }

@@ -114,7 +114,7 @@ impl Engine {
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
             let Some(layers) = &mut conn.layers else { return };
-            if conn.waiting.as_ref().is_some_and(|waiting| waiting.is_full()) {
+            if conn.kept_reads.is_full() {
                 return layers.postpone(); // `resume` goes on
             }
             let stamp = layers.stamp;
