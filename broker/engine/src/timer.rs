@@ -19,11 +19,11 @@ pub enum Timer {
     /// When what is on disk is to be synced, or tried again.
     Disk,
     /// When the laboratory's server is done with the first of its line.
-    Served,
+    Lab,
     /// When some of the topics that are watched are to be looked at.
-    Watching,
+    WatchList,
     /// When somebody may be told that what he published has left.
-    Leaving,
+    Departures,
 }
 
 /// The instant that an owner is armed for.

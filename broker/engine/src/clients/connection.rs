@@ -68,7 +68,7 @@ pub struct Subscription {
     pub listed: bool,                            // in the channel's ring of ready consumers
     pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
     pub armed: Armed,
-    pub overdue: bool,           // in the engine's list of those with more that is due than a turn takes
+    pub has_due: bool,           // in the engine's list of those with more that is due than a turn takes
     pub(crate) unanswered: bool, // the answer to its SUB waits for the disk
     pub nearness: Nearness,
     pub messages: u64,
@@ -364,7 +364,7 @@ impl Subscription {
             listed: false,
             deadlines: VecDeque::new(),
             armed: Armed::default(),
-            overdue: false,
+            has_due: false,
             unanswered: false,
             messages: 0,
             finished: 0,

@@ -13,7 +13,7 @@ const LOOKED_AT: usize = 64;
 
 impl Engine {
     /// The rest of what a connection sent runs in the next turn.
-    pub(crate) fn postpone(&mut self, key: ConnKey) {
+    pub(crate) fn defer_to_next_turn(&mut self, key: ConnKey) {
         self.defer(key, WaitFor::Turn);
         self.work.note_flood();
         if let Some(conn) = self.conns.get_mut(key) {
@@ -29,7 +29,7 @@ impl Engine {
 
     /// Go on with those whose share was used up in an earlier turn. What was read since takes nothing from them, and the first of them runs whatever it
     /// has. Where they are many, some of them wait on, first in line. Of those that rest one goes on, before the others.
-    pub(crate) fn run_postponed(&mut self, now: Nanos) {
+    pub(crate) fn run_deferred(&mut self, now: Nanos) {
         self.work.note_time(now);
         if now >= self.work.rests_until
             && let Some(rested) = self.work.resting.pop_front()

@@ -69,7 +69,7 @@ impl Engine {
             topic.channels.push(key);
             self.events.push(Event::ChannelCreated { topic: topic.name.to_string(), channel: name.into() });
         }
-        self.pump(topic_key, now);
+        self.fan_out_queue(topic_key, now);
         key
     }
 
@@ -119,7 +119,7 @@ impl Engine {
     }
 
     fn forget_served(&mut self, key: TopicKey) {
-        if let Some(server) = &mut self.server {
+        if let Some(server) = &mut self.lab {
             server.forget(key);
         }
     }
@@ -127,14 +127,14 @@ impl Engine {
     pub fn pause_topic(&mut self, name: &str, paused: bool, now: Nanos) -> bool {
         let Some(key) = self.topic_key(name) else { return false };
         self.topics[key].paused = paused;
-        self.pump(key, now);
+        self.fan_out_queue(key, now);
         true
     }
 
     pub fn release_topic(&mut self, name: &str, now: Nanos) -> bool {
         let Some(key) = self.topic_key(name) else { return false };
         self.topics[key].held = false;
-        self.pump(key, now);
+        self.fan_out_queue(key, now);
         for channel in self.topics[key].channels.clone() {
             self.mark_channel(channel);
         }
@@ -218,7 +218,7 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(key) else { return false };
         let waiting = topic.waiting();
         if let Some(limiter) = topic.limiter.as_mut().filter(|limiter| waiting > 0 && limiter.backlog.next_due().is_none()) {
-            limiter.starved_told = true;
+            limiter.starved_sent = true;
             self.events.push(Event::Starved { topic: name.into(), waiting });
         }
         self.release_due(key, now);

@@ -143,7 +143,7 @@ impl Engine {
     }
 
     pub(crate) fn tell_limits(&mut self, now: Nanos) {
-        if self.limits.untold {
+        if self.limits.unsent {
             self.limits.tell(now, &mut self.events);
         }
     }

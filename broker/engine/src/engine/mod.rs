@@ -46,14 +46,14 @@ use crate::queueing::message::Builder;
 use crate::queueing::shared_disk::Storage;
 use crate::queueing::topic::Topic;
 use crate::scheduling::client_limits::{LARGE_INPUT, Limits};
-use crate::scheduling::departures::Leaving;
+use crate::scheduling::departures::Departures;
 use crate::scheduling::handshake_queue::Handshakes;
-use crate::scheduling::lab_server::Server;
+use crate::scheduling::lab_server::LabServer;
 use crate::scheduling::work_budget::Work;
 use crate::telemetry::counters::Counters;
 use crate::telemetry::latency::Sample;
-use crate::telemetry::network_delay::Ways;
-use crate::telemetry::watch_list::Watching;
+use crate::telemetry::network_delay::NetworkDelay;
+use crate::telemetry::watch_list::WatchList;
 use crate::time::{Nanos, WallClock};
 use crate::timer::{Timer, Timers};
 
@@ -79,9 +79,9 @@ pub struct Engine {
     pub topic_names: HashMap<Box<str>, TopicKey>,
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
     pub(crate) disk: Option<Storage>,
-    pub(crate) watching: Watching,
-    pub(crate) server: Option<Box<Server>>, // of the laboratory alone
-    pub(crate) leaving: Leaving,
+    pub(crate) watch_list: WatchList,
+    pub(crate) lab: Option<Box<LabServer>>, // of the laboratory alone
+    pub(crate) departures: Departures,
     pub(crate) schedule: Schedule,
     pub(crate) timers: Timers,
     pub(crate) events: Vec<Event>,
@@ -99,7 +99,7 @@ pub struct Engine {
     pub counters: Counters,
     pub refusal: Option<String>, // why publishes are refused just now
     pub list_is_final: bool,     // what there is of topics and channels is all that there will be
-    pub(crate) ways: Ways,
+    pub(crate) network_delay: NetworkDelay,
     pub(crate) sampler: u64,
     pub(crate) http: Service,
 }
@@ -110,7 +110,7 @@ impl Engine {
             list_is_final: false,
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),
             ids: IdMaker::new(config.node_id),
-            server: Server::new(config.lab_service_time_ns).map(Box::new),
+            lab: LabServer::new(config.lab_service_time_ns).map(Box::new),
             config,
             conns: SlotMap::with_key(),
             topics: SlotMap::with_key(),
@@ -118,8 +118,8 @@ impl Engine {
             topic_names: HashMap::new(),
             aware: HashMap::new(),
             disk: None,
-            watching: Watching::default(),
-            leaving: Leaving::default(),
+            watch_list: WatchList::default(),
+            departures: Departures::default(),
             schedule: Schedule::default(),
             timers: Timers::default(),
             events: Vec::new(),
@@ -134,7 +134,7 @@ impl Engine {
             clock: WallClock::default(),
             has_leases: false,
             counters: Counters::default(),
-            ways: Ways::default(),
+            network_delay: NetworkDelay::default(),
             sampler: 0x2545_f491_4f6c_dd1d,
             http: Service::default(),
         }
@@ -346,7 +346,7 @@ impl Engine {
     /// The first half of the end of a turn: decide and answer. True: write the answers before the rest. They are few and stand for many messages, whose publishers
     /// make the next ones while these are delivered.
     pub fn answer_turn(&mut self, now: Nanos) -> bool {
-        self.run_postponed(now);
+        self.run_deferred(now);
         self.decode_on(now);
         self.decide_publishes(now);
         self.release_held(now);
@@ -361,7 +361,7 @@ impl Engine {
         if !self.turn.replies.is_empty() {
             self.send_replies(now); // who is refused must get that before its stream ends
         }
-        self.pump_on(now);
+        self.fan_out_rest(now);
         self.write_overflow();
         let answered = self.schedule.dirty_conns.len();
         self.deliver_all(now);

@@ -230,7 +230,7 @@ impl Engine {
             topic_name: topic.name.to_string(),
             paused: topic.paused,
             held: topic.held,
-            depth: topic.queue.len() + topic.waiting() + self.server.as_ref().map_or(0, |server| server.waiting(key)),
+            depth: topic.queue.len() + topic.waiting() + self.lab.as_ref().map_or(0, |server| server.waiting(key)),
             backend_depth: topic.queue.backend_len(),
             dropped: topic.queue.dropped(),
             message_count: topic.counters.messages,

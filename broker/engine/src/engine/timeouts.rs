@@ -2,7 +2,7 @@
 
 use crate::clients::connection::{Connection, Phase};
 use crate::engine::Engine;
-use crate::engine::turn::Overdue;
+use crate::engine::turn::DueTimers;
 use crate::keys::{ChannelKey, ConnKey};
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
@@ -17,15 +17,15 @@ impl Engine {
     pub(crate) fn handle_timeouts(&mut self, now: Nanos) {
         for overdue in std::mem::take(&mut self.schedule.due) {
             match overdue {
-                Overdue::InFlight(key) => {
+                DueTimers::InFlight(key) => {
                     if let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) {
-                        sub.overdue = false;
+                        sub.has_due = false;
                     }
                     self.expire(key, now);
                 }
-                Overdue::Deferred(key) => {
+                DueTimers::Deferred(key) => {
                     if let Some(channel) = self.channels.get_mut(key) {
-                        channel.overdue = false;
+                        channel.has_due = false;
                     }
                     self.undefer(key, now);
                 }
@@ -40,9 +40,9 @@ impl Engine {
                 }
                 Timer::Deferred(key) => self.handle_deferred(key, at, now),
                 Timer::Disk => self.handle_disk_timer(at),
-                Timer::Served => self.handle_served(at, now),
-                Timer::Watching => self.handle_watching(at, now),
-                Timer::Leaving => self.handle_leaving(at, now),
+                Timer::Lab => self.handle_lab(at, now),
+                Timer::WatchList => self.handle_watch_list(at, now),
+                Timer::Departures => self.handle_departures(at, now),
                 Timer::MessageTimeout(key) => self.handle_message_timeouts(key, at, now),
                 Timer::Connection(key) => {
                     if self.conns.get_mut(key).is_some_and(|conn| conn.armed.fire(at)) {
@@ -63,9 +63,9 @@ impl Engine {
         self.timers.retain(|at, timer| match timer {
             Timer::Release(key) => self.topics.get(key).is_some_and(|topic| topic.armed.is_for(at)),
             Timer::Disk => self.disk.as_ref().is_some_and(|storage| storage.armed.is_for(at)),
-            Timer::Served => self.server.as_ref().is_some_and(|server| server.armed.is_for(at)),
-            Timer::Watching => self.watching.is_due_at(at),
-            Timer::Leaving => self.leaving.is_due_at(at),
+            Timer::Lab => self.lab.as_ref().is_some_and(|server| server.armed.is_for(at)),
+            Timer::WatchList => self.watch_list.is_due_at(at),
+            Timer::Departures => self.departures.is_due_at(at),
             Timer::Deferred(key) => self.channels.get(key).is_some_and(|channel| channel.armed.is_for(at)),
             Timer::Connection(key) => self.conns.get(key).is_some_and(|conn| conn.armed.is_for(at)),
             Timer::MessageTimeout(key) => {
@@ -76,7 +76,7 @@ impl Engine {
 
     fn handle_deferred(&mut self, key: ChannelKey, at: Nanos, now: Nanos) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if channel.armed.fire(at) && !channel.overdue {
+        if channel.armed.fire(at) && !channel.has_due {
             self.undefer(key, now);
         }
     }
@@ -87,8 +87,8 @@ impl Engine {
         let moved = channel.undefer(DUE_IN_A_TURN, now);
         match channel.next_deferred() {
             Some(due) if due <= now => {
-                channel.overdue = true;
-                self.schedule.due.push(Overdue::Deferred(key));
+                channel.has_due = true;
+                self.schedule.due.push(DueTimers::Deferred(key));
             }
             Some(due) => self.timers.arm(&mut channel.armed, due, Timer::Deferred(key)),
             None => {}
@@ -100,7 +100,7 @@ impl Engine {
 
     fn handle_message_timeouts(&mut self, key: ConnKey, at: Nanos, now: Nanos) {
         let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) else { return };
-        if sub.armed.fire(at) && !sub.overdue {
+        if sub.armed.fire(at) && !sub.has_due {
             self.expire(key, now);
         }
     }
@@ -122,8 +122,8 @@ impl Engine {
         }
         match sub.deadlines.front() {
             Some((deadline, _)) if *deadline <= now => {
-                sub.overdue = true;
-                self.schedule.due.push(Overdue::InFlight(key));
+                sub.has_due = true;
+                self.schedule.due.push(DueTimers::InFlight(key));
             }
             Some((deadline, _)) => self.timers.arm(&mut sub.armed, *deadline, Timer::MessageTimeout(key)),
             None => {}

@@ -27,7 +27,7 @@ impl Turn {
 
 /// Whose messages are due, more of them than a turn takes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Overdue {
+pub(crate) enum DueTimers {
     InFlight(ConnKey),
     Deferred(ChannelKey),
 }
@@ -36,7 +36,7 @@ pub(crate) enum Overdue {
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     pub fan_out: Vec<TopicKey>, // have more to move to their channels
-    pub due: Vec<Overdue>,      // go on in the next turn
+    pub due: Vec<DueTimers>,    // go on in the next turn
     pub dirty_conns: Vec<ConnKey>,
     pub dirty_channels: Vec<ChannelKey>,
     pub delivering: Vec<ChannelKey>, // empty between turns: room for the list of one

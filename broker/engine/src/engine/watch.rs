@@ -26,14 +26,14 @@ impl Engine {
     /// Look for changes in `topics`, too, and in `no_longer` only while somebody asks for their histories. Those that are not there, or have no limit, are looked at once they are.
     pub fn watch(&mut self, topics: Vec<String>, no_longer: &[String], now: Nanos) {
         for name in no_longer {
-            self.watching.names.remove(name);
+            self.watch_list.names.remove(name);
             if let Some(limiter) = self.topic_key(name).and_then(|key| self.topics.get_mut(key)?.limiter.as_mut()) {
                 limiter.history.leave(now);
             }
         }
         for name in topics {
             let key = self.topic_key(&name);
-            self.watching.names.insert(name);
+            self.watch_list.names.insert(name);
             if let Some(key) = key {
                 self.watch_topic(key, now);
             }
@@ -42,7 +42,7 @@ impl Engine {
 
     /// It may have got its limit just now.
     pub(crate) fn watch_if_wanted(&mut self, name: &str, key: TopicKey, now: Nanos) {
-        if self.watching.names.contains(name) {
+        if self.watch_list.names.contains(name) {
             self.watch_topic(key, now);
         }
     }
@@ -55,33 +55,33 @@ impl Engine {
         }
     }
 
-    pub(crate) fn handle_watching(&mut self, at: Nanos, now: Nanos) {
-        if !self.watching.armed.fire(at) {
+    pub(crate) fn handle_watch_list(&mut self, at: Nanos, now: Nanos) {
+        if !self.watch_list.armed.fire(at) {
             return;
         }
         for _ in 0..TOPICS_A_TURN {
-            let Some((due, key)) = self.watching.pop(now) else { break };
+            let Some((due, key)) = self.watch_list.pop(now) else { break };
             if self.topics.get(key).and_then(|topic| topic.limiter.as_ref()?.history.look_due()) == Some(due) {
                 self.look_at_history(key, open_at(now), now);
                 self.plan_look(key, now);
             }
         }
-        self.arm_watching(now + 1); // what is left is for the next turn
+        self.arm_watch_list(now + 1); // what is left is for the next turn
     }
 
     fn plan_look(&mut self, key: TopicKey, now: Nanos) {
-        let longest = self.watching.longest_pause();
+        let longest = self.watch_list.longest_pause();
         let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) else { return };
         let pause = if limiter.backlog.is_empty() { longest } else { QUEUE_BINS * BIN_NS };
         let number = open_at(limiter.history.speaks_at().min(now + pause)).max(open_at(now)) + 1;
         limiter.history.set_look_due(opens_at(number));
-        self.watching.due.push(Reverse((opens_at(number), key)));
-        self.arm_watching(now + 1);
+        self.watch_list.due.push(Reverse((opens_at(number), key)));
+        self.arm_watch_list(now + 1);
     }
 
-    fn arm_watching(&mut self, earliest: Nanos) {
-        if let Some(due) = self.watching.next() {
-            self.timers.arm(&mut self.watching.armed, due.max(earliest), Timer::Watching);
+    fn arm_watch_list(&mut self, earliest: Nanos) {
+        if let Some(due) = self.watch_list.next() {
+            self.timers.arm(&mut self.watch_list.armed, due.max(earliest), Timer::WatchList);
         }
     }
 
@@ -99,54 +99,54 @@ impl Engine {
     }
 
     /// Ask for the ways of all clients of a topic, unless they are known well enough, or others are still asked for.
-    pub fn ask_ways(&mut self, topic: &str, now: Nanos) {
+    pub fn ask_network_delay(&mut self, topic: &str, now: Nanos) {
         let Some(topic) = self.topic_key(topic) else { return };
-        if self.ways.asking.is_some() || self.ways.known.get(topic).is_some_and(|(asked, _)| now < asked + HOLDS_NS) {
+        if self.network_delay.asking.is_some() || self.network_delay.known.get(topic).is_some_and(|(asked, _)| now < asked + HOLDS_NS) {
             return;
         }
-        self.ways.asking = Some((topic, now));
-        self.ways.unvisited.extend(self.conns.keys());
+        self.network_delay.asking = Some((topic, now));
+        self.network_delay.unvisited.extend(self.conns.keys());
     }
 
-    /// Connections whose round trip is to be handed in by `handle_round_trip`, before `end_ways`: some of those asked for.
-    pub fn poll_ways(&mut self) -> Vec<ConnKey> {
-        let Some((topic, _)) = self.ways.asking else { return Vec::new() };
-        let kept = self.ways.unvisited.len().saturating_sub(VISITED_A_TURN);
-        let mut visited = self.ways.unvisited.split_off(kept);
+    /// Connections whose round trip is to be handed in by `handle_round_trip`, before `end_network_delay`: some of those asked for.
+    pub fn poll_network_delay(&mut self) -> Vec<ConnKey> {
+        let Some((topic, _)) = self.network_delay.asking else { return Vec::new() };
+        let kept = self.network_delay.unvisited.len().saturating_sub(VISITED_A_TURN);
+        let mut visited = self.network_delay.unvisited.split_off(kept);
         visited.retain(|&key| self.consumes(key, topic) || self.indices_of(key, topic).next().is_some());
         visited
     }
 
     pub fn handle_round_trip(&mut self, key: ConnKey, round_trip: Nanos) {
-        let Some((topic, _)) = self.ways.asking else { return };
+        let Some((topic, _)) = self.network_delay.asking else { return };
         let way = round_trip / 2;
-        let mut found = std::mem::take(&mut self.ways.found);
+        let mut found = std::mem::take(&mut self.network_delay.found);
         for index in self.indices_of(key, topic) {
             found.publishers.entry(index).and_modify(|shortest| *shortest = way.min(*shortest)).or_insert(way);
         }
-        self.ways.found = found;
+        self.network_delay.found = found;
         if self.consumes(key, topic) {
-            self.ways.of_consumers.push(way);
+            self.network_delay.of_consumers.push(way);
         }
     }
 
     /// Once all are visited, what they said is what is known.
-    pub fn end_ways(&mut self) {
-        let Some((topic, asked)) = self.ways.asking.filter(|_| self.ways.unvisited.is_empty()) else { return };
-        let (mut network, mut ways) = (std::mem::take(&mut self.ways.found), std::mem::take(&mut self.ways.of_consumers));
+    pub fn end_network_delay(&mut self) {
+        let Some((topic, asked)) = self.network_delay.asking.filter(|_| self.network_delay.unvisited.is_empty()) else { return };
+        let (mut network, mut ways) = (std::mem::take(&mut self.network_delay.found), std::mem::take(&mut self.network_delay.of_consumers));
         if !ways.is_empty() {
             let middle = ways.len() / 2;
             network.subscribers = *ways.select_nth_unstable(middle).1;
         }
-        self.ways.asking = None;
+        self.network_delay.asking = None;
         if self.topics.contains_key(topic) {
-            self.ways.known.insert(topic, (asked, Arc::new(network)));
+            self.network_delay.known.insert(topic, (asked, Arc::new(network)));
         }
     }
 
     /// The ways of a topic's clients, as far as they are known: each publisher's shortest, the median of its subscribers'.
     pub fn network(&self, topic: &str) -> Arc<Network> {
-        let known = self.topic_key(topic).and_then(|topic| self.ways.known.get(topic));
+        let known = self.topic_key(topic).and_then(|topic| self.network_delay.known.get(topic));
         known.map_or_else(Arc::default, |(_, network)| Arc::clone(network))
     }
 

@@ -5,14 +5,14 @@ use crate::protocol::codec::Bodies;
 
 /// What is known of the lines that have come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Lines {
+pub(crate) struct LineBody {
     seen: usize, // bytes of the body
     at: usize,   // where the line begins of which no end was seen
     count: u32,  // messages before
     longest: usize,
 }
 
-impl Lines {
+impl LineBody {
     /// So much of the body has come.
     pub fn look(&mut self, body: &[u8]) {
         let Some(end) = body[self.seen..].iter().rposition(|&c| c == b'\n') else {
@@ -43,12 +43,12 @@ mod tests {
         let bodies: [&[u8]; 8] =
             [b"", b"\n", b"\n\n\n", b"a", b"a\n", b"\na\n\nbcd\n", b"ab\ncd\n\n\nefghij\nk", b"no end for a long while\n\nx"];
         for body in bodies {
-            let whole = Lines::default().whole(body);
+            let whole = LineBody::default().whole(body);
             let lines = body.split(|&c| c == b'\n').filter(|line| !line.is_empty());
             assert_eq!(whole, (lines.clone().count() as u32, lines.map(<[u8]>::len).max().unwrap_or(0)), "{body:?}");
             for step in 1..=body.len() {
                 for last in 0..=body.len() {
-                    let mut lines = Lines::default();
+                    let mut lines = LineBody::default();
                     (0..=last).step_by(step).for_each(|end| lines.look(&body[..end]));
                     assert_eq!(lines.whole(body), whole, "{body:?} by {step} up to {last}");
                 }

@@ -18,7 +18,7 @@ use crate::config::TlsRequired;
 use crate::http::answer::Exchange;
 use crate::http::chunked::Chunked;
 use crate::http::date::Date;
-use crate::http::line_body::Lines;
+use crate::http::line_body::LineBody;
 use crate::http::request::MAX_HEAD;
 use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
@@ -91,7 +91,7 @@ pub struct Http {
     looked: usize,            // so many bytes of the input are known to hold no whole head
     pub(crate) wanted: usize, // the head is whole: so many bytes it has with its body
     pub(crate) coming: Option<Coming>,
-    pub(crate) lines: Option<(usize, Lines)>, // where the body of lines begins that is coming in, and what has come
+    pub(crate) lines: Option<(usize, LineBody)>, // where the body of lines begins that is coming in, and what has come
     pub(crate) chunks: Option<Chunks>,
     pub(crate) begun: Option<Nanos>, // when the first bytes of the request under way came
     pub(crate) idle_since: Nanos,

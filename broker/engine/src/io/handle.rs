@@ -203,7 +203,7 @@ impl Handle {
     /// A measurement of what arrives at a limited topic from now on; `None`: no such topic, or it has no limit.
     pub fn measure(&self, topic: String, target: Nanos) -> Result<Option<Measurement>, NotRunning> {
         self.call(move |engine, now| {
-            engine.ask_ways(&topic, now);
+            engine.ask_network_delay(&topic, now);
             engine.trace(&topic).map(|trace| Measurement::new(trace.range().end, target, now))
         })
     }
@@ -212,7 +212,7 @@ impl Handle {
     pub fn advance(&self, topic: &str, measurement: &mut Measurement) -> Result<(), NotRunning> {
         let name = topic.to_owned();
         measurement.network = self.call(move |engine, now| {
-            engine.ask_ways(&name, now);
+            engine.ask_network_delay(&name, now);
             engine.network(&name)
         })?;
         loop {

@@ -548,5 +548,5 @@ pub fn encode_message(out: &mut Vec<u8>, frame: &[u8], attempts: u16) {
 }
 
 #[cfg(test)]
-#[path = "../tests/wire.rs"]
+#[path = "../tests/codec.rs"]
 mod tests;

@@ -73,7 +73,7 @@ pub struct Channel {
     pub dirty: bool, // in the engine's list of channels to deliver from
     pub armed: Armed,
     pub starved: bool, // what is on disk waits for memory
-    pub overdue: bool, // in the engine's list of those with more deferred that is due than a turn takes
+    pub has_due: bool, // in the engine's list of those with more deferred that is due than a turn takes
     pub counters: Counters,
     pub e2e: Option<Box<E2e>>, // from the first FIN on, if asked for
 }
@@ -108,7 +108,7 @@ impl Channel {
             dirty: false,
             armed: Armed::default(),
             starved: false,
-            overdue: false,
+            has_due: false,
             counters: Counters::default(),
             e2e: None,
         }

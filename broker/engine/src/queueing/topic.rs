@@ -67,7 +67,7 @@ pub struct Limiter {
     pub backlog_bytes: u64, // sum over what waits
     pub trace: Trace,
     pub lateness_max: Nanos, // actual hand-over minus due
-    pub starved_told: bool,
+    pub starved_sent: bool,
     pub lapses: u64, // how often its lease ended
     is_void: bool,   // it has, and was not renewed since
     largest: LargestBacklog,
@@ -89,7 +89,7 @@ impl Limiter {
             backlog_bytes: 0,
             trace,
             lateness_max: 0,
-            starved_told: false,
+            starved_sent: false,
             lapses: 0,
             is_void: false,
             largest: LargestBacklog::default(),
@@ -102,7 +102,7 @@ impl Limiter {
         self.turn_history(now);
         self.backlog.set(limit.rate_micro, limit.burst_micro, now);
         self.limit = limit;
-        self.starved_told = false;
+        self.starved_sent = false;
         self.is_void = false;
     }
 
@@ -115,7 +115,7 @@ impl Limiter {
         self.turn_history(expiry);
         self.backlog.set(0, 0, expiry);
         self.is_void = true;
-        self.starved_told = true; // the end of the lease is told instead
+        self.starved_sent = true; // the end of the lease is told instead
         self.lapses += 1;
         true
     }
@@ -268,8 +268,8 @@ pub struct Topic {
     pub queue: Queue,                // released, but no channel is there to take it (or the topic is paused or held)
     pub restored: VecDeque<Message>, // waited for tokens when an earlier incarnation ended; behind what waits for this one's
     pub paused: bool,
-    pub held: bool,           // new: Python is still fetching its channels
-    pub(crate) pumping: bool, // in the engine's list of those with more to move to their channels, or to decide of what was restored
+    pub held: bool,            // new: Python is still fetching its channels
+    pub(crate) fans_out: bool, // in the engine's list of those with more to move to their channels, or to decide of what was restored
     pub limiter: Option<Box<Limiter>>,
     pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: nobody said
     pub assignment_version: u64,
@@ -290,7 +290,7 @@ impl Topic {
             restored: VecDeque::new(),
             paused: false,
             held,
-            pumping: false,
+            fans_out: false,
             limiter: None,
             publishers: None,
             assignment_version: 0,

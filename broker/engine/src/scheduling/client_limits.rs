@@ -11,8 +11,8 @@ use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::time::Nanos;
 
-/// A limit that is met for long is told again after this time, with how often it was met since.
-const TELL_NS: Nanos = 10_000_000_000;
+/// A limit that is met for long is sent again after this time, with how often it was met since.
+const SEND_AGAIN_NS: Nanos = 10_000_000_000;
 
 /// Connections for which there is room in all tables from the start.
 pub(crate) const TABLES: usize = 1 << 16;
@@ -67,19 +67,19 @@ impl Limit {
     }
 }
 
-/// How often one limit was met, and what of that was told.
+/// How often one limit was met, and what of that was sent.
 #[derive(Debug, Default)]
 struct Met {
     count: u64,
-    told: u64,
-    told_at: Option<Nanos>,
-    client: Option<Box<str>>, // the first that met it since it was told
+    sent: u64,
+    sent_at: Option<Nanos>,
+    client: Option<Box<str>>, // the first that met it since it was sent
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     met: [Met; Limit::ALL.len()],
-    pub(crate) untold: bool,
+    pub(crate) unsent: bool,
     pub(crate) addresses: HashMap<IpAddr, usize>, // {whose: connections}
     pub(crate) room: Option<usize>,               // for connections, as far as the host grants it
     pub unfinished: Meter,
@@ -92,7 +92,7 @@ impl Limits {
         let met = &mut self.met[limit as usize];
         met.count += 1;
         met.client.get_or_insert_with(|| client.into());
-        self.untold = true;
+        self.unsent = true;
     }
 
     /// {name: times met}.
@@ -101,19 +101,19 @@ impl Limits {
     }
 
     pub(crate) fn tell(&mut self, now: Nanos, events: &mut Vec<Event>) {
-        self.untold = false;
+        self.unsent = false;
         for limit in Limit::ALL {
             let met = &mut self.met[limit as usize];
-            if met.count == met.told {
+            if met.count == met.sent {
                 continue;
             }
-            if met.told_at.is_some_and(|at| now < at + TELL_NS) {
-                self.untold = true;
+            if met.sent_at.is_some_and(|at| now < at + SEND_AGAIN_NS) {
+                self.unsent = true;
                 continue;
             }
             let client = met.client.take().unwrap_or_default().into();
-            events.push(Event::LimitReached { limit: limit.name(), client, times: met.count - met.told });
-            (met.told, met.told_at) = (met.count, Some(now));
+            events.push(Event::LimitReached { limit: limit.name(), client, times: met.count - met.sent });
+            (met.sent, met.sent_at) = (met.count, Some(now));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::time::Nanos;
 use crate::timer::Armed;
 
 #[derive(Debug, Default)]
-pub(crate) struct Leaving {
+pub(crate) struct Departures {
     pub(crate) asked: HashMap<ConnKey, Question>, // the latest of each
     pub(crate) armed: Armed,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Question {
     pub at: Nanos,
 }
 
-impl Leaving {
+impl Departures {
     pub fn is_due_at(&self, at: Nanos) -> bool {
         self.armed.is_for(at)
     }

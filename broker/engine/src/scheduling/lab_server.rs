@@ -18,14 +18,14 @@ const TOGETHER: usize = 3;
 const TOGETHER_NS: Nanos = 200_000;
 
 #[derive(Debug)]
-pub struct Server {
+pub struct LabServer {
     service: Nanos,
     free_at: Nanos, // when it is done with all that came
     line: VecDeque<(Nanos, TopicKey, Message)>,
     pub(crate) armed: Armed,
 }
 
-impl Server {
+impl LabServer {
     /// `None`: no time, no server.
     pub fn new(service_ns: u64) -> Option<Self> {
         let service = Nanos::try_from(service_ns).ok().filter(|service| *service > 0)?;
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn it_serves_one_at_a_time_in_order_and_rests_when_nobody_waits() {
-        let mut server = Server::new(100).expect("a server");
+        let mut server = LabServer::new(100).expect("a server");
         let topic = TopicKey::default();
         let leaves: Vec<Nanos> =
             [0, 0, 50, 1_000].into_iter().enumerate().map(|(i, at)| server.enter(topic, message(i as u64), at)).collect();
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_few_close_behind_one_another_leave_together_and_the_last_on_time() {
         let together = |service: u64, messages: u64| {
-            let mut server = Server::new(service).expect("a server");
+            let mut server = LabServer::new(service).expect("a server");
             for number in 0..messages {
                 server.enter(TopicKey::default(), message(number), 0);
             }
@@ -118,6 +118,6 @@ mod tests {
 
     #[test]
     fn without_a_service_time_there_is_none() {
-        assert!(Server::new(0).is_none());
+        assert!(LabServer::new(0).is_none());
     }
 }

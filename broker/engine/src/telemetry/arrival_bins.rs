@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::limiter::bucket::TOKEN;
 use crate::telemetry::change_detector::ChangeDetector;
-use crate::telemetry::share_rates::Supply;
-use crate::telemetry::steady_watch::Rest;
+use crate::telemetry::share_rates::ShareRates;
+use crate::telemetry::steady_watch::SteadyWatch;
 use crate::time::Nanos;
 
 pub const BIN_NS: Nanos = 100_000_000;
@@ -72,13 +72,13 @@ pub struct History {
     present: Bin,
     largest: i128,       // unfinished work of the present bin, units
     over: VecDeque<Bin>, // ascending
-    supply: Supply,
+    supply: ShareRates,
     slot_end: Nanos,
     in_slot: u64, // messages
     detector: ChangeDetector,
     watched_until: Nanos,
     moved: Option<Moved>,
-    rest: Option<Box<Rest>>, // it is watched, whoever asks
+    rest: Option<Box<SteadyWatch>>, // it is watched, whoever asks
     restless: bool,
 }
 
@@ -109,7 +109,7 @@ impl History {
             present: Bin { number, ..Bin::default() },
             largest: 0,
             over: VecDeque::new(),
-            supply: Supply::default(),
+            supply: ShareRates::default(),
             slot_end: (at.div_euclid(SLOT_NS) + 1) * SLOT_NS,
             in_slot: 0,
             detector: ChangeDetector::default(),
@@ -140,7 +140,7 @@ impl History {
         }
         self.watch(now);
         self.watched_until = Nanos::MAX;
-        self.rest = Some(Box::new(Rest::new(self.present.number + 1)));
+        self.rest = Some(Box::new(SteadyWatch::new(self.present.number + 1)));
         true
     }
 

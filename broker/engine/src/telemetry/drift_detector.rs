@@ -30,13 +30,13 @@ impl Counts {
 
 /// From a bin on with which the rate began to count as known.
 #[derive(Debug)]
-pub struct Drift {
+pub struct DriftDetector {
     known: Option<Counts>,
     present: Counts,
     end: i64, // number of the bin behind the present window
 }
 
-impl Drift {
+impl DriftDetector {
     pub fn new(first: i64) -> Self {
         Self { known: None, present: Counts::default(), end: first + KNOWN_BINS }
     }
@@ -97,14 +97,14 @@ mod tests {
     }
 
     /// How often it is said of so many bins that the rate is another.
-    fn said(drift: &mut Drift, first: i64, bins: usize, counts: impl Iterator<Item = u64>) -> usize {
+    fn said(drift: &mut DriftDetector, first: i64, bins: usize, counts: impl Iterator<Item = u64>) -> usize {
         (first..).zip(counts.take(bins)).filter(|(number, count)| drift.note(*number, *count)).count()
     }
 
     #[test]
     fn hours_of_traffic_at_one_rate_are_no_drift() {
         for (rate, batch) in [(0.03, 1), (0.5, 1), (50.0, 1), (0.05, 100)] {
-            let mut drift = Drift::new(0);
+            let mut drift = DriftDetector::new(0);
             assert!(said(&mut drift, 0, 400_000, counts(7, rate, batch)) <= 1, "{rate} in {batch}");
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn another_rate_shows_in_the_first_window_that_is_all_of_it() {
         for (rate, factor) in [(20.0, 0.5), (20.0, 1.1), (0.5, 2.0), (0.3, 0.25)] {
-            let mut drift = Drift::new(0);
+            let mut drift = DriftDetector::new(0);
             assert_eq!(said(&mut drift, 0, 500, counts(3, rate, 1)), 0);
             assert_eq!(said(&mut drift, 500, 251, counts(5, rate * factor, 1)), 1, "{rate} by {factor}");
         }
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn what_is_clear_but_makes_no_difference_is_no_drift() {
-        let mut drift = Drift::new(0);
+        let mut drift = DriftDetector::new(0);
         assert_eq!(said(&mut drift, 0, 500, counts(3, 5_000.0, 1)), 0);
         assert_eq!(said(&mut drift, 500, 2_000, counts(5, 5_200.0, 1)), 0);
     }
 
     #[test]
     fn bins_that_are_not_told_are_empty_ones() {
-        let mut drift = Drift::new(10);
+        let mut drift = DriftDetector::new(10);
         assert!((10..510).all(|number| !drift.note(number, 1)));
         assert!(!drift.pass(759));
         assert!(drift.pass(760), "a window in which nothing came");

@@ -10,7 +10,7 @@ use crate::telemetry::measurement::Network;
 use crate::time::Nanos;
 
 #[derive(Debug, Default)]
-pub(crate) struct Ways {
+pub(crate) struct NetworkDelay {
     pub(crate) asking: Option<(TopicKey, Nanos)>, // of whose clients, and since when
     pub(crate) unvisited: Vec<ConnKey>,
     pub(crate) found: Network,

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 #[derive(Debug, Default)]
-pub struct Supply {
+pub struct ShareRates {
     changes: VecDeque<(i64, u64)>, // ascending: number of the first bin at whose end it was in force, micro-msg/s
 }
 
-impl Supply {
+impl ShareRates {
     /// At the end of bin `number`, and of those that follow it until another is noted. What is older than bin `oldest` is forgotten.
     pub fn note(&mut self, number: i64, rate_micro: u64, oldest: i64) {
         if self.changes.back().is_none_or(|(_, known)| *known != rate_micro) {
@@ -31,8 +31,8 @@ mod tests {
     use super::*;
 
     /// One bin after the other, from number 0 on.
-    fn noted(rates: &[u64], kept: i64) -> Supply {
-        let mut supply = Supply::default();
+    fn noted(rates: &[u64], kept: i64) -> ShareRates {
+        let mut supply = ShareRates::default();
         for (number, rate) in (0..).zip(rates) {
             supply.note(number, rate * 1_000_000, number - kept);
         }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn of_bins_before_the_first_that_was_noted_it_is_not_known() {
-        let mut supply = Supply::default();
+        let mut supply = ShareRates::default();
         assert_eq!(supply.between(0, 9), []);
         supply.note(7, 3_000_000, 0);
         assert_eq!((supply.between(5, 9), supply.between(5, 7)), (vec![(7, 3.0)], vec![]));

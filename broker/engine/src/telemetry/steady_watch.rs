@@ -1,24 +1,24 @@
 //! What is looked for in a topic that rests, beside changes of its traffic: that it drifts, that messages wait. Pure.
 
-use crate::telemetry::drift_detector::Drift;
+use crate::telemetry::drift_detector::DriftDetector;
 use crate::time::Nanos;
 
 /// In so many bins in a row something waited at the beginning: it is no passing burst.
 const QUEUE_BINS: u32 = 3;
 
 #[derive(Debug)]
-pub struct Rest {
+pub struct SteadyWatch {
     /// When the topic is to be looked at.
     pub due: Nanos,
-    drift: Drift,
+    drift: DriftDetector,
     queued: u32, // bins in a row that began with something waiting
     is_over: bool,
 }
 
-impl Rest {
+impl SteadyWatch {
     /// From bin number `first` on.
     pub fn new(first: i64) -> Self {
-        Self { due: Nanos::MAX, drift: Drift::new(first), queued: 0, is_over: false }
+        Self { due: Nanos::MAX, drift: DriftDetector::new(first), queued: 0, is_over: false }
     }
 
     /// The next bin is over; those that are left out were empty.
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_stands_for_three_bins_ends_it_once_and_a_burst_that_passes_does_not() {
-        let mut rest = Rest::new(0);
+        let mut rest = SteadyWatch::new(0);
         for number in 0..100 {
             rest.note(number, 1, u64::from(number % 3 > 0));
             assert!(!rest.ends_before(number + 1));
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_drift_ends_it_without_any_further_message() {
-        let mut rest = Rest::new(0);
+        let mut rest = SteadyWatch::new(0);
         for number in 0..500 {
             rest.note(number, 1, 0);
         }

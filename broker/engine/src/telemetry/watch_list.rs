@@ -13,14 +13,14 @@ use crate::timer::Armed;
 const LONGEST_BINS: std::ops::Range<i64> = 24..48;
 
 #[derive(Debug, Default)]
-pub(crate) struct Watching {
+pub(crate) struct WatchList {
     pub(crate) names: HashSet<String>,
     pub(crate) due: BinaryHeap<Reverse<(Nanos, TopicKey)>>, // stale unless it is what the topic's history says
     looks: i64,
     pub(crate) armed: Armed,
 }
 
-impl Watching {
+impl WatchList {
     pub(crate) fn is_due_at(&self, at: Nanos) -> bool {
         self.armed.is_for(at)
     }

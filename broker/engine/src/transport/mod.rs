@@ -353,5 +353,5 @@ impl Layers {
 }
 
 #[cfg(test)]
-#[path = "../tests/stream.rs"]
+#[path = "../tests/transport.rs"]
 mod tests;

@@ -131,8 +131,8 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         let Some(limiter) = topic.limiter.as_mut() else { return Outcome::Failed("exiting".into()) };
         limiter.note_unfinished(stamp, now);
-        if last_due.is_none() && !limiter.starved_told {
-            limiter.starved_told = true;
+        if last_due.is_none() && !limiter.starved_sent {
+            limiter.starved_sent = true;
             self.events.push(Event::Starved { topic: topic.name.to_string(), waiting: limiter.backlog.len() });
         }
         let wait_ns = last_due.map(|due| (due - stamp).max(0));

@@ -25,29 +25,29 @@ impl Engine {
     pub(crate) fn ask_left(&mut self, key: ConnKey, topic: &str, number: u64, now: Nanos) {
         let Some(conn) = self.conns.get(key) else { return };
         let Some(published) = conn.published.iter().find(|published| *published.name == *topic) else {
-            return self.reply(key, Reply::Json(told(topic, number)));
+            return self.reply(key, Reply::Json(left_notice(topic, number)));
         };
-        self.leaving.asked.insert(key, Question { topic: published.topic, name: topic.into(), number, at: now });
-        self.timers.arm(&mut self.leaving.armed, now + LOOK_NS, Timer::Leaving);
+        self.departures.asked.insert(key, Question { topic: published.topic, name: topic.into(), number, at: now });
+        self.timers.arm(&mut self.departures.armed, now + LOOK_NS, Timer::Departures);
     }
 
-    pub(crate) fn handle_leaving(&mut self, at: Nanos, now: Nanos) {
-        if !self.leaving.armed.fire(at) {
+    pub(crate) fn handle_departures(&mut self, at: Nanos, now: Nanos) {
+        if !self.departures.armed.fire(at) {
             return;
         }
         let mut first = HashMap::new();
-        for (key, question) in std::mem::take(&mut self.leaving.asked) {
+        for (key, question) in std::mem::take(&mut self.departures.asked) {
             let topic = question.topic;
             let oldest = *first.entry(topic).or_insert_with(|| self.oldest_of(topic, now));
             if oldest.is_some_and(|arrival| arrival <= question.at) && self.conns.contains_key(key) {
-                self.leaving.asked.insert(key, question);
+                self.departures.asked.insert(key, question);
             } else if let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase != Phase::Lingering) {
-                conn.respond(&told(&question.name, question.number));
+                conn.respond(&left_notice(&question.name, question.number));
                 self.mark_dirty(key);
             }
         }
-        if !self.leaving.asked.is_empty() {
-            self.timers.arm(&mut self.leaving.armed, now + LOOK_NS, Timer::Leaving);
+        if !self.departures.asked.is_empty() {
+            self.timers.arm(&mut self.departures.armed, now + LOOK_NS, Timer::Departures);
         }
     }
 
@@ -65,13 +65,13 @@ impl Engine {
             return in_channels;
         }
         let waiting = topic.limiter.as_ref().and_then(|limiter| limiter.backlog.head()).map(|message| message.times.arrival);
-        let served = self.server.as_ref().and_then(|server| server.first_of(key)).map(|message| message.times.arrival);
+        let served = self.lab.as_ref().and_then(|server| server.first_of(key)).map(|message| message.times.arrival);
         let before = [waiting, served, first_of(&topic.queue)].into_iter().flatten().min();
         in_channels.into_iter().chain(wanted(before, channels().any(|channel| !channel.consumers.is_empty()))).min()
     }
 }
 
-fn told(topic: &str, number: u64) -> Vec<u8> {
+fn left_notice(topic: &str, number: u64) -> Vec<u8> {
     format!("_left_ {topic} {number}").into_bytes()
 }
 

@@ -52,7 +52,7 @@ impl Engine {
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.takes_commands()) else { return at };
             if self.work.units >= bound && at < bytes.len() {
-                self.postpone(key);
+                self.defer_to_next_turn(key);
                 return at;
             }
             if conn.leaves_answers(self.config.max_msg_size as usize) {
@@ -71,7 +71,7 @@ impl Engine {
                 continue;
             }
             if !self.has_looked_through(key, &bytes[at..]) {
-                self.postpone(key);
+                self.defer_to_next_turn(key);
                 return at;
             }
             let Some(conn) = self.conns.get_mut(key) else { return at };
@@ -101,7 +101,7 @@ impl Engine {
                     match self.fits(key, &command, bound) {
                         Ok(true) => {}
                         Ok(false) => {
-                            self.postpone(key);
+                            self.defer_to_next_turn(key);
                             return at;
                         }
                         Err(error) => {
@@ -115,7 +115,7 @@ impl Engine {
                         match self.run_slice(batch, bodies) {
                             Ok(Sliced::Whole) => {}
                             Ok(Sliced::Later) => {
-                                self.postpone(key);
+                                self.defer_to_next_turn(key);
                                 return at;
                             }
                             Ok(Sliced::Done) => {

@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 
 use crate::engine::Engine;
-use crate::engine::delivery::PUMPED;
+use crate::engine::delivery::FANNED_OUT;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::protocol::codec;
@@ -114,9 +114,9 @@ impl Engine {
 
     /// What waited for tokens when an earlier incarnation ended waits for those of its topic's bucket again: a portion of it, the next one in the next turn.
     pub(crate) fn restore_waiting(&mut self, key: TopicKey, now: Nanos) {
-        self.restore_up_to(PUMPED, key, now);
+        self.restore_up_to(FANNED_OUT, key, now);
         if self.topics.get(key).is_some_and(|topic| topic.limiter.is_some() && !topic.restored.is_empty()) {
-            self.pump_later(key);
+            self.fan_out_later(key);
         }
     }
 
@@ -217,7 +217,7 @@ impl Engine {
             disk.stir();
         }
         waiting.into_iter().for_each(|key| self.mark_channel(key));
-        moving.into_iter().for_each(|key| self.pump_later(key));
+        moving.into_iter().for_each(|key| self.fan_out_later(key));
     }
 
     // ---- the end of an incarnation -----------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ impl Engine {
     pub fn save(&mut self) -> Result<(), String> {
         let Some(disk) = self.shared_disk() else { return Ok(()) };
         let (mut unsaved, wall_offset) = (Unsaved::default(), self.clock.offset());
-        for (key, message) in self.server.iter_mut().flat_map(|server| server.drain()) {
+        for (key, message) in self.lab.iter_mut().flat_map(|server| server.drain()) {
             if let Some(topic) = self.topics.get_mut(key) {
                 topic.queue.push_back(message); // it has paid, and waits for nothing but this server
             }

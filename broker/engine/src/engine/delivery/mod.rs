@@ -28,22 +28,22 @@ const CHANNEL_UNITS: u32 = 512;
 const LEAST_CHANNEL_UNITS: u32 = 16;
 
 /// Copies that a topic which begins to flow moves to its channels in a turn, if it has brought no more itself.
-pub(crate) const PUMPED: usize = 1_000;
+pub(crate) const FANNED_OUT: usize = 1_000;
 
 impl Engine {
     /// The bucket lets a message go.
     pub(crate) fn release(&mut self, key: TopicKey, message: Message, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key) else { return };
         topic.counters.released += 1;
-        let Some(server) = &mut self.server else { return self.enqueue(key, message, now) };
+        let Some(server) = &mut self.lab else { return self.enqueue(key, message, now) };
         let due = message.times.due;
         let done = server.enter(key, message, due);
-        self.timers.arm(&mut server.armed, done, Timer::Served);
+        self.timers.arm(&mut server.armed, done, Timer::Lab);
     }
 
     /// The same for messages of this turn that came together: where they all go to the queue of one channel, what they have in common is looked up once.
     pub(crate) fn release_all(&mut self, key: TopicKey, messages: Range<usize>, now: Nanos) {
-        let straight = self.server.is_none();
+        let straight = self.lab.is_none();
         let topic = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.is_empty());
         let only = topic.and_then(|topic| if let [only] = topic.channels[..] { Some((topic, only)) } else { None });
         let Some((topic, only)) = only else {
@@ -88,14 +88,14 @@ impl Engine {
 
     /// Move a portion of what waits in a topic to its channels, if it may move; the next one goes in the next turn. What is published meanwhile goes behind
     /// the rest, so a portion is twice as large as what this turn can have brought.
-    pub(crate) fn pump(&mut self, key: TopicKey, now: Nanos) {
+    pub(crate) fn fan_out_queue(&mut self, key: TopicKey, now: Nanos) {
         let is_short = self.memory.messages.used() > self.half_of_memory();
         let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
         // A channel on disk takes no more than it has written, or all that waits here would come to memory.
         let any_channel =
             |has: fn(&Queue) -> bool| topic.channels.iter().any(|key| self.channels.get(*key).is_some_and(|channel| has(&channel.queue)));
         if any_channel(Queue::is_to_be_written) {
-            return self.pump_later(key);
+            return self.fan_out_later(key);
         }
         // Nor, beyond half of the memory, more than the disk takes at all; what is on disk here is tried again with the disk.
         if is_short && topic.queue.backend_len() > 0 && any_channel(Queue::has_unwritten) {
@@ -104,39 +104,39 @@ impl Engine {
         if !topic.queue.ready(now) {
             return;
         }
-        let most = PUMPED.div_ceil(topic.channels.len()).max(2 * self.work.units as usize);
+        let most = FANNED_OUT.div_ceil(topic.channels.len()).max(2 * self.work.units as usize);
         for _ in 0..topic.queue.memory().len().min(most) {
             let Some(message) = self.topics.get_mut(key).and_then(|topic| topic.queue.pop_front()) else { break };
             self.fan_out(key, message, now);
         }
         if self.topics.get(key).is_some_and(|topic| !topic.queue.is_empty()) {
-            self.pump_later(key);
+            self.fan_out_later(key);
         }
     }
 
     /// There may be more to move in the next turn.
-    pub(crate) fn pump_later(&mut self, key: TopicKey) {
-        if let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.pumping) {
-            topic.pumping = true;
+    pub(crate) fn fan_out_later(&mut self, key: TopicKey) {
+        if let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.fans_out) {
+            topic.fans_out = true;
             self.schedule.fan_out.push(key);
         }
     }
 
     /// Go on with the topics that have more to move.
-    pub(crate) fn pump_on(&mut self, now: Nanos) {
+    pub(crate) fn fan_out_rest(&mut self, now: Nanos) {
         for key in std::mem::take(&mut self.schedule.fan_out) {
             if let Some(topic) = self.topics.get_mut(key) {
-                topic.pumping = false;
+                topic.fans_out = false;
             }
             self.restore_waiting(key, now);
-            self.pump(key, now);
+            self.fan_out_queue(key, now);
         }
     }
 
     /// Let go all of these, for their topic's bucket is gone. Where they could all go on at once they take their place in its queue, in memory as before, and
     /// go on in portions.
     pub(crate) fn release_waiting(&mut self, key: TopicKey, messages: impl Iterator<Item = Message>, now: Nanos) {
-        let straight = self.server.is_none();
+        let straight = self.lab.is_none();
         let Some(topic) = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.can_keep()) else {
             return messages.for_each(|message| self.release(key, message, now));
         };
@@ -145,7 +145,7 @@ impl Engine {
             topic.counters.released += 1;
             topic.queue.keep_back(message);
         }
-        self.pump(key, now);
+        self.fan_out_queue(key, now);
     }
 
     /// Let go what the topic's bucket lets go by `now`, and arm for the next.

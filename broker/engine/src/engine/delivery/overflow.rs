@@ -97,7 +97,7 @@ impl Engine {
     fn move_on(&mut self, owner: Owner) {
         match owner {
             Owner::Channel(key) => self.mark_channel(key),
-            Owner::Topic(key) if self.topics.get(key).is_some_and(|topic| topic.flows()) => self.pump_later(key),
+            Owner::Topic(key) if self.topics.get(key).is_some_and(|topic| topic.flows()) => self.fan_out_later(key),
             Owner::Topic(_) => {}
         }
     }

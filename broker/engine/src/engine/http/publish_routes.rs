@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::http::Coming;
 use crate::http::answer::{self, Exchange};
 use crate::http::date::Date;
-use crate::http::line_body::Lines;
+use crate::http::line_body::LineBody;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
 use crate::keys::ConnKey;
@@ -40,7 +40,7 @@ pub(crate) struct Request<'a, 'h, 'b> {
     pub key: ConnKey,
     pub head: &'a Head<'h, 'b>,
     pub body: &'a [u8],
-    pub lines: Lines, // what was seen of the body before
+    pub lines: LineBody, // what was seen of the body before
     pub stamp: Nanos,
     pub bound: u32,
     pub exchange: Exchange,
@@ -177,7 +177,7 @@ fn defer_ms(text: Option<&str>, max_ms: u64) -> Result<u32, Refusal> {
     ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(refusal(400, "INVALID_DEFER"))
 }
 
-fn line_bodies<'a>(body: &'a [u8], lines: Lines, config: &Config) -> Result<Bodies<'a>, Refusal> {
+fn line_bodies<'a>(body: &'a [u8], lines: LineBody, config: &Config) -> Result<Bodies<'a>, Refusal> {
     let (count, longest) = lines.whole(body);
     if longest > config.max_msg_size as usize { Err(refusal(413, "MSG_TOO_BIG")) } else { Ok(Bodies::lines(count, body)) }
 }

@@ -12,7 +12,7 @@ use crate::engine::http::publish_routes::Request;
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
-use crate::http::line_body::Lines;
+use crate::http::line_body::LineBody;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::keys::ConnKey;
@@ -66,7 +66,7 @@ impl Engine {
         let mut at = 0;
         while self.conns.get(key).is_some_and(Connection::takes_commands) {
             if self.work.units >= bound && at < bytes.len() {
-                self.postpone(key);
+                self.defer_to_next_turn(key);
                 break;
             }
             let publishes = self.turn.publishes.len();
@@ -132,7 +132,7 @@ impl Engine {
             return self.answer_request(key, head, body, arrival(end), bound, now).then_some(end);
         }
         let coming = self.coming(key, head, len as usize);
-        let lines = self.comes_in_lines(key, head).then(|| (head.len, Lines::default()));
+        let lines = self.comes_in_lines(key, head).then(|| (head.len, LineBody::default()));
         let http = self.conns.get_mut(key)?.http.as_mut()?;
         (http.wanted, http.coming, http.lines) = (end, coming, lines);
         if bytes.len() == head.len && head.expects_continue {
@@ -228,7 +228,7 @@ impl Engine {
         };
         match taken {
             Ok(false) => {
-                self.postpone(key);
+                self.defer_to_next_turn(key);
                 return false;
             }
             Ok(true) if exchange.closes() => self.end_requests(key),

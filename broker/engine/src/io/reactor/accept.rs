@@ -67,7 +67,7 @@ impl Reactor {
                             ended: false,
                             dropping: false,
                             unread,
-                            at_leisure: false,
+                            defers_reads: false,
                             crumbs: Crumbs::default(),
                             crumbles: false,
                             written: Nanos::MIN / 2,

@@ -3,44 +3,44 @@
 
 use super::Reactor;
 use crate::keys::ConnKey;
-use crate::scheduling::deferred_reads::{Credit, LEISURE_NS};
+use crate::scheduling::deferred_reads::{Credit, DEFERRED_READ_NS};
 use crate::time::Nanos;
 
 impl Reactor {
     /// Read the consumers whose answers were left for a while; one to which nothing was sent meanwhile is waited for again.
-    pub(super) fn read_at_leisure(&mut self, now: Nanos) {
-        let mut keys = self.leisure.take_due(now);
+    pub(super) fn read_deferred(&mut self, now: Nanos) {
+        let mut keys = self.deferred_reads.take_due(now);
         for key in keys.drain(..) {
             let Some(socket) = self.sockets.get_mut(key) else { continue };
-            socket.at_leisure = false;
+            socket.defers_reads = false;
             if socket.reads || socket.ended || !self.engine.wants_input(key) {
                 continue; // waited for already, or by whoever resumes it
             }
-            if now - socket.written > LEISURE_NS {
+            if now - socket.written > DEFERRED_READ_NS {
                 self.attend(key);
                 continue;
             }
-            socket.at_leisure = true;
+            socket.defers_reads = true;
             socket.unread.asked_again(&self.waits);
-            self.leisure.add(key, now);
+            self.deferred_reads.add(key, now);
             self.read(key, true, now); // what is left is asked for when its time comes
         }
-        self.leisure.give_back(keys);
+        self.deferred_reads.give_back(keys);
     }
 
     /// After a write to a consumer: its answers may wait, or must not any more.
     pub(super) fn pace(&mut self, key: ConnKey, now: Nanos) {
         let Some(credit) = self.engine.credit(key) else { return };
         let Some(socket) = self.sockets.get_mut(key) else { return };
-        let often = now - std::mem::replace(&mut socket.written, now) < LEISURE_NS;
+        let often = now - std::mem::replace(&mut socket.written, now) < DEFERRED_READ_NS;
         match credit {
             Credit::Plenty if often && socket.reads => {
-                if !std::mem::replace(&mut socket.at_leisure, true) {
-                    self.leisure.add(key, now);
+                if !std::mem::replace(&mut socket.defers_reads, true) {
+                    self.deferred_reads.add(key, now);
                 }
                 self.set_interest(key, |socket| socket.reads = false);
             }
-            Credit::Scarce if socket.at_leisure && !socket.reads => self.attend(key),
+            Credit::Scarce if socket.defers_reads && !socket.reads => self.attend(key),
             _ => {}
         }
     }

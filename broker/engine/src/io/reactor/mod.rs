@@ -1,7 +1,7 @@
 //! The loop: wait, read everything that is ready, let the engine finish its turn, write. One thread carries a message from end to end.
 //!
 //! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of one `send` to the subscriber and
-//! of one `recvmsg` of its FINs (see `leisure`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
+//! of one `recvmsg` of its FINs (see `deferred_reads`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
 //! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer, and some of them go to a topic with a limit
 //! (the watermark of design section 4).
 //! Who comes in is in `io/reactor/accept.rs`, whose answers are left for a while in `io/reactor/consumer_reads.rs`,
@@ -37,7 +37,7 @@ use crate::io::socket::{self, Block, Epoll, Received};
 use crate::io::worker::Worker;
 use crate::keys::ConnKey;
 use crate::scheduling::client_limits::TABLES;
-use crate::scheduling::deferred_reads::Leisure;
+use crate::scheduling::deferred_reads::DeferredReads;
 use crate::scheduling::small_reads::{Crumbs, Fragments};
 use crate::time::Nanos;
 
@@ -70,7 +70,7 @@ struct Socket {
     ended: bool,    // the peer has ended its stream
     dropping: bool, // in the list of `dropping`
     unread: Unread,
-    at_leisure: bool, // in the list of `leisure`: read from there unless `reads`
+    defers_reads: bool, // in the list of `deferred_reads`: read from there unless `reads`
     crumbs: Crumbs,
     crumbles: bool, // in the list of `fragments`, the same
     written: Nanos, // a consumer's last write
@@ -92,7 +92,7 @@ pub struct Reactor {
     room: Option<usize>,         // for connections
     leaving: VecDeque<Socket>,   // to be closed
     dropping: VecDeque<ConnKey>, // send what is for nobody
-    leisure: Leisure,
+    deferred_reads: DeferredReads,
     fragments: Fragments,
     worker: Option<Worker>, // where clients may ask for TLS
 }
@@ -132,7 +132,7 @@ impl Reactor {
             room,
             leaving: VecDeque::new(),
             dropping: VecDeque::new(),
-            leisure: Leisure::default(),
+            deferred_reads: DeferredReads::default(),
             fragments: Fragments::default(),
             worker,
         })
@@ -191,9 +191,9 @@ impl Reactor {
             self.write_all(now);
             self.engine.store_turn(now);
             self.give_handshakes()?;
-            self.read_at_leisure(now);
+            self.read_deferred(now);
             self.read_fragments(now);
-            self.measure_ways();
+            self.measure_network_delay();
             self.drop_some();
             self.close_some(now);
             self.publish_events();
@@ -220,7 +220,7 @@ impl Reactor {
             .into_iter()
             .chain(at_once)
             .chain(rests)
-            .chain(self.leisure.deadline())
+            .chain(self.deferred_reads.deadline())
             .chain(self.fragments.deadline())
             .min();
         match due {
@@ -394,13 +394,13 @@ impl Reactor {
         }
     }
 
-    fn measure_ways(&mut self) {
-        for key in self.engine.poll_ways() {
+    fn measure_network_delay(&mut self) {
+        for key in self.engine.poll_network_delay() {
             if let Some(round_trip) = self.sockets.get(key).and_then(|socket| socket::min_round_trip(socket.fd.as_raw_fd())) {
                 self.engine.handle_round_trip(key, round_trip);
             }
         }
-        self.engine.end_ways();
+        self.engine.end_network_delay();
     }
 
     /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.

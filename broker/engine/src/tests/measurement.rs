@@ -65,11 +65,11 @@ fn ask(pair: &mut Pair, round_trip: impl Fn(ConnKey) -> Nanos) -> Vec<ConnKey> {
     let mut asked = Vec::new();
     for _ in 0..10 {
         let now = pair.now;
-        pair.engine.ask_ways("t", now); // nobody is asked twice meanwhile
-        let some = pair.engine.poll_ways();
+        pair.engine.ask_network_delay("t", now); // nobody is asked twice meanwhile
+        let some = pair.engine.poll_network_delay();
         assert!(some.len() <= 32);
         some.iter().for_each(|&key| pair.engine.handle_round_trip(key, round_trip(key)));
-        pair.engine.end_ways();
+        pair.engine.end_network_delay();
         asked.extend(some);
     }
     asked
