@@ -30,7 +30,7 @@ class Bucket:
 
 @final
 class ChangeDetector:
-    """The engine's detector of changes of a rate of arrivals, for tests and simulations (``engine/src/telemetry/change_detector.rs``)."""
+    """The engine's detector of changes of a rate of arrivals, for tests and simulations (``engine/src/change.rs``)."""
 
     SLOT_NS: int  # what the engine counts in
     def __new__(cls) -> ChangeDetector: ...

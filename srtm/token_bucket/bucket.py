@@ -4,7 +4,7 @@ Law (design section 3; appendix A of the main paper): continuous refill at r up 
 released at d_i = max(a_i, first instant at which its tokens are there for it), first come first served, rounded up to
 the next whole nanosecond. No float, no clock, no numpy here. A token is 1e15 units, so a rate of m micro-messages/s
 accrues exactly m units a nanosecond (docs/architecture.md, "Numbers that cross boundaries").
-``broker/engine/src/limiter/bucket.rs`` is the same in Rust; ``srtm/token_bucket/replay.py`` in columns.
+``broker/engine/src/bucket.rs`` is the same in Rust; ``srtm/token_bucket/replay.py`` in columns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-//! When bytes arrived: stamps of reads, bounds on what a stamp can be, and the instants of packets where those are kept.
+//! When bytes arrived: the stamps of a read, and the instants of packets where those are watched.
 //!
-//! Pure: imports `time` and `keys`. Begin with `stamps`.
+//! Pure: imports `keys` and `time`. Begin with `stamps`; `flow_table` is for the packet clock.
 
 pub mod flow_table;
 pub mod packet_filter;

@@ -1,6 +1,7 @@
-//! One client's connection: its state, its input and output, and what of its commands is under way.
+//! One client's connection: its states, its input and output, and what of its commands is under way.
 //!
-//! Imports `queueing`, `scheduling`, `http` and `transport`. Begin with `connection`.
+//! Imports `scheduling`, `queueing`, `http`, `transport`, `protocol`, and the leaves. Begin with `connection`, then
+//! `pending_input`: the states of its input.
 
 pub mod connection;
 pub mod mpub_progress;

@@ -1,10 +1,14 @@
-//! The sans-I/O core: connections, topics, channels, timers, and the turn.
+//! The sans-I/O core: `Engine`, which owns connections, topics, channels and timers, and its turn.
 //!
-//! A turn is: `handle_bytes` for every connection that has some, `answer_turn`, `deliver_turn`; the reactor writes what `poll_dirty` names at the end,
-//! or after both halves where `answer_turn` asks for it; then `store_turn`. Publishes of a turn are
-//! collected and decided together in order of arrival, whatever connection they came on (design section 4), and answers go out in the order of
-//! the commands. Methods are of three kinds: `handle_*` for what the network or the clock brings, `poll_*` for what is to be done outside, and plain
-//! verbs for commands from Python (`engine/control.rs`). `now` is always the last argument; nothing here reads a clock.
+//! Imports everything but `io`. Its children extend `Engine`, each for one thing; state that is not `Engine` itself
+//! stands below, in folders that never import this one. Begin with `answer_turn` and `deliver_turn`, then `commands`.
+//!
+//! A turn is: `handle_bytes` for every connection that has some, `answer_turn`, `deliver_turn`. The reactor writes what
+//! `poll_dirty` names at the end, or after both halves where `answer_turn` asks for it; then it calls `store_turn`.
+//! Publishes of a turn are collected and decided together, in order of arrival, whatever connection they came on.
+//! Answers go out in the order of the commands. Methods are of three kinds: `handle_*` for what the network or the
+//! clock brings, `poll_*` for what is to be done outside, and plain verbs for commands from Python
+//! (`engine/control.rs`). `now` is always the last argument; nothing here reads a clock.
 
 pub mod budget;
 pub mod commands;
@@ -140,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// An engine whose clients may ask for TLS; `tls` is what `stream::tls::server_config` makes of the configuration.
+    /// An engine whose clients may ask for TLS; `tls` is what `transport::tls::server_config` makes of the configuration.
     pub fn with_tls(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
         Self { tls: Handshakes::new(tls), ..Self::new(config) }
     }

@@ -1,8 +1,12 @@
-//! HTTP/1.1 on its own port, without I/O: the requests that carry messages (`/pub`, `/mpub`) and `/ping` are answered here, all others by Python.
+//! HTTP/1.1 without I/O: requests, bodies and answers, and what one connection of the HTTP port has.
 //!
-//! A connection's bytes go `request` (a head) -> `chunked` (a body, where its length is not said) -> `serve` (which request is whose) -> `publish`
-//! (collected with the turn's other publishes, and decided with them in order of arrival) -> `answer`. One request of a connection is under way at a
-//! time: while Python answers it, the connection is parked (`engine/input.rs`), so answers go out in order whoever gives them.
+//! Imports `config`, `keys`, `memory`, `protocol` and `time`. Begin with `request`.
+//!
+//! A connection's bytes go `request` (a head) -> `chunked` (a body, where its length is not said) ->
+//! `engine::http::serve` (which request is whose) -> `engine::http::publish_routes` (collected with the turn's other
+//! publishes, and decided with them in order of arrival) -> `answer`. One request of a connection is under way at a
+//! time: while Python answers it, the connection's input is deferred (`engine/input.rs`), so answers go out in order
+//! whoever gives them.
 
 pub mod line_body;
 

@@ -1,6 +1,7 @@
 //! The shell around the sans-I/O engine: the only place with sockets, epoll, clocks and threads.
 //!
-//! Imports everything; only the extension and tests import it. Begin with `reactor`: one turn from the wait to the writes.
+//! Imports everything; nothing here is imported by the rest. Begin with `reactor`: one turn from the wait to the
+//! writes.
 
 pub mod alarm;
 pub mod clock;

@@ -1,6 +1,6 @@
-//! The token bucket of a topic, the queue of what waits for its tokens, and the record of what it decided.
+//! The token bucket of a topic, the backlog of what waits for its tokens, and the trace of what it decided.
 //!
-//! Pure: imports `time` alone. Begin with `bucket`, then `backlog`: a message waits there for its token.
+//! Pure: imports `time` alone. Begin with `bucket`; a message waits for its token in `backlog`.
 
 pub mod backlog;
 pub mod bucket;

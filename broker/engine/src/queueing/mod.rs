@@ -1,6 +1,7 @@
 //! Topics, channels and their queues of messages, in memory and on disk.
 //!
-//! Imports `limiter`, `telemetry`, `storage` and `protocol`. Begin with `topic`, then `channel` and `queue`.
+//! Imports `storage`, `limiter`, `telemetry`, `protocol`, and the leaves. Begin with `topic`, then `channel` and
+//! `queue`.
 
 pub mod channel;
 pub mod disk_ticket;

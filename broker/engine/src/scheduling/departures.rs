@@ -1,8 +1,4 @@
-//! Whether what a connection has published has left: who goes on at another broker asks (`LEFT`), so that nothing there overtakes it.
-//!
-//! Messages of a topic stay in the order of their arrivals from the bucket to the consumers' sockets. So what came by the instant of a question has left as
-//! soon as whatever is first in each of these places came later. They are looked at now and then, and only while somebody waits for the answer: a message
-//! costs nothing more. What is paused is not waited for, and what nobody takes only as long as its consumers may be on their way.
+//! Questions of connections whether what they have published has left: the latest of each.
 
 use std::collections::HashMap;
 

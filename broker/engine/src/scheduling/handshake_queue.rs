@@ -1,8 +1,4 @@
-//! TLS handshakes: given out step by step, taken back when somebody has taken the step, so that no storm of them holds anybody up.
-//!
-//! A handshake costs about a millisecond (an RSA signature), and most of that is one step. What comes from a connection while it shakes hands is kept,
-//! read by read; behind the handshake it is decoded as of its own arrivals. Few steps are out at once: a connection that is closed or too late before its
-//! turn costs nothing, and its step that is out already is not missed. Nothing else waits, and the handshake's deadline holds wherever it is.
+//! The line of connections with a TLS handshake to go on with: few steps are out at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

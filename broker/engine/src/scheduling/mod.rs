@@ -1,6 +1,6 @@
 //! Who goes on, when, and with how much: the work of a turn, bounds of clients, and lists of those that wait.
 //!
-//! Imports `queueing` and `protocol`, never the engine. Begin with `work_budget`.
+//! Imports `queueing`, `protocol`, and the leaves. Begin with `work_budget`.
 
 pub mod accept_rate;
 pub mod client_limits;

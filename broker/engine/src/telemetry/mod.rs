@@ -1,6 +1,6 @@
-//! What is known of traffic: latency histograms, bins of arrivals, changes of a rate, measurements.
+//! What is known of traffic: counters, latency histograms, bins of arrivals, changes of a rate, measurements.
 //!
-//! Pure: imports `limiter`, `keys`, `time` and `timer`. Begin with `arrival_bins`.
+//! Pure: imports `arrival`, `limiter`, `keys`, `time` and `timer`. Begin with `arrival_bins`, then `change_detector`.
 
 pub mod arrival_bins;
 pub mod change_detector;

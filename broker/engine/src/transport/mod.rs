@@ -1,12 +1,15 @@
-//! What may lie between a socket's bytes and a connection's bytes: TLS, and inside it snappy or deflate. Bytes in, bytes out; no sockets, no clock.
+//! Layers between a socket's bytes and a connection's bytes: TLS, and inside it snappy or deflate.
 //!
-//! `Layers` belongs to one connection and is absent (`None`) on a plain one. Input: `receive` what the socket gave, then `decode` in bounded steps, so that
-//! what a small input unpacks to is consumed before the next step. Output: `seal` once a write turn, after which `unsent` is what the socket gets and
-//! `advance` tells how far the plain stream has been sent. The two directions switch at different moments: input at once, output when
-//! `start` says so, because answers given earlier must still go out under the old coat.
+//! Pure: imports `config`, `keys`, `memory`, `protocol` and `time`. Begin with `Layers`, here.
 //!
-//! A TLS handshake is taken out in steps (`give_handshake`) and back in (`take_handshake`). Meanwhile there is no session here: what comes is kept as it
-//! is, and what there is to say inside TLS waits.
+//! `Layers` belongs to one connection and is absent (`None`) on a plain one. Input: `receive` what the socket gave,
+//! then `decode` in bounded steps, so that what a small input unpacks to is consumed before the next step. Output:
+//! `seal` once a write turn, after which `unsent` is what the socket gets and `advance` tells how far the plain stream
+//! has been sent. The two directions switch at different moments: input at once, output when `start` says so, because
+//! answers given earlier must still go out under the old layers.
+//!
+//! A TLS handshake is taken out in steps (`give_handshake`) and back in (`take_handshake`). Meanwhile there is no
+//! session here: what comes is kept as it is, and what there is to say inside TLS waits.
 
 pub mod buffer;
 pub mod certificate;

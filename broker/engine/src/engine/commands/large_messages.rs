@@ -5,7 +5,7 @@ use crate::clients::partial_message::{Building, no_memory_for};
 use crate::engine::Engine;
 use crate::http::Http;
 use crate::keys::ConnKey;
-use crate::protocol::codec::{self};
+use crate::protocol::codec;
 use crate::queueing::message::{LARGE_BODY, cost_of};
 use crate::scheduling::work_budget::{LEAST_SHARE_UNITS, message_units};
 

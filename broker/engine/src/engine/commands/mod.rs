@@ -1,4 +1,6 @@
-//! What clients ask for: every command of the wire, run on the engine. Its answer is kept for the end of the turn.
+//! Commands of clients, run on the engine: each one's answer is kept for the end of the turn.
+//!
+//! Imports everything below the engine, and the engine. Begin with `run_commands`; `admission` decides publishes.
 
 pub mod admission;
 pub mod authorization;

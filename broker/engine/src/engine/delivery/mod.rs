@@ -1,4 +1,8 @@
-//! From the bucket to a consumer: released messages fan out to channels, and each channel gives its queue to the consumers that are ready, in turn.
+//! From the bucket to a consumer: released messages fan out to channels, and each channel gives its queue to ready
+//! consumers in turn.
+//!
+//! Imports everything below the engine, and the engine. Begin with `release`, then `deliver_all`; `disk` and `overflow`
+//! take what memory does not.
 
 pub mod disk;
 pub mod overflow;

@@ -1,4 +1,4 @@
-//! Layers under a connection, at work: put there by IDENTIFY, their input decoded in bounded steps. (Handshakes: `transport/handshake.rs`.)
+//! Layers under a connection, at work: put there by IDENTIFY, their input decoded in bounded steps. (Handshakes: `engine/session/handshakes.rs`.)
 //!
 //! What is decoded runs at once, with the arrival of the read that brought it. What one read unpacks to beyond `TURN_BYTES` is put off to the next turn,
 //! so that bombs do not hold the others up for long.

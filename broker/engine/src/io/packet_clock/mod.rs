@@ -1,4 +1,7 @@
-//! The packet clock: exact arrivals of the bytes of the connections of some ports, from a ring of the packets that brought them.
+//! The packet clock: exact arrivals of the bytes of some ports' connections, from a ring of the packets that brought
+//! them.
+//!
+//! Imports `arrival`, `keys`, `time`, and `io`'s clock and host. Begin with `PacketClock`; `ring` is the kernel's side.
 
 pub mod ring;
 

@@ -1,11 +1,14 @@
-//! The loop: wait, read everything that is ready, let the engine finish its turn, write. One thread carries a message from end to end.
+//! The reactor: wait, read everything that is ready, let the engine finish its turn, write. One thread carries a
+//! message from end to end.
 //!
-//! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of one `send` to the subscriber and
-//! of one `recvmsg` of its FINs (see `deferred_reads`). Time limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the
-//! kernel may have older messages on connections not yet read: as long as a wait fills the event buffer, and some of them go to a topic with a limit
-//! (the watermark of design section 4).
-//! Who comes in is in `io/reactor/accept.rs`, whose answers are left for a while in `io/reactor/consumer_reads.rs`,
-//! whose commands come in crumbs in `io/reactor/paced_reads.rs`, what those go on sending who were refused in `io/reactor/drain_refused.rs`.
+//! Imports everything. Begin with `Reactor::run`. Its children extend `Reactor`: `accept` lets connections in,
+//! `consumer_reads` defers the answers of consumers, `paced_reads` reads those who send little at a time,
+//! `drain_refused` drops what refused clients go on sending.
+//!
+//! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of
+//! one `send` to the subscriber and of one `recvmsg` of its FINs (see `scheduling::deferred_reads`). Time limits are an
+//! alarm that is seldom set, not part of each wait. Decisions are held back while the kernel may have older messages on
+//! connections not yet read: as long as a wait fills the event buffer, and some of them go to a topic with a limit.
 
 mod accept;
 mod consumer_reads;
