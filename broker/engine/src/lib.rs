@@ -1,10 +1,11 @@
 //! The data plane of an SRTM broker: NSQ protocol V2, an exact token bucket per topic, latency histograms, one epoll
 //! reactor.
 //!
-//! Imports point downwards, from the top of this list to its end; `tests/test_engine_architecture.py` holds the table
-//! of them. `io` does all input and output and reads all clocks. Everything else is sans-I/O: bytes, keys and `now`
-//! come in, values go out. Begin with `engine`, and with `io::reactor` for what drives it. A message meets the modules
-//! in this order:
+//! Imports go one way: `io` -> `engine` -> `clients` -> `scheduling` -> `queueing` -> `storage`, `telemetry`, `limiter`,
+//! and from all of these to `transport`, `http`, `protocol`, `arrival` and the leaves, which are single files here.
+//! `tests/test_engine_architecture.py` holds the table. `io` does all input and output and reads all clocks. Everything
+//! else is sans-I/O: bytes, keys and `now` come in, values go out. Begin with `engine`, and with `io::reactor` for what
+//! drives it. A message meets the modules in this order:
 //!
 //! 1. `io::reactor`: one `recvmsg`, with the kernel's stamp (`arrival::stamps`).
 //! 2. `transport`: out of TLS and compression, where a client has them.
@@ -17,27 +18,28 @@
 //!
 //! It costs one allocation: the frame that all channels and consumers share.
 
-pub mod config;
-pub mod event;
-#[cfg(any(test, feature = "harness"))]
-pub mod harness;
-pub mod http;
-pub mod id;
-pub mod io;
-pub mod keys;
-pub mod memory;
-pub mod time;
-pub mod timer;
-
 pub mod arrival;
 pub mod clients;
 pub mod engine;
+pub mod http;
+pub mod io;
 pub mod limiter;
 pub mod protocol;
 pub mod queueing;
 pub mod scheduling;
 pub mod storage;
 pub mod telemetry;
+pub mod transport;
+
+pub mod config;
+pub mod event;
+pub mod id;
+pub mod keys;
+pub mod memory;
+pub mod time;
+pub mod timer;
+
+#[cfg(any(test, feature = "harness"))]
+pub mod harness;
 #[cfg(test)]
 mod tests;
-pub mod transport;
