@@ -98,6 +98,7 @@ RETIRED_NAMES = {
     "untold",
 }
 PATH = re.compile(r"\bcrate::(?:(\w+)|\{([^}]*)\})")
+ITEMS = re.compile(r"\bcrate::((?:\w+::)*)(\{[^}]*\}|\w+)")
 TESTS = re.compile(r'^#\[cfg\(test\)\]\n(?:#\[path = "[^"]*"\]\n)?mod tests\b', re.MULTILINE)
 
 
@@ -114,6 +115,22 @@ def imports(text: str) -> set[str]:
     found = PATH.findall(TESTS.split(text)[0])
     names = {name for one, several in found for name in [one, *re.split(r"[\s,]+", several)] if name}
     return {name.split("::")[0] for name in names}
+
+
+def module_of(path: Path) -> str:
+    return path.relative_to(SRC).with_suffix("").as_posix().removesuffix("/mod").replace("/", "::")
+
+
+def imported_modules(text: str, modules: set[str]) -> set[str]:
+    """Of ``modules`` those that the ``crate::...`` paths of a file lead to."""
+    found = set()
+    for before, last in ITEMS.findall(TESTS.split(text)[0]):
+        for item in re.split(r"[\s,]+", last.strip("{}")):
+            parts = [part for part in f"{before}{item}".split("::") if part]
+            while parts and "::".join(parts) not in modules:
+                parts.pop()
+            found.add("::".join(parts))
+    return found - {""}
 
 
 def folders() -> list[Path]:
@@ -146,6 +163,14 @@ def test_imports_go_as_the_table_says() -> None:
 def test_the_table_has_no_circle() -> None:
     order = list(TopologicalSorter(ARROWS | LEAVES).static_order())
     assert order[-1] == "io"
+
+
+def test_no_files_import_one_another_in_a_circle() -> None:
+    modules = {module_of(path): path for path in sources() if path.name != "lib.rs"}
+    graph = {name: imported_modules(path.read_text(), set(modules)) - {name} for name, path in modules.items()}
+    assert len(graph["engine"]) > 20
+    assert graph["engine::input"] >= {"engine", "clients::pending_input"}
+    TopologicalSorter(graph).prepare()
 
 
 def test_what_extends_the_engine_is_in_its_folder() -> None:

@@ -5,7 +5,7 @@ use crate::clients::pending_input::WaitFor;
 use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::scheduling::deferred_reads::Credit;
-use crate::scheduling::work_budget::HOLD_UNITS;
+use crate::scheduling::work_budget::{ACCEPT_UNITS, HOLD_UNITS, UNIT_NS};
 use crate::time::Nanos;
 
 /// So many of those that wait are looked at for one that builds a large message, at either end of the line.
@@ -112,7 +112,7 @@ impl Engine {
 
     /// Until when nobody else should come in, for those who did in this turn, which began at `now`; `None`: they are no reason to wait.
     pub fn newcomers_rest_until(&self, now: Nanos) -> Option<Nanos> {
-        self.work.newcomers.rest_until(now)
+        self.work.newcomers.rest_until(now, UNIT_NS * Nanos::from(ACCEPT_UNITS))
     }
 
     /// How many of those that go are closed in a turn.

@@ -1,7 +1,6 @@
 //! How fast connections come in and go while messages are on their way: a few in a turn, and none for a while behind them, so that a crowd costs the
 //! others a bounded share of the time and each message a fraction of what one turn of it takes. Where there are no messages, as fast as turns are.
 
-use crate::scheduling::work_budget::{ACCEPT_UNITS, UNIT_NS};
 use crate::time::Nanos;
 
 /// Connections accepted in a turn beside messages.
@@ -44,9 +43,10 @@ impl Newcomers {
         self.came >= FEW && self.are_beside_messages(now)
     }
 
-    /// Until when nobody else should come in, for those who did in this turn, which began at `now`; `None`: they are no reason to wait.
-    pub fn rest_until(&self, now: Nanos) -> Option<Nanos> {
-        let took = UNIT_NS * Nanos::from(ACCEPT_UNITS) * Nanos::from(self.came);
+    /// Until when nobody else should come in, for those who did in this turn, which began at `now`, and took `accept_ns` each; `None`: they are no
+    /// reason to wait.
+    pub fn rest_until(&self, now: Nanos, accept_ns: Nanos) -> Option<Nanos> {
+        let took = accept_ns * Nanos::from(self.came);
         (took > 0 && self.are_beside_messages(now)).then(|| now + (REST + 1) * took)
     }
 
