@@ -6,7 +6,7 @@ use crate::keys::ConnKey;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::protocol::verb::Verb;
-use crate::scheduling::client_limits::{LARGE_INPUT, Limit, TABLES, Unwanted, whose};
+use crate::scheduling::client_limits::{LARGE_INPUT, Limit, TABLES, Unwanted};
 use crate::scheduling::work_budget::ACCEPT_UNITS;
 use crate::time::Nanos;
 
@@ -30,19 +30,7 @@ impl Engine {
     pub fn admit(&mut self, remote: &str) -> Result<(), Unwanted> {
         self.work.note(ACCEPT_UNITS);
         self.work.newcomers.note();
-        let most = self.limits.most(&self.config);
-        if self.conns.len() >= most {
-            self.limits.note(Limit::Connections, remote);
-            return Err(Unwanted(format!("too many connections: there may be {most} (max_connections)")));
-        }
-        let host = remote.rsplit_once(':').map_or(remote, |(host, _)| host);
-        let most = self.limits.most_per_address(&self.config);
-        let Some(whose) = whose(host) else { return Ok(()) };
-        if self.limits.addresses.get(&whose).is_some_and(|count| *count >= most) {
-            self.limits.note(Limit::ConnectionsPerAddress, remote);
-            return Err(Unwanted(format!("too many connections of {host}: there may be {most} (max_connections_per_address)")));
-        }
-        Ok(())
+        self.limits.admit(remote, self.conns.len(), &self.config)
     }
 
     /// The answer by HTTP to a connection that is refused.
@@ -50,7 +38,7 @@ impl Engine {
         let mut out = Vec::new();
         let wall_s = self.clock.wall(now).div_euclid(1_000_000_000);
         self.http.date.set(wall_s);
-        write_refusal(&mut out, 503, &unwanted.0, &[], Exchange::LAST, &self.http.date);
+        write_refusal(&mut out, 503, unwanted.reason(), &[], Exchange::LAST, &self.http.date);
         out
     }
 

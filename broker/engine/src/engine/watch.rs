@@ -16,12 +16,6 @@ const TOPICS_A_TURN: usize = 256;
 /// The same while messages wait.
 const QUEUE_BINS: i64 = 3;
 
-/// Connections that are looked at in one turn, and asked if they are clients of the topic, at well under a microsecond each.
-const VISITED_A_TURN: usize = 32;
-
-/// How long what was found of a topic's clients holds: the least of all round trips seldom changes.
-const HOLDS_NS: Nanos = 5_000_000_000;
-
 impl Engine {
     /// Look for changes in `topics`, too, and in `no_longer` only while somebody asks for their histories. Those that are not there, or have no limit, are looked at once they are.
     pub fn watch(&mut self, topics: Vec<String>, no_longer: &[String], now: Nanos) {
@@ -100,54 +94,36 @@ impl Engine {
 
     /// Ask for the ways of all clients of a topic, unless they are known well enough, or others are still asked for.
     pub fn ask_network_delay(&mut self, topic: &str, now: Nanos) {
-        let Some(topic) = self.topic_key(topic) else { return };
-        if self.network_delay.asking.is_some() || self.network_delay.known.get(topic).is_some_and(|(asked, _)| now < asked + HOLDS_NS) {
-            return;
+        if let Some(topic) = self.topic_key(topic) {
+            self.network_delay.ask(topic, self.conns.keys(), now);
         }
-        self.network_delay.asking = Some((topic, now));
-        self.network_delay.unvisited.extend(self.conns.keys());
     }
 
     /// Connections whose round trip is to be handed in by `handle_round_trip`, before `end_network_delay`: some of those asked for.
     pub fn poll_network_delay(&mut self) -> Vec<ConnKey> {
-        let Some((topic, _)) = self.network_delay.asking else { return Vec::new() };
-        let kept = self.network_delay.unvisited.len().saturating_sub(VISITED_A_TURN);
-        let mut visited = self.network_delay.unvisited.split_off(kept);
+        let Some(topic) = self.network_delay.topic() else { return Vec::new() };
+        let mut visited = self.network_delay.next_connections();
         visited.retain(|&key| self.consumes(key, topic) || self.indices_of(key, topic).next().is_some());
         visited
     }
 
     pub fn handle_round_trip(&mut self, key: ConnKey, round_trip: Nanos) {
-        let Some((topic, _)) = self.network_delay.asking else { return };
-        let way = round_trip / 2;
-        let mut found = std::mem::take(&mut self.network_delay.found);
-        for index in self.indices_of(key, topic) {
-            found.publishers.entry(index).and_modify(|shortest| *shortest = way.min(*shortest)).or_insert(way);
-        }
-        self.network_delay.found = found;
+        let Some(topic) = self.network_delay.topic() else { return };
+        let (delay, publishers) = (round_trip / 2, self.indices_of(key, topic).collect::<Vec<u32>>());
+        publishers.into_iter().for_each(|index| self.network_delay.note_publisher(index, delay));
         if self.consumes(key, topic) {
-            self.network_delay.of_consumers.push(way);
+            self.network_delay.note_subscriber(delay);
         }
     }
 
     /// Once all are visited, what they said is what is known.
     pub fn end_network_delay(&mut self) {
-        let Some((topic, asked)) = self.network_delay.asking.filter(|_| self.network_delay.unvisited.is_empty()) else { return };
-        let (mut network, mut ways) = (std::mem::take(&mut self.network_delay.found), std::mem::take(&mut self.network_delay.of_consumers));
-        if !ways.is_empty() {
-            let middle = ways.len() / 2;
-            network.subscribers = *ways.select_nth_unstable(middle).1;
-        }
-        self.network_delay.asking = None;
-        if self.topics.contains_key(topic) {
-            self.network_delay.known.insert(topic, (asked, Arc::new(network)));
-        }
+        self.network_delay.end(|topic| self.topics.contains_key(topic));
     }
 
-    /// The ways of a topic's clients, as far as they are known: each publisher's shortest, the median of its subscribers'.
+    /// The delay of a topic's clients, as far as it is known: each publisher's shortest, the median of its subscribers'.
     pub fn network(&self, topic: &str) -> Arc<Network> {
-        let known = self.topic_key(topic).and_then(|topic| self.network_delay.known.get(topic));
-        known.map_or_else(Arc::default, |(_, network)| Arc::clone(network))
+        self.topic_key(topic).map_or_else(Arc::default, |topic| self.network_delay.known(topic))
     }
 
     /// As which publishers of a topic a connection stands in its trace.

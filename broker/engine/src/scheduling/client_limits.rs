@@ -80,8 +80,8 @@ struct Met {
 pub(crate) struct Limits {
     met: [Met; Limit::ALL.len()],
     pub(crate) unsent: bool,
-    pub(crate) addresses: HashMap<IpAddr, usize>, // {whose: connections}
-    pub(crate) room: Option<usize>,               // for connections, as far as the host grants it
+    addresses: HashMap<IpAddr, usize>, // {whose: connections}
+    pub(crate) room: Option<usize>,    // for connections, as far as the host grants it
     pub unfinished: Meter,
     pub promised: Meter, // room for more of it
     pub unread: Meter,
@@ -117,6 +117,23 @@ impl Limits {
         }
     }
 
+    /// Whether one more connection, from `remote` (`HOST:PORT`), may come in beside so many.
+    pub fn admit(&mut self, remote: &str, connections: usize, config: &Config) -> Result<(), Unwanted> {
+        let most = self.most(config);
+        if connections >= most {
+            self.note(Limit::Connections, remote);
+            return Err(Unwanted(format!("too many connections: there may be {most} (max_connections)")));
+        }
+        let host = remote.rsplit_once(':').map_or(remote, |(host, _)| host);
+        let most = self.most_per_address(config);
+        let Some(whose) = whose(host) else { return Ok(()) };
+        if self.addresses.get(&whose).is_some_and(|count| *count >= most) {
+            self.note(Limit::ConnectionsPerAddress, remote);
+            return Err(Unwanted(format!("too many connections of {host}: there may be {most} (max_connections_per_address)")));
+        }
+        Ok(())
+    }
+
     /// A connection from `host` is there.
     pub fn count_in(&mut self, host: &str) {
         if let Some(whose) = whose(host) {
@@ -135,13 +152,13 @@ impl Limits {
         }
     }
 
-    pub(crate) fn most(&self, config: &Config) -> usize {
+    fn most(&self, config: &Config) -> usize {
         let room = self.room.unwrap_or(usize::MAX);
         if config.max_connections == 0 { room } else { room.min(config.max_connections as usize) }
     }
 
     /// Where nothing else is said, one address leaves an eighth to the others.
-    pub(crate) fn most_per_address(&self, config: &Config) -> usize {
+    fn most_per_address(&self, config: &Config) -> usize {
         match config.max_connections_per_address {
             0 => self.most(config).div_ceil(8) * 7,
             most => most as usize,
@@ -150,7 +167,7 @@ impl Limits {
 }
 
 /// Who is behind an address, as far as it tells: of IPv6 the network, since anybody has all of its addresses. `None`: a Unix socket.
-pub(crate) fn whose(host: &str) -> Option<IpAddr> {
+fn whose(host: &str) -> Option<IpAddr> {
     match host.trim_matches(['[', ']']).parse().ok()? {
         IpAddr::V6(address) => Some(match address.to_ipv4_mapped() {
             Some(mapped) => mapped.into(),
@@ -162,9 +179,13 @@ pub(crate) fn whose(host: &str) -> Option<IpAddr> {
 
 /// What a connection that is refused gets, as it goes over the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unwanted(pub(crate) String);
+pub struct Unwanted(String);
 
 impl Unwanted {
+    pub fn reason(&self) -> &str {
+        &self.0
+    }
+
     pub fn frame(&self) -> Vec<u8> {
         let mut out = Vec::new();
         codec::encode_frame(&mut out, codec::FRAME_ERROR, WireError::invalid(self.0.clone()).to_string().as_bytes());
