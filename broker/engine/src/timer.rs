@@ -18,7 +18,7 @@ pub enum Timer {
     Connection(ConnKey),
     /// When what is on disk is to be synced, or tried again.
     Disk,
-    /// When the laboratory's server is done with the first of its line.
+    /// When the server of the simulated service time is done with the first of its line.
     Lab,
     /// When some of the topics that are watched are to be looked at.
     WatchList,

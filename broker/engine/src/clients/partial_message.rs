@@ -1,5 +1,5 @@
 //! A large message is built a portion in each turn. Memory that is new costs a fault a page, several microseconds each, most of them for clearing it: a
-//! megabyte in one piece would stop everybody for milliseconds. Its command stays at the head of its connection's input meanwhile, which is parked from turn
+//! megabyte in one piece would stop everybody for milliseconds. Its command stays at the head of its connection's input meanwhile, which is deferred from turn
 //! to turn (`scheduling/work_budget.rs`); what was built becomes the message without another copy.
 
 use crate::id::MessageId;

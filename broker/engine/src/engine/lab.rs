@@ -1,4 +1,4 @@
-//! The laboratory's server at work: what it is done with goes on to its channels.
+//! Simulated service time at work: what the server is done with goes on to its channels.
 
 use crate::engine::Engine;
 use crate::time::Nanos;

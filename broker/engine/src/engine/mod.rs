@@ -84,7 +84,7 @@ pub struct Engine {
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
     pub(crate) disk: Option<Storage>,
     pub(crate) watch_list: WatchList,
-    pub(crate) lab: Option<Box<LabServer>>, // of the laboratory alone
+    pub(crate) lab: Option<Box<LabServer>>, // simulated service time
     pub(crate) departures: Departures,
     pub(crate) schedule: Schedule,
     pub(crate) timers: Timers,

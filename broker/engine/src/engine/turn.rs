@@ -41,7 +41,7 @@ pub(crate) struct Schedule {
     pub dirty_channels: Vec<ChannelKey>,
     pub delivering: Vec<ChannelKey>, // empty between turns: room for the list of one
     pub closed: Vec<ConnKey>,
-    pub resumed: Vec<ConnKey>,   // were parked, or had more to decode than one turn takes
+    pub resumed: Vec<ConnKey>,   // were deferred, or had more to decode than one turn takes
     pub undecoded: Vec<ConnKey>, // have bytes to decode in the next turn
 }
 

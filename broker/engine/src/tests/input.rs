@@ -5,7 +5,7 @@ use crate::arrival::stamps::Stamps;
 use crate::clients::pending_input::WaitFor;
 use crate::config::Config;
 
-fn parked(pair: &mut Pair) -> crate::keys::ConnKey {
+fn deferred(pair: &mut Pair) -> crate::keys::ConnKey {
     let key = pair.connect();
     pair.turn();
     pair.engine.defer(key, WaitFor::Python);
@@ -22,7 +22,7 @@ fn resume(pair: &mut Pair, key: crate::keys::ConnKey) -> Vec<Frame> {
 fn what_comes_while_a_connection_waits_runs_in_order_once_it_is_resumed() {
     let mut pair = Pair::new();
     let consumer = pair.subscribe("t", "c", 10);
-    let key = parked(&mut pair);
+    let key = deferred(&mut pair);
     assert_eq!(pair.ask(key, [pub_("t", "a"), pub_("t", "b")].concat()), []);
     let third = pub_("t", "c");
     assert_eq!(pair.ask(key, &third[..7]), []);
@@ -36,7 +36,7 @@ fn what_comes_while_a_connection_waits_runs_in_order_once_it_is_resumed() {
 fn what_was_kept_counts_as_of_its_own_arrival() {
     let mut pair = Pair::new();
     pair.limit("t", limit(1_000, 5, 1));
-    let key = parked(&mut pair);
+    let key = deferred(&mut pair);
     let arrivals = [pair.now + MS, pair.now + 2 * MS];
     for at in arrivals {
         pair.send_at(key, pub_("t", "x"), at);
@@ -51,7 +51,7 @@ fn what_was_kept_counts_as_of_its_own_arrival() {
 #[test]
 fn others_go_on_while_one_waits() {
     let mut pair = Pair::new();
-    let key = parked(&mut pair);
+    let key = deferred(&mut pair);
     pair.send(key, pub_("t", "late"));
     assert_eq!(pair.publish("t", "x"), ok());
 }
@@ -75,7 +75,7 @@ fn heartbeats_go_on_and_silence_counts_from_the_resumption() {
 #[test]
 fn a_stream_that_ends_while_it_waits_ends_once_all_it_sent_is_answered() {
     let mut pair = Pair::new();
-    let key = parked(&mut pair);
+    let key = deferred(&mut pair);
     pair.send(key, pub_("t", "x"));
     pair.engine.handle_eof(key);
     pair.turn();
@@ -85,9 +85,9 @@ fn a_stream_that_ends_while_it_waits_ends_once_all_it_sent_is_answered() {
 }
 
 #[test]
-fn parking_twice_changes_nothing_and_one_resumption_ends_it() {
+fn deferring_twice_changes_nothing_and_one_resumption_ends_it() {
     let mut pair = Pair::new();
-    let key = parked(&mut pair);
+    let key = deferred(&mut pair);
     pair.send(key, pub_("t", "x"));
     pair.send(key, pub_("t", "y"));
     pair.engine.defer(key, WaitFor::Python);
@@ -98,13 +98,13 @@ fn parking_twice_changes_nothing_and_one_resumption_ends_it() {
 #[test]
 fn what_is_kept_is_bounded_and_charged() {
     let mut pair = Pair::with(Config { max_memory_bytes: 1 << 20, ..Config::default() });
-    let key = parked(&mut pair);
+    let key = deferred(&mut pair);
     pair.send(key, [b'x'; 60_000]);
     assert!(pair.engine.wants_input(key));
     pair.send(key, [b'x'; 10_000]);
     assert!(!pair.engine.wants_input(key), "the kernel keeps the rest");
     assert!(pair.engine.limits.unfinished.used() >= 70_000);
-    let many = parked(&mut pair);
+    let many = deferred(&mut pair);
     let reads = (0..1_000).take_while(|_| {
         pair.send(many, "N");
         pair.engine.wants_input(many)
@@ -118,15 +118,15 @@ fn what_is_kept_is_bounded_and_charged() {
 #[test]
 fn the_room_of_a_large_command_goes_with_it() {
     let (large, mut pair) = (pub_("t", &"x".repeat(1_000_000)), Pair::new());
-    let (key, parked) = (pair.connect(), parked(&mut pair));
-    for sender in [key, parked] {
+    let (key, deferred) = (pair.connect(), deferred(&mut pair));
+    for sender in [key, deferred] {
         pair.send(sender, &large[..200_000]);
         pair.send(sender, [&large[200_000..], b"N"].concat());
     }
     pair.turn();
-    resume(&mut pair, parked);
+    resume(&mut pair, deferred);
     pair.advance(0);
-    for sender in [key, parked] {
+    for sender in [key, deferred] {
         let input = &pair.engine.conns.get(sender).expect("it is open").input;
         assert_eq!(input, b"N");
         assert!(input.capacity() <= 64 << 10, "{} bytes kept for one", input.capacity());
@@ -138,7 +138,7 @@ fn the_room_of_a_large_command_goes_with_it() {
 fn a_command_that_came_in_more_packets_than_a_share_has_units_runs_at_its_resumption() {
     let mut pair = Pair::new();
     pair.limit("t", limit(1_000, 5, 1));
-    let key = parked(&mut pair);
+    let key = deferred(&mut pair);
     let command = pub_("t", &"x".repeat(2_000));
     pair.stall(S);
     let spans: Vec<_> = (1..=command.len()).map(|end| (end, pair.now)).collect();

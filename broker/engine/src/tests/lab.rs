@@ -1,4 +1,4 @@
-//! A broker with the laboratory's server: messages leave one by one, a service time apart.
+//! A broker with a simulated service time: messages leave one by one, a service time apart.
 
 use super::pair::*;
 use crate::config::Config;

@@ -414,7 +414,7 @@ fn a_notice_of_the_end_gets_the_answers_and_ours() {
 }
 
 #[test]
-fn a_command_parked_in_the_middle_goes_on_through_the_layers() {
+fn a_command_deferred_in_the_middle_goes_on_through_the_layers() {
     let mut pair = Pair::new();
     let mut coated = with_compression(&mut pair, DEFLATE);
     pair.engine.defer(coated.key, WaitFor::Python);
@@ -429,7 +429,7 @@ fn a_command_parked_in_the_middle_goes_on_through_the_layers() {
 }
 
 #[test]
-fn identify_kept_while_parked_puts_the_rest_under_its_layers() {
+fn identify_kept_while_deferred_puts_the_rest_under_its_layers() {
     let mut pair = Pair::new();
     let key = pair.connect();
     pair.turn();

@@ -1,6 +1,6 @@
 //! A large MPUB, by either port, a slice in each turn: in one piece it would hold everybody up for as long as thousands of messages, or megabytes, take.
 //!
-//! The command stays at the head of its connection's input, which is parked from turn to turn (`scheduling/work_budget.rs`), until its last slice is in; that one is
+//! The command stays at the head of its connection's input, which is deferred from turn to turn (`scheduling/work_budget.rs`), until its last slice is in; that one is
 //! answered. A topic with a bucket admits or refuses an MPUB as a whole: there its slices become messages that wait for the last one, and are decided with it.
 
 use crate::clients::mpub_progress::{Batch, Progress, Sliced};

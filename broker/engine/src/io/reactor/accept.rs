@@ -68,8 +68,8 @@ impl Reactor {
                             dropping: false,
                             unread,
                             defers_reads: false,
-                            crumbs: Crumbs::default(),
-                            crumbles: false,
+                            small_reads: Crumbs::default(),
+                            is_paced: false,
                             written: Nanos::MIN / 2,
                         },
                     );

@@ -74,8 +74,8 @@ struct Socket {
     dropping: bool, // in the list of `dropping`
     unread: Unread,
     defers_reads: bool, // in the list of `deferred_reads`: read from there unless `reads`
-    crumbs: Crumbs,
-    crumbles: bool, // in the list of `fragments`, the same
+    small_reads: Crumbs,
+    is_paced: bool, // in the list of `paced`, the same
     written: Nanos, // a consumer's last write
 }
 
@@ -96,7 +96,7 @@ pub struct Reactor {
     leaving: VecDeque<Socket>,   // to be closed
     dropping: VecDeque<ConnKey>, // send what is for nobody
     deferred_reads: DeferredReads,
-    fragments: Fragments,
+    paced: Fragments,
     worker: Option<Worker>, // where clients may ask for TLS
 }
 
@@ -136,7 +136,7 @@ impl Reactor {
             leaving: VecDeque::new(),
             dropping: VecDeque::new(),
             deferred_reads: DeferredReads::default(),
-            fragments: Fragments::default(),
+            paced: Fragments::default(),
             worker,
         })
     }
@@ -195,7 +195,7 @@ impl Reactor {
             self.engine.store_turn(now);
             self.give_handshakes()?;
             self.read_deferred(now);
-            self.read_fragments(now);
+            self.read_paced(now);
             self.measure_network_delay();
             self.drop_some();
             self.close_some(now);
@@ -224,7 +224,7 @@ impl Reactor {
             .chain(at_once)
             .chain(rests)
             .chain(self.deferred_reads.deadline())
-            .chain(self.fragments.deadline())
+            .chain(self.paced.deadline())
             .min();
         match due {
             Some(at) if at <= now => return self.wait(Block::No, now),
@@ -306,7 +306,7 @@ impl Reactor {
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);
                 }
-                self.note_crumb(key, len, self.engine.work_so_far() - work, now);
+                self.note_small_read(key, len, self.engine.work_so_far() - work, now);
                 drained && plain
             }
             Received::Nothing => false,
