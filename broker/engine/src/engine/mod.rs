@@ -42,14 +42,13 @@ use crate::id::IdMaker;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::memory::Memory;
 use crate::protocol::codec;
-use crate::protocol::errors::WireError;
 use crate::protocol::grants::Patterns;
 use crate::protocol::identify::Identity;
 use crate::queueing::channel::Channel;
 use crate::queueing::message::Builder;
 use crate::queueing::shared_disk::Storage;
 use crate::queueing::topic::Topic;
-use crate::scheduling::client_limits::{LARGE_INPUT, Limits};
+use crate::scheduling::client_limits::Limits;
 use crate::scheduling::departures::Departures;
 use crate::scheduling::handshake_queue::Handshakes;
 use crate::scheduling::lab_server::LabServer;
@@ -64,48 +63,45 @@ use crate::timer::{Timer, Timers};
 /// Messages an answer from which on the answers of a turn go before its deliveries.
 const BULK: usize = 32;
 
-/// A large unfinished command gets room for all of it as soon as one in so many of its bytes is there, or at once if it is no larger than `PROMISED_BYTES`.
-const PROMISED: usize = 8;
-const PROMISED_BYTES: usize = 8 << 20;
-
-/// Room besides for what the read that ends it may bring of the next one.
-const BEHIND: usize = 256 << 10;
-
-/// Room that a connection's input may keep beyond what is in it.
-const KEEP_INPUT: usize = 64 << 10;
-
 #[derive(Debug)]
 pub struct Engine {
     pub config: Config,
+    pub clock: WallClock,
     pub conns: SlotMap<ConnKey, Connection>,
     pub topics: SlotMap<TopicKey, Topic>,
     pub channels: SlotMap<ChannelKey, Channel>,
+
     pub topic_names: HashMap<Box<str>, TopicKey>,
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
-    pub(crate) disk: Option<Storage>,
-    pub(crate) watch_list: WatchList,
-    pub(crate) lab: Option<Box<LabServer>>, // simulated service time
-    pub(crate) departures: Departures,
+
+    pub(crate) turn: Turn,
     pub(crate) schedule: Schedule,
+    pub(crate) work: Work,
     pub(crate) timers: Timers,
     pub(crate) events: Vec<Event>,
+
     pub memory: Memory,
     pub(crate) limits: Limits,
-    pub(crate) work: Work,
-    pub(crate) turn: Turn,
+    pub counters: Counters,
+
+    pub(crate) disk: Option<Storage>,
+    pub tls: Handshakes,
+    pub(crate) http: Service,
+    pub(crate) lab: Option<Box<LabServer>>, // simulated service time
+
     pub(crate) ids: IdMaker,
     pub(crate) builder: Builder,
     pub(crate) patterns: Patterns,
     pub(crate) plain: Vec<u8>, // what a step of decoding gave, used again
-    pub tls: Handshakes,
-    pub clock: WallClock,
-    pub(crate) has_leases: bool,
-    pub counters: Counters,
+    pub(crate) sampler: u64,
+
+    pub(crate) watch_list: WatchList,
+    pub(crate) network_delay: NetworkDelay,
+    pub(crate) departures: Departures,
+
     pub refusal: Option<String>, // why publishes are refused just now
     pub list_is_final: bool,     // what there is of topics and channels is all that there will be
-    pub(crate) network_delay: NetworkDelay,
-    pub(crate) sampler: u64,
-    pub(crate) http: Service,
+    pub(crate) has_leases: bool,
 }
 
 impl Engine {
@@ -186,72 +182,6 @@ impl Engine {
             return self.handle_sealed(key, bytes, stamps, now);
         }
         self.handle_plain(key, bytes, stamps, now);
-    }
-
-    /// Bytes of commands, out of the layers if there are any.
-    pub(crate) fn handle_plain(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if conn.input.is_empty() {
-            let used = self.run_commands(key, bytes, stamps, now);
-            // What comes behind a fatal error is not worth a copy.
-            if used < bytes.len() && self.conns.get(key).is_some_and(Connection::reads) {
-                self.keep_input(key, bytes[used..].to_vec(), used, stamps, now);
-            }
-            return;
-        }
-        let mut input = std::mem::take(&mut conn.input);
-        conn.input_charge = None;
-        let unfinished_since = conn.unfinished_since.take();
-        let stamps = stamps.behind(input.len());
-        let whole = if let Some(http) = &conn.http { http.announced_len() } else { codec::announced_len(&input) };
-        make_room(&mut input, bytes.len(), whole, self.room_to_promise());
-        input.extend_from_slice(bytes);
-        let used = self.run_commands(key, &input, stamps, now);
-        if used < input.len() {
-            drop_front(&mut input, used);
-            let since = unfinished_since.filter(|_| used == 0);
-            self.keep_input(key, input, used, stamps, since.unwrap_or(now));
-        }
-    }
-
-    /// Keep an unfinished command, or what comes while the connection waits, unless all of it together would take more memory than there may be.
-    /// `stamps` counts from `used` bytes in front of it; the command has begun to come at `begun`.
-    pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, used: usize, stamps: Stamps<'_>, begun: Nanos) {
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
-        if conn.layers.as_ref().is_some_and(|layers| !layers.has_begun()) {
-            return self.begin_layers(key, &input, stamps.at(usize::MAX)); // the last command was the IDENTIFY that asked for them
-        }
-        let room = (input.capacity() - input.len()) as u64; // most of it takes no memory before something is written to it
-        conn.input_charge = Some((self.limits.unfinished.charge(input.len() as u64), self.limits.promised.charge(room)));
-        if conn.input_state.waits() {
-            for (end, stamp) in stamps.rest(used, used + input.len()) {
-                conn.kept_reads.note(end, stamp);
-            }
-        } else if conn.http.is_none() && !conn.terms.heartbeats {
-            conn.unfinished_since = Some(begun);
-        }
-        let len = input.len();
-        conn.input = input;
-        let (speaks_http, is_watched) = (conn.http.is_some(), conn.unfinished_since.is_some());
-        if is_watched {
-            self.arm_connection(key);
-        }
-        if self.is_waiting(key) {
-            return; // it is we who keep it, and no more than `KeptReads::is_full` allows
-        }
-        if !speaks_http && let Some(error) = self.refusal_of_announced(key) {
-            return self.refuse(key, error);
-        }
-        let Some(why) = self.keeps_too_much(key, len) else {
-            if len > LARGE_INPUT {
-                self.build_unfinished(key);
-            }
-            return;
-        };
-        if speaks_http {
-            return self.refuse_unfinished(key, &why, begun);
-        }
-        self.refuse(key, WireError::invalid(format!("unfinished command: {why}")));
     }
 
     /// The peer has ended its stream: it still gets the answers to what it completely sent.
@@ -448,30 +378,6 @@ impl Engine {
         } else {
             self.mark_channel(sub.channel);
         }
-    }
-}
-
-/// Room for `more` bytes of an unfinished command; of a large one for the `whole` of it, or it would be copied again and again, each time to memory that is
-/// new. `most`: room beyond this is not taken before it is needed. (Room that nothing was written to is addresses alone, if it was not another's before.)
-fn make_room(input: &mut Vec<u8>, more: usize, whole: Option<usize>, most: u64) {
-    let len = input.len() + more;
-    if len > input.capacity()
-        && len > LARGE_INPUT
-        && let Some(whole) = whole.filter(|whole| (len..=PROMISED_BYTES.max(PROMISED * len)).contains(whole))
-        && (whole + BEHIND) as u64 <= most
-    {
-        let _ = input.try_reserve_exact(whole + BEHIND - input.len()); // without it grows by copies
-    }
-}
-
-/// Take `used` bytes off the front. The room of a large command goes with it, or a byte of the next one would keep it, uncharged.
-pub(crate) fn drop_front(input: &mut Vec<u8>, used: usize) {
-    if used == 0 {
-        return;
-    }
-    input.drain(..used);
-    if input.capacity() > KEEP_INPUT.max(2 * input.len()) {
-        input.shrink_to_fit();
     }
 }
 
