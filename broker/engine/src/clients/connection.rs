@@ -209,6 +209,11 @@ impl Connection {
         waited
     }
 
+    /// Whether it waits, and so much of it is kept that it is read no further.
+    pub fn keeps_enough(&self) -> bool {
+        self.input_state.waits() && self.kept_reads.is_full()
+    }
+
     /// Whether there are sealed bytes that have not been decoded although they could be.
     pub fn has_more_input(&self) -> bool {
         self.layers.as_ref().is_some_and(|layers| layers.has_more() || layers.is_shaking())

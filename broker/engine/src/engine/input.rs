@@ -161,7 +161,7 @@ impl Engine {
     /// Whether to read on from a connection; once false, `poll_resumed` names it when it is time again.
     pub fn wants_input(&self, key: ConnKey) -> bool {
         let Some(conn) = self.conns.get(key) else { return true };
-        !conn.kept_reads.is_full() && conn.layers.as_ref().is_none_or(|layers| layers.wants_input())
+        !conn.keeps_enough() && conn.layers.as_ref().is_none_or(|layers| layers.wants_input())
     }
 
     /// Connections whose input waited and goes on.

@@ -113,8 +113,9 @@ impl Engine {
         let mut budget = TURN_BYTES.saturating_sub(self.work.decoded).max(LEAST_BYTES);
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
+            let keeps_enough = conn.keeps_enough();
             let Some(layers) = &mut conn.layers else { return };
-            if conn.kept_reads.is_full() {
+            if keeps_enough {
                 return layers.postpone(); // `resume` goes on
             }
             let stamp = layers.stamp;
