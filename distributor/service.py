@@ -117,15 +117,20 @@ def _check_certificate(config: DistributorConfig) -> None:
 async def _serve_http(
     app: ASGIApp, listener: socket.socket, settings: DistributorConfig, ready: Callable[[], None]
 ) -> None:
-    """Until cancelled."""
+    """Until cancelled, which may come while the server starts."""
     stop = trio.Event()
     async with background_nursery() as nursery:
-        try:
-            await nursery.start(_run_hypercorn, app, listener, settings, stop)
-            ready()
-            await trio.sleep_forever()
-        finally:
-            stop.set()
+        nursery.start_soon(_set_when_cancelled, stop)
+        await nursery.start(_run_hypercorn, app, listener, settings, stop)
+        ready()
+        await trio.sleep_forever()
+
+
+async def _set_when_cancelled(stop: trio.Event) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        stop.set()
 
 
 async def _run_hypercorn(
