@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Ask for the ways of all clients of a topic, unless they are known well enough, or others are still asked for.
+    /// Ask for the network delay of all clients of a topic, unless it is known well enough, or another topic is still asked for.
     pub fn ask_network_delay(&mut self, topic: &str, now: Nanos) {
         if let Some(topic) = self.topic_key(topic) {
             self.network_delay.ask(topic, self.conns.keys(), now);

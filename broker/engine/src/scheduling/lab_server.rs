@@ -1,4 +1,4 @@
-//! The laboratory's server: a broker as slow as another machine's, without burning a processor.
+//! Simulated service time: a broker as slow as another machine's, without burning a processor.
 //!
 //! Every message passes one virtual server, first come, first served by the instant its bucket let it go, and leaves it no earlier than that server would have
 //! been done with it. Experiments need it where one broker would carry what the paper's did not (section 6); nobody else does.
