@@ -1,10 +1,14 @@
-"""Every program in ``examples/`` runs as it stands, against a cluster on this machine."""
+"""Every program in ``examples/``, and what the README shows, runs as it stands, against a cluster on this machine."""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
+import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from srtm.cluster.cluster_file import pick_addresses
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
+README = (ROOT / "README.md").read_text()
 PATIENCE_S = 60
 PROGRAMS = {
     "http_publish.py",
@@ -88,3 +93,52 @@ def test_a_topic_submitted_by_http_is_placed(cluster: dict[str, str]) -> None:
     lines = run(cluster, "examples/http_submit.py").splitlines()
     assert lines[0].startswith("thermometers: placed; ")
     assert "100 publishers, share 120.0 msg/s" in lines[1]
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code blocks of that language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+def test_the_topic_of_the_readme_is_that_of_the_examples() -> None:
+    [shown] = blocks("toml")
+    document = tomllib.loads((EXAMPLES / "sensors.toml").read_text())
+    assert tomllib.loads(shown) == document
+
+
+def test_the_client_of_the_readme_reads_what_it_sent(cluster: dict[str, str]) -> None:
+    [client, _] = blocks("python")
+    assert run(cluster, "-c", client).splitlines() == ["waits 0.0 ms for its token", "b'17.5'"]
+
+
+def test_the_pynsq_reader_of_the_readme_prints_messages(cluster: dict[str, str]) -> None:
+    # On a topic of its own: it is killed, and what it has not finished by then comes again.
+    run(cluster, "examples/http_submit.py")
+    run(cluster, "examples/publish.py", "thermometers", "thermometer-1")
+    [_, reader] = blocks("python")
+    reader = reader.replace("la-highways", "thermometers")
+    reader = reader.replace("http://127.0.0.1:4190", cluster["SRTM_DISTRIBUTOR"])  # where the README's cluster is
+    with subprocess.Popen([sys.executable, "-uc", reader], cwd=ROOT, env=cluster, stdout=subprocess.PIPE) as process:
+        deadline = threading.Timer(PATIENCE_S, process.kill)
+        deadline.start()
+        try:
+            assert process.stdout is not None
+            printed = {process.stdout.readline().decode().strip() for _ in range(5)}
+        finally:
+            deadline.cancel()
+            process.kill()
+    assert printed == {"b'17.5'", "b'17.6'", "b'17.8'", "b'18.1'", "b'18.0'"}
+
+
+def test_the_commands_of_the_readme_succeed(cluster: dict[str, str]) -> None:
+    shown = re.findall(r"^    \.venv/bin/srtm ((?:topic|status).*)$", README, re.MULTILINE)
+    assert len(shown) == 4
+    for command in shown:
+        assert "la-highways" in run(cluster, "-m", "srtm", *shlex.split(command, comments=True))
+
+
+def test_lines_that_the_readme_publishes_are_subscribed(cluster: dict[str, str]) -> None:
+    [subscribe] = re.findall(r"^    \.venv/bin/srtm (subscribe .*)$", README, re.MULTILINE)
+    [(lines, publish)] = re.findall(r"^    printf '(.*)' \| \.venv/bin/srtm (publish .*)$", README, re.MULTILINE)
+    run(cluster, "-m", "srtm", *publish.split(), stdin=lines.replace("\\n", "\n"))
+    assert run(cluster, "-m", "srtm", *subscribe.split()).split() == ["17.5", "18.0"]
