@@ -32,8 +32,7 @@ class Scaler(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is to be fitted. ``full``: {broker: msg/s that it keeps of this SLO and traffic class} (``marks``).
-    ``refines``: a split made of what was recorded is a way out where access delay breaks the promise (``refining``)."""
+    """What is to be fitted. ``full``: {broker: msg/s that it keeps of this SLO and traffic class} (``marks``)."""
 
     demand: Demand
     percentile: float
@@ -42,18 +41,15 @@ class Task:
     confidence: float = CONFIDENCE
     scaler: Scaler = Scaler.NONE
     full: Mapping[str, float] = field(default_factory=dict)
-    refines: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """Who is where, under which share. ``placement[i]``: index into ``brokers``, NOWHERE for who must wait.
-    ``refined``: the shares were made of a recording, not by the topic's split."""
+    """Who is where, under which share. ``placement[i]``: index into ``brokers``, NOWHERE for who must wait."""
 
     brokers: tuple[str, ...]
     placement: Ints
     shares_micro: tuple[tuple[int, int], ...]  # (r_l, b_l) of each broker
-    refined: bool = False
 
 
 # Events

@@ -43,13 +43,11 @@ class Broker:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:
     """Where a topic's publishers are. ``at[i]`` is the broker of publisher i as an index into ``brokers``, or
-    NOWHERE. ``refined``: (r_l, b_l) of each broker, micro, where a fitting has found a better split for just this
-    placement than any formula (``refining``)."""
+    NOWHERE."""
 
     publishers: Publishers
     brokers: tuple[str, ...]
     at: Ints
-    refined: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def assigned(self) -> dict[str, float]:

@@ -133,12 +133,7 @@ def shares(
     """The target: what is in force of the envelope (``in_force``), split by ``spec.split`` over what is assigned, with
     a floor for every broker in ``extra``. ``besides``: {broker: msg/s more (or less) than what is assigned to it};
     ``absent``: proven dead, so that it gets nothing, though it may keep its publishers' places for a while; ``most``:
-    {broker: msg/s of the topic that it may serve}, whoever sends there: beyond that nobody gets the tokens. A refined
-    split is for what is assigned alone, where all are there."""
-    refined = dict(zip(placement.brokers, (Amount(*share) for share in placement.refined), strict=False))
-    is_plain = not (extra or besides or refined.keys() & set(absent))
-    if refined and is_plain and spec.split == "fitted" and _sum(refined.values()) == envelope:
-        return refined
+    {broker: msg/s of the topic that it may serve}, whoever sends there: beyond that nobody gets the tokens."""
     traffic = _traffic(placement, extra, besides)
     whole = in_force(envelope, placement, traffic)
     limits = most or {}
@@ -198,10 +193,6 @@ def adaptable(topic: Topic) -> Amount:
     """What of the envelope of ``topic`` its shares may add up to now."""
     traffic = _traffic(topic.placement, topic.extra, besides(topic.astray))
     return in_force(topic.leases.envelope, topic.placement, traffic)
-
-
-def _sum(shares: Collection[Amount]) -> Amount:
-    return Amount(sum(one.rate for one in shares), sum(one.burst for one in shares))
 
 
 def leaving_share(

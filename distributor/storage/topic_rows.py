@@ -76,7 +76,7 @@ def _topic_row(topic: Topic) -> Row:
         "version": topic.version,
         "assignment_version": topic.assignment_version,
         "spec": text(spec),
-        "brokers": text(_brokers(topic.placement)),
+        "brokers": text(topic.placement.brokers),
         "channels": text(topic.channels),
         "reasons": text(topic.reasons),
         "envelope_rate": topic.leases.envelope.rate,
@@ -195,20 +195,13 @@ def _bounded(document: dict[str, Any]) -> dict[str, Any]:
 
 def _placement(row: Row, spec: TopicSpec, chunks: Sequence[Row]) -> Placement:
     at = [broker for chunk in chunks for broker in msgspec.msgpack.decode(chunk["at"])]
-    brokers, refined = _brokers_of(msgspec.json.decode(row["brokers"]))
-    return Placement(publishers=spec.publishers, brokers=brokers, at=np.array(at, dtype=np.int64), refined=refined)
+    brokers = tuple(_broker_name(entry) for entry in msgspec.json.decode(row["brokers"]))
+    return Placement(publishers=spec.publishers, brokers=brokers, at=np.array(at, dtype=np.int64))
 
 
-def _brokers(placement: Placement) -> list[str | list[str | int]]:
-    """Names, or [name, r_l, b_l] under a refined split."""
-    if not placement.refined:
-        return list(placement.brokers)
-    return [[name, *share] for name, share in zip(placement.brokers, placement.refined, strict=True)]
-
-
-def _brokers_of(stored: Sequence[str | list[str | int]]) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    names = tuple(one if isinstance(one, str) else str(one[0]) for one in stored)
-    return names, tuple((int(one[1]), int(one[2])) for one in stored if not isinstance(one, str))
+def _broker_name(entry: str | list[str | int]) -> str:
+    """The name in one entry of the column ``brokers``. Older versions also wrote ``[name, rate, burst]``."""
+    return entry if isinstance(entry, str) else str(entry[0])
 
 
 def _leases(row: Row, shares: Sequence[Row], lease_ms: int | None) -> Leases:
