@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from distributor.model.columns import Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import Ints
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import CONFIDENCE, Intervals, Verdict
 from srtm.token_bucket.fitted_split import Shares
@@ -32,7 +32,7 @@ class Scaler(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is to be fitted. ``full``: {broker: msg/s that it keeps of this SLO and traffic class} (``marks``)."""
+    """What is to be fitted. ``full``: {broker: msg/s that it keeps of this SLO and traffic class}."""
 
     demand: Demand
     percentile: float

@@ -37,8 +37,8 @@ from distributor.fitting.events import (
 )
 from distributor.fitting.retention import fair_order
 from distributor.fitting.search import missing_by_rate, settle_ns
+from distributor.model.columns import NOWHERE, Ints
 from distributor.placement.allocation import BrokerCapacity, plan
-from distributor.placement.quotas import NOWHERE, Ints
 from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import Verdict
 from srtm.token_bucket.exact_split import MICRO, split_bucket

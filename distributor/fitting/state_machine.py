@@ -44,14 +44,13 @@ from distributor.fitting.events import (
     Stop,
     Task,
 )
-from distributor.fitting.evidence import Evidence
+from distributor.fitting.evidence import Evidence, kept_by, rate_on
 from distributor.fitting.layout_model import Recording, recording
-from distributor.fitting.marks import kept_by, rate_on
 from distributor.fitting.moves import let_in, receiving, with_fewest_moves, with_shares, without
 from distributor.fitting.round import Watch, replayed, watch_of
 from distributor.fitting.search import Outcome, least_measuring_ns, proportional, settle_ns
+from distributor.model.columns import NOWHERE
 from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.quotas import NOWHERE
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import Verdict
 

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 
 from distributor.fitting.events import AnyFitting, Layout, Scaler, Task
-from distributor.fitting.marks import FullMarks
 from distributor.fitting.paper import PaperFitting
 from distributor.fitting.search import fitted, proportional
 from distributor.fitting.state_machine import Fitting
 from distributor.model.cluster import Placement, Topic
-from distributor.placement import planner as placing
+from distributor.model.full_brokers import CapacityCaps
+from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
 from srtm.errors import BadInput
 from srtm.topics.spec import TopicSpec
@@ -45,15 +45,15 @@ def parsed_options(method: str, rounds_s: float) -> FittingOptions:
     raise BadInput("fitting", method, f"must be one of {', '.join(METHODS)}")
 
 
-def task_of(topic: Topic, scaler: Scaler, marks: FullMarks) -> Task:
+def task_of(topic: Topic, scaler: Scaler, caps: CapacityCaps) -> Task:
     spec = topic.spec
     return Task(
-        demand=placing.demand(spec, topic.burst),
+        demand=planner.demand(spec, topic.burst),
         percentile=spec.slo.percentile,
         target_ns=spec.slo.latency_ns,
         strategy=spec.placement,
         scaler=scaler,
-        full=marks.room(spec.slo, spec.publishers, topic.placement.assigned),
+        full=caps.limits(spec.slo, spec.publishers, topic.placement.assigned),
     )
 
 

@@ -17,12 +17,12 @@ import trio
 
 from distributor.fitting import summary as fitting_view
 from distributor.fitting.events import Report, Scaler
-from distributor.fitting.marks import NO_MARKS, FullMarks
 from distributor.fitting.summary import Json
 from distributor.fitting.task import FittingOptions, parsed_options
 from distributor.jobs.fitting_environment import Surroundings
 from distributor.jobs.fitting_run import FailedFitting, FittingRun, Superseded, insist
 from distributor.model.cluster import FittingRecord, Topic
+from distributor.model.full_brokers import NO_CAPS, CapacityCaps
 from distributor.registry.registry import FittingIntent
 from distributor.sync.wall import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
@@ -301,23 +301,23 @@ class Fittings:
         shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns, services)
         record = _record(name, runner.wish.options, shown, running=False)
         decision = "\n".join(["fitting: " + shown["explanation"][0], *shown["explanation"][1:]])
-        found = runner.run.marks_of(report.full) if runner.run is not None else NO_MARKS
+        found = runner.run.caps_of(report.full) if runner.run is not None else NO_CAPS
         await insist(
             lambda: self._registry.note_fitting(record, decision=decision, found=found),
             self._around.log,
         )
 
-    async def _note_full(self, name: str, found: FullMarks) -> None:
+    async def _note_full(self, name: str, found: CapacityCaps) -> None:
         """Other fittings, and whoever leads next, are to know of it before this one has ended."""
         await insist(lambda: self._registry.note_full(name, found), self._around.log)
 
     async def _conclude(self, name: str, runner: _Runner, state: str, reason: str) -> None:
         self._around.log.warning("a fitting ended", topic=name, reason=reason)
         runner.state, runner.reason = state, reason
-        found = runner.run.marks_of(runner.run.full) if runner.run is not None else NO_MARKS
+        found = runner.run.caps_of(runner.run.full) if runner.run is not None else NO_CAPS
         await self._note(name, runner, running=False, found=found)
 
-    async def _note(self, name: str, runner: _Runner, *, running: bool, found: FullMarks = NO_MARKS) -> None:
+    async def _note(self, name: str, runner: _Runner, *, running: bool, found: CapacityCaps = NO_CAPS) -> None:
         services, options = self._services(name, runner.run), runner.wish.options
         shown = fitting_view.begun(runner.state, options, runner.started_at, services=services, reason=runner.reason)
         record = _record(name, runner.wish.options, shown, running=running)

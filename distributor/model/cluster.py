@@ -13,12 +13,15 @@ from functools import cached_property
 
 import numpy as np
 
+from distributor.model.columns import NOWHERE, Ints
 from distributor.model.leases import MICRO, NOTHING, Holding, Leases
-from distributor.placement.quotas import NOWHERE, Ints
 from srtm.token_bucket.dispersion import traffic_of
 from srtm.token_bucket.fitted_split import Traffic
 from srtm.topics.publishers import Publishers
 from srtm.topics.spec import TopicSpec
+
+# {broker: {home: msg/s of publishers that publish at the broker and belong to home}}; home "": in transit to their home
+Misplaced = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +131,7 @@ class Topic:
     channels: tuple[str, ...] = ()
     removed: bool = False
     purged: bool = False  # its queued messages were to go too
-    # {broker: {where they belong ("": they are on the way there): msg/s of publishers that publish here all the same}}
-    astray: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    misplaced: Misplaced = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -145,9 +147,9 @@ class Topic:
         return self.leases.holdings.get(broker) or Holding(self.assignment_version, NOTHING, NOTHING)
 
     @property
-    def extra(self) -> tuple[str, ...]:
+    def extra_brokers(self) -> tuple[str, ...]:
         """Brokers that have a share for publishers that the topic does not name."""
-        placed = {*self.placement.brokers, *self.astray}
+        placed = {*self.placement.brokers, *self.misplaced}
         return tuple(name for name in self.leases.target if name not in placed)
 
 

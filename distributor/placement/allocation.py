@@ -18,8 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
-from distributor.placement.quotas import ALONE, NOWHERE, ROUNDING, Floats, Ints, fill, pack, whole_publishers
-from distributor.placement.rebalance import Bools, even_out
+from distributor.model.columns import ALONE, NOWHERE, ROUNDING, Bools, Floats, Ints
+from distributor.placement.quotas import fill, pack, whole_publishers
+from distributor.placement.rebalance import even_out
 
 _MANY = 100  # times the largest rate above its quota: a broker gives that up at once
 _LEFT = 10_000  # publishers without a broker that are looked at one by one; more are dealt out together

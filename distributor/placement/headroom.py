@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Broker, Topic
 from distributor.model.leases import MICRO
-from distributor.placement.planner import STARVED_WEIGHT
+from distributor.placement.shares import MIN_SHARE_FRACTION
 from srtm.topics.capacity import Capacity, Class, class_of, effective_mcap
 from srtm.topics.spec import Slo
 
@@ -141,5 +141,5 @@ def most_rate(topic: Topic, broker: str, mcap: float, besides: float) -> float:
     the envelope by what was placed there, or by the floor of who has undeclared publishers alone: placement reserved
     the rates, and the slack of r over them is no traffic, but without it messages would wait without end."""
     load, assigned = topic.placement.publishers.load, topic.placement.assigned.get(broker, 0.0)
-    part = max(assigned / load, STARVED_WEIGHT) if load else STARVED_WEIGHT
+    part = max(assigned / load, MIN_SHARE_FRACTION) if load else MIN_SHARE_FRACTION
     return max(mcap - besides, part * topic.leases.envelope.rate / MICRO)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from distributor.model.cluster import Placement, Topic
 from distributor.model.leases import MICRO, Amount, Leases
-from distributor.placement.planner import adaptable
+from distributor.placement.shares import assignable_envelope
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
 from srtm.token_bucket.exact_split import LARGEST
@@ -61,7 +61,7 @@ def checked_target(topic: Topic, proposal: ShareProposal, most: MostRate) -> dic
         raise Conflict("shares", sorted(proposal.shares), f"must name the brokers that have a share: {has}")
     target = {name: _amount(name, one.rate, one.burst) for name, one in proposal.shares.items()}
     total = sum(target.values(), start=Amount(0, 0))
-    envelope = adaptable(topic)
+    envelope = assignable_envelope(topic)
     if not total <= envelope:
         rule = f"must sum to at most {envelope.rate / MICRO:g} msg/s and {envelope.burst / MICRO:g} messages"
         raise BadInput("shares", f"{total.rate / MICRO:g} msg/s, {total.burst / MICRO:g} messages", rule)

@@ -19,14 +19,9 @@ import math
 from bisect import bisect_right
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from distributor.model.columns import ALONE, NOWHERE, Bools, Floats, Ints
 
-NOWHERE = -1  # in a placement: no broker had room for this publisher
-ALONE = -1  # in a column of groups: fires by itself
-ROUNDING = 1e-6  # msg/s: the unit of rates, whose sums are not exact; less than that is no difference
 _SLACK = 1e-9  # relative: a sum of floats may miss a whole publisher by this much
 
 
@@ -159,7 +154,7 @@ def round_table(row_sums: Ints, column_sums: Ints) -> Ints:
     return table
 
 
-def _choose(allowed: npt.NDArray[np.bool_], per_row: Ints, per_column: Ints) -> npt.NDArray[np.bool_]:
+def _choose(allowed: Bools, per_row: Ints, per_column: Ints) -> Bools:
     """Which allowed cells to round up, so many in each row and column: a maximum flow, which is integral and here
     always saturates."""
     from scipy.sparse import csr_array  # 0.2 s to import, and most topics have groups of one size

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributor.placement.quotas import ALONE, NOWHERE, ROUNDING, Floats, Ints
+from distributor.model.columns import ALONE, NOWHERE, ROUNDING, Bools, Floats, Ints
 
 _GROUP_SLACK = (1.0, 2.0)  # publishers' rates off its proportion that a step may leave a group: if need be, the second
 _MOVERS = 256  # publishers of one broker looked at for one move
@@ -23,8 +23,6 @@ _SWAPPERS = 96  # and for one swap, on either side
 _PARTNERS = 12  # brokers tried as the other side of a step
 _STEPS = 200  # a broker: ends what gets there too slowly; a few are the rule
 _PATIENCE = 64  # looks without a step before what cannot be helped is left as it is
-
-Bools = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
 def even_out(placement: Ints, rates: Floats, groups: Ints | None, quotas: Floats, room: Floats) -> Ints:

@@ -21,8 +21,8 @@ from typing import Literal
 import numpy as np
 
 from distributor.model.cluster import Placement
+from distributor.model.columns import NOWHERE, Ints
 from distributor.model.leases import MICRO, Amount
-from distributor.placement.quotas import NOWHERE, Ints
 from distributor.prediction.replay import Latency, Trace, delays, latency
 from srtm.errors import BadInput
 from srtm.token_bucket.arrival_process import Sent, sent

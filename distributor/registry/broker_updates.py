@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from distributor.fitting.marks import FullMarks
 from distributor.model.cluster import Broker, Topic
+from distributor.model.columns import ROUNDING
+from distributor.model.full_brokers import CapacityCaps
 from distributor.model.leases import NOTHING, Amount
-from distributor.placement import planner as placing
 from distributor.placement import proposals as adapting
-from distributor.placement.quotas import ROUNDING
+from distributor.placement.shares import with_declared_split
 from srtm.topics.spec import TopicSpec
 
 _LARGEST = 2**62  # micro
@@ -118,7 +118,7 @@ def heard(
         else:
             leases = leases.acknowledged(name, applied, _amount(news.held.get(topic.name, (0, 0))))
         if still_dead is not None and name in topic.placement.brokers and name not in leases.target:
-            leases = placing.split_anew(replace(topic, leases=leases), still_dead, most(topic)).leases
+            leases = with_declared_split(replace(topic, leases=leases), still_dead, most(topic)).leases
         leases = leases.advanced(live, version) if leases is not topic.leases else leases
         leases = adapting.pooled_if_due(topic.spec, leases)
         channels = news.channels.get(topic.name, channels)
@@ -132,13 +132,13 @@ def _amount(held: tuple[int, int]) -> Amount:
     return Amount(*held) if min(held) >= 0 and max(held) <= _LARGEST else Amount(_LARGEST, _LARGEST)
 
 
-def lifted(marks: FullMarks, before: Mapping[str, Topic], topics: Collection[Topic]) -> FullMarks:
-    """``marks`` without those of brokers that something leaves as ``topics`` replace their namesakes."""
+def lifted(caps: CapacityCaps, before: Mapping[str, Topic], topics: Collection[Topic]) -> CapacityCaps:
+    """``caps`` without those of brokers that something leaves as ``topics`` replace their namesakes."""
     for topic in topics:
         old = before.get(topic.name)
         if old is not None and old.placement is not topic.placement:
             now = topic.placement.assigned
             for name, rate in old.placement.assigned.items():
-                if rate > now.get(name, 0.0) + ROUNDING and name in marks.brokers:
-                    marks = marks.lifted(name)
-    return marks
+                if rate > now.get(name, 0.0) + ROUNDING and name in caps.brokers:
+                    caps = caps.without(name)
+    return caps

@@ -11,7 +11,8 @@ from functools import partial
 import trio
 
 from distributor.model.cluster import Broker, Topic
-from distributor.placement import planner as placing
+from distributor.placement import planner
+from distributor.placement.shares import after_death
 from distributor.registry.broker_updates import has_part
 from distributor.registry.state import Book
 from srtm.errors import Unavailable
@@ -109,7 +110,7 @@ class Upkeep(Book):
             offered = self.offered(topic.spec)
             if topic.removed or self._tried_on.get(name) == offered:
                 return
-            work = partial(placing.place_rest, topic.spec, topic.burst, offered, topic.placement.held())
+            work = partial(planner.place_rest, topic.spec, topic.burst, offered, topic.placement.held())
             placement, reasons = await trio.to_thread.run_sync(work)
             if placement.missing < topic.placement.missing:
                 await self._replace_topic(
@@ -121,7 +122,7 @@ class Upkeep(Book):
         """Under ``_placing``."""
         for topic in self._placed_on(name):
             offered, held = self.offered(topic.spec, without=name), topic.placement.held(without={name})
-            work = partial(placing.place_rest, topic.spec, topic.burst, offered, held)
+            work = partial(planner.place_rest, topic.spec, topic.burst, offered, held)
             placement, reasons = await trio.to_thread.run_sync(work)
             what = f"{name} is drained"
             await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, leaving=name)
@@ -130,7 +131,7 @@ class Upkeep(Book):
         """What ``dead`` had goes to the others, whose shares need no plan for that. Under ``_writing``."""
         name, live, version = dead.name, self.live() - {dead.name}, self.version + 1
         freed = [
-            placing.without_dead(topic, name, self.absent() | {name}, self.held_now(topic))
+            after_death(topic, name, self.absent() | {name}, self.held_now(topic))
             for topic in self.topics.values()
             if name in topic.leases.holdings or name in topic.leases.target
         ]
@@ -156,6 +157,6 @@ class Upkeep(Book):
         offered = self.offered(topic.spec, without=name)
         placement, reasons = topic.placement, topic.reasons
         if name in placement.brokers:
-            work = partial(placing.place_rest, topic.spec, topic.burst, offered, placement.held(without={name}))
+            work = partial(planner.place_rest, topic.spec, topic.burst, offered, placement.held(without={name}))
             placement, reasons = await trio.to_thread.run_sync(work)
         await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, dead=name)

@@ -11,12 +11,13 @@ from functools import partial
 import numpy as np
 import trio
 
-from distributor.fitting.marks import NO_MARKS, FullMarks
 from distributor.model.cluster import FittingRecord, Placement, Topic
+from distributor.model.columns import ROUNDING
+from distributor.model.full_brokers import NO_CAPS, CapacityCaps
 from distributor.model.incarnations import check_succession
-from distributor.placement import planner as placing
+from distributor.placement import planner, reasons
 from distributor.placement import proposals as adapting
-from distributor.placement.quotas import ROUNDING
+from distributor.placement.shares import has_token_for, with_declared_split
 from distributor.registry.broker_updates import (
     Heard,
     News,
@@ -61,8 +62,8 @@ class Registry(Upkeep):
                 raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
             if old.spec == spec:
                 return old
-            sized = await trio.to_thread.run_sync(placing.sized, spec, old)
-            burst = placing.burst_of(sized)
+            sized = await trio.to_thread.run_sync(planner.with_burst, spec, old)
+            burst = planner.burst_of(sized)
             if same_demand(old, spec, burst):
                 placed = burst, old.placement, old.reasons
             else:
@@ -75,15 +76,15 @@ class Registry(Upkeep):
         Publishers that the topic has already move as little as its principles allow, unless those are others now.
         """
         await self.wait_settled()
-        return await self._planned(await trio.to_thread.run_sync(placing.sized, spec, self.topics.get(spec.name)))
+        return await self._planned(await trio.to_thread.run_sync(planner.with_burst, spec, self.topics.get(spec.name)))
 
     async def _planned(self, spec: TopicSpec) -> tuple[float, Placement, tuple[str, ...]]:
         """``spec``: with a number for its burst."""
         old, offered = self.managed_topic(spec.name), self.offered(spec)
         if old is None or not same_principles(old.spec, spec):
-            return await trio.to_thread.run_sync(placing.place_anew, spec, offered)
+            return await trio.to_thread.run_sync(planner.place_anew, spec, offered)
         held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
-        return await trio.to_thread.run_sync(placing.place_again, spec, offered, held)
+        return await trio.to_thread.run_sync(planner.place_again, spec, offered, held)
 
     async def change_publishers(
         self, name: str, change: Callable[[TopicSpec], TopicSpec], fitting: FittingIntent = not_fitted
@@ -110,7 +111,7 @@ class Registry(Upkeep):
                 return old
             leases = old.leases
             if adapting.splits_anew(old.spec, spec):
-                leases = placing.split_anew(replace(old, spec=spec), self.absent(), self.held_now(old)).leases
+                leases = with_declared_split(replace(old, spec=spec), self.absent(), self.held_now(old)).leases
             leases = adapting.pooled_if_due(spec, leases).advanced(self.live(), version)
             new = replace(old, spec=spec, version=version, leases=leases)
             await self._commit([new], decision=adapting.options_line(old.spec, spec))
@@ -144,7 +145,7 @@ class Registry(Upkeep):
                 raise Conflict("broker", name, "is not heard from, so it cannot be drained")
             lacking = {} if force else await self._lacking_without(name)
             if lacking:
-                raise Conflict("broker", name, f"{placing.without_room(lacking)}; --force drains it anyway")
+                raise Conflict("broker", name, f"{reasons.no_room_for(lacking)}; --force drains it anyway")
             async with self._writing:
                 await self._commit([], draining={name: True})
             await self._move_publishers_off(name)
@@ -157,7 +158,7 @@ class Registry(Upkeep):
             if topic.removed or broker in topic.placement.brokers or broker not in topic.leases.target:
                 return
             what = f"{broker} is drained of this topic: its share goes to the others"
-            await self._reshare(topic, what, extra=[one for one in topic.extra if one != broker])
+            await self._reshare(topic, what, extra=[one for one in topic.extra_brokers if one != broker])
 
     async def note_capacity(self, name: str, figure: Capacity) -> None:
         """What ``name`` carries of one promise and class, instead of what was known of that. Raises NotFound."""
@@ -224,7 +225,7 @@ class Registry(Upkeep):
     # What fittings and relief do
 
     async def arrange(
-        self, name: str, assignment_version: int, placement: Placement, what: str, found: FullMarks = NO_MARKS
+        self, name: str, assignment_version: int, placement: Placement, what: str, found: CapacityCaps = NO_CAPS
     ) -> Topic:
         """Place a topic that is being fitted. ``found``: what the fitting found full; that its own publishers leave
         such a broker now lifts no mark. Raises NotFound, Conflict (others have placed it anew meanwhile, a broker that
@@ -237,20 +238,20 @@ class Registry(Upkeep):
             refusing = {*placement.brokers} - {*topic.placement.brokers} - self.takes_more()
             if refusing:
                 raise Conflict("broker", ", ".join(sorted(refusing)), "takes no publishers now")
-            overfull = self.overfull(topic, placement, beyond_marks=True)
+            overfull = self.overfull(topic, placement, ignore_caps=True)
             if overfull:
                 raise Conflict("broker", ", ".join(overfull), "has no room for so many of its publishers now")
             self.arranged_s[name] = trio.current_time()
-            held_to = self.held_to(topic.spec, placement, self.marks.joined(found))
-            reasons = placing.reasons_fitted(topic.reasons, placement, topic.placement, held_to)
+            held_to = self.held_to(topic.spec, placement, self.caps.merged(found))
+            lines = reasons.reasons_after_fitting_step(topic.reasons, placement, topic.placement, held_to)
             return await self._replace_topic(
-                topic.spec, topic.burst, placement, reasons, what, asked_for=False, fitting=True, found=found
+                topic.spec, topic.burst, placement, lines, what, asked_for=False, fitting=True, found=found
             )
 
-    def overfull(self, topic: Topic, placement: Placement, *, beyond_marks: bool = False) -> list[str]:
+    def overfull(self, topic: Topic, placement: Placement, *, ignore_caps: bool = False) -> list[str]:
         """Brokers that get more of ``topic`` by ``placement``, and more than they have room for: other topics may have
-        come since that was planned. ``beyond_marks``: as in ``offered``."""
-        rooms = {one.name: one.rcap for one in self.offered(topic.spec, beyond_marks=beyond_marks)}
+        come since that was planned. ``ignore_caps``: as in ``offered``."""
+        rooms = {one.name: one.rcap for one in self.offered(topic.spec, ignore_caps=ignore_caps)}
         now = topic.placement.assigned
         return sorted(
             name
@@ -263,13 +264,13 @@ class Registry(Upkeep):
         be; what is counted elsewhere meanwhile says nothing."""
         return trio.current_time() < self.arranged_s.get(name, -math.inf) + _FLUX_S
 
-    async def note_full(self, name: str, found: FullMarks) -> None:
+    async def note_full(self, name: str, found: CapacityCaps) -> None:
         """The fitting of topic ``name``, if that is still there, has found brokers full."""
         async with self._writing:
             if self.managed_topic(name) is not None:
                 await self._commit([], found=found)
 
-    async def note_fitting(self, record: FittingRecord, *, decision: str = "", found: FullMarks = NO_MARKS) -> None:
+    async def note_fitting(self, record: FittingRecord, *, decision: str = "", found: CapacityCaps = NO_CAPS) -> None:
         """``found``: brokers that it found full. A topic that was removed has no fitting."""
         async with self._writing:
             topic = self.managed_topic(record.topic)
@@ -289,8 +290,8 @@ class Registry(Upkeep):
             placement = topic.placement.moved(to)
             if self.overfull(topic, placement):
                 return False
-            reasons = placing.reasons_after(topic.reasons, placement, topic.placement)
-            await self._replace_topic(topic.spec, topic.burst, placement, reasons, why, asked_for=False)
+            lines = reasons.reasons_after_move(topic.reasons, placement, topic.placement)
+            await self._replace_topic(topic.spec, topic.burst, placement, lines, why, asked_for=False)
             return True
 
     async def note(self, name: str, text: str) -> None:
@@ -364,36 +365,38 @@ class Registry(Upkeep):
         it."""
         async with self._writing:
             topic = self.topics[name]
-            if topic.removed or broker in topic.leases.target or not placing.room_for_extra(topic, broker):
+            if topic.removed or broker in topic.leases.target or not has_token_for(topic, broker):
                 return
             why = f"{broker}: messages of publishers that the topic does not name wait there; it gets a small share"
-            await self._reshare(topic, why, extra=[*topic.extra, broker])
+            await self._reshare(topic, why, extra=[*topic.extra_brokers, broker])
 
     async def account(self, name: str, broker: str, homes: Mapping[str, float]) -> None:
         """So many msg/s come to ``broker`` from publishers of topic ``name`` that belong elsewhere: shares follow.
         ``homes``: {broker that they belong to: msg/s}; empty: they have gone."""
         async with self._writing:
             topic = self.topics[name]
-            astray = {**topic.astray, broker: homes} if homes else {**topic.astray}
+            misplaced = {**topic.misplaced, broker: homes} if homes else {**topic.misplaced}
             if not homes:
-                astray.pop(broker, None)
-            if topic.removed or astray == topic.astray or (homes and not placing.room_for_extra(topic, broker)):
+                misplaced.pop(broker, None)
+            if topic.removed or misplaced == topic.misplaced or (homes and not has_token_for(topic, broker)):
                 return
             what = f"{broker}: {sum(homes.values()):,.6g} msg/s of publishers that belong elsewhere count there"
             what = what if homes else f"{broker}: those who moved away have gone"
-            counted = replace(topic, astray=astray)
-            await self._reshare(counted, what, extra=[one for one in topic.extra if one not in astray], keep=True)
+            counted = replace(topic, misplaced=misplaced)
+            await self._reshare(
+                counted, what, extra=[one for one in topic.extra_brokers if one not in misplaced], keep=True
+            )
 
     # How it is done
 
     async def _reshare(self, topic: Topic, what: str, *, extra: Sequence[str], keep: bool = False) -> None:
-        """Its declared split anew, over its publishers, those astray, and ``extra``. ``keep``: shares that were adapted
+        """Its declared split anew, over its publishers, misplaced ones, and ``extra``. ``keep``: adapted shares
         stay, if the same brokers have one. Under ``_writing``."""
-        target = placing.split_anew(topic, self.absent(), self.held_now(topic), extra).leases.target
+        target = with_declared_split(topic, self.absent(), self.held_now(topic), extra).leases.target
         target = adapting.kept(topic, target) if keep else target
         leases = adapting.pooled_if_due(topic.spec, topic.leases.retargeted(topic.leases.envelope, target))
         leases = leases.advanced(self.live(), self.version + 1)
-        text = "\n".join([what, *placing.share_lines(target)])
+        text = "\n".join([what, *reasons.share_lines(target)])
         await self._commit([replace(topic, leases=leases)], decision=text)
 
     def _is_in_use(self, name: str) -> bool:
@@ -407,7 +410,7 @@ class Registry(Upkeep):
         for topic in self._placed_on(name):
             offered = self.offered(topic.spec, topics, without=name)
             held = topic.placement.held(without={name})
-            placement, _ = await trio.to_thread.run_sync(placing.place_rest, topic.spec, topic.burst, offered, held)
+            placement, _ = await trio.to_thread.run_sync(planner.place_rest, topic.spec, topic.burst, offered, held)
             topics[topic.name] = replace(topic, placement=placement)
             if placement.missing > topic.placement.missing:
                 lacking[topic.name] = placement.missing - topic.placement.missing

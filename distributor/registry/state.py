@@ -22,15 +22,26 @@ from typing import Self
 import trio
 
 from distributor.config import DistributorConfig
-from distributor.fitting.marks import NO_MARKS, FullMarks
 from distributor.model.broker_load import NO_LOAD, BrokerLoad, loads_after, loads_of
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Broker, Decision, FittingRecord, Placement, Topic
+from distributor.model.full_brokers import NO_CAPS, CapacityCaps
 from distributor.model.leases import MICRO, Amount, Leases
-from distributor.placement import planner as placing
+from distributor.placement import planner
 from distributor.placement import proposals as adapting
+from distributor.placement import reasons as reason_lines
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.headroom import Carried, most_rate
+from distributor.placement.shares import (
+    MIN_SHARE_FRACTION,
+    ShareDemand,
+    extra_load,
+    kept_extra_brokers,
+    load_in_transit,
+    part_of_envelope,
+    shares_while_leaving,
+    target_shares,
+)
 from distributor.registry import desired_state as desired
 from distributor.registry.broker_updates import Heard, is_held_on, lifted
 from distributor.registry.deltas import Differences
@@ -61,7 +72,7 @@ class Book:
         self.fittings: dict[str, FittingRecord] = {}  # {topic: of its latest}
         self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
         self.being_fitted: set[str] = set()  # topics for whose publishers nobody else looks for a place
-        self.marks = NO_MARKS
+        self.caps = NO_CAPS
         self.version = 0
         self.leads = True  # a standby shows what is stored, and hears no broker
         self.leader_url: str | None = None  # known to standbys
@@ -104,7 +115,7 @@ class Book:
         self.capacities = dict(stored.capacities)
         self.draining = set(stored.draining)
         self.liveness = Liveness(self.config.liveness_s)
-        self.fittings, self.marks = dict(stored.fittings), stored.marks
+        self.fittings, self.caps = dict(stored.fittings), stored.caps
         self._desired_version = dict.fromkeys(stored.brokers, stored.version)
         self.differences = Differences()
 
@@ -201,31 +212,31 @@ class Book:
         held_to = self.held_now(topic).get(name)
         if held_to is not None:
             batch = topic.placement.publishers.largest_batch
-            part = placing.part_of(topic.leases.envelope, topic.placement.publishers.load, held_to, batch)
+            part = part_of_envelope(topic.leases.envelope, topic.placement.publishers.load, held_to, batch)
             known = min(known, part.rate / MICRO)
         return None if known == math.inf else known
 
     def held_now(self, topic: Topic) -> dict[str, float]:
         """``held_to`` of a topic as it is placed."""
-        return self.held_to(topic.spec, topic.placement, self.marks)
+        return self.held_to(topic.spec, topic.placement, self.caps)
 
-    def held_to(self, spec: TopicSpec, placement: Placement, marks: FullMarks) -> dict[str, float]:
-        """{broker: msg/s of the topic of ``spec`` that it may serve}, of those that ``marks`` say are full of such
+    def held_to(self, spec: TopicSpec, placement: Placement, caps: CapacityCaps) -> dict[str, float]:
+        """{broker: msg/s of the topic of ``spec`` that it may serve}, of those that ``caps`` say are full of such
         traffic, and that have other topics: their promises go first. What is assigned there is served, and a little of
         what waits."""
-        if not marks.kept or not len(spec.publishers):
+        if not caps.rates or not len(spec.publishers):
             return {}
-        least = spec.publishers.load * placing.STARVED_WEIGHT
+        least = spec.publishers.load * MIN_SHARE_FRACTION
         return {
             name: max(rate, least)
-            for name, rate in marks.room(spec.slo, spec.publishers, placement.assigned).items()
+            for name, rate in caps.limits(spec.slo, spec.publishers, placement.assigned).items()
             if self.loads.get(name, NO_LOAD).allocated_besides(spec.name) > 0
         }
 
     def leaves_room(self, name: str) -> bool:
         """Whether nothing that broker ``name`` carries bounds the share of any topic there, as far as is known."""
         mcap = self._mcap(name)
-        return (not mcap or self.carried.leaves_room(name, mcap)) and name not in self.marks.brokers
+        return (not mcap or self.carried.leaves_room(name, mcap)) and name not in self.caps.brokers
 
     def _mcap(self, name: str) -> float:
         """Msg/s; 0: not known."""
@@ -238,18 +249,18 @@ class Book:
         topics: Mapping[str, Topic] | None = None,
         *,
         without: str = "",
-        beyond_marks: bool = False,
+        ignore_caps: bool = False,
     ) -> list[BrokerCapacity]:
         """The brokers, and what is left of them for the topic that ``spec`` asks for. ``topics``: instead of those that
-        there are; ``beyond_marks``: whatever fittings found the brokers to keep of such traffic."""
+        there are; ``ignore_caps``: whatever fittings found the brokers to keep of such traffic."""
         book = self.topics if topics is None else topics
         loads = self.loads if topics is None else loads_of(topics.values())
         brokers = [broker for name, broker in self.brokers.items() if name != without]
-        found = placing.capacities(brokers, self.takes_more(), loads, spec, self.capacities)
-        if beyond_marks:
+        found = planner.capacities(brokers, self.takes_more(), loads, spec, self.capacities)
+        if ignore_caps:
             return found
         here = book.get(spec.name)
-        full = self.marks.room(spec.slo, spec.publishers, here.placement.assigned if here is not None else {})
+        full = self.caps.limits(spec.slo, spec.publishers, here.placement.assigned if here is not None else {})
         return [one.at_most(full.get(one.name, math.inf)) for one in found]
 
     def stir(self, broker: str) -> None:
@@ -282,7 +293,7 @@ class Book:
         leaving: str = "",
         fitting: bool = False,
         record: FittingRecord | None = None,
-        found: FullMarks = NO_MARKS,
+        found: CapacityCaps = NO_CAPS,
     ) -> Topic:
         """Store ``spec`` as placed, and start its shares on their way; ``record``: of its fitting, from now on;
         ``found``: full brokers, whoever leaves them by this. Under ``_placing``.
@@ -299,18 +310,25 @@ class Book:
             leases = leases.freed(dead) if dead else leases
             # Under a fitting a broker that keeps some gives the others' tokens up at once, so that it can be measured.
             prompt = placement.brokers if fitting else ()
-            astray = placing.on_their_way(old, placement, envelope, {dead, leaving, *prompt}) if old else {}
-            extra = placing.extra_kept(old, placement, envelope, without=dead, astray=astray) if old else ()
-            absent = self.absent()
-            most = self.held_to(spec, placement, self.marks.joined(found))
-            target = placing.shares(spec, envelope, placement, extra, placing.besides(astray), absent, most)
+            misplaced = load_in_transit(old, placement, envelope, {dead, leaving, *prompt}) if old else {}
+            extra = kept_extra_brokers(old, placement, envelope, dead, misplaced) if old else ()
+            demand = ShareDemand(
+                spec=spec,
+                envelope=envelope,
+                placement=placement,
+                extra_brokers=extra,
+                extra_load=extra_load(misplaced),
+                dead_brokers=self.absent(),
+                limits=self.held_to(spec, placement, self.caps.merged(found)),
+            )
+            target = target_shares(demand)
             if old and adapting.is_same_place(old, spec, envelope, placement):
                 target = adapting.kept(old, target)
-            oversized = placing.oversized_batches(spec, placement, target)
+            oversized = reason_lines.oversized_batches(spec, placement, target)
             if oversized and asked_for and spec.on_excess == "reject":
                 raise oversized[0]
             if old and leaving:  # for a while
-                target = placing.leaving_share(old, placement, leaving, envelope, absent, most) or target
+                target = shares_while_leaving(old, demand, leaving) or target
             reasons = (*reasons, *(f"warning: {one}" for one in oversized))
             same_spec = old is not None and not old.removed and old.spec is spec
             new = Topic(
@@ -323,9 +341,9 @@ class Book:
                 ).advanced(self.live(), version),
                 reasons=tuple(reasons),
                 channels=old.channels if old and not old.removed else (),
-                astray=astray,
+                misplaced=misplaced,
             )
-            decision = "\n".join([what, *reasons, *placing.share_lines(target)])
+            decision = "\n".join([what, *reasons, *reason_lines.share_lines(target)])
             await self._commit([new], decision=decision, fitting=record, found=found)
             return new
 
@@ -338,7 +356,7 @@ class Book:
         forgotten: str = "",
         draining: Mapping[str, bool] | None = None,
         capacities: Mapping[str, tuple[Capacity, ...]] | None = None,
-        found: FullMarks = NO_MARKS,
+        found: CapacityCaps = NO_CAPS,
         fitting: FittingRecord | None = None,
     ) -> None:
         """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
@@ -347,20 +365,20 @@ class Book:
         changes = {**(draining or {}), **({forgotten: False} if forgotten else {})}
         figures = {**(capacities or {}), **({forgotten: ()} if forgotten else {})}
         log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
-        marks = lifted(self.marks, self.topics, topics)
+        caps = lifted(self.caps, self.topics, topics)
         if forgotten:  # whoever comes under that name may be another machine
-            marks = marks.lifted(forgotten)
-        marks = marks.joined(found)
+            caps = caps.without(forgotten)
+        caps = caps.merged(found)
         known = {**self.topics, **self._unstored}
         stored = records.changes(known, topics, brokers, version, log, forgotten, changes, figures)
         fitted = [] if fitting is None else [records.fitting_change(fitting)]
-        await self._store.apply(itertools.chain(stored, records.mark_changes(self.marks, marks), fitted))
+        await self._store.apply(itertools.chain(stored, records.cap_changes(self.caps, caps), fitted))
         for topic in topics:
             self._unstored.pop(topic.name, None)
             if topic.removed:
                 for by_name in (self.fittings, self.share_change_counts, self.arranged_s, self._tried_on):
                     by_name.pop(topic.name, None)
-        self.marks = marks
+        self.caps = caps
         if fitting is not None:
             self.fittings[fitting.topic] = fitting
         self.version, carried = version, self.carried.changes.count

@@ -13,7 +13,7 @@ from collections.abc import Collection
 import numpy as np
 
 from distributor.fitting.retention import fair_order
-from distributor.placement.quotas import Ints
+from distributor.model.columns import Ints
 from distributor.relief.values import TopicView, View
 from srtm.topics.publishers import Publishers
 

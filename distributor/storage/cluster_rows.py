@@ -12,11 +12,11 @@ import msgspec
 import trio
 from sqlalchemy import Connection
 
-from distributor.fitting.marks import FullMarks, TrafficClass
 from distributor.model.cluster import Broker, Decision, FittingRecord, Topic
+from distributor.model.full_brokers import CapacityCaps, TrafficClass
 from distributor.storage import store
 from distributor.storage.store import Edition, Replace, Store
-from distributor.storage.topic_rows import Row, TopicRows, astray_in, text, topic_changes, topic_from
+from distributor.storage.topic_rows import Row, TopicRows, misplaced_in, text, topic_changes, topic_from
 from srtm.topics.capacity import Capacity, parse_capacity
 from srtm.topics.spec import Slo
 
@@ -37,7 +37,7 @@ class Stored:
     decisions: dict[str, list[Decision]]
     capacities: dict[str, tuple[Capacity, ...]]  # {broker: each of another promise or class}
     fittings: dict[str, FittingRecord]
-    marks: FullMarks
+    caps: CapacityCaps
 
 
 def changes(
@@ -72,16 +72,16 @@ def fitting_change(record: FittingRecord) -> Replace:
     return Replace(store.fittings, {"topic": record.topic}, [dataclasses.asdict(record)])
 
 
-def mark_changes(old: FullMarks, new: FullMarks) -> list[Replace]:
+def cap_changes(old: CapacityCaps, new: CapacityCaps) -> list[Replace]:
     changed = [
         broker
         for broker in dict.fromkeys([*old.brokers, *new.brokers])
-        if _mark_rows(new, broker) != _mark_rows(old, broker)
+        if _cap_rows(new, broker) != _cap_rows(old, broker)
     ]
-    return [Replace(store.marks, {"broker": broker}, _mark_rows(new, broker)) for broker in changed]
+    return [Replace(store.marks, {"broker": broker}, _cap_rows(new, broker)) for broker in changed]
 
 
-def _mark_rows(marks: FullMarks, broker: str) -> list[Row]:
+def _cap_rows(caps: CapacityCaps, broker: str) -> list[Row]:
     return [
         {
             "broker": broker,
@@ -90,15 +90,15 @@ def _mark_rows(marks: FullMarks, broker: str) -> list[Row]:
             "process": traffic.process,
             "batch": traffic.batch,
             "group_size": traffic.group,
-            "kept": kept,
+            "kept": rate,
         }
-        for (name, slo, traffic), kept in marks.kept.items()
+        for (name, slo, traffic), rate in caps.rates.items()
         if name == broker
     ]
 
 
-def _marks(rows: Iterable[Row]) -> FullMarks:
-    return FullMarks(
+def _caps(rows: Iterable[Row]) -> CapacityCaps:
+    return CapacityCaps(
         {
             (
                 row["broker"],
@@ -188,7 +188,7 @@ def _stored(found: _Found) -> Stored:
     numbers = {row["name"]: row["value"] for row in found.settings}
     known = found.known.topics if found.known else {}
     shares, publishers, places = _by_topic(found.shares), _by_topic(found.publishers), _by_topic(found.places)
-    astray = astray_in(numbers)
+    misplaced = misplaced_in(numbers)
     topics = [
         topic_from(
             TopicRows(
@@ -197,7 +197,7 @@ def _stored(found: _Found) -> Stored:
                 publishers=publishers.get(name, []),
                 places=places.get(name, []),
             ),
-            astray.get(name, {}),
+            misplaced.get(name, {}),
             known[name].spec if name in found.specs else None,
             known[name].placement if name in found.placements else None,
         )
@@ -212,7 +212,7 @@ def _stored(found: _Found) -> Stored:
         decisions=_decisions(found),
         capacities={row["broker"]: _figures(row) for row in found.capacities},
         fittings={row["topic"]: FittingRecord(**row) for row in found.fittings},
-        marks=_marks(found.marks),
+        caps=_caps(found.marks),
     )
 
 

@@ -1,5 +1,4 @@
-"""``state.Topic`` as rows of ``store`` and back: spec, publishers and their places, shares, who is astray. Nothing is
-decided here.
+"""``state.Topic`` as rows of ``store`` and back: spec, publishers and their places, shares. Nothing is decided here.
 
 Publishers and places are in chunks of columns, apart from each other: of a large fleet a few move, and it stays the
 same.
@@ -14,16 +13,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from distributor.model.cluster import Placement, Topic
+from distributor.model.cluster import Misplaced, Placement, Topic
+from distributor.model.columns import Ints
 from distributor.model.leases import MICRO, NOTHING, Amount, Holding, Leases
-from distributor.placement.quotas import Ints
 from distributor.storage import store
 from distributor.storage.store import Replace
 from srtm.topics.publishers import join
 from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_topic_json
 
 _CHUNK = 10_000  # publishers a row
-_ASTRAY = "astray "  # and a topic, a broker, and where they belong (nothing: on their way there); in micro-messages/s
+_MISPLACED = "astray "  # then a topic, a broker and a home ("" in transit); the value is micro-messages/s
 NO_PUBLISHERS = join([])
 
 Row = dict[str, Any]
@@ -34,35 +33,35 @@ def topic_changes(old: Topic | None, new: Topic) -> Iterator[Replace]:
     yield Replace(store.topics, {"name": new.name}, [_topic_row(new)])
     if old is None or new.leases is not old.leases:
         yield Replace(store.shares, {"topic": new.name}, _share_rows(new))
-    yield from _astray_changes(_astray_rows(old), _astray_rows(new))
+    yield from _misplaced_changes(_misplaced_rows(old), _misplaced_rows(new))
     if old is None or new.placement is not old.placement:
         yield from _place_changes(old.placement if old else None, new)
 
 
-def _astray_changes(old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[Replace]:
+def _misplaced_changes(old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[Replace]:
     for name in dict.fromkeys([*old, *new]):
         if old.get(name) != new.get(name):
             rows = [{"name": name, "value": new[name]}] if name in new else []
             yield Replace(store.settings, {"name": name}, rows)
 
 
-def _astray_rows(topic: Topic | None) -> dict[str, int]:
+def _misplaced_rows(topic: Topic | None) -> dict[str, int]:
     """No name has a space in it."""
     if topic is None:
         return {}
     return {
-        f"{_ASTRAY}{topic.name} {broker} {home}": round(rate * MICRO)
-        for broker, homes in topic.astray.items()
+        f"{_MISPLACED}{topic.name} {broker} {home}": round(rate * MICRO)
+        for broker, homes in topic.misplaced.items()
         for home, rate in homes.items()
     }
 
 
-def astray_in(settings: Mapping[str, int]) -> dict[str, dict[str, dict[str, float]]]:
+def misplaced_in(settings: Mapping[str, int]) -> dict[str, dict[str, dict[str, float]]]:
     """{topic: {broker: {home: msg/s}}}"""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for name, value in settings.items():
-        if name.startswith(_ASTRAY):
-            topic, broker, home = name.removeprefix(_ASTRAY).split(" ")
+        if name.startswith(_MISPLACED):
+            topic, broker, home = name.removeprefix(_MISPLACED).split(" ")
             found.setdefault(topic, {}).setdefault(broker, {})[home] = value / MICRO
     return found
 
@@ -159,7 +158,7 @@ class TopicRows:
 
 def topic_from(
     rows: TopicRows,
-    astray: Mapping[str, Mapping[str, float]],
+    misplaced: Misplaced,
     known_spec: TopicSpec | None,
     known_placement: Placement | None,
 ) -> Topic:
@@ -176,7 +175,7 @@ def topic_from(
         channels=tuple(msgspec.json.decode(row["channels"])),
         removed=row["removed"],
         purged=row["purged"],
-        astray=astray,
+        misplaced=misplaced,
     )
 
 

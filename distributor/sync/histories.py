@@ -21,8 +21,8 @@ import trio
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Topic
 from distributor.model.leases import MICRO
-from distributor.placement.planner import adaptable
 from distributor.placement.proposals import may_be_told_seldom, shares_version, traits
+from distributor.placement.shares import assignable_envelope
 from distributor.registry.registry import Registry
 from distributor.sync.adaptor_changes import Shown
 from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, TopicHistories, TopicHistory
@@ -270,7 +270,7 @@ def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) ->
         name: Share(version=topic.holding(name).version, rate=target.rate / MICRO, burst=target.burst / MICRO)
         for name, target in topic.leases.target.items()
     }
-    whole = adaptable(topic)
+    whole = assignable_envelope(topic)
     return TopicHistories(
         topic=topic.name,
         mode=topic.spec.mode,

@@ -54,7 +54,7 @@ class Whereabouts:
     def concerning(self, broker: str, topics: Iterable[Topic]) -> list[Topic]:
         """Those of ``topics`` of which strangers were named on ``broker``, or count there."""
         named = {topic for name, topic in self._named if name == broker}
-        return [topic for topic in topics if broker in topic.astray or topic.name in named]
+        return [topic for topic in topics if broker in topic.misplaced or topic.name in named]
 
     def count(self, broker: str, topic: Topic, undeclared: int, now_s: float) -> dict[str, float] | None:
         """``undeclared``: messages of strangers since the broker's start. Gives {where they belong: msg/s} over the
@@ -65,7 +65,7 @@ class Whereabouts:
         if last is None or last.version != topic.assignment_version or undeclared < last.count:
             self._counts[key] = _Count(topic.assignment_version, now_s, now_s, undeclared)
             return None
-        moving = "" in topic.astray.get(broker, {}) and now_s - last.began_s < _PATIENCE_S
+        moving = "" in topic.misplaced.get(broker, {}) and now_s - last.began_s < _PATIENCE_S
         if moving and undeclared > last.count:
             self._counts[key] = replace(last, since_s=now_s, count=undeclared)
             return None
@@ -89,10 +89,10 @@ class Whereabouts:
 
 def is_news(topic: Topic, broker: str, homes: Mapping[str, float]) -> bool:
     """Whether ``homes`` differ from what is accounted by more than noise."""
-    before, now = sum(topic.astray.get(broker, {}).values()), sum(homes.values())
+    before, now = sum(topic.misplaced.get(broker, {}).values()), sum(homes.values())
     if not is_worth(topic, homes):
         return before > 0
-    return "" in topic.astray.get(broker, {}) or abs(now - before) > max(
+    return "" in topic.misplaced.get(broker, {}) or abs(now - before) > max(
         _NEWS * before, _WORTH * topic.placement.publishers.load
     )
 

@@ -91,7 +91,7 @@ class _Book(Collector):
         for topic in self._registry.managed():
             count.add_metric([topic.name], len(topic.spec.publishers))
             missing.add_metric([topic.name], topic.placement.missing)
-            for name, homes in topic.astray.items():
+            for name, homes in topic.misplaced.items():
                 astray.add_metric([topic.name, name], sum(homes.values()))
         yield from (count, missing, astray)
 

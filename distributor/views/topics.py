@@ -82,7 +82,7 @@ def _part(topic: Topic, name: str, told: _Told, registry: Registry, syncing: Syn
         "address": broker.tcp_address if broker else None,
         "publishers": len(topic.placement.ids_of.get(name, [])),
         "rate_assigned": topic.placement.assigned.get(name, 0.0),
-        "rate_astray": sum(topic.astray.get(name, {}).values()),  # of publishers that belong to other brokers
+        "rate_astray": sum(topic.misplaced.get(name, {}).values()),  # of publishers that belong to other brokers
         "rate": holding.share.rate / MICRO,
         "burst": holding.share.burst / MICRO,
         "rate_in_force": report.rate if report is not None else None,  # under gdrl brokers exchange what they have

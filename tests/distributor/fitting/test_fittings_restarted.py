@@ -19,7 +19,7 @@ async def test_how_it_ended_and_what_is_full_outlive_the_distributor(distributor
         view = await here.ended()
     await distributor.aclose()
     again = await Distributor.open(tmp_path / "store.sqlite3")
-    assert again.registry.marks == distributor.registry.marks
+    assert again.registry.caps == distributor.registry.caps
     assert again.registry.fittings == distributor.registry.fittings
     async with live(again) as here:
         assert here.view() == view

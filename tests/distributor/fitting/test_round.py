@@ -7,8 +7,8 @@ import pytest
 
 from distributor.fitting.events import Progress, Task
 from distributor.fitting.round import Watch, watch_of
+from distributor.model.columns import ALONE
 from distributor.placement.allocation import Demand
-from distributor.placement.quotas import ALONE
 from distributor.prediction.sequential_test import Intervals, Verdict
 
 MS = 1_000_000  # ns

@@ -6,8 +6,8 @@ import pytest
 from distributor.fitting.events import Missing, Task
 from distributor.fitting.layout_model import Refuted, recording
 from distributor.fitting.search import layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import ALONE, NOWHERE
 from distributor.prediction.replay import Latency, Trace
 
 MICRO = 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import trio
 
-from distributor.jobs.claims import Claims
+from distributor.jobs.fitting_environment import Claims
 from distributor.jobs.fitting_run import FittingRun
 from distributor.model.cluster import Placement
 from srtm.control import FITTING_ENDED

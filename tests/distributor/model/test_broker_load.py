@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distributor.model.broker_load import NO_LOAD, loads_after, loads_of
-from distributor.placement import planner as placing
+from distributor.placement import planner
 from distributor.registry import state as book
 from srtm.topics.capacity import Class
 from srtm.topics.spec import Slo, parse_change
@@ -77,7 +77,7 @@ class Sizing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        monkeypatch.setattr(placing, "smallest_burst", self._smallest)
+        monkeypatch.setattr(planner, "smallest_burst", self._smallest)
 
     def _smallest(self, *_what: object) -> int:
         self.times += 1

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 import trio
 
-from distributor.fitting.marks import FullMarks, TrafficClass
 from distributor.jobs.fitting_run import IN_FORCE_WITHIN_S
+from distributor.model.full_brokers import CapacityCaps, TrafficClass
 from distributor.model.leases import MICRO, Amount
 from distributor.storage import cluster_rows as records
 from distributor.views import topics as views
@@ -68,7 +68,7 @@ async def test_a_promise_that_breaks_gives_the_broker_back(distributor, autojump
         await trio.sleep(1)  # it is being measured, and news of b has not moved it
         assert (here.view("bikes")["state"], here.placed_on("bikes")) == ("running", {"a"})
         assert (await here.ended("bikes"))["state"] == "fits"
-        assert set(distributor.registry.marks.brokers) == {"a"}
+        assert set(distributor.registry.caps.brokers) == {"a"}
         assert (here.placed_on("bikes"), here.placed_on()) == ({"b"}, {"a"})
 
 
@@ -138,7 +138,7 @@ async def test_a_mark_that_another_topic_met_drives_nobody_off_the_broker(distri
     async with live(distributor) as here:
         await here.beside_broken("a", count=10)
         await here.ended("bikes")
-        assert list(distributor.registry.marks.kept.values()) == [0.0]  # for traffic like that of both
+        assert list(distributor.registry.caps.rates.values()) == [0.0]  # for traffic like that of both
         await here.start_broker("b")
         await here.submit(count=10)
         assert (await here.ended())["state"] == "fits"
@@ -164,9 +164,9 @@ async def test_what_is_found_full_is_stored_while_the_fitting_runs_and_stays_so_
         marked = []
         while here.view("bikes")["state"] not in FITTING_ENDED:
             if here.placed_on("bikes") == {"b"}:
-                kept = (await records.load(distributor.store)).marks
+                kept = (await records.load(distributor.store)).caps
                 running = distributor.registry.fittings["bikes"].running
-                marked.append((running, kept.brokers, distributor.registry.marks == kept))
+                marked.append((running, kept.brokers, distributor.registry.caps == kept))
             await trio.sleep(0.2)
     assert len(marked) > 5
     assert {(running, *brokers, same) for running, brokers, same in marked} == {(True, "a", True)}
@@ -176,7 +176,7 @@ async def test_what_a_fitting_insists_on_storing_takes_nothing_from_what_is_stor
     distributor, monkeypatch, autojump_clock
 ):
     apply, note_full = distributor.store.apply, distributor.registry.note_full
-    others = FullMarks().marked(
+    others = CapacityCaps().with_caps(
         Slo(percentile=50, latency_ms=9), TrafficClass(process="poisson", batch=1, group=1), {"b": 1.0}
     )
     refused = []
@@ -186,7 +186,7 @@ async def test_what_a_fitting_insists_on_storing_takes_nothing_from_what_is_stor
         monkeypatch.setattr(distributor.store, "apply", apply)
         raise Unavailable("the store is away")
 
-    async def note_with_trouble(name: str, found: FullMarks) -> None:
+    async def note_with_trouble(name: str, found: CapacityCaps) -> None:
         if not refused:
             monkeypatch.setattr(distributor.store, "apply", refuse)
             here.nursery.start_soon(note_full, "cars", others)
@@ -197,7 +197,7 @@ async def test_what_a_fitting_insists_on_storing_takes_nothing_from_what_is_stor
         await here.beside_broken("ab", count=40, placement="lb")
         await here.ended("bikes")
         assert refused
-        assert set(distributor.registry.marks.brokers) == {"a", "b"}
+        assert set(distributor.registry.caps.brokers) == {"a", "b"}
 
 
 def in_force(here, name, broker):

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement import allocation
 from distributor.placement.allocation import STRATEGIES, BrokerCapacity, Demand, Plan, concentration, place_more, plan
-from distributor.placement.quotas import ALONE, NOWHERE, fill, round_table
+from distributor.placement.quotas import fill, round_table
 
 
 def demand(rates, groups=None, burst=1000.0):

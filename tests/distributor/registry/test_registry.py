@@ -5,7 +5,7 @@ import pytest
 import trio
 import trio.testing
 
-from distributor.fitting.marks import FullMarks, traffic_class
+from distributor.model.full_brokers import CapacityCaps, traffic_class
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
 from distributor.storage import cluster_rows as records
@@ -467,10 +467,10 @@ async def test_a_broker_that_a_fitting_found_full_takes_no_more_of_such_traffic_
     cars = distributor.registry.topic("cars")
     (home,) = cars.placement.brokers
     of_such = traffic_class(cars.spec.publishers)
-    distributor.registry.marks = FullMarks().marked(cars.spec.slo, of_such, {home: 300.0})
+    distributor.registry.caps = CapacityCaps().with_caps(cars.spec.slo, of_such, {home: 300.0})
     await distributor.submit(spec(count=99))
     assert distributor.registry.topic("cars").placement.brokers == (home,)
-    distributor.registry.marks = FullMarks().marked(cars.spec.slo, of_such, {home: 300.0})
+    distributor.registry.caps = CapacityCaps().with_caps(cars.spec.slo, of_such, {home: 300.0})
     await distributor.submit(spec("bikes", placement="lb"))
     assert distributor.registry.topic("bikes").placement.assigned[home] == pytest.approx(300.0)
     await distributor.submit(spec("trains", placement="lb", slo={"percentile": 99, "latency_ms": 9}))
@@ -505,10 +505,10 @@ async def test_another_machine_under_the_name_of_a_forgotten_broker_is_offered_w
     registry, cars = distributor.registry, spec(count=10)
     await distributor.brokers("a")
     of_such = traffic_class(cars.publishers)
-    found = FullMarks().marked(cars.slo, of_such, {"a": 5.0})
+    found = CapacityCaps().with_caps(cars.slo, of_such, {"a": 5.0})
     async with registry._writing:
         await registry._commit([], found=found)
-    assert (await records.load(distributor.store)).marks == found
+    assert (await records.load(distributor.store)).caps == found
     await registry.forget("a")
-    assert registry.marks == FullMarks()
-    assert (await records.load(distributor.store)).marks == FullMarks()
+    assert registry.caps == CapacityCaps()
+    assert (await records.load(distributor.store)).caps == CapacityCaps()

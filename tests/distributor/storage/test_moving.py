@@ -55,7 +55,7 @@ async def test_while_they_are_on_their_way_they_count_at_both_brokers_as_far_as_
     await pass_windows(a, b)
     assert a.share() == b.share() == (550.0, 15.0)  # they have gone
     assert total(a, b) == ENVELOPE
-    assert distributor.registry.topic("cars").astray == {}
+    assert distributor.registry.topic("cars").misplaced == {}
 
 
 async def test_a_broker_that_all_have_left_keeps_tokens_until_nothing_waits_there_any_more(
@@ -75,7 +75,7 @@ async def test_a_broker_that_all_have_left_keeps_tokens_until_nothing_waits_ther
     await pass_windows(a, b)
     assert left.share() == (0.0, 0.0)
     assert total(a, b) == ENVELOPE
-    assert distributor.registry.topic("cars").extra == ()
+    assert distributor.registry.topic("cars").extra_brokers == ()
 
 
 async def test_publishers_that_do_not_move_are_accounted_where_they_are_and_not_where_they_belong(
@@ -102,14 +102,14 @@ async def test_what_is_accounted_outlives_a_restart(
     distributor: Distributor, autojump_clock: trio.testing.MockClock
 ) -> None:
     await moved_half(distributor)
-    astray = distributor.registry.topic("cars").astray
+    astray = distributor.registry.topic("cars").misplaced
     assert astray["a"][""] == pytest.approx(75.0)
     stored = await records.load(distributor.store)
-    assert stored.topics["cars"].astray == astray
+    assert stored.topics["cars"].misplaced == astray
     await distributor.registry.account("cars", "a", {"b": 120.5})
-    assert (await records.load(distributor.store)).topics["cars"].astray == {"a": {"b": 120.5}}
+    assert (await records.load(distributor.store)).topics["cars"].misplaced == {"a": {"b": 120.5}}
     await distributor.registry.account("cars", "a", {})
-    assert (await records.load(distributor.store)).topics["cars"].astray == {}
+    assert (await records.load(distributor.store)).topics["cars"].misplaced == {}
 
 
 async def test_publishers_that_the_topic_does_not_name_take_no_share_from_those_that_it_names(

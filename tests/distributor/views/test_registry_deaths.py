@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from distributor.placement import planner as placing
+from distributor.placement import planner
 from distributor.views import nsqlookupd as lookups
 from distributor.views import topics as views
 from srtm.control import Stranger, TopicReport
@@ -157,7 +157,7 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
 
 async def while_it_is_buried(a, monkeypatch, bury):
     """The new incarnation syncs between the plan for its publishers and the commit of that plan."""
-    place_rest = placing.place_rest
+    place_rest = planner.place_rest
     planned = trio.Event()
 
     async def slow(work, *arguments, **_):

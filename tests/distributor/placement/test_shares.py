@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributor.model.cluster import Placement, Topic
+from distributor.model.cluster import Misplaced, Placement, Topic
+from distributor.model.columns import NOWHERE
 from distributor.model.leases import MICRO, Amount, Leases
-from distributor.placement import planner as placing
-from distributor.placement.quotas import NOWHERE
+from distributor.placement.shares import ShareDemand, extra_load, load_in_transit, target_shares
 from srtm.topics.publishers import Publishers
 from tests.support.distributor_in_process import spec
 
@@ -22,9 +22,14 @@ def placed(at: list[int], split: str = "fitted", slack: float = 1.1) -> tuple[To
     made = spec(count=len(at), rate=10.0, split=split, burst=40)
     envelope = Amount(round(len(at) * 10 * slack) * MICRO, 40 * MICRO)
     placement = layout(made.publishers, at)
-    target = placing.shares(made, envelope, placement, ())
+    target = target_shares(ShareDemand(spec=made, envelope=envelope, placement=placement))
     leases = Leases(envelope).retargeted(envelope, target)
     return Topic(spec=made, version=1, placement=placement, assignment_version=1, leases=leases), envelope
+
+
+def target_with(topic: Topic, envelope: Amount, placement: Placement, misplaced: Misplaced) -> dict[str, Amount]:
+    load = extra_load(misplaced)
+    return target_shares(ShareDemand(spec=topic.spec, envelope=envelope, placement=placement, extra_load=load))
 
 
 def layout(publishers: Publishers, at: list[int]) -> Placement:
@@ -42,8 +47,8 @@ def test_shares_sum_to_the_envelope_and_everybody_who_publishes_somewhere_has_a_
 ) -> None:
     topic, envelope = placed(before, split, slack)
     new = layout(topic.spec.publishers, after)
-    astray = placing.on_their_way(topic, new, envelope, ())
-    target = placing.shares(topic.spec, envelope, new, (), placing.besides(astray))
+    misplaced = load_in_transit(topic, new, envelope, ())
+    target = target_with(topic, envelope, new, misplaced)
     assert sum(one.rate for one in target.values()) == envelope.rate
     assert sum(one.burst for one in target.values()) == envelope.burst
     assert all(one.usable for one in target.values())
@@ -59,8 +64,8 @@ def test_what_is_accounted_elsewhere_never_breaks_the_envelope(
 ) -> None:
     topic, envelope = placed(before)
     new = layout(topic.spec.publishers, after)
-    astray = {name: {home: rate} for name, home in zip(NAMES, homes, strict=True) if name != home}
-    target = placing.shares(topic.spec, envelope, new, (), placing.besides(astray))
+    misplaced = {name: {home: rate} for name, home in zip(NAMES, homes, strict=True) if name != home}
+    target = target_with(topic, envelope, new, misplaced)
     assert sum(one.rate for one in target.values()) == envelope.rate
     assert sum(one.burst for one in target.values()) == envelope.burst
     assert all(one.usable for one in target.values())
@@ -69,9 +74,7 @@ def test_what_is_accounted_elsewhere_never_breaks_the_envelope(
 def test_movers_that_fit_into_the_slack_leave_both_brokers_what_they_need() -> None:
     topic, envelope = placed([0] * 20 + [1] * 20, slack=1.2)
     new = layout(topic.spec.publishers, [0] * 17 + [1] * 23)
-    target = placing.shares(
-        topic.spec, envelope, new, (), placing.besides(placing.on_their_way(topic, new, envelope, ()))
-    )
+    target = target_with(topic, envelope, new, load_in_transit(topic, new, envelope, ()))
     assert target["a"].rate >= 200 * MICRO
     assert target["b"].rate >= 230 * MICRO
 
@@ -90,11 +93,11 @@ def test_whoever_moved_is_told_by_broker_also_where_the_topic_names_others_now()
 def test_nothing_is_kept_for_a_broker_that_is_dead_or_drains(without: set[str]) -> None:
     topic, envelope = placed([0] * 20 + [1] * 20)
     new = layout(topic.spec.publishers, [1] * 40)
-    assert placing.on_their_way(topic, new, envelope, without) == {}
+    assert load_in_transit(topic, new, envelope, without) == {}
 
 
 def test_a_burst_that_has_no_token_for_them_keeps_nothing_for_those_who_leave() -> None:
     topic, _ = placed([0] * 20 + [1] * 20)
     new = layout(topic.spec.publishers, [2] * 40)
     small = Amount(440 * MICRO, 2 * MICRO)
-    assert len(placing.on_their_way(topic, new, small, ())) == 1
+    assert len(load_in_transit(topic, new, small, ())) == 1
