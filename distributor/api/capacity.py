@@ -32,7 +32,7 @@ def capacity_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     async def note_capacity(name: str, request: Request) -> Response:
         """What it carries of one promise and traffic class, instead of what was known of that."""
         document = await read_body(request, registry.config, object)
-        await registry.note_capacity(name, parse_capacity(document))
+        await registry.set_capacity(name, parse_capacity(document))
         return answer(name)
 
     @app.delete("/v1/brokers/{name}/capacity", status_code=204)

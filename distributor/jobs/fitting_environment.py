@@ -57,7 +57,7 @@ class Surroundings:
     @classmethod
     def of(cls, registry: Registry, scaler: Scaler, scaling: Scaling, log: Log) -> Self:
         """Those over ``registry``: nothing asked of its brokers yet, none of them claimed."""
-        measuring = Measuring(registry.stir)
+        measuring = Measuring(registry.wake)
         return cls(
             registry=registry,
             syncing=Syncing(registry, measuring.requests),

@@ -23,7 +23,7 @@ from distributor.jobs.fitting_environment import Surroundings
 from distributor.jobs.fitting_run import FailedFitting, FittingRun, Superseded, insist
 from distributor.model.cluster import FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
-from distributor.registry.registry import FittingIntent
+from distributor.registry.topics import FittingIntent
 from distributor.sync.wall import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable
@@ -303,7 +303,7 @@ class Fittings:
         decision = "\n".join(["fitting: " + shown["explanation"][0], *shown["explanation"][1:]])
         found = runner.run.caps_of(report.full) if runner.run is not None else NO_CAPS
         await insist(
-            lambda: self._registry.note_fitting(record, decision=decision, found=found),
+            lambda: self._registry.note_fitting(record, decision=decision, caps=found),
             self._around.log,
         )
 
@@ -321,7 +321,7 @@ class Fittings:
         services, options = self._services(name, runner.run), runner.wish.options
         shown = fitting_view.begun(runner.state, options, runner.started_at, services=services, reason=runner.reason)
         record = _record(name, runner.wish.options, shown, running=running)
-        await insist(lambda: self._registry.note_fitting(record, found=found), self._around.log)
+        await insist(lambda: self._registry.note_fitting(record, caps=found), self._around.log)
 
     def _services(self, name: str, run: FittingRun | None = None) -> fitting_view.Services:
         """As ``run`` has recorded them; of other brokers, as they were when ``name`` was fitted before."""

@@ -23,7 +23,7 @@ Task = Callable[[], Awaitable[None]]
 def leading(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
     """``url``: where this distributor is asked. The tasks are to be run beside the registry."""
     config, log = registry.config, Log("distributor")
-    around = Surroundings.of(registry, config.scaler, scaling_of(config, url, registry, log), log)
+    around = Surroundings.of(registry, config.scaler, scaling_of(config, url, registry.state, log), log)
     fittings = Fittings(around, FittingOptions(method=config.fitting))
     relieving = Relieving(registry, around.syncing, fittings.is_fitting)
     gauge = PenaltyGauge(registry, around.syncing, around.measuring)

@@ -12,7 +12,8 @@ from distributor.leadership.front_door import Front
 from distributor.leadership.leader import leading
 from distributor.leadership.standby import Standby
 from distributor.registry.registry import Registry
-from distributor.storage import cluster_rows as records
+from distributor.registry.state import ClusterState
+from distributor.storage import cluster_rows
 from distributor.storage.store import Store
 from srtm.concurrency.background import background_nursery
 from srtm.concurrency.outage import Outage
@@ -77,8 +78,9 @@ class Turns:
             end()
             return
         await self._store.lead(self._url)
-        registry = Registry(self._store, self._config)
-        registry.show(await records.load(self._store, self._standby.stored))
+        state = ClusterState(self._store, self._config)
+        state.reset(await cluster_rows.load(self._store, self._standby.stored))
+        registry = Registry(state)
         app, tasks = leading(registry, self._url)
         with self.front.leading(app, lambda: term.is_sure):
             self._log.info("leads", topics=len(registry.managed()), brokers=len(registry.brokers))

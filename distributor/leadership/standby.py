@@ -11,7 +11,8 @@ from starlette.requests import Request
 from distributor.api.app import make_app
 from distributor.config import DistributorConfig
 from distributor.registry.registry import Registry
-from distributor.storage import cluster_rows as records
+from distributor.registry.state import ClusterState
+from distributor.storage import cluster_rows
 from distributor.storage.cluster_rows import Stored
 from distributor.storage.store import Store
 from distributor.sync.service import Syncing
@@ -26,10 +27,11 @@ class Standby:
     def __init__(self, store: Store, config: DistributorConfig) -> None:
         self.stored: Stored | None = None
         self._store = store
-        self._registry = Registry(store, config)
-        self._registry.leads = False
+        self._state = ClusterState(store, config)
+        self._state.leads = False
         self._reading = trio.Lock()
-        self.app = make_app(self._registry, Syncing(self._registry), self._admit)
+        registry = Registry(self._state)
+        self.app = make_app(registry, Syncing(registry), self._admit)
 
     async def refresh(self) -> None:
         """Read what has changed. Raises Unavailable; then everything is read again the next time, for a store that
@@ -38,9 +40,9 @@ class Standby:
             known, self.stored = self.stored, None
             edition = await self._store.edition()
             if known is None or known.edition != edition:
-                known = await records.load(self._store, known)
-                self._registry.show(known)
-                self._registry.leader_url = await self._store.leader_url()
+                known = await cluster_rows.load(self._store, known)
+                self._state.reset(known)
+                self._state.leader_url = await self._store.leader_url()
             self.stored = known
 
     def forget(self) -> None:
@@ -51,4 +53,4 @@ class Standby:
         """Raises NotLeader, Unavailable."""
         await self.refresh()
         if request.method not in _READS:
-            raise NotLeader(self._registry.leader_url)
+            raise NotLeader(self._state.leader_url)

@@ -45,9 +45,9 @@ def capacities(
             found.append(BrokerCapacity(name=broker.name, mcap=1.0, allocated=1.0))
             continue
         load = loads.get(broker.name, NO_LOAD)
-        promised = itertools.chain([asked], load.promised(besides=spec.name))
+        promised = itertools.chain([asked], load.promised(without=spec.name))
         mcap = effective_mcap(broker.mcap, measured.get(broker.name, ()), promised)
-        found.append(BrokerCapacity(name=broker.name, mcap=mcap, allocated=load.allocated_besides(spec.name)))
+        found.append(BrokerCapacity(name=broker.name, mcap=mcap, allocated=load.allocated_to_others(spec.name)))
     return found
 
 
@@ -85,32 +85,46 @@ def _same_envelope(old: TopicSpec, new: TopicSpec) -> bool:
 
 def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> TopicPlan:
     """Place all publishers, wherever they were before."""
-    burst = burst_of(spec)
-    return TopicPlan(burst, *_place_all(spec, burst, offered))
+    return _place_all(spec, burst_of(spec), offered)
 
 
-def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> tuple[Placement, tuple[str, ...]]:
+def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> TopicPlan:
     with_room = [one for one in offered if one.rcap > 0]
-    return _placement(spec, plan(demand(spec, burst), with_room, spec.placement, spec.seed))
+    return _planned(spec, burst, plan(demand(spec, burst), with_room, spec.placement, spec.seed))
 
 
 def place_again(spec: TopicSpec, offered: Sequence[BrokerCapacity], held: Sequence[str | None]) -> TopicPlan:
     """Place publishers that have a broker in ``held``, or None, with the fewest moves."""
-    burst = burst_of(spec)
-    return TopicPlan(burst, *place_rest(spec, burst, offered, held))
+    return place_rest(spec, burst_of(spec), offered, held)
 
 
 def place_rest(
     spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity], held: Sequence[str | None]
-) -> tuple[Placement, tuple[str, ...]]:
+) -> TopicPlan:
     """Place publishers so that those with a broker in ``held`` move as little as the topic's principles allow.
 
     If they are on more brokers than ``burst`` has tokens for, all are placed anew.
     """
     if not 0 < len({*held} - {None}) <= burst:
         return _place_all(spec, burst, offered)
-    return _placement(spec, place_more(demand(spec, burst), offered, held, spec.placement))
+    return _planned(spec, burst, place_more(demand(spec, burst), offered, held, spec.placement))
 
 
-def _placement(spec: TopicSpec, made: Plan) -> tuple[Placement, tuple[str, ...]]:
-    return Placement(publishers=spec.publishers, brokers=made.brokers, at=made.placement), made.reasons
+def _planned(spec: TopicSpec, burst: float, made: Plan) -> TopicPlan:
+    placement = Placement(publishers=spec.publishers, brokers=made.brokers, at=made.placement)
+    return TopicPlan(burst, placement, made.reasons)
+
+
+def fits_placement(old: Topic, spec: TopicSpec, burst: float) -> bool:
+    """Whether the placement of ``old`` is right for ``spec`` too: only the envelope, the promise or the like differ."""
+    return (
+        old.spec.publishers == spec.publishers
+        and has_same_principles(old.spec, spec)
+        and old.placement.state == "placed"
+        and len(old.placement.brokers) <= burst
+    )
+
+
+def has_same_principles(old: TopicSpec, spec: TopicSpec) -> bool:
+    """Whether a placement for ``spec`` may build on one that was made for ``old``."""
+    return (old.placement, old.seed) == (spec.placement, spec.seed)

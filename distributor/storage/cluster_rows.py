@@ -1,4 +1,4 @@
-"""``state`` as rows of ``store`` and back. Nothing is decided here."""
+"""The cluster state as rows of the store, and back. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import msgspec
 import trio
@@ -14,6 +15,7 @@ from sqlalchemy import Connection
 
 from distributor.model.cluster import Broker, Decision, FittingRecord, Topic
 from distributor.model.full_brokers import CapacityCaps, TrafficClass
+from distributor.model.state_change import StateChange
 from distributor.storage import store
 from distributor.storage.store import Edition, Replace, Store
 from distributor.storage.topic_rows import Row, TopicRows, misplaced_in, text, topic_changes, topic_from
@@ -41,35 +43,28 @@ class Stored:
 
 
 def changes(
-    before: Mapping[str, Topic],
-    topics: Sequence[Topic],
-    brokers: Sequence[Broker],
-    version: int,
-    log: Mapping[str, Decision],
-    forgotten: str = "",
-    draining: Mapping[str, bool] | None = None,
-    capacities: Mapping[str, Sequence[Capacity]] | None = None,
+    change: StateChange, version: int, before: Mapping[str, Topic], log: Mapping[str, Decision] = MappingProxyType({})
 ) -> Iterator[Replace]:
-    """What to store so that ``topics`` and ``brokers`` replace their namesakes, made as it is asked for: rows of a
-    million publishers take seconds. Columns that did not change are not written again. ``draining``: {broker: whether,
-    from now on}; ``capacities``: {broker: all of it now}."""
+    """What to store for ``change``, made as it is asked for: rows of a million publishers take seconds.
+
+    ``before``: the present topics; their columns of publishers are not written again if they are the same. ``log``: new
+    entries of decision logs, by topic.
+    """
     yield Replace(store.settings, {"name": _VERSION}, [{"name": _VERSION, "value": version}])
-    yield from (Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in brokers)
-    if forgotten:
-        yield Replace(store.brokers, {"name": forgotten})
-    yield from (_drain_change(name, on) for name, on in (draining or {}).items())
-    yield from (_capacities_change(name, figures) for name, figures in (capacities or {}).items())
-    for topic in topics:
+    yield from (Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in change.brokers)
+    if change.forgotten_broker:
+        yield Replace(store.brokers, {"name": change.forgotten_broker})
+    yield from (_drain_change(name, on) for name, on in change.draining.items())
+    yield from (_capacities_change(name, figures) for name, figures in change.capacities.items())
+    for topic in change.topics:
         yield from topic_changes(before.get(topic.name), topic)
         if topic.removed:
             yield Replace(store.fittings, {"topic": topic.name})
     for name, one in log.items():
         yield Replace(store.decisions, _decision_key(name, one.number), [_decision_row(name, one)])
         yield Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT))
-
-
-def fitting_change(record: FittingRecord) -> Replace:
-    return Replace(store.fittings, {"topic": record.topic}, [dataclasses.asdict(record)])
+    if change.fitting is not None:
+        yield Replace(store.fittings, {"topic": change.fitting.topic}, [dataclasses.asdict(change.fitting)])
 
 
 def cap_changes(old: CapacityCaps, new: CapacityCaps) -> list[Replace]:
@@ -129,16 +124,20 @@ def _decision_row(topic: str, decision: Decision) -> Row:
 
 
 async def load(source: Store, known: Stored | None = None) -> Stored:
-    """Everything, as it was when it was stored last. Of ``known``, which was loaded before, publishers and places are
-    read again only where they have changed, and decisions that were there are not. Raises Unavailable."""
+    """Everything that is stored. Raises Unavailable.
+
+    ``known``: loaded before. Its publishers and places are read again only if they have changed, its decisions never.
+    """
     found = await source.read(partial(_read, known=known))
     return await trio.to_thread.run_sync(_stored, found)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Rows as they were at one moment, but for what is ``known`` already: ``specs`` and ``placements`` of those topics,
-    and decisions before those that are here."""
+    """Rows of one moment, without what is ``known`` already.
+
+    ``specs``, ``placements``: names of topics whose part is known. Earlier decisions are known too.
+    """
 
     edition: store.Edition
     settings: list[Row]
@@ -157,8 +156,8 @@ class _Found:
 
 
 def _read(connection: Connection, *, known: Stored | None) -> _Found:
-    """Rows alone: making a million publishers of them takes seconds, and a session that idles in the middle of a
-    transaction is ended by the server."""
+    """Only rows: to make a million publishers of them takes seconds, and the server ends a session that idles in a
+    transaction."""
     rows = {row["name"]: row for row in store.rows(connection, store.topics)}
     before = {name: topic for name, topic in known.topics.items() if name in rows} if known else {}
     # A spec and a placement never change without their version.

@@ -1,4 +1,4 @@
-"""``state.Topic`` as rows of ``store`` and back: spec, publishers and their places, shares. Nothing is decided here.
+"""A topic as rows of the store, and back: spec, publishers and their places, shares. Nothing is decided here.
 
 Publishers and places are in chunks of columns, apart from each other: of a large fleet a few move, and it stays the
 same.
@@ -29,10 +29,13 @@ Row = dict[str, Any]
 
 
 def topic_changes(old: Topic | None, new: Topic) -> Iterator[Replace]:
-    """What to store so that ``new`` replaces ``old``, which is what is stored (None: nothing is)."""
+    """What to store so that ``new`` replaces ``old`` (None: nothing is stored).
+
+    Shares are always written: acknowledgements are shown before they are stored, so ``old`` does not say which shares
+    the store has. Publishers, places and misplaced load are written if they differ.
+    """
     yield Replace(store.topics, {"name": new.name}, [_topic_row(new)])
-    if old is None or new.leases is not old.leases:
-        yield Replace(store.shares, {"topic": new.name}, _share_rows(new))
+    yield Replace(store.shares, {"topic": new.name}, _share_rows(new))
     yield from _misplaced_changes(_misplaced_rows(old), _misplaced_rows(new))
     if old is None or new.placement is not old.placement:
         yield from _place_changes(old.placement if old else None, new)

@@ -30,18 +30,18 @@ class Shown:
         self._registry = registry
         self._terms: dict[str, _Terms] = {}
         self._count: int | None = None  # changes of topics that were looked at
-        self._carried = 0  # changes of what brokers carry
+        self._load_count = 0  # changes of what brokers carry
         self._ample: set[str] = set()  # brokers that left room for any topic when they were looked at last
         self._fitted: frozenset[str] = frozenset()
 
     def changed(self) -> set[str]:
         """Topics with other terms than the last time, also because of what else their brokers carry, and those whose
         fitting has ended since: what was proposed meanwhile was refused."""
-        begins, changes, carried = self._count is None, self._registry.topic_changes, self._registry.carried
+        begins, changes, load = self._count is None, self._registry.topic_changes, self._registry.headroom
         names = set(self._registry.topics if self._count is None else changes.since(self._count))
-        for broker in self._bounding(carried.changes.since(self._carried)):
-            names.update(carried.topics_on(broker))
-        self._count, self._carried = changes.count, carried.changes.count
+        for broker in self._bounding(load.changes.since(self._load_count)):
+            names.update(load.topics_on(broker))
+        self._count, self._load_count = changes.count, load.changes.count
         found = {name for name in names if self._is_other(name)}
         fitted = frozenset(self._registry.being_fitted)
         found |= {name for name in self._fitted - fitted if self._registry.managed_topic(name) is not None}
@@ -69,7 +69,7 @@ class Shown:
 
     def _terms_of(self, topic: Topic) -> _Terms:
         is_adapted, envelope = topic.spec.mode in ADAPTED, topic.leases.envelope
-        limits = [self._registry.most_rate(topic, name) for name in sorted(topic.leases.target) if is_adapted]
+        limits = [self._registry.max_rate(topic, name) for name in sorted(topic.leases.target) if is_adapted]
         return _Terms(
             is_adapted=is_adapted,
             version=topic.version,

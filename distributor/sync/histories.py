@@ -279,7 +279,7 @@ def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) ->
         version=shares_version(topic),
         shares=shares,
         reports=list(reports),
-        traits=traits(topic, registry.most_rate),
+        traits=traits(topic, registry.max_rate),
     )
 
 

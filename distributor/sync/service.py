@@ -16,7 +16,7 @@ import trio
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Topic
 from distributor.registry import desired_state as desired
-from distributor.registry.broker_updates import News
+from distributor.registry.broker_updates import BrokerUpdate
 from distributor.registry.registry import Registry
 from distributor.relief.policy import Relief
 from distributor.relief.values import rules_of
@@ -91,8 +91,8 @@ class Syncing:
         broker = presented(name, request)
         before = self._reported.get(name)
         now, seen = reported(before, request), self._seen()
-        await self._registry.hear(
-            News(
+        await self._registry.apply_update(
+            BrokerUpdate(
                 broker=broker,
                 have_version=request.have_version,
                 applied=request.applied,
@@ -131,7 +131,7 @@ class Syncing:
             return
         released = self._releases.note(name, now, trio.current_time())
         if released is not None:
-            self._registry.carried.observe(name, released.rates, released.span_s, self._registry.topics)
+            self._registry.headroom.observe(name, released.rates, released.span_s, self._registry.topics)
         await self._account_for_strays(name, request.have_version, now.topics)
         await self._share_where_messages_wait(name, now.topics)
         if name in self._registry.draining and not request.accepting:
@@ -150,7 +150,7 @@ class Syncing:
         self._whereabouts.forget(name)
         self._measured.pop(name, None)
         self._releases.forget(name)
-        self._registry.carried.forget(name)
+        self._registry.headroom.forget(name)
         for by_topic in self._ready_since_s.values():
             by_topic.pop(name, None)
 
@@ -236,7 +236,7 @@ class Syncing:
         ]
         if came:
             for broker in self._strangers:
-                self._registry.stir(broker)
+                self._registry.wake(broker)
 
     async def _account_for_strays(self, name: str, have_version: int, reports: Mapping[str, TopicReport]) -> None:
         """Shares follow publishers that go on where they do not belong; where all have gone, and nothing waits any
@@ -255,22 +255,22 @@ class Syncing:
             if homes is None or not is_news(topic, name, homes):
                 continue
             if is_worth(topic, homes):
-                await self._registry.account(topic.name, name, homes)
+                await self._registry.set_misplaced(topic.name, name, homes)
             elif not report.backlog:
-                await self._registry.account(topic.name, name, {})
+                await self._registry.set_misplaced(topic.name, name, {})
 
     async def _share_where_messages_wait(self, name: str, reports: Mapping[str, TopicReport]) -> None:
         for report in [one for one in reports.values() if one.backlog]:
             topic = self._registry.managed_topic(report.topic)
             if topic is not None and name not in topic.leases.target:
-                await self._registry.share_with(topic.name, name)
+                await self._registry.add_small_share(topic.name, name)
 
     async def _take_shares_not_needed(self, name: str, reports: Mapping[str, TopicReport]) -> None:
         """``name`` drains and takes no messages: where none wait for tokens, none ever will again."""
         for topic in self._registry.managed():
             report = reports.get(topic.name)
             if name in topic.leases.target and not (report and report.backlog):
-                await self._registry.take_share(topic.name, name)
+                await self._registry.take_back_share(topic.name, name)
 
     async def _answer(self, name: str, request: SyncRequest, wait_s: float, mine: object) -> SyncAnswer:
         """A sync that the broker has cut short by a later one goes on waiting here; it must not take moves with it."""
@@ -294,7 +294,7 @@ class Syncing:
             changed = registry.differences.since(name, request.incarnation, have_version)
             since = have_version if request.takes_differences and changed is not None else 0
             topics = [registry.topics[one] for one in changed or ()] if since else registry.topics.values()
-            known, most = registry.brokers, registry.most_rate
+            known, most = registry.brokers, registry.max_rate
             answer = desired.answer(
                 version,
                 have_version,

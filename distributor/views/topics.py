@@ -13,7 +13,7 @@ import msgspec
 from distributor.model.broker_load import NO_LOAD
 from distributor.model.cluster import Decision, Topic
 from distributor.model.leases import MICRO
-from distributor.placement.proposals import ShareChange
+from distributor.model.share_log import ShareChange
 from distributor.prediction.explanation import Json, reason
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import penalty_view

@@ -33,6 +33,14 @@ async def test_an_acknowledgement_that_changes_nothing_for_others_counts_at_once
     assert (await loaded(distributor)).topics["cars"].leases == distributor.registry.topics["cars"].leases
 
 
+async def test_the_next_commit_of_the_topic_stores_it_too_whatever_else_that_changes(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    await distributor.registry.note("cars", "nothing but a line in the log")
+    assert (await loaded(distributor)).topics["cars"].leases == distributor.registry.topics["cars"].leases
+
+
 async def test_what_may_go_to_others_by_it_is_stored_before_they_are_told(distributor):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec(mode="fitted"))

@@ -106,9 +106,9 @@ async def test_what_is_accounted_outlives_a_restart(
     assert astray["a"][""] == pytest.approx(75.0)
     stored = await records.load(distributor.store)
     assert stored.topics["cars"].misplaced == astray
-    await distributor.registry.account("cars", "a", {"b": 120.5})
+    await distributor.registry.set_misplaced("cars", "a", {"b": 120.5})
     assert (await records.load(distributor.store)).topics["cars"].misplaced == {"a": {"b": 120.5}}
-    await distributor.registry.account("cars", "a", {})
+    await distributor.registry.set_misplaced("cars", "a", {})
     assert (await records.load(distributor.store)).topics["cars"].misplaced == {}
 
 

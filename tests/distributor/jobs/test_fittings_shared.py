@@ -269,10 +269,10 @@ async def test_whoever_goes_on_where_another_topic_needs_the_broker_is_held_to_w
         await here.start_broker("b")
         await trio.sleep(5)
         assert (here.placed_on(), here.placed_on("bikes")) == ({"a"}, {"b"})
-        await registry.account("bikes", "a", {"b": 3_000.0})  # plain NSQ clients, which cannot be told
+        await registry.set_misplaced("bikes", "a", {"b": 3_000.0})  # plain NSQ clients, which cannot be told
         assert registry.topic("bikes").leases.target["a"] == Amount(132 * MICRO, 10 * MICRO)
         await registry.remove("cars", purge=False)  # nobody needs it any more
-        await registry.account("bikes", "a", {"b": 2_999.0})
+        await registry.set_misplaced("bikes", "a", {"b": 2_999.0})
         assert registry.topic("bikes").leases.target["a"].rate > 2_999 * MICRO
 
 

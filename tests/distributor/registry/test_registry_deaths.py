@@ -155,7 +155,7 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
     assert [node["hostname"] for node in lookups.nodes(distributor.registry, distributor.syncing)] == ["b"]
 
 
-async def while_it_is_buried(a, monkeypatch, bury):
+async def while_it_is_evicted(a, monkeypatch, evict):
     """The new incarnation syncs between the plan for its publishers and the commit of that plan."""
     place_rest = planner.place_rest
     planned = trio.Event()
@@ -174,7 +174,7 @@ async def while_it_is_buried(a, monkeypatch, bury):
     monkeypatch.setattr(trio.to_thread, "run_sync", slow)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(come_back)
-        nursery.start_soon(bury)
+        nursery.start_soon(evict)
 
 
 async def dead_one_of_three(distributor):
@@ -186,9 +186,9 @@ async def dead_one_of_three(distributor):
     return brokers
 
 
-async def test_a_broker_that_comes_back_while_it_is_being_buried_keeps_its_tokens(distributor, monkeypatch):
+async def test_a_broker_that_comes_back_while_it_is_being_evicted_keeps_its_tokens(distributor, monkeypatch):
     a, b, c = await dead_one_of_three(distributor)
-    await while_it_is_buried(a, monkeypatch, partial(distributor.registry._bury, "a"))
+    await while_it_is_evicted(a, monkeypatch, partial(distributor.registry.maintenance.evict, "a"))
     await settle(b, c)
     await settle(a, b, c)
     assert a.share() == (550.0, 15.0)
@@ -202,7 +202,7 @@ async def test_a_broker_that_comes_back_while_it_is_being_forgotten_is_not_forgo
         with pytest.raises(Conflict, match="has come back, as incarnation 2"):
             await distributor.registry.forget("a")
 
-    await while_it_is_buried(a, monkeypatch, forget)
+    await while_it_is_evicted(a, monkeypatch, forget)
     assert "a" in distributor.registry.brokers
     await settle(b, c)
     await settle(a, b, c)
@@ -218,7 +218,7 @@ async def test_an_empty_broker_that_gets_a_topic_while_it_is_being_forgotten_is_
         with pytest.raises(Conflict, match="has publishers or tokens"):
             await registry.forget("a")
 
-    async with trio.open_nursery() as nursery, registry._placing:
+    async with trio.open_nursery() as nursery, registry.state.placing:
         nursery.start_soon(forget)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(partial(distributor.submit, spec(count=10)))
@@ -366,7 +366,7 @@ async def test_a_fitting_cannot_place_a_topic_on_a_broker_that_has_died_meanwhil
     assert distributor.registry.topic("cars") is topic
 
 
-async def test_a_death_while_the_broker_is_still_being_buried_from_its_last_one_is_not_forgotten(
+async def test_a_death_while_the_broker_is_still_being_evicted_from_its_last_one_is_not_forgotten(
     distributor, autojump_clock, monkeypatch
 ):
     a, b = await distributor.brokers("a", "b", mcap=2000.0)
@@ -375,21 +375,21 @@ async def test_a_death_while_the_broker_is_still_being_buried_from_its_last_one_
     registry = distributor.registry
     (home,) = registry.topic("cars").placement.brokers
     (dying, other) = (a, b) if home == "a" else (b, a)
-    bury, buried = registry._bury, []
+    evict, evicted = registry.maintenance.evict, []
 
-    async def bury_while_it_comes_back(name: str) -> None:
-        buried.append(name)
-        await bury(name)
-        if len(buried) == 1:
+    async def evict_while_it_comes_back(name: str) -> None:
+        evicted.append(name)
+        await evict(name)
+        if len(evicted) == 1:
             dying.restart()
             await dying.sync()
             await registry.declare_dead(name, dying.incarnation)
 
-    monkeypatch.setattr(registry, "_bury", bury_while_it_comes_back)
+    monkeypatch.setattr(registry.maintenance, "evict", evict_while_it_comes_back)
     await registry.declare_dead(home, dying.incarnation)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(registry.run)
         nursery.start_soon(other.run)
         await trio.sleep(3 * registry.config.rejoin_grace_s + 10)
         nursery.cancel_scope.cancel()
-    assert buried == [home, home]
+    assert evicted == [home, home]

@@ -224,7 +224,7 @@ async def test_it_goes_on_after_a_restart_of_the_distributor(tmp_path, autojump_
     async def fail(*_arguments, **_options):
         raise Unavailable("the disk is full")
 
-    monkeypatch.setattr(first.registry, "_move_publishers_off", fail)
+    monkeypatch.setattr(first.registry.maintenance, "move_publishers_off", fail)
     with pytest.raises(Unavailable):
         await first.registry.drain("a", force=False)
     await first.aclose()
