@@ -259,7 +259,7 @@ class FittingRun:
         issued = all(
             name in leases.holdings and leases.holdings[name].share == share for name, share in leases.target.items()
         )
-        return issued and all(held.settled for name, held in leases.holdings.items() if name in live)
+        return issued and all(held.is_acknowledged for name, held in leases.holdings.items() if name in live)
 
     def _is_drained(self, topic: Topic, broker: str) -> bool:
         report = self._around.syncing.report(broker, self._name)

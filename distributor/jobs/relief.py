@@ -156,7 +156,7 @@ class Relieving:
         return (
             self._is_fitting(topic.name)
             or any("" in homes for homes in topic.misplaced.values())
-            or any(not held.settled for name, held in topic.leases.holdings.items() if name in live)
+            or any(not held.is_acknowledged for name, held in topic.leases.holdings.items() if name in live)
             or bool(self._registry.draining & topic.leases.target.keys())
         )
 

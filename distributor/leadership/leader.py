@@ -1,5 +1,4 @@
-"""What runs while a distributor leads: HTTP over the book, the fittings, the relief and the gauge of penalties
-beside it."""
+"""What runs while a distributor leads: its HTTP application, and the jobs beside the registry."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ from srtm.log import Log
 Task = Callable[[], Awaitable[None]]
 
 
-def leading(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
-    """``url``: where this distributor is asked. The tasks are to be run beside the registry."""
+def leader_app(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
+    """The application, and the tasks to run beside the registry. ``url``: of this distributor."""
     config, log = registry.config, Log("distributor")
     around = Surroundings.of(registry, config.scaler, scaling_of(config, url, registry.state, log), log)
     fittings = Fittings(around, FittingOptions(method=config.fitting))

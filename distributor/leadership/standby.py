@@ -1,6 +1,6 @@
-"""A distributor that stands by: answers reads from the store, fresh, and sends everything else to the leader.
+"""A distributor that stands by: it answers reads from the store and refers everything else to the leader.
 
-What is only observed (reports, who is heard) a standby does not have.
+It does not have what is only observed: reports, and which brokers are alive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READS = ("GET", "HEAD")
 
 
 class Standby:
-    """``app`` is its HTTP; ``stored`` what it read last, None: nothing that may be relied on."""
+    """``app``: its HTTP application. ``stored``: what it read last; None: nothing that may be relied on."""
 
     def __init__(self, store: Store, config: DistributorConfig) -> None:
         self.stored: Stored | None = None
@@ -34,8 +34,10 @@ class Standby:
         self.app = make_app(registry, Syncing(registry), self._admit)
 
     async def refresh(self) -> None:
-        """Read what has changed. Raises Unavailable; then everything is read again the next time, for a store that
-        was away may have been put back from an older copy."""
+        """Read what has changed. Raises Unavailable.
+
+        After that everything is read again: a store that was away may have been restored from an older copy.
+        """
         async with self._reading:
             known, self.stored = self.stored, None
             edition = await self._store.edition()
@@ -46,7 +48,7 @@ class Standby:
             self.stored = known
 
     def forget(self) -> None:
-        """What was read last was long ago."""
+        """Read everything again the next time."""
         self.stored = None
 
     async def _admit(self, request: Request) -> None:

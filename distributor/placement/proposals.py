@@ -66,7 +66,7 @@ def _amount(broker: str, rate: float, burst: float) -> Amount:
     if not (0 < rate <= LARGEST and 1 <= burst <= LARGEST):  # false for NaN too
         raise BadInput(f"shares.{broker}", [rate, burst], rule)
     amount = Amount(round(rate * MICRO), round(burst * MICRO))
-    if not amount.usable:
+    if not amount.is_usable:
         raise BadInput(f"shares.{broker}", [rate, burst], rule)
     return amount
 
@@ -92,7 +92,7 @@ def pooled_if_due(spec: TopicSpec, leases: Leases) -> Leases:
     Recalls the pool under any other mode, and while some tokens are for no broker: an exchange could move them to
     where they must not be.
     """
-    return leases.as_pool() if spec.mode == "gdrl" and leases.is_whole else leases.recalled()
+    return leases.as_pool() if spec.mode == "gdrl" and leases.is_fully_assigned else leases.recalled()
 
 
 def is_same_placement(old: Topic, spec: TopicSpec, envelope: Amount, placement: Placement) -> bool:

@@ -65,7 +65,7 @@ def target_shares(demand: ShareDemand) -> dict[str, Amount]:
     load = demand.placement.publishers.load
     for name in limits.keys() & target.keys():
         most = part_of_envelope(demand.envelope, load, limits[name], served[name].batch)
-        target[name] = target[name].least(most)
+        target[name] = target[name].minimum(most)
     return target
 
 
@@ -184,7 +184,7 @@ def with_declared_split(
     demand = ShareDemand.of(topic, dead_brokers, limits)
     if extra_brokers is not None:
         demand = replace(demand, extra_brokers=extra_brokers)
-    leases = topic.leases.retargeted(demand.envelope, target_shares(demand))
+    leases = topic.leases.with_target(demand.envelope, target_shares(demand))
     return replace(topic, leases=leases)
 
 

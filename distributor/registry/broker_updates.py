@@ -118,7 +118,7 @@ def _amount(held: tuple[int, int]) -> Amount:
 
 def is_acknowledgement(old: Topic, new: Topic) -> bool:
     """Whether ``new`` differs from ``old`` only by what brokers have acknowledged: no broker is told anything else."""
-    return new.leases.issues_as(old.leases) and (old.channels, old.removed) == (new.channels, False)
+    return new.leases.issues_same_as(old.leases) and (old.channels, old.removed) == (new.channels, False)
 
 
 def is_removal_pending(topic: Topic) -> bool:

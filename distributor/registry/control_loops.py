@@ -61,7 +61,7 @@ class ControlLoops:
         if topic.name in self._state.being_fitted:
             raise Conflict("topic", topic.name, "is being fitted: its shares belong to that")
         target = proposals.checked_target(topic, proposal, self._room.max_rate)
-        leases = topic.leases.retargeted(topic.leases.envelope, target)
+        leases = topic.leases.with_target(topic.leases.envelope, target)
         return replace(topic, leases=leases.advanced(self._state.live(), self._state.version + 1))
 
     # Fittings and relief
@@ -196,7 +196,7 @@ class ControlLoops:
         limits = self._room.limits_now(topic)
         target = with_declared_split(topic, self._state.dead_brokers(), limits, extra_brokers).leases.target
         target = proposals.keep_adapted(topic, target) if keep_adapted else dict(target)
-        leases = proposals.pooled_if_due(topic.spec, topic.leases.retargeted(topic.leases.envelope, target))
+        leases = proposals.pooled_if_due(topic.spec, topic.leases.with_target(topic.leases.envelope, target))
         leases = leases.advanced(self._state.live(), self._state.version + 1)
         decision = "\n".join([why, *share_lines(target)])
         await self._state.commit(StateChange(topics=[replace(topic, leases=leases)], decision=decision))

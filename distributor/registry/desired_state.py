@@ -66,7 +66,7 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_
 
 def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_rate: MaxRate) -> Exchange | None:
     """What ``broker`` must know to exchange tokens with other brokers; None: it may not."""
-    takes_part = broker in topic.leases.target and topic.holding(broker).share.usable
+    takes_part = broker in topic.leases.target and topic.holding(broker).share.is_usable
     if not topic.leases.pool or topic.leases.is_recalled(broker) or not takes_part:
         return None
     own = broker_traits(topic, broker, max_rate)

@@ -118,7 +118,7 @@ class Maintenance:
         state = self._state
         async with state.placing:
             for topic in list(state.topics.values()):
-                for name in topic.leases.lapsed(state.silent_ms):
+                for name in topic.leases.expired(state.silent_ms):
                     if self._others_sync(name):
                         reason = f"{name} was not heard from for longer than its lease of {topic.spec.lease}"
                         await self._evict_from(state.topics[topic.name], name, reason)

@@ -178,7 +178,7 @@ class ClusterState:
         """Whether nothing of ``topic`` can be in force at ``name``: it is dead, or its lease is over. Under
         ``writing``."""
         is_dead = name not in self.brokers or self.brokers[name].dead
-        return is_dead or name in topic.leases.lapsed(self.silent_ms)
+        return is_dead or name in topic.leases.expired(self.silent_ms)
 
     def silent_ms(self, name: str) -> float:
         """Milliseconds since the last sync of ``name``."""

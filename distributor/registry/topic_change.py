@@ -138,7 +138,7 @@ def _leases(old: Topic | None, change: TopicChange, target: Mapping[str, Amount]
     leases = old.leases if old else Leases(change.envelope)
     if change.dead_broker:
         leases = leases.freed(change.dead_broker)
-    leases = leases.lasting(change.spec.lease_ms).retargeted(change.envelope, target)
+    leases = leases.with_lease(change.spec.lease_ms).with_target(change.envelope, target)
     return pooled_if_due(change.spec, leases).advanced(context.live, context.version)
 
 

@@ -349,10 +349,10 @@ class Syncing:
         """Whether ``target`` has all that publishers need there: its share in force, as large as it can be for now (and
         then it has the channels too), and subscribers wherever there are some, if they come within a second."""
         live = self._registry.live()
-        if not (topic.holding(target).share.usable and target in live):
+        if not (topic.holding(target).share.is_usable and target in live):
             self._ready_since_s.get(topic.name, {}).pop(target, None)
             return False
-        if not all(held.settled for name, held in topic.leases.holdings.items() if name in live):
+        if not all(held.is_acknowledged for name, held in topic.leases.holdings.items() if name in live):
             return False
         since_s = self._ready_since_s.setdefault(topic.name, {}).setdefault(target, trio.current_time())
         if trio.current_time() - since_s >= _FOR_SUBSCRIBERS_S:

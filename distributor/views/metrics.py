@@ -131,7 +131,7 @@ class _Book(Collector):
                 exchanged = report if topic.leases.pool else None  # what was dealt is not what they have
                 rate.add_metric([topic.name, name], exchanged.rate if exchanged else held.share.rate / MICRO)
                 burst.add_metric([topic.name, name], exchanged.burst if exchanged else held.share.burst / MICRO)
-                settled.add_metric([topic.name, name], float(held.settled))
+                settled.add_metric([topic.name, name], float(held.is_acknowledged))
                 backlog.add_metric([topic.name, name], report.backlog if report else 0)
                 ratio = fill_ratio(held.share.rate / MICRO, report, wanted.get(name))
                 if ratio is not None:

@@ -69,7 +69,7 @@ class _Told(NamedTuple):
 
 
 def _with_part(topic: Topic) -> list[str]:
-    issued = [name for name, held in topic.leases.holdings.items() if held.bound.usable]
+    issued = [name for name, held in topic.leases.holdings.items() if held.bound.is_usable]
     return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
 
 

@@ -160,10 +160,10 @@ class Book:
         return {name for name in self._heard_ns if self._silent_ns(name) <= LIVE_NS}
 
     def aim(self, target: Mapping[str, Amount]) -> None:
-        self._change(lambda leases: leases.retargeted(ENVELOPE, target))
+        self._change(lambda leases: leases.with_target(ENVELOPE, target))
 
     def last(self, lease_ms: int | None) -> None:
-        self._change(lambda leases: leases.lasting(lease_ms))
+        self._change(lambda leases: leases.with_lease(lease_ms))
 
     def follow_mode(self, mode: Mode) -> None:
         """As an operator has it."""
@@ -179,10 +179,10 @@ class Book:
             return
         rest = {name: amount for name, amount in self._disk.topic.leases.target.items() if name != broker}
         target = spread(rest) if rest else self._disk.topic.leases.target
-        self._change(lambda leases: leases.freed(broker).retargeted(ENVELOPE, target))
+        self._change(lambda leases: leases.freed(broker).with_target(ENVELOPE, target))
 
     def tick(self) -> None:
-        for broker in self._disk.topic.leases.lapsed(lambda name: self._silent_ns(name) / MS):
+        for broker in self._disk.topic.leases.expired(lambda name: self._silent_ns(name) / MS):
             self.free(broker)
         self._change(lambda leases: leases)
 

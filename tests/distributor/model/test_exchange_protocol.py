@@ -53,7 +53,7 @@ class Protocol(Faults):
         self.served &= wanted
 
     def taken(self, broker: ExchangingBroker) -> None:
-        if broker.share.usable:
+        if broker.share.is_usable:
             self.served |= {broker.name} & self.disk.topic.leases.target.keys()
 
     def died(self, name: str) -> None:
@@ -132,7 +132,7 @@ class Protocol(Faults):
 
     @invariant()
     def whoever_was_given_a_share_has_one(self) -> None:
-        assert all(self.up[name].share.usable for name in self.served)
+        assert all(self.up[name].share.is_usable for name in self.served)
 
     def recover(self) -> None:
         self.wake_all()

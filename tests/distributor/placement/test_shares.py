@@ -23,7 +23,7 @@ def placed(at: list[int], split: str = "fitted", slack: float = 1.1) -> tuple[To
     envelope = Amount(round(len(at) * 10 * slack) * MICRO, 40 * MICRO)
     placement = layout(made.publishers, at)
     target = target_shares(ShareDemand(spec=made, envelope=envelope, placement=placement))
-    leases = Leases(envelope).retargeted(envelope, target)
+    leases = Leases(envelope).with_target(envelope, target)
     return Topic(spec=made, version=1, placement=placement, assignment_version=1, leases=leases), envelope
 
 
@@ -51,7 +51,7 @@ def test_shares_sum_to_the_envelope_and_everybody_who_publishes_somewhere_has_a_
     target = target_with(topic, envelope, new, misplaced)
     assert sum(one.rate for one in target.values()) == envelope.rate
     assert sum(one.burst for one in target.values()) == envelope.burst
-    assert all(one.usable for one in target.values())
+    assert all(one.is_usable for one in target.values())
     left = {NAMES[was] for was, now in zip(before, after, strict=True) if was != now}
     assert target.keys() == left | set(new.brokers)
 
@@ -68,7 +68,7 @@ def test_what_is_accounted_elsewhere_never_breaks_the_envelope(
     target = target_with(topic, envelope, new, misplaced)
     assert sum(one.rate for one in target.values()) == envelope.rate
     assert sum(one.burst for one in target.values()) == envelope.burst
-    assert all(one.usable for one in target.values())
+    assert all(one.is_usable for one in target.values())
 
 
 def test_movers_that_fit_into_the_slack_leave_both_brokers_what_they_need() -> None:

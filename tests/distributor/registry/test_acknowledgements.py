@@ -24,8 +24,8 @@ async def test_an_acknowledgement_that_changes_nothing_for_others_counts_at_once
     version = distributor.registry.version
     await settle(a, b)
     assert distributor.registry.version == version
-    assert all(held.settled for held in distributor.registry.topics["cars"].leases.holdings.values())
-    assert not any(held.settled for held in (await loaded(distributor)).topics["cars"].leases.holdings.values())
+    assert all(held.is_acknowledged for held in distributor.registry.topics["cars"].leases.holdings.values())
+    assert not any(held.is_acknowledged for held in (await loaded(distributor)).topics["cars"].leases.holdings.values())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(distributor.registry.run)
         await trio.sleep(1.5)
@@ -53,7 +53,7 @@ async def test_what_may_go_to_others_by_it_is_stored_before_they_are_told(distri
     await b.sync()  # has
     stored = (await loaded(distributor)).topics["cars"].leases
     assert (stored.holdings["a"].share, stored.outstanding()) == (stored.target["a"], stored.envelope)
-    assert stored.holdings["b"].settled
+    assert stored.holdings["b"].is_acknowledged
 
 
 async def test_a_leader_that_never_saw_an_acknowledgement_hears_it_with_the_next_sync(distributor):
@@ -64,7 +64,7 @@ async def test_a_leader_that_never_saw_an_acknowledgement_hears_it_with_the_next
     registry = await loaded(distributor)
     a.syncing = b.syncing = Syncing(registry)
     await settle(a, b)
-    assert all(held.settled for held in registry.topics["cars"].leases.holdings.values())
+    assert all(held.is_acknowledged for held in registry.topics["cars"].leases.holdings.values())
     assert (a.share(), b.share()) == shares
     assert a.fulls + b.fulls == ["cars", "cars"]
     await registry.submit(spec(rate=9.0))
