@@ -60,7 +60,7 @@ def loads_of(topics: Iterable[Topic]) -> dict[str, BrokerLoad]:
         for broker, rate in _rates_of(topic).items():
             rates.setdefault(broker, {})[topic.name] = rate
             specs.setdefault(broker, {})[topic.name] = topic.spec
-    return {broker: BrokerLoad(there, specs[broker]) for broker, there in rates.items()}
+    return {broker: BrokerLoad(by_topic, specs[broker]) for broker, by_topic in rates.items()}
 
 
 def loads_after(

@@ -56,8 +56,8 @@ class Placement:
     @cached_property
     def assigned(self) -> dict[str, float]:
         """{broker: msg/s of its publishers}."""
-        there = self.at != NOWHERE
-        sums = np.bincount(self.at[there], weights=self.publishers.rates[there], minlength=len(self.brokers))
+        placed = self.at != NOWHERE
+        sums = np.bincount(self.at[placed], weights=self.publishers.rates[placed], minlength=len(self.brokers))
         return dict(zip(self.brokers, sums.tolist(), strict=True))
 
     @cached_property
@@ -98,8 +98,8 @@ class Placement:
             indices = [known.get(name, NOWHERE) for name in self.publishers.ids]
             before = np.append(old.at, NOWHERE)[np.array(indices, dtype=np.int64)]
         index = {name: at for at, name in enumerate(self.brokers)}
-        now = np.array([*(index.get(name, len(index)) for name in old.brokers), NOWHERE], dtype=np.int64)
-        moved = (before != NOWHERE) & (self.at != NOWHERE) & (now[before] != self.at)
+        new_index = np.array([*(index.get(name, len(index)) for name in old.brokers), NOWHERE], dtype=np.int64)
+        moved = (before != NOWHERE) & (self.at != NOWHERE) & (new_index[before] != self.at)
         sums = np.bincount(before[moved], weights=self.publishers.rates[moved], minlength=len(old.brokers))
         return {name: rate for name, rate in zip(old.brokers, sums.tolist(), strict=True) if rate > 0}
 

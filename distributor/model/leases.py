@@ -121,12 +121,12 @@ class Leases:
     def as_pool(self) -> Leases:
         """As a pool: from now on the brokers may exchange their shares. The same value while not all targets are in
         force."""
-        held = {broker: one.share for broker, one in self.holdings.items() if one.bound != NOTHING}
-        whole = held == self.target and _total(held.values()) == self.envelope
-        acknowledged = all(one.is_acknowledged and one.lease_ms is None for one in self.holdings.values())
-        if self.pool or not whole or not acknowledged:
+        shares = {broker: holding.share for broker, holding in self.holdings.items() if holding.bound != NOTHING}
+        is_whole = shares == self.target and _total(shares.values()) == self.envelope
+        acknowledged = all(holding.is_acknowledged and holding.lease_ms is None for holding in self.holdings.values())
+        if self.pool or not is_whole or not acknowledged:
             return self
-        return replace(self, pool=max(one.version for one in self.holdings.values()))
+        return replace(self, pool=max(holding.version for holding in self.holdings.values()))
 
     def recalled(self) -> Leases:
         """With the end of the pool begun.

@@ -89,7 +89,7 @@ def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> TopicPlan:
 
 
 def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> TopicPlan:
-    with_room = [one for one in offered if one.rcap > 0]
+    with_room = [broker for broker in offered if broker.rcap > 0]
     return _planned(spec, burst, plan(demand(spec, burst), with_room, spec.placement, spec.seed))
 
 

@@ -64,8 +64,8 @@ def target_shares(demand: ShareDemand) -> dict[str, Amount]:
     target = dict(zip(served, _split(demand.spec, whole, list(served.values())), strict=True))
     load = demand.placement.publishers.load
     for name in limits.keys() & target.keys():
-        most = part_of_envelope(demand.envelope, load, limits[name], served[name].batch)
-        target[name] = target[name].minimum(most)
+        limit = part_of_envelope(demand.envelope, load, limits[name], served[name].batch)
+        target[name] = target[name].minimum(limit)
     return target
 
 

@@ -181,7 +181,7 @@ class Brokers:
         """Replace what is known of broker ``name`` for one promise and traffic class. Raises NotFound."""
         async with self._state.writing:
             self._state.broker(name)
-            others = [one for one in self._state.capacities.get(name, ()) if one.key != figure.key]
+            others = [known for known in self._state.capacities.get(name, ()) if known.key != figure.key]
             await self._state.commit(StateChange(capacities={name: (*others, figure)}))
         self._maintenance.wake()
 

@@ -166,7 +166,8 @@ class ControlLoops:
             if topic.removed or broker in topic.placement.brokers or broker not in topic.leases.target:
                 return
             why = f"{broker} is drained of this topic: its share goes to the others"
-            await self._split_again(topic, why, extra_brokers=[one for one in topic.extra_brokers if one != broker])
+            others = [extra for extra in topic.extra_brokers if extra != broker]
+            await self._split_again(topic, why, extra_brokers=others)
 
     async def set_misplaced(self, name: str, broker: str, homes: Mapping[str, float]) -> None:
         """So much load of misplaced publishers of topic ``name`` arrives at ``broker``: shares follow it.

@@ -13,34 +13,34 @@ _STATES_KEPT = 8  # of a broker: answers that were lost, or crossed with its nex
 
 
 class Differences:
-    """Versions are those of desired states: they only grow."""
+    """Changes of desired states, by broker. Versions only grow."""
 
     def __init__(self) -> None:
         self._changed: dict[str, dict[str, int]] = {}  # {broker: {topic: version with which it changed last}}
-        self._told: dict[str, tuple[str, list[int]]] = {}  # {broker: (incarnation, states handed out, oldest first)}
+        self._sent: dict[str, tuple[str, list[int]]] = {}  # {broker: (incarnation, states handed out, oldest first)}
 
     def note(self, broker: str, topics: Iterable[str], version: int) -> None:
-        """What ``broker`` is to be told of ``topics`` is other from ``version`` on."""
+        """``broker`` is to be told something new of ``topics`` from ``version`` on."""
         self._changed.setdefault(broker, {}).update(dict.fromkeys(topics, version))
 
     def hand_out(self, broker: str, incarnation: str, version: int) -> None:
-        """This incarnation is told the state of ``version``."""
-        known, told = self._told.get(broker, ("", []))
-        told = told if known == incarnation else []
-        if version not in told:
-            self._told[broker] = (incarnation, [*told, version][-_STATES_KEPT:])
+        """This incarnation of ``broker`` gets the state of ``version``."""
+        known, sent = self._sent.get(broker, ("", []))
+        sent = sent if known == incarnation else []
+        if version not in sent:
+            self._sent[broker] = (incarnation, [*sent, version][-_STATES_KEPT:])
 
     def since(self, broker: str, incarnation: str, version: int) -> list[str] | None:
-        """Topics that are not as in the state of ``version``. None: it was not handed out to this incarnation."""
-        known, told = self._told.get(broker, ("", []))
-        if known != incarnation or version not in told:
+        """Topics that have changed since ``version``. None: this incarnation did not get that state."""
+        known, sent = self._sent.get(broker, ("", []))
+        if known != incarnation or version not in sent:
             return None
         return [topic for topic, changed in self._changed.get(broker, {}).items() if changed > version]
 
     def forget(self, broker: str) -> None:
-        """States that it was told before are not to be built on."""
+        """Build on no state that ``broker`` got before."""
         self._changed.pop(broker, None)
-        self._told.pop(broker, None)
+        self._sent.pop(broker, None)
 
 
 class DesiredVersions:

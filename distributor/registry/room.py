@@ -45,14 +45,14 @@ class Room:
             return found
         here = known.get(spec.name)
         caps = state.caps.limits(spec.slo, spec.publishers, here.placement.assigned if here is not None else {})
-        return [one.at_most(caps.get(one.name, math.inf)) for one in found]
+        return [capacity.at_most(caps.get(capacity.name, math.inf)) for capacity in found]
 
     def overfull(self, topic: Topic, placement: Placement, *, ignore_caps: bool = False) -> list[str]:
         """Brokers that ``placement`` gives more of ``topic`` than they have now, and more than they have room for.
 
         Other topics may have come since the placement was planned.
         """
-        rooms = {one.name: one.rcap for one in self.offered(topic.spec, ignore_caps=ignore_caps)}
+        rooms = {capacity.name: capacity.rcap for capacity in self.offered(topic.spec, ignore_caps=ignore_caps)}
         now = topic.placement.assigned
         return sorted(
             name

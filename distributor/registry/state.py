@@ -160,7 +160,7 @@ class ClusterState:
 
     def typical_mcap(self) -> float:
         """Msg/s that the next broker may be expected to state; 0: no broker states any."""
-        return max((one.mcap for one in self.brokers.values()), default=0.0)
+        return max((broker.mcap for broker in self.brokers.values()), default=0.0)
 
     def takes_more(self) -> set[str]:
         """Brokers that may be given publishers."""

@@ -131,7 +131,7 @@ def _target(old: Topic | None, change: TopicChange, demand: ShareDemand) -> tupl
         raise oversized[0]
     if old and change.leaving_broker:  # until it needs its share no more
         target = shares_while_leaving(old, demand, change.leaving_broker) or target
-    return target, [f"warning: {one}" for one in oversized]
+    return target, [f"warning: {error}" for error in oversized]
 
 
 def _leases(old: Topic | None, change: TopicChange, target: Mapping[str, Amount], context: ShareContext) -> Leases:

@@ -111,7 +111,7 @@ def _drain_change(broker: str, on: bool) -> Replace:
 
 
 def _capacities_change(broker: str, figures: Sequence[Capacity]) -> Replace:
-    row = {"broker": broker, "figures": text([one.to_json() for one in figures])}
+    row = {"broker": broker, "figures": text([figure.to_json() for figure in figures])}
     return Replace(store.capacities, {"broker": broker}, [row] if figures else [])
 
 
@@ -216,14 +216,14 @@ def _stored(found: _Found) -> Stored:
 
 
 def _figures(row: Row) -> tuple[Capacity, ...]:
-    return tuple(parse_capacity(one) for one in msgspec.json.decode(row["figures"]))
+    return tuple(parse_capacity(figure) for figure in msgspec.json.decode(row["figures"]))
 
 
 def _decisions(found: _Found) -> dict[str, list[Decision]]:
     """Known ones, and then those that were read."""
     logs = dict(found.known.decisions) if found.known else {}
     for name, rows in _by_topic(found.decisions).items():
-        before = [one for one in logs.get(name, []) if one.number < rows[0]["number"]]
+        before = [decision for decision in logs.get(name, []) if decision.number < rows[0]["number"]]
         logs[name] = [*before, *(_decision(row) for row in rows)][-DECISIONS_KEPT:]
     return logs
 

@@ -1,7 +1,6 @@
 """A topic as rows of the store, and back: spec, publishers and their places, shares. Nothing is decided here.
 
-Publishers and places are in chunks of columns, apart from each other: of a large fleet a few move, and it stays the
-same.
+Publishers and places are in separate chunks of columns: of a large fleet a few publishers move, and the fleet stays.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _misplaced_changes(old: Mapping[str, int], new: Mapping[str, int]) -> Iterat
 
 
 def _misplaced_rows(topic: Topic | None) -> dict[str, int]:
-    """No name has a space in it."""
+    """{name of a setting: micro-messages/s}. No name of a topic or broker has a space in it."""
     if topic is None:
         return {}
     return {
@@ -151,7 +150,7 @@ def _chunks(length: int) -> list[slice]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TopicRows:
-    """Of one topic."""
+    """The rows of one topic."""
 
     topic: Row
     shares: Sequence[Row]
@@ -165,7 +164,7 @@ def topic_from(
     known_spec: TopicSpec | None,
     known_placement: Placement | None,
 ) -> Topic:
-    """Where a part is known to be what is stored, it is not made from ``rows`` again."""
+    """The topic of ``rows``. A part that is known to be what is stored is not made again."""
     row = rows.topic
     spec = known_spec or _spec(row, rows.publishers)
     return Topic(
@@ -190,7 +189,7 @@ def _spec(row: Row, chunks: Sequence[Row]) -> TopicSpec:
 
 
 def _bounded(document: dict[str, Any]) -> dict[str, Any]:
-    """Promises had no bounds once: one that no broker can measure is as good as the nearest that it can."""
+    """``document`` with its latency within bounds. Older stores have promises that no broker can measure."""
     latency_ms = min(max(document["slo"]["latency_ms"], LEAST_LATENCY_MS), LONGEST_LATENCY_MS)
     return {**document, "slo": {**document["slo"], "latency_ms": latency_ms}}
 
@@ -207,7 +206,7 @@ def _broker_name(entry: str | list[str | int]) -> str:
 
 
 def _leases(row: Row, shares: Sequence[Row], lease_ms: int | None) -> Leases:
-    targets = {one["broker"]: Amount(one["target_rate"], one["target_burst"]) for one in shares}
+    targets = {share["broker"]: Amount(share["target_rate"], share["target_burst"]) for share in shares}
     return Leases(
         envelope=Amount(row["envelope_rate"], row["envelope_burst"]),
         granted=row["granted"],
@@ -215,7 +214,7 @@ def _leases(row: Row, shares: Sequence[Row], lease_ms: int | None) -> Leases:
         recalling=row["recalling"],
         lease_ms=lease_ms,
         target={broker: target for broker, target in targets.items() if target != NOTHING},
-        holdings={one["broker"]: _holding(one) for one in shares if one["version"]},
+        holdings={share["broker"]: _holding(share) for share in shares if share["version"]},
     )
 
 

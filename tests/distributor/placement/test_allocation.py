@@ -359,7 +359,7 @@ def test_quotas_are_the_largest_minimum_that_the_capacities_of_the_fewest_broker
 )
 def test_after_publishers_came_went_and_changed_the_same_principles_hold(one_by_one, fleet, seed, leave, strategy):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(allocation, "_LEFT", 10_000 if one_by_one else 5)
+        patch.setattr(allocation, "_MAX_SINGLE", 10_000 if one_by_one else 5)
         came_went_and_changed(fleet, seed, leave, strategy)
 
 
