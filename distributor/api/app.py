@@ -25,7 +25,7 @@ from distributor.api.shares import add_share_routes
 from distributor.config import DistributorConfig
 from distributor.fitting.task import Method
 from distributor.jobs import explain as explaining
-from distributor.jobs.fitting_manager import Fittings
+from distributor.jobs.fitting_manager import FittingManager
 from distributor.model.cluster import Topic
 from distributor.registry.registry import Registry
 from distributor.registry.topics import not_fitted
@@ -43,7 +43,7 @@ _NSQ_JSON = "application/json; charset=utf-8"
 
 
 def make_app(
-    registry: Registry, syncing: Syncing, admit: Admit | None = None, fittings: Fittings | None = None
+    registry: Registry, syncing: Syncing, admit: Admit | None = None, fittings: FittingManager | None = None
 ) -> FastAPI:
     """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served. ``fittings``: None on
     a standby."""
@@ -72,7 +72,7 @@ def make_app(
 # Topics
 
 
-def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
+def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: FittingManager | None) -> None:
     config = registry.config
     shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
@@ -134,7 +134,9 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
         return json_answer(await explaining.planned(await _spec(request, config), registry, syncing))
 
 
-async def _explained(topic: Topic, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> dict[str, Any]:
+async def _explained(
+    topic: Topic, registry: Registry, syncing: Syncing, fittings: FittingManager | None
+) -> dict[str, Any]:
     """What a submission is answered: the topic as it is now, why, and what its fitting has measured."""
     explanation = await explaining.submitted(topic, registry, syncing)
     view = {**views.topic_view(topic, registry, syncing), "explanation": explanation}
@@ -155,7 +157,7 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 # Publishers
 
 
-def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: FittingManager | None) -> None:
     config = registry.config
     shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
 

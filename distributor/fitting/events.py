@@ -1,5 +1,5 @@
-"""What goes into a fitting and what comes out of it: events and actions, values only. ``fitting`` and
-``paper_fitting`` speak it alike, so one shell runs either.
+"""What goes into a fitting and what comes out of it: events and actions, values only. ``state_machine``
+and ``paper`` have the same interface, so one shell runs either.
 
 The shell carries actions out (tells brokers, waits until shares and publishers are where they should be, asks the
 scaler) and hands in what happens, each event with the time at which it came.

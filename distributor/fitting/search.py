@@ -1,10 +1,10 @@
 """Which layout to try next, computed from what was recorded (design section 5, "beyond the paper"). Pure.
 
 Arrivals do not depend on where publishers are, so one round tells of every layout: the access delay of each broker's
-subset under its share, and its processing delay (``whatif``). Candidates are the plans for one broker, two, and so on;
-the first that keeps the target is taken. The two delays take opposite sides, and this is how they are told apart: where
-processing breaks the promise the first that fits has more brokers, where access does it has fewer. Nobody is shed to
-nowhere: every candidate places everybody, by max-min over all its brokers.
+subset under its share, and its processing delay (``prediction.replay``). Candidates are the plans for one broker, two,
+and so on; the first that keeps the target is taken. The two delays take opposite sides, and this is how they are told
+apart: where processing breaks the promise the first that fits has more brokers, where access does it has fewer. Nobody
+is shed to nowhere: every candidate places everybody, by max-min over all its brokers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a topic in the book to a fitting of it. Pure."""
+"""From a topic to a fitting of it. Pure."""
 
 from __future__ import annotations
 

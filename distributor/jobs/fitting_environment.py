@@ -43,7 +43,7 @@ class Claims:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class FittingEnvironment:
     """``scaler``: which kind ``scaling`` is."""
 
     registry: Registry

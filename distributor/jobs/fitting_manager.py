@@ -1,6 +1,6 @@
 """All fittings of the leader: which topic is being fitted, which waits, and how each ended.
 
-A task a topic, many at once; those that share brokers take turns (``claims``). What is running is stored, so that the
+A task a topic, many at once; those that share brokers take turns (``Claims``). What is running is stored, so that the
 next leader begins it again from the layout in force; how it ended is stored and shown.
 """
 
@@ -19,7 +19,7 @@ from distributor.fitting import summary as fitting_view
 from distributor.fitting.events import Report, Scaler
 from distributor.fitting.summary import Json
 from distributor.fitting.task import FittingOptions, parsed_options
-from distributor.jobs.fitting_environment import Surroundings
+from distributor.jobs.fitting_environment import FittingEnvironment
 from distributor.jobs.fitting_run import FailedFitting, FittingRun, Superseded, insist
 from distributor.model.cluster import FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
@@ -56,10 +56,12 @@ class _Runner:
     run: FittingRun | None = None
 
 
-class Fittings:
+class FittingManager:
     """``run`` it once; the other methods may be called any time."""
 
-    def __init__(self, around: Surroundings, default: FittingOptions, wall_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, around: FittingEnvironment, default: FittingOptions, wall_s: Callable[[], float] = time.time
+    ) -> None:
         self._around = around
         self._registry = around.registry
         self._default = default

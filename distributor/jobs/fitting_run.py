@@ -1,7 +1,9 @@
-"""One fitting of one topic, live: its actions are carried out over the book and the brokers, what happens is handed in.
+"""One fitting of one topic, live: its actions are carried out on the registry and the brokers,
+and what happens is handed in.
 
-The fitting itself is a state machine (``fitting``, ``paper_fitting``); here are its clock, its waits and their bounds.
-Whatever else places the topic meanwhile (a change, a death, a drain) ends the run: it is begun again from there.
+The fitting itself is a state machine (``fitting.state_machine``, ``fitting.paper``); here are its clock, its waits and
+their bounds. Whatever else places the topic meanwhile (a change, a death, a drain) ends the run: it is begun again from
+there.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from distributor.fitting.events import (
     Task,
 )
 from distributor.fitting.task import FittingOptions, fitting_of, is_same_task, placement_of, same_places, task_of
-from distributor.jobs.fitting_environment import Surroundings
+from distributor.jobs.fitting_environment import FittingEnvironment
 from distributor.model.cluster import Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps, traffic_class
 from distributor.placement.allocation import BrokerCapacity
@@ -74,7 +76,14 @@ class FittingRun:
     them."""
 
     def __init__(
-        self, name: str, options: FittingOptions, around: Surroundings, serial: str, note_full: NoteFull, *, ramp: bool
+        self,
+        name: str,
+        options: FittingOptions,
+        around: FittingEnvironment,
+        serial: str,
+        note_full: NoteFull,
+        *,
+        ramp: bool,
     ) -> None:
         """``serial``: of no other run. ``note_full`` is told of all that was found full whenever that is more.
         ``ramp``: let publishers in step by step from none."""

@@ -34,7 +34,7 @@ _REPORTED: Mapping[float, Callable[[LatencyMs], float]] = {
 }
 
 
-class Relieving:
+class ReliefJob:
     """``is_fitting``: whether a topic is being fitted, and so moved by somebody else. ``run`` it beside the
     registry."""
 
@@ -133,7 +133,7 @@ class Relieving:
                     for name in topic.placement.brokers
                     if name in live and topic.name in reports.get(name, {})
                 },
-                extra=topic.extra_brokers,
+                extra_brokers=topic.extra_brokers,
                 busy=self._is_busy(topic, live),
             )
             for topic in registry.managed()

@@ -2,7 +2,7 @@
 and the DRL penalty against one bucket. Pure.
 
 The publishers' process is simulated from a seed (``srtm.token_bucket.arrival_process``) and put through exact buckets
-(``srtm.token_bucket.replay``) and one server a broker (``whatif``), all full and idle at first. Where a stretch long
+(``srtm.token_bucket.replay``) and one server a broker (``replay``), all full and idle at first. Where a stretch long
 enough to say anything would take too many messages, the answer is by formula, in heavy traffic
 (``srtm.token_bucket.fitted_split`` has it): unfinished work U exceeds x messages at a server of rate r with a
 probability of about exp(-theta x), theta = 2 (r - lambda) / (I lambda). A message waits longer than d for a token if U

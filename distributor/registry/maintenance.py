@@ -89,7 +89,7 @@ class Maintenance:
         except Unavailable:
             raise
         except Exception:  # noqa: BLE001
-            self._log.failure("a step of the upkeep is defective", trace=traceback.format_exc())
+            self._log.failure("a step of the maintenance is defective", trace=traceback.format_exc())
 
     # Brokers that are gone
 

@@ -1,4 +1,4 @@
-"""The book and the conversation with brokers: versions, shares, moves, deaths. Time is simulated."""
+"""The registry and the conversation with brokers: versions, shares, moves, deaths. Time is simulated."""
 
 import msgspec
 import pytest
@@ -124,7 +124,7 @@ async def test_a_topic_without_brokers_waits_and_is_placed_when_they_come(distri
     assert b.fulls == []
 
 
-async def test_a_defect_in_one_step_of_the_upkeep_is_said_and_ends_neither_the_others_nor_the_upkeep(
+async def test_a_defect_in_one_step_of_the_maintenance_is_said_and_ends_neither_the_others_nor_the_maintenance(
     distributor, monkeypatch, autojump_clock
 ):
     async def fail() -> None:
@@ -141,7 +141,7 @@ async def test_a_defect_in_one_step_of_the_upkeep_is_said_and_ends_neither_the_o
         await trio.sleep(2)
         nursery.cancel_scope.cancel()
     assert registry.topic("cars").placement.state == "placed"
-    assert any("a step of the upkeep is defective" in line and "a defect" in line for line in said)
+    assert any("a step of the maintenance is defective" in line and "a defect" in line for line in said)
 
 
 async def test_a_changed_rate_moves_nobody_whose_broker_has_room(distributor):

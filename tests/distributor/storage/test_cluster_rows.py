@@ -1,4 +1,4 @@
-"""What is written and read of the book: what has changed, and no more."""
+"""What is written and read of the cluster state: what has changed, and no more."""
 
 from __future__ import annotations
 
