@@ -15,7 +15,7 @@ from srtm.log import LEVELS
 from srtm.net.address import is_socket_path, listen_address, parse_address, parse_peer
 from srtm.net.http_client import parse_http_url
 from srtm.net.tokens import Tokens, checked_token
-from srtm.token_bucket.exact_split import LARGEST
+from srtm.units import LARGEST
 
 ARRIVAL_CLOCKS = ("kernel", "packet")
 LONGEST_LAB_SERVICE_NS = 10**9

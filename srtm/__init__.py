@@ -13,12 +13,13 @@ Where things are (docs/architecture.md has the flows and contracts):
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from srtm.version import __version__
+
 if TYPE_CHECKING:
     from srtm.client.publisher import Publisher
     from srtm.client.subscriber import Subscriber
 
 __all__ = ["Publisher", "Subscriber", "__version__"]
-__version__ = "0.1.0"
 
 _HOMES = {"Publisher": "srtm.client.publisher", "Subscriber": "srtm.client.subscriber"}
 

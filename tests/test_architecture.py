@@ -32,7 +32,7 @@ PURE = (
     "srtm/token_bucket/arrival_process.py",
     "srtm/token_bucket/burst_sizing.py",
     "srtm/topics/spec.py",
-    "srtm/duration.py",
+    "srtm/text.py",
     "srtm/topics/lease.py",
     "srtm/protocol.py",
     "srtm/control/message.py",

@@ -27,7 +27,7 @@ from bench.simulation.calibration import CLOSE, Compared, Fitted, compared, fit,
 from bench.simulation.recorded import Layout, Recorded
 from bench.simulation.traffic import Fleet
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 BLOCK = "calibration"
 SLOWED_US = SLOWER * LAB_US

@@ -25,7 +25,7 @@ from bench.harness.results.verdict import Check
 from bench.simulation.brokers import Machine
 from bench.simulation.calibration import CLOSE, calibrated
 from bench.simulation.traffic import Fleet
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 SLO_NS = SLOWER * 1_000_000
 ALONE_SLOWER = 8  # the same of messages that come one by one

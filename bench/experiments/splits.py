@@ -19,9 +19,10 @@ from bench.console.progress import counted
 from bench.harness.results.document import markdown_table, refuse_without_block
 from bench.harness.results.publish import hand_over
 from bench.harness.results.results import Results
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.fitted_split import Shares, Traffic, fitted_bucket
 from srtm.token_bucket.replay import worst_delay_ns
+from srtm.units import MICRO
 
 LOAD, RATE = 10_000, 11_000  # msg/s
 BURSTS = {1: 25, 10: 243}  # {batch: b, messages}: no access delay at p99 on one broker

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from adaptor.gdrl.exchange import Supply, exchange, floored, spread
-from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator
+from srtm.units import MICRO
 
 Floats = npt.NDArray[np.float64]
 Step = Callable[[Floats, Floats], Floats]  # supplies now and a round ago -> supplies

@@ -18,8 +18,9 @@ import numpy as np
 from adaptor.observations import Envelope, Shares
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 from srtm.token_bucket.bucket import TOKEN
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.replay import due_instants
+from srtm.units import MICRO
 
 INTERVAL_S, SMOOTHING, BRANCHING = 0.5, 0.1, 3
 ONE_WAY_S = 0.01  # as long as a controller's word takes (``bench.simulation.shifting_traffic.Delay``)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from distributor.sync.wall import utc
-from srtm.analysis.penalty import RecordedPenalty
+from srtm.analysis.drl_penalty import RecordedPenalty
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ import numpy as np
 from srtm.analysis.arrivals import Arrivals
 from srtm.errors import BadInput
 from srtm.token_bucket.burst_sizing import LONGEST_S, tokens_needed
-from srtm.token_bucket.exact_split import from_micro, to_micro
 from srtm.token_bucket.poisson import mean_delay_s, poisson_burst
 from srtm.token_bucket.replay import Server
 from srtm.topics.publishers import Ints
+from srtm.units import from_micro, to_micro
 
 ENOUGH_S = LONGEST_S  # of traffic: 60 s leave b = 243 +- 33 for batches of 10
 TIMES_THE_LOAD = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
-from srtm import __version__
 from srtm import protocol as wire
 from srtm.errors import PeerError, Unavailable
 from srtm.net.address import parse_peer
+from srtm.version import __version__
 
 HEARTBEAT_MS = 10_000
 _SILENCE_S = 2.5 * HEARTBEAT_MS / 1000  # two heartbeats missed, and half of one for the network

@@ -13,10 +13,10 @@ from srtm.client.distributor import DistributorClient, Json
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, number, show, table
 from srtm.console.recordings import recorded
-from srtm.token_bucket.exact_split import to_micro
+from srtm.units import to_micro
 
 if TYPE_CHECKING:
-    from srtm.analysis.penalty import RecordedPenalty, Recording
+    from srtm.analysis.drl_penalty import RecordedPenalty, Recording
 
 
 def penalty(
@@ -35,7 +35,7 @@ def penalty(
 
 
 async def _penalty(name: str, token: str | None, client: DistributorClient) -> tuple[RecordedPenalty, list[str]]:
-    from srtm.analysis.penalty import recorded_penalty
+    from srtm.analysis.drl_penalty import recorded_penalty
 
     notes: list[str] = []
     view = await client.topic(name)
@@ -45,7 +45,7 @@ async def _penalty(name: str, token: str | None, client: DistributorClient) -> t
 
 
 def _recording(body: bytes, place: Json) -> Recording:
-    from srtm.analysis.penalty import recording_of
+    from srtm.analysis.drl_penalty import recording_of
 
     share = (round(place["rate"] * 1e6), round(place["burst"] * 1e6))
     return recording_of(body, place["broker"], place["share_version"], share)

@@ -13,9 +13,9 @@ import msgspec
 import typer
 from rich.console import Console
 
-from srtm import __version__
 from srtm.console.tables import PeopleTable
 from srtm.errors import BadInput
+from srtm.version import __version__
 
 SCHEMA = 1  # of the envelope and of every result in it; grows with an incompatible change
 _PIPE_COLUMNS = 240

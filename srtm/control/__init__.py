@@ -1,7 +1,7 @@
 """What crosses a process boundary on the control plane: JSON over HTTP, one frozen type a message (msgspec).
 
 Each type names its one maker and its one reader. Rates are msg/s, bursts are messages; both are multiples of 1e-6
-(``srtm.token_bucket.exact_split``), which JSON numbers carry exactly. Times say their unit in the name. Versions only
+(``srtm.units``), which JSON numbers carry exactly. Times say their unit in the name. Versions only
 grow; a reader refuses one older than what it has.
 
 A module a conversation: ``sync`` (a broker and its distributor) with ``reports`` (what the broker tells in it),

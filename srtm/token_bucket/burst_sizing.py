@@ -16,9 +16,9 @@ from fractions import Fraction
 import numpy as np
 
 from srtm.token_bucket.bucket import TOKEN
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import Server
 from srtm.topics.publishers import ALONE, Floats, Ints, Publishers
+from srtm.units import MICRO
 
 LONGEST_S = 600.0
 MOST_ARRIVALS = 10_000_000

@@ -11,24 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from srtm.errors import BadInput
-
-MICRO = 1_000_000
-LARGEST = 1e9  # msg/s, or messages: beyond it a float no longer holds micro-messages with room to spare
-
-
-def to_micro(value: float, field: str) -> int:
-    """``value`` (msg/s or messages) in micro-messages, to the nearest. Raises BadInput outside 0.000001 .. 1e9."""
-    if not 0 < value <= LARGEST:  # false for NaN too
-        raise BadInput(field, value, f"must be a number above 0 and at most {LARGEST:g}")
-    micro = round(value * MICRO)
-    if micro == 0:
-        raise BadInput(field, value, "must be at least 0.000001")
-    return micro
-
-
-def from_micro(micro: int) -> float:
-    """Msg/s or messages. ``to_micro`` gives exactly ``micro`` back."""
-    return micro / MICRO
+from srtm.units import MICRO, from_micro
 
 
 def split(total_micro: int, weights: Sequence[float], floor_micro: int = 0) -> list[int]:

@@ -21,7 +21,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from srtm.token_bucket.exact_split import MICRO, from_micro, split, split_bucket
+from srtm.token_bucket.exact_split import split, split_bucket
+from srtm.units import MICRO, from_micro
 
 Shares = list[tuple[int, int]]  # (r_l, b_l), micro-messages/s and micro-messages
 

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import LARGEST
 from srtm.topics.publishers import MOST, Process, Publishers
 from srtm.topics.schema import Schema, parsed
 from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, PERCENTILES, LatencyMs, Slo
+from srtm.units import LARGEST
 
 Source = Literal["bench", "operator"]
 LimitedBy = Literal["broker", "generator", "other topics", "the highest rate asked for"]

@@ -6,7 +6,7 @@ hence the longest. The shortest leaves a standby the time to take over before an
 
 from __future__ import annotations
 
-from srtm.duration import read_duration_ns
+from srtm.text import read_duration_ns
 
 KEEP = "keep"
 SHORTEST_MS = 5_000

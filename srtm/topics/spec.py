@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from srtm.errors import BadInput
 from srtm.protocol import NAME_RULE, is_name
-from srtm.token_bucket.exact_split import LARGEST, from_micro, to_micro
 from srtm.topics.adaptation import Adaptation, Mode
 from srtm.topics.file import read_topic_file
 from srtm.topics.lease import KEEP, lease_ms
@@ -22,6 +21,7 @@ from srtm.topics.options import AdaptationTable, checked, read_options, table_of
 from srtm.topics.publisher_blocks import read_block, read_change
 from srtm.topics.publishers import Publishers, PublisherSpec, join
 from srtm.topics.schema import Schema, parsed
+from srtm.units import LARGEST, from_micro, to_micro
 
 __all__ = [
     "PublisherSpec",

@@ -33,7 +33,7 @@ from srtm.cluster.cluster_file import pick_addresses
 from srtm.console.running import run_trio
 from srtm.errors import SrtmError
 from srtm.token_bucket.bucket import Bucket
-from srtm.token_bucket.exact_split import to_micro
+from srtm.units import to_micro
 
 TOPIC = "kept"
 _PUBLISHERS, _BATCH, _EVERY_S = 20, 5, 0.5

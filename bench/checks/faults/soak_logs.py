@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.harness.cluster_runs.trace import Column, Trace
 from srtm.token_bucket.bucket import Violation, conforms_actual, conforms_due
-from srtm.token_bucket.exact_split import to_micro
+from srtm.units import to_micro
 
 CATCHING_UP_NS = 10**9  # what it lets go for so long after a stop may be late because of that
 

@@ -17,8 +17,8 @@ from bench.harness.load.workload import Plan, Subscriber, modelled
 from bench.harness.results.verdict import Check, Verdict, at_most, none_of, within
 from bench.harness.systems.systems import bare_broker
 from srtm.token_bucket.bucket import conforms_actual, conforms_due
-from srtm.token_bucket.exact_split import to_micro
 from srtm.token_bucket.replay import due_instants
+from srtm.units import to_micro
 
 CLAIM = (
     "Offered twice a rate of 5,000 msg/s for 10 s with delay: released within 0.5 % of it once the burst is spent, due "

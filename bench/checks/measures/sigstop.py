@@ -24,7 +24,7 @@ from bench.harness.results.verdict import Check, Verdict, none_of
 from bench.harness.systems.systems import System, bare_broker
 from srtm import protocol as wire
 from srtm.token_bucket.bucket import Bucket
-from srtm.token_bucket.exact_split import to_micro
+from srtm.units import to_micro
 
 CLAIM = (
     "Stopped for 300 ms while 200 connections each send one conformant message: none has any access delay afterwards."

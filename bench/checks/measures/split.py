@@ -24,8 +24,9 @@ from bench.harness.load.run import RunResult, run_plan
 from bench.harness.load.workload import Plan, Subscriber, modelled
 from bench.harness.results.verdict import Check, Verdict, at_most, within
 from bench.harness.systems.systems import System, bare_broker
-from srtm.token_bucket.exact_split import from_micro, split_bucket, to_micro
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.replay import access_delays
+from srtm.units import from_micro, to_micro
 
 CLAIM = (
     "10,000 Poisson msg/s, r = 11,000, b = 25, split over k brokers, five runs of {seconds:g} s each: access delays "

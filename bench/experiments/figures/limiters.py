@@ -34,9 +34,10 @@ from bench.simulation.shifting_traffic import Shift, arrivals_of
 from bench.simulation.traffic import Fleet
 from srtm.console.running import run_trio
 from srtm.token_bucket.bucket import conforms_due
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.replay import NEVER_NS
 from srtm.topics.adaptation import Adaptation, Mode
+from srtm.units import MICRO
 
 BROKERS = 4
 ASSUMED = Cost(round_trip_ns=200_000, decision_ns=10_000)  # where there is no redis-server

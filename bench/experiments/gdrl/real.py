@@ -31,8 +31,8 @@ from bench.simulation.gdrl_rounds import CLOSE, start
 from srtm.client.distributor import DistributorClient
 from srtm.cluster.cluster_file import BrokerPlace
 from srtm.cluster.supervisor import Cluster, cluster
-from srtm.token_bucket.exact_split import MICRO, to_micro
 from srtm.topics.adaptation import Indicator
+from srtm.units import MICRO, to_micro
 
 BROKERS = 6
 RATE, BURST = 0.66, 60.0  # of the topic: in a minute nobody lets more than a few of what waits go

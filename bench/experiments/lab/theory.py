@@ -15,9 +15,9 @@ from bench.simulation.brokers import Machine, Tail, worst
 from bench.simulation.calibration import CLOSE, apart
 from bench.simulation.recorded import Recorded
 from bench.simulation.traffic import Fleet
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.poisson import exact_mean_delay_s, mean_delay_s
 from srtm.token_bucket.replay import access_delays
+from srtm.units import MICRO
 
 KINDS = {"": "p99", "access_": "access p99", "processing_": "processing p99"}
 CLOSELY = 0.05  # of a mean

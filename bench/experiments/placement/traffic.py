@@ -19,9 +19,9 @@ from srtm.client.distributor import Json
 from srtm.errors import BadInput
 from srtm.token_bucket.arrival_process import Sent, sent
 from srtm.token_bucket.burst_sizing import LONGEST_S, MOST_ARRIVALS, enough_burst
-from srtm.token_bucket.exact_split import to_micro
 from srtm.token_bucket.replay import NEVER_NS, access_delays
 from srtm.topics.publishers import Ints, Publishers
+from srtm.units import to_micro
 
 _Item = TypeVar("_Item")
 

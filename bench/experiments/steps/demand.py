@@ -22,8 +22,9 @@ from bench.simulation import demand_day as day
 from bench.simulation.broker_reports import under_mode
 from bench.simulation.buckets import ONE_BUCKET, one_bucket
 from srtm.token_bucket.bucket import TOKEN, conforms_due
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.topics.adaptation import Adaptation, Mode
+from srtm.units import MICRO
 
 BROKERS = 4
 RATE, BURST = 11_000.0, 25.0

@@ -15,7 +15,7 @@ from bench.harness.results.results import replace_file
 from bench.harness.results.verdict import Check, Verdict, at_most, none_of
 from bench.simulation.traffic import Fleet
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 PAPER_S = {5: 64, 10: 189, 15: 558, 20: 745, 25: 871, 30: 1058}  # {group size: Table 1, "time"}
 PAPER_ROUNDS = {5: (1,), 10: (2, 1), 15: (5, 3, 1), 20: (5, 4, 2, 1), 25: (3, 4, 4, 2, 1), 30: (3, 5, 3, 2, 3, 1)}

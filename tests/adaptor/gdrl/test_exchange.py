@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from adaptor.gdrl.exchange import Supply, exchange, floored, indicator, spread
 from adaptor.gdrl.partners import neighbours, partner
 from bench.experiments.gdrl.simulated import run_once
-from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator
+from srtm.units import MICRO
 
 supplies = st.builds(
     Supply,

@@ -24,9 +24,9 @@ from bench.harness.results.document import README, with_block
 from bench.harness.results.plot import Promise
 from srtm.client.distributor import Json
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import from_micro
 from srtm.topics.file import read_topic_file
 from srtm.topics.spec import Strategy
+from srtm.units import from_micro
 from tests.support.run_results import EMPTY, histogram, result, target
 
 PROMISE = Promise(0.99, 5.0)

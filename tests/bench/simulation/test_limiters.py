@@ -9,7 +9,7 @@ from adaptor.observations import Envelope
 from bench.harness.cluster_runs.recovery import SECOND_NS
 from bench.simulation import limiters
 from srtm.token_bucket.bucket import conforms_due
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 MS = 1_000_000
 

@@ -17,8 +17,8 @@ from bench.harness.cluster_runs.trace import Column, Trace
 from bench.harness.results.document import PERFORMANCE, markdown_table, with_block, write_block
 from bench.harness.results.verdict import Verdict, at_most, none_of, within
 from srtm.errors import BadInput, Unavailable
-from srtm.token_bucket.exact_split import to_micro
 from srtm.token_bucket.replay import due_instants
+from srtm.units import to_micro
 from tests.support.run_results import result
 
 MS = 1_000_000

@@ -14,7 +14,7 @@ from bench.experiments.lab.points import AS_MANY, point
 from bench.harness.results.verdict import Check
 from bench.simulation.brokers import Delays, Tail
 from bench.simulation.traffic import Fleet
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 SMALL = Fleet(count=200, batch=10, group_size=10)
 

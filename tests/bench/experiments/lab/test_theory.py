@@ -12,8 +12,8 @@ from bench.simulation.brokers import Ints, Machine, Share
 from bench.simulation.calibration import CLOSE
 from bench.simulation.recorded import Part, Recorded
 from bench.simulation.traffic import SECOND_NS, Fleet
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import access_delays
+from srtm.units import MICRO
 
 FLEET = Fleet(count=1_000)
 RATE = 11_000 * MICRO

@@ -7,10 +7,10 @@ import pytest
 
 from bench.experiments.placement.traffic import Traffic, draw
 from bench.harness.load.workload import Plan, Subscriber, modelled
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import access_delays
 from srtm.topics.publishers import Publishers
 from srtm.topics.spec import parse_topic_json
+from srtm.units import MICRO
 
 RATE = 220.0
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
 
 from srtm.client.distributor import DistributorClient, Json
+from srtm.commands.benches import measure_capacity
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
-from srtm.errors import BadInput, Unavailable
+from srtm.errors import BadInput
 from srtm.net.decode_errors import UNREADABLE
-
-if TYPE_CHECKING:
-    from bench.harness.cluster_runs.capacity import CapacityOptions, Found, Step
 
 app = typer.Typer(no_args_is_help=True, help="What brokers carry within a promise.", rich_markup_mode=None)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A broker of the cluster.")]
@@ -46,7 +43,6 @@ def bench(
 
     The broker may be idle or live: rates rise until its promise breaks, or until another topic comes near its own.
     """
-    from bench.harness.cluster_runs.capacity import CapacityOptions
     from srtm.topics.capacity import Class, parse_capacity, parse_slo
 
     if from_file is not None:
@@ -59,28 +55,24 @@ def bench(
     if not 1 <= most <= 1e9:  # false for NaN too
         raise BadInput("most", most, "must be from 1 to 1e9 msg/s")
     traffic = Class(process="periodic" if process == "periodic" else "poisson", batch=batch, publishers=publishers)
-    options = CapacityOptions(
-        slo=parse_slo(slo), traffic=traffic, seconds=seconds, first=min(1_000.0, most), most=most, seed=seed
-    )
+    promise = parse_slo(slo)
     console = people_console(stderr=json_file == "-")
-    found, view = ask_distributor(distributor, token, partial(_bench, name, options, console))
-    steps = [asdict(one) for one in found.steps]
-    show("capacity bench", {**view, "steps": steps}, json_file, partial(_show, view))
 
-
-async def _bench(
-    name: str, options: CapacityOptions, console: Console, client: DistributorClient
-) -> tuple[Found, Json]:
-    from bench.harness.cluster_runs.capacity import measure_capacity
-
-    found = await measure_capacity(client, name, options, partial(_tell, console))
-    if found.capacity is None:
-        last = found.steps[-1]
-        disturbed = "".join(f"; meanwhile {one}" for one in found.disturbed)
-        raise Unavailable(
-            f"no capacity found for {name}: {last.rate:,.6g} msg/s: {last.verdict} ({last.why}){disturbed}"
+    async def measure(client: DistributorClient) -> Json:
+        capacity, steps = await measure_capacity(
+            client,
+            name,
+            promise,
+            traffic,
+            seconds=seconds,
+            highest_rate=most,
+            seed=seed,
+            report=partial(console.print, soft_wrap=True),
         )
-    return found, await client.note_capacity(name, found.capacity.to_json())
+        return {**await client.note_capacity(name, capacity.to_json()), "steps": steps}
+
+    result = ask_distributor(distributor, token, measure)
+    show("capacity bench", result, json_file, partial(_show, result))
 
 
 @app.command("show")
@@ -104,10 +96,6 @@ def _document(file: Path) -> Any:
         return document["result"]["capacities"][-1]
     except (KeyError, IndexError, TypeError):
         return document
-
-
-def _tell(console: Console, step: Step) -> None:
-    console.print(f"{step.rate:>12,.0f} msg/s: {step.verdict}: {step.why}", soft_wrap=True)
 
 
 def _show(view: Json, console: Console) -> None:

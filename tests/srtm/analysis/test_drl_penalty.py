@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.analysis.penalty import Recording, recorded_penalty, recording_of
+from srtm.analysis.drl_penalty import Recording, recorded_penalty, recording_of
 from srtm.errors import BadInput
 
 MICRO = 1_000_000
