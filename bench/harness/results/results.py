@@ -22,8 +22,8 @@ from hdrh.histogram import HdrHistogram
 from bench.harness.machine.checkout import ROOT
 from bench.harness.machine.host import Host
 from bench.harness.results.verdict import Verdict
-from srtm import __version__
 from srtm.errors import BadInput
+from srtm.version import __version__
 
 SCHEMA = 1
 _RANK_DIGITS = 6  # beyond them is the noise of floating point: 99.9 % of 1,000 is 999
