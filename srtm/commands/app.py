@@ -1,4 +1,4 @@
-"""The command line as a whole: typer's tree of subcommands, and typer's refusals as ours."""
+"""The whole command line: typer's tree of subcommands, and typer's errors in our format."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("broker", help="Run a broker: alone (a small nsqd), or as a member of a cluster.")(services.broker)
-app.command("nsqd", help="Run a bare broker with nsqd's own flags, in nsqd's place.")(services.nsqd)
+app.command("broker", help="Run a broker: alone (like nsqd), or as a member of a cluster.")(services.broker)
+app.command("nsqd", help="Run a broker alone with the flags of nsqd, in its place.")(services.nsqd)
 app.command("distributor")(services.distributor)
 app.command("adaptor")(services.adaptor)
 app.command("up")(services.up)
@@ -57,7 +57,10 @@ def root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Exit status. Raises SrtmError; a word that the command line does not know is answered here, with status 2."""
+    """Run ``srtm ARGUMENTS...`` and return its exit status. Raises SrtmError.
+
+    A usage error, such as an unknown option, is printed here and gives the status 2.
+    """
     try:
         status = typer.main.get_command(app).main(list(arguments), prog_name="srtm", standalone_mode=False)
     except typer.Abort:

@@ -1,4 +1,4 @@
-"""``srtm capacity ...``: what brokers carry within a promise, measured, stated and shown."""
+"""``srtm capacity ...``: measures, stores and shows what brokers carry within a promise."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def bench(
     slo: Annotated[str, typer.Option(metavar="pP:MSms", help="The promise.")] = "p99:1ms",
     process: Annotated[str, typer.Option(metavar="[poisson|periodic]")] = "poisson",
     batch: Annotated[int, typer.Option(min=1, help="Messages sent at once.")] = 1,
-    publishers: Annotated[int, typer.Option(min=1, max=20_000, help="That share the rate.")] = 100,
-    seconds: Annotated[float, typer.Option(min=1.0, max=600.0, help="Measured at each rate.")] = 4.0,
+    publishers: Annotated[int, typer.Option(min=1, max=20_000, help="Publishers that share the rate.")] = 100,
+    seconds: Annotated[float, typer.Option(min=1.0, max=600.0, help="Seconds measured at each rate.")] = 4.0,
     most: Annotated[float, typer.Option(help="The highest rate to try, msg/s.")] = 200_000.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the traffic.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the traffic.")] = 1,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from-file", metavar="FILE", help="Measure nothing: note the capacity in this JSON file."),
+        typer.Option("--from-file", metavar="FILE", help="Measure nothing: store the capacity of this JSON file."),
     ] = None,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Find the largest rate that a broker carries within a promise, and have the distributor place by it.
+    """Find the largest rate that a broker carries within a promise, and store it for placement.
 
-    The broker may be idle or live: rates rise until its promise breaks, or until another topic comes near its own.
+    The broker may be idle or in use. The rate rises until the promise breaks, or until another topic's promise is near.
     """
     from srtm.topics.capacity import Class, parse_capacity, parse_slo
 
@@ -79,13 +79,13 @@ def bench(
 def show_capacity(
     name: NameArgument, distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None
 ) -> None:
-    """What is known of a broker's capacity, and what is left of it."""
+    """Show a broker's known capacities and the rate that is left."""
     view = ask_distributor(distributor, token, lambda client: client.capacity(name))
     show("capacity show", view, json_file, partial(_show, view))
 
 
 def _document(file: Path) -> Any:
-    """A capacity, or what ``--json`` of this command has written, whose newest capacity it is then."""
+    """Read a capacity, or the newest capacity of a result that ``--json`` wrote. Raises BadInput."""
     try:
         document = msgspec.json.decode(file.read_bytes())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``srtm topic penalty``: what the split of a topic's bucket costs, by the arrivals that its brokers recorded."""
+"""``srtm topic penalty``: computes a topic's DRL penalty from the arrivals that its brokers recorded."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def penalty(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """The DRL penalty of a topic: the access delay of its shares less that of one bucket, on the recorded arrivals.
+    """Show a topic's DRL penalty: the access delay of its shares minus that of one bucket, for recorded arrivals.
 
-    Since the shares changed last, as far as all brokers have it on record (a million messages each).
+    It covers the time since the last change of shares that all brokers have recorded (a million messages each).
     """
     found, notes = ask_distributor(distributor, token, partial(_penalty, name, token))
     result = {"topic": name, **asdict(found), "notes": notes}
@@ -58,7 +58,7 @@ def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console)
     for note in notes:
         console.print(f"warning: {note}", soft_wrap=True)
     if not found.messages:
-        console.print(f"{name}: no message is on record since its shares changed last: no penalty to tell")
+        console.print(f"{name}: no message is on record since its shares changed last: no penalty is known")
         return
     console.print(
         f"{name}: {found.messages:,} messages in {found.seconds:,.3g} s; DRL penalty: sum {ms(found.sum_ms)}, "

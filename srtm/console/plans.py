@@ -1,4 +1,4 @@
-"""How a plan reads: who would be where, what that does to messages, and what an even spread would do to them."""
+"""Prints a plan: the placement, its predicted delays, and those of an even spread."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _KNOWN = {"simulation": "simulated", "formula": "by formula (a simulation would 
 
 
 def promise(view: Json) -> str:
+    """Return a topic's promise: "p99 <= 1 ms"."""
     slo = view["slo"]
     return f"p{slo['percentile']:g} <= {slo['latency_ms']:g} ms"
 
 
 def show_plan(plan: Json, console: Console) -> None:
-    """``plan``: what ``POST /v1/plan`` answers."""
+    """Print ``plan``, an answer of ``POST /v1/plan``."""
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)

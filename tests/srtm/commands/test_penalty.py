@@ -77,5 +77,5 @@ def test_where_nothing_was_recorded_no_penalty_is_told(brokers, capsys) -> None:
         one["http_address"] = "127.0.0.1:9"
     assert main(["topic", "penalty", "roads"]) == 0
     assert capsys.readouterr().out == (
-        "roads: no message is on record since its shares changed last: no penalty to tell\n"
+        "roads: no message is on record since its shares changed last: no penalty is known\n"
     )
