@@ -1,8 +1,7 @@
-"""What a broker carries within a promise: one measured (or stated) figure, and which of several counts. Pure.
+"""The capacity of a broker: the rate that it carries within a promise, measured or stated. Pure.
 
-Capacity depends on what is asked (section 6.3 of the main paper): the promise, and the traffic's class. So every figure
-is kept with what it was measured for; for anything else the nearest that is at least as hard counts, which can only be
-too low.
+Capacity depends on the promise and on the traffic class (section 6.3 of the main paper), so each figure is stored with
+both. For another promise or class the nearest figure that is at least as hard counts; it can only be too low.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ _SLO = re.compile(r"p([0-9]+(?:\.[0-9]+)?):([0-9]+(?:\.[0-9]+)?)ms", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Class:
-    """The traffic that a capacity holds for."""
+    """The class of traffic that a capacity holds for."""
 
     process: Process = "poisson"
     batch: int = 1  # messages sent at once
-    publishers: int = 100  # that send them
+    publishers: int = 100  # number of senders
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What it was measured on."""
+    """The machine that a capacity was measured on."""
 
     cores: int
     kernel: str
@@ -47,32 +46,32 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """``mcap``: the largest rate, msg/s of all topics together, that keeps ``slo`` in traffic of class ``traffic``."""
+    """A capacity: ``mcap`` is the largest rate of all topics together, msg/s, that keeps ``slo`` for ``traffic``."""
 
     mcap: float
     slo: Slo
     traffic: Class
-    measured: str = ""  # ISO 8601, UTC; "": stated by an operator who did not say when
+    measured: str = ""  # ISO 8601, UTC; "": an operator stated it without a time
     source: Source = "operator"
     machine: Machine | None = None  # None: not known
-    beside: float = 0.0  # msg/s of other topics meanwhile, which mcap includes
+    beside: float = 0.0  # rate of other topics during the measurement, msg/s; mcap includes it
     limited_by: LimitedBy = "broker"
-    lab_service_time_ns: int = 0  # of a broker in the laboratory
-    disturbed: tuple[str, ...] = ()  # what others took of its processors meanwhile
+    lab_service_time_ns: int = 0  # simulated service time of the broker
+    disturbed: tuple[str, ...] = ()  # CPU time that others took from the broker during the measurement
 
     @property
     def key(self) -> tuple[Slo, Class]:
-        """There is one of each."""
+        """What identifies a capacity: promise and traffic class. A broker has one capacity for each."""
         return self.slo, self.traffic
 
     def to_json(self) -> dict[str, Any]:
-        """What ``parse_capacity`` makes this very value of."""
+        """Return the document that ``parse_capacity`` turns into this value."""
         plain = asdict(self)
         return {**plain.pop("traffic"), **plain, "disturbed": list(self.disturbed)}
 
 
 def parse_slo(text: str) -> Slo:
-    """Of ``p99:1ms``. Raises BadInput."""
+    """Parse a promise such as ``p99:1ms``. Raises BadInput."""
     parts = _SLO.fullmatch(text)
     if parts is None:
         raise BadInput("slo", text, "must be a percentile and a latency, like p99:1ms")
@@ -85,7 +84,7 @@ def parse_slo(text: str) -> Slo:
 
 
 def class_of(publishers: Publishers) -> Class:
-    """The hardest that a topic's publishers come near: Poisson if any of them is, the largest batch."""
+    """Return the traffic class of a topic's publishers: Poisson if any of them is, and the largest batch."""
     return Class(
         process="periodic" if publishers.all_periodic else "poisson",
         batch=publishers.largest_batch,
@@ -94,8 +93,10 @@ def class_of(publishers: Publishers) -> Class:
 
 
 def capacity_for(measured: Iterable[Capacity], slo: Slo, traffic: Class) -> Capacity | None:
-    """The nearest that was measured for something at least as hard; else the smallest of all, for it is not known how
-    far the others are off. None: nothing was measured."""
+    """Return the nearest capacity that was measured for at least as hard a promise and class, else the smallest.
+
+    None: nothing was measured.
+    """
     known = list(measured)
     harder = [one for one in known if _as_hard(one, slo, traffic)]
     if harder:
@@ -104,9 +105,11 @@ def capacity_for(measured: Iterable[Capacity], slo: Slo, traffic: Class) -> Capa
 
 
 def effective_mcap(stated: float, measured: Sequence[Capacity], asked: Iterable[tuple[Slo, Class]]) -> float:
-    """Msg/s; 0: nothing is known. Of the topics that a broker has, or shall get (``asked``, looked at only where there
-    are figures), the hardest decides; without any, the smallest figure. ``stated`` by the broker's operator (0: not):
-    never more than that."""
+    """Return the capacity of a broker for its topics, msg/s; 0: nothing is known.
+
+    ``asked``: promise and class of each topic that the broker has or shall get. The hardest topic decides; without
+    topics, the smallest figure. ``stated``: the operator's upper limit, msg/s; 0: none.
+    """
     if not measured:
         return stated
     found = [capacity_for(measured, slo, traffic) for slo, traffic in asked] or list(measured)
@@ -121,7 +124,7 @@ def _as_hard(one: Capacity, slo: Slo, traffic: Class) -> bool:
 
 
 def _distance(one: Capacity, slo: Slo, traffic: Class) -> float:
-    """0 for the very same. How many times each quantity is off, as logarithms."""
+    """Return how far a capacity is from a promise and class: the sum of logarithms of ratios, 0 if they are equal."""
     late = (100 - slo.percentile) / (100 - one.slo.percentile)
     ratios = (
         slo.latency_ms / one.slo.latency_ms,
@@ -154,7 +157,7 @@ class MachineTable(Schema):
 
 
 class CapacityTable(Schema):
-    """The document of ``PUT .../capacity``; ``parse_capacity`` makes a ``Capacity`` of it."""
+    """The document of ``PUT .../capacity``. ``parse_capacity`` turns it into a ``Capacity``."""
 
     mcap: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
     slo: SloTable
@@ -171,7 +174,7 @@ class CapacityTable(Schema):
 
 
 def parse_capacity(document: object) -> Capacity:
-    """Of a decoded JSON document. Raises BadInput."""
+    """Turn a decoded JSON document into a ``Capacity``. Raises BadInput."""
     made = parsed(CapacityTable, document)
     machine = made.machine
     return Capacity(
