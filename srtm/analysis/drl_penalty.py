@@ -1,8 +1,8 @@
-"""The DRL penalty of recorded traffic (section 2.1 of the main paper): what its split costs, in access delay. Pure.
+"""Computes the DRL penalty of recorded traffic: the access delay that its split adds (section 2.1 of the main paper).
 
-The arrivals of all brokers go through their shares and, merged, through the one (r, b) that was split; all buckets are
-full at first, so that the sum is never negative (Proposition 1). What the messages really waited is told beside it:
-before the recording began a bucket may have been drained.
+The arrivals are replayed through the shares of their brokers and, merged, through the one bucket (r, b). All buckets
+start full, so the sum is never negative (Proposition 1). The recorded delays are reported as well; they may be longer,
+because a bucket may have been empty when the recording began. Pure.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from srtm.topics.publishers import Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """What one broker recorded of a topic under one share, in order of arrival; all of a topic on one clock."""
+    """A broker's recording of a topic under one share, in order of arrival. All recordings of a topic use one clock."""
 
     broker: str
     arrival_ns: Ints
-    waited_ns: Ints | None  # access delay, as it was; None: not recorded
+    waited_ns: Ints | None  # recorded access delay; None: not recorded
     share_micro: tuple[int, int]  # (r_l, b_l)
 
     def between(self, first_ns: int, last_ns: int) -> Self:
-        """Both included."""
+        """Return the part from ``first_ns`` to ``last_ns``, both included."""
         start, end = np.searchsorted(self.arrival_ns, [first_ns, last_ns + 1]).tolist()
         waited_ns = None if self.waited_ns is None else self.waited_ns[start:end]
         return replace(self, arrival_ns=self.arrival_ns[start:end], waited_ns=waited_ns)
@@ -39,7 +39,7 @@ class Recording:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerDelay:
-    """p99 of the access delay on one broker, ms."""
+    """The p99 of the access delay on one broker, ms."""
 
     broker: str
     messages: int
@@ -49,30 +49,33 @@ class BrokerDelay:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedPenalty:
-    """Of ``messages`` in ``seconds``; ms."""
+    """The DRL penalty of ``messages`` in ``seconds``, ms."""
 
     messages: int
     seconds: float
-    sum_ms: float  # over all messages: never negative
+    sum_ms: float  # over all messages; never negative
     mean_ms: float  # a message
-    p99_ms: float  # the difference of the two percentiles: may be negative
-    one_mean_ms: float  # of one bucket
+    p99_ms: float  # difference of the two percentiles; it may be negative
+    one_mean_ms: float  # delay of one bucket
     one_p99_ms: float
     brokers: tuple[BrokerDelay, ...]
 
 
 def recorded_penalty(recordings: Sequence[Recording], rate_micro: int, burst_micro: int) -> RecordedPenalty:
-    """Over the time that all who recorded anything have in common. Raises BadInput where they have none."""
+    """Compute the DRL penalty for the time that all non-empty recordings cover.
+
+    ``rate_micro``, ``burst_micro``: the one bucket. Raises BadInput if the recordings have no time in common.
+    """
     parts = of_common_time(recordings)
     if not parts:
         return RecordedPenalty(
             messages=0, seconds=0.0, sum_ms=0.0, mean_ms=0.0, p99_ms=0.0, one_mean_ms=0.0, one_p99_ms=0.0, brokers=()
         )
     cost = penalty([one.arrival_ns for one in parts], [one.share_micro for one in parts], rate_micro, burst_micro)
-    heard = [one.arrival_ns for one in parts if len(one.arrival_ns)]
+    recorded = [one.arrival_ns for one in parts if len(one.arrival_ns)]
     return RecordedPenalty(
         messages=cost.one.count,
-        seconds=float(max(one[-1] for one in heard) - min(one[0] for one in heard)) / 1e9,
+        seconds=float(max(one[-1] for one in recorded) - min(one[0] for one in recorded)) / 1e9,
         sum_ms=cost.sum_ns / 1e6,
         mean_ms=cost.mean_ns / 1e6,
         p99_ms=cost.p99_ns / 1e6,
@@ -101,8 +104,10 @@ class _Columns(msgspec.Struct):
 
 
 def recording_of(body: bytes, broker: str, version: int, share_micro: tuple[int, int]) -> Recording:
-    """Of a broker's ``GET /v1/topics/NAME/trace``: what was decided since share ``version`` came into force. Raises
-    BadInput."""
+    """Read a broker's ``GET /v1/topics/NAME/trace``: the messages since share ``version`` came into force.
+
+    Raises BadInput.
+    """
     try:
         columns = msgspec.json.decode(body, type=_Columns)
     except UNREADABLE as error:
@@ -112,9 +117,9 @@ def recording_of(body: bytes, broker: str, version: int, share_micro: tuple[int,
     )
     if not len(arrival_ns) == len(due_ns) == len(versions):
         raise BadInput("trace", broker, "columns must be of equal length")
-    earlier = np.flatnonzero((versions != version) & (versions != 0))  # 0: it waits still
+    earlier = np.flatnonzero((versions != version) & (versions != 0))  # 0: the message still waits
     start = int(earlier[-1]) + 1 if len(earlier) else 0
-    counted_ns = np.maximum.accumulate(arrival_ns)[start:]  # a stamp older than one before it counts as that one's
+    counted_ns = np.maximum.accumulate(arrival_ns)[start:]  # an older arrival counts at the instant before it
     return Recording(
         broker=broker,
         arrival_ns=counted_ns,
