@@ -76,17 +76,19 @@ class Found:
     def warnings(self) -> list[str]:
         """Lines for people about groups that do not match."""
         apart = [
-            f"declared group {one.name!r} does not fire together" for one in self.declared if one.verdict == "apart"
+            f"declared group {group.name!r} does not fire together"
+            for group in self.declared
+            if group.verdict == "apart"
         ]
         partly = [
-            f"declared group {one.name!r} fires together in {100 * one.together:.0f} % of the firings only"
-            for one in self.declared
-            if one.verdict == "partly"
+            f"declared group {group.name!r} fires together in {100 * group.together:.0f} % of the firings only"
+            for group in self.declared
+            if group.verdict == "partly"
         ]
         fresh = [
-            f"{len(one.members)} publishers fire together and are not declared so: {_some(one.members)}"
-            for one in self.observed
-            if not one.is_declared
+            f"{len(group.members)} publishers fire together and are not declared so: {_some(group.members)}"
+            for group in self.observed
+            if not group.is_declared
         ]
         return apart + partly + fresh
 
@@ -155,7 +157,7 @@ def regrouped(found: Found, declared: Mapping[str, str]) -> dict[str, str]:
     Members of an observed group get one name. Members of a declared group that does not fire together get no group.
     Publishers that are not in ``declared`` are left out.
     """
-    apart = {one.name for one in found.declared if one.verdict == "apart"}
+    apart = {group.name for group in found.declared if group.verdict == "apart"}
     wanted = {name: "" for name, group in declared.items() if group in apart}
     taken = {*declared.values(), ""}
     used: set[str] = set()

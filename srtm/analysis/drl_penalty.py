@@ -71,11 +71,12 @@ def recorded_penalty(recordings: Sequence[Recording], rate_micro: int, burst_mic
         return RecordedPenalty(
             messages=0, seconds=0.0, sum_ms=0.0, mean_ms=0.0, p99_ms=0.0, one_mean_ms=0.0, one_p99_ms=0.0, brokers=()
         )
-    cost = penalty([one.arrival_ns for one in parts], [one.share_micro for one in parts], rate_micro, burst_micro)
-    recorded = [one.arrival_ns for one in parts if len(one.arrival_ns)]
+    cost = penalty([part.arrival_ns for part in parts], [part.share_micro for part in parts], rate_micro, burst_micro)
+    recorded = [part.arrival_ns for part in parts if len(part.arrival_ns)]
     return RecordedPenalty(
         messages=cost.one.count,
-        seconds=float(max(one[-1] for one in recorded) - min(one[0] for one in recorded)) / 1e9,
+        seconds=float(max(arrival_ns[-1] for arrival_ns in recorded) - min(arrival_ns[0] for arrival_ns in recorded))
+        / 1e9,
         sum_ms=cost.sum_ns / 1e6,
         mean_ms=cost.mean_ns / 1e6,
         p99_ms=cost.p99_ns / 1e6,
@@ -83,12 +84,12 @@ def recorded_penalty(recordings: Sequence[Recording], rate_micro: int, burst_mic
         one_p99_ms=cost.one.p99_ns / 1e6,
         brokers=tuple(
             BrokerDelay(
-                broker=one.broker,
-                messages=len(one.arrival_ns),
-                replayed_p99_ms=_p99_ms(access_delays(one.arrival_ns, *one.share_micro)),
-                recorded_p99_ms=None if one.waited_ns is None else _p99_ms(one.waited_ns),
+                broker=part.broker,
+                messages=len(part.arrival_ns),
+                replayed_p99_ms=_p99_ms(access_delays(part.arrival_ns, *part.share_micro)),
+                recorded_p99_ms=None if part.waited_ns is None else _p99_ms(part.waited_ns),
             )
-            for one in parts
+            for part in parts
         ),
     )
 

@@ -335,8 +335,10 @@ async def lookup(http: httpx.AsyncClient, urls: Sequence[str], topic: str) -> Lo
             troubles.append(f"{url}/lookup answered {answer.status_code}: {answer.text[:200]}")
     if len(troubles) == len(urls):
         raise Unavailable("; ".join(troubles))
-    producers = {(one.broadcast_address, one.tcp_port): one for each in found for one in each.producers}
-    channels = {channel for each in found for channel in each.channels}
+    producers = {
+        (producer.broadcast_address, producer.tcp_port): producer for answer in found for producer in answer.producers
+    }
+    channels = {channel for answer in found for channel in answer.channels}
     return Lookup(channels=sorted(channels), producers=list(producers.values()))
 
 

@@ -185,7 +185,7 @@ class Subscriber:
         if self._client is None:
             return self._fixed
         found = await self._client.lookup(self.topic)
-        return frozenset(format_address(one.broadcast_address, one.tcp_port) for one in found.producers)
+        return frozenset(format_address(producer.broadcast_address, producer.tcp_port) for producer in found.producers)
 
     async def _keep_consuming(self, address: str) -> None:
         """Consume from one broker, and reconnect, until the lookup no longer names it."""

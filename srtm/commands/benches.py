@@ -69,7 +69,7 @@ async def measure_capacity(
     found = await capacity.measure_capacity(client, broker, options, report_step)
     if found.capacity is None:
         last = found.steps[-1]
-        disturbed = "".join(f"; meanwhile {one}" for one in found.disturbed)
+        disturbed = "".join(f"; meanwhile {disturbance}" for disturbance in found.disturbed)
         raise Unavailable(
             f"no capacity found for {broker}: {last.rate:,.6g} msg/s: {last.verdict} ({last.why}){disturbed}"
         )

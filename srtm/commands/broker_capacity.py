@@ -108,24 +108,24 @@ def _show(view: Json, console: Console) -> None:
     )
     columns = ["promise", "process", "measured", "source", "limited by", "disturbed", "machine", "batch", "publishers"]
     columns += ["beside msg/s", "laboratory us", "mcap msg/s"]
-    rows = [_row(one) for one in view["capacities"]]
+    rows = [_row(capacity) for capacity in view["capacities"]]
     if rows:
         console.print(table("", columns, rows, left=7))
 
 
-def _row(one: Json) -> list[object]:
-    machine = one["machine"]
+def _row(capacity: Json) -> list[object]:
+    machine = capacity["machine"]
     return [
-        f"p{one['slo']['percentile']:g} <= {one['slo']['latency_ms']:g} ms",
-        one["process"],
-        one["measured"] or None,
-        one["source"],
-        one["limited_by"],
-        "; ".join(one["disturbed"]) or None,
+        f"p{capacity['slo']['percentile']:g} <= {capacity['slo']['latency_ms']:g} ms",
+        capacity["process"],
+        capacity["measured"] or None,
+        capacity["source"],
+        capacity["limited_by"],
+        "; ".join(capacity["disturbed"]) or None,
         None if machine is None else f"{machine['cores']} cores, {machine['cpu']}, {machine['kernel']}",
-        one["batch"],
-        one["publishers"],
-        one["beside"],
-        one["lab_service_time_ns"] / 1e3 or None,
-        one["mcap"],
+        capacity["batch"],
+        capacity["publishers"],
+        capacity["beside"],
+        capacity["lab_service_time_ns"] / 1e3 or None,
+        capacity["mcap"],
     ]

@@ -61,17 +61,17 @@ def show_fitting(found: Json, console: Console) -> None:
         console.print(f"  {line}", soft_wrap=True)
     if found["measured"]:
         columns = ["broker", "messages", "total ms", "access ms", "processing ms", "took us a message", "laboratory us"]
-        rows = [_row(one, found["service_us"]) for one in found["measured"]]
+        rows = [_row(broker, found["service_us"]) for broker in found["measured"]]
         console.print(table("", columns, rows, left=1))
     if found["others_worst_ms"]:
         console.print(f"  worst second of the topics that were there: {found['others_worst_ms']:.3g} ms")
 
 
-def _row(one: Json, service_us: Json) -> list[object]:
+def _row(broker: Json, service_us: Json) -> list[object]:
     """Return a table row. ``service_us``: {broker: recorded service time of a message, us}."""
-    laboratory = one["lab_service_time_ns"] / 1e3 or None
-    delays = [one[f"{part}_ms"] for part in ("total", "access", "processing")]
-    return [one["broker"], one["messages"], *delays, service_us.get(one["broker"]), laboratory]
+    laboratory = broker["lab_service_time_ns"] / 1e3 or None
+    delays = [broker[f"{part}_ms"] for part in ("total", "access", "processing")]
+    return [broker["broker"], broker["messages"], *delays, service_us.get(broker["broker"]), laboratory]
 
 
 def _progress(found: Json) -> str:

@@ -82,7 +82,11 @@ async def _declare(
     """Declare the observed groups of publishers that did not change while the traces were fetched."""
     fleet = await client.publishers(name)
     now = dict(zip(fleet["ids"], fleet["groups"], strict=True))
-    still = {one: group for one, group in changes.items() if one in now and now[one] == judged[one]}
+    still = {
+        publisher: group
+        for publisher, group in changes.items()
+        if publisher in now and now[publisher] == judged[publisher]
+    }
     if len(still) < len(changes):
         notes.append(
             f"{len(changes) - len(still)} publishers were changed or removed meanwhile and are left as they are"
@@ -101,9 +105,9 @@ def _arrivals(body: bytes, place: Json) -> Arrivals:
 def _declarations(fleet: Json, changes: dict[str, str]) -> list[Json]:
     columns = zip(fleet["ids"], fleet["rates"], fleet["processes"], fleet["batches"], strict=True)
     return [
-        {"id": one, "rate": rate, "correlation_group": changes[one], "process": process, "batch": batch}
-        for one, rate, process, batch in columns
-        if one in changes
+        {"id": publisher, "rate": rate, "correlation_group": changes[publisher], "process": process, "batch": batch}
+        for publisher, rate, process, batch in columns
+        if publisher in changes
     ]
 
 
@@ -112,15 +116,17 @@ def _show(found: Found, changes: dict[str, str], notes: list[str], applied: bool
         f"{found.publishers:,} {plural(found.publishers, 'publisher')} fired {found.firings:,} times in "
         f"{found.seconds:,.0f} s; together: within {found.window_ns / 1e6:g} ms"
     )
-    verdicts = Counter(one.verdict for one in found.declared)
+    verdicts = Counter(group.verdict for group in found.declared)
     console.print(
         f"declared groups: {len(found.declared)} ({_counts(verdicts)}); observed groups: {len(found.observed)}, "
-        f"{sum(not one.is_declared for one in found.observed)} of them not declared so"
+        f"{sum(not group.is_declared for group in found.observed)} of them not declared so"
     )
     for warning in [*notes, *found.warnings][:_LONGEST_LIST]:
         console.print(f"warning: {warning}", soft_wrap=True)
-    worst = sorted(found.declared, key=lambda one: one.together)[:_LONGEST_LIST]
-    rows: list[list[Any]] = [[one.name, one.verdict, one.members, one.seen, one.together, one.chance] for one in worst]
+    worst = sorted(found.declared, key=lambda group: group.together)[:_LONGEST_LIST]
+    rows: list[list[Any]] = [
+        [group.name, group.verdict, group.members, group.seen, group.together, group.chance] for group in worst
+    ]
     if rows:
         console.print(
             table("", ["declared group", "verdict", "members", "seen", "together", "by chance"], rows, left=2)

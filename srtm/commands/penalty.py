@@ -39,7 +39,7 @@ async def _penalty(name: str, token: str | None, client: DistributorClient) -> t
 
     notes: list[str] = []
     view = await client.topic(name)
-    recordings = await recorded(client, view, token, notes, _recording, lambda one: len(one.arrival_ns))
+    recordings = await recorded(client, view, token, notes, _recording, lambda recording: len(recording.arrival_ns))
     whole = (to_micro(view["rate"], "rate"), to_micro(view["burst"], "burst"))
     return recorded_penalty(recordings, *whole), notes
 
@@ -66,6 +66,8 @@ def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console)
         soft_wrap=True,
     )
     columns = ["broker", "messages", "p99 from full buckets ms", "p99 as recorded ms"]
-    rows = [[one.broker, one.messages, one.replayed_p99_ms, one.recorded_p99_ms] for one in found.brokers]
+    rows = [
+        [broker.broker, broker.messages, broker.replayed_p99_ms, broker.recorded_p99_ms] for broker in found.brokers
+    ]
     if rows:
         console.print(table("", columns, rows))

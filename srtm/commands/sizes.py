@@ -53,13 +53,13 @@ def _show(found: Sizing, console: Console) -> None:
     columns = ["r msg/s", "r / load", f"b for p{found.percentile:g}", "+-", "b if Poisson", "Eq. (1) mean ms"]
     rows = [
         [
-            one.rate,
-            f"{one.rate / found.load:.3f}",
-            one.burst,
-            one.uncertainty,
-            one.poisson_burst,
-            f"{one.poisson_mean_ms:.3g}",
+            size.rate,
+            f"{size.rate / found.load:.3f}",
+            size.burst,
+            size.uncertainty,
+            size.poisson_burst,
+            f"{size.poisson_mean_ms:.3g}",
         ]
-        for one in found.sizes
+        for size in found.sizes
     ]
     console.print(table("", columns, rows, left=0))

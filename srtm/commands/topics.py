@@ -197,14 +197,21 @@ def _show_publishers(found: Json, console: Console) -> None:
 def _show_status(result: dict[str, list[Json]], console: Console) -> None:
     columns = ["broker", "address", "alive", "mcap msg/s", "allocated msg/s", "free msg/s"]
     rows = [
-        [one["name"], one.get("tcp_address"), one["alive"], one.get("mcap"), one.get("allocated"), _free(one)]
-        for one in result["brokers"]
+        [
+            broker["name"],
+            broker.get("tcp_address"),
+            broker["alive"],
+            broker.get("mcap"),
+            broker.get("allocated"),
+            _free(broker),
+        ]
+        for broker in result["brokers"]
     ]
     console.print(table("Brokers", columns, rows, left=3))
-    for one in result["brokers"]:
-        for remark in remarks(*conditions(one)):
-            console.print(f"{one['name']}: {remark}", soft_wrap=True)
-    if any(one["alive"] is None for one in result["brokers"]):
+    for broker in result["brokers"]:
+        for remark in remarks(*conditions(broker)):
+            console.print(f"{broker['name']}: {remark}", soft_wrap=True)
+    if any(broker["alive"] is None for broker in result["brokers"]):
         console.print("a standby answered: which brokers are alive, and what they report, is known to the leader alone")
     _show_topics(result["topics"], console)
 
@@ -275,7 +282,9 @@ def _show_topic(view: Json, console: Console) -> None:
     ]
     console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
     for change in view.get("changes", [])[:_CHANGES_SHOWN]:
-        shares = ", ".join(f"{name} {one['rate']:,.6g}/{one['burst']:.4g}" for name, one in change["shares"].items())
+        shares = ", ".join(
+            f"{name} {share['rate']:,.6g}/{share['burst']:.4g}" for name, share in change["shares"].items()
+        )
         console.print(f"{change['at']} {change['mode']}: r_l/b_l {shares} ({change['reason']})", soft_wrap=True)
     if view.get("relief"):
         console.print(view["relief"], soft_wrap=True)

@@ -20,7 +20,7 @@ def describe(progress: DrainProgress) -> str:
     counts = (left.queued, left.in_flight, left.deferred, left.waiting)
     parts = zip(counts, ("queued", "in flight", "deferred", "waiting for tokens"), strict=True)
     shown = ", ".join(f"{count:,} {what}" for count, what in parts if count)
-    return line + (f" ({shown})" if shown else "") + "".join(f"; {one}" for one in progress.obstacles)
+    return line + (f" ({shown})" if shown else "") + "".join(f"; {obstacle}" for obstacle in progress.obstacles)
 
 
 class ProgressLines:

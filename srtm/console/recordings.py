@@ -35,7 +35,7 @@ async def recorded(
         elif (body := await _trace(address, view["name"], token)) is not None:
             host = parse_address("http_address", address)[0]
             by_host.setdefault(host, []).append(read(body, place))
-    ranked = sorted(by_host, key=lambda host: -sum(size(one) for one in by_host[host]))
+    ranked = sorted(by_host, key=lambda host: -sum(size(recording) for recording in by_host[host]))
     if len(ranked) > 1:
         notes.append(
             f"hosts do not share a clock: only what came to {ranked[0]} is judged, not {', '.join(ranked[1:])}"

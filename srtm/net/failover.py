@@ -110,7 +110,7 @@ class Distributors:
         if asked.base_url.startswith("https:") and not leader.startswith("https:"):
             self._log.warning("the leader cannot be asked", reason=f"{asked.base_url} names {leader}, without TLS")
             return
-        known = next((one for one in self._known if one.base_url == leader), None)
+        known = next((distributor for distributor in self._known if distributor.base_url == leader), None)
         if known is None:
             known = await self._connect_to(leader)
         if known is not None:

@@ -86,19 +86,19 @@ def fitted_bucket(rate_micro: int, burst_micro: int, traffic: Sequence[Traffic],
     The share of rate 0 is (0, 0). Every other share holds at least one token, and its largest batch if the burst
     suffices. Without slack the result is that of ``split_bucket``. Raises BadInput as that does.
     """
-    proportional = split_bucket(rate_micro, burst_micro, [one.rate for one in traffic])
-    slack = from_micro(rate_micro) - sum(one.rate for one in traffic)
-    if slack <= 0 or sum(one.rate > 0 for one in traffic) == 1:
+    proportional = split_bucket(rate_micro, burst_micro, [broker.rate for broker in traffic])
+    slack = from_micro(rate_micro) - sum(broker.rate for broker in traffic)
+    if slack <= 0 or sum(broker.rate > 0 for broker in traffic) == 1:
         return proportional
-    spread = [math.sqrt(one.dispersion * one.rate) for one in traffic]
+    spread = [math.sqrt(broker.dispersion * broker.rate) for broker in traffic]
     margins = [slack * part / sum(spread) for part in spread]
     chance = (100 - percentile) / 100
     work = [
-        tail_of(one, margin).exceeded_by(chance) if margin > 0 else 0.0
-        for one, margin in zip(traffic, margins, strict=True)
+        tail_of(broker, margin).exceeded_by(chance) if margin > 0 else 0.0
+        for broker, margin in zip(traffic, margins, strict=True)
     ]
-    rates = [one.rate + margin for one, margin in zip(traffic, margins, strict=True)]
-    return shares_of(rate_micro, burst_micro, rates, work, [one.batch for one in traffic])
+    rates = [broker.rate + margin for broker, margin in zip(traffic, margins, strict=True)]
+    return shares_of(rate_micro, burst_micro, rates, work, [broker.batch for broker in traffic])
 
 
 def shares_of(
@@ -110,7 +110,7 @@ def shares_of(
     """
     burst = from_micro(burst_micro)
     floors = _floors(rates, batches, burst)
-    bursts = _levelled(rates, [one + 1 for one in work], floors, burst)
+    bursts = _levelled(rates, [messages + 1 for messages in work], floors, burst)
     return list(
         zip(split(rate_micro, rates, floor_micro=1), split(burst_micro, bursts, floor_micro=MICRO), strict=True)
     )

@@ -158,7 +158,7 @@ def penalty(
 
     Raises BadInput if messages arrive at a share that never releases them.
     """
-    split = [access_delays(came, *share) for came, share in zip(arrivals_ns, shares_micro, strict=True)]
+    split = [access_delays(arrival_ns, *share) for arrival_ns, share in zip(arrivals_ns, shares_micro, strict=True)]
     one = access_delays(np.sort(np.concatenate(arrivals_ns)), rate_micro, burst_micro)
     for delays, share in zip([*split, one], [*shares_micro, (rate_micro, burst_micro)], strict=True):
         if (delays == NEVER_NS).any():

@@ -23,6 +23,7 @@ from srtm.units import LARGEST
 Source = Literal["bench", "operator"]
 LimitedBy = Literal["broker", "generator", "other topics", "the highest rate asked for"]
 _LONGEST_TEXT = 500
+_PERCENTILE_RULE = f"must be one of {', '.join(f'{known:g}' for known in PERCENTILES)}"
 _SLO = re.compile(r"p([0-9]+(?:\.[0-9]+)?):([0-9]+(?:\.[0-9]+)?)ms", re.ASCII)
 
 
@@ -77,7 +78,7 @@ def parse_slo(text: str) -> Slo:
         raise BadInput("slo", text, "must be a percentile and a latency, like p99:1ms")
     slo = Slo(percentile=float(parts[1]), latency_ms=float(parts[2]))
     if slo.percentile not in PERCENTILES:
-        raise BadInput("slo", text, f"the percentile must be one of {', '.join(f'{one:g}' for one in PERCENTILES)}")
+        raise BadInput("slo", text, f"the percentile {_PERCENTILE_RULE}")
     if not LEAST_LATENCY_MS <= slo.latency_ms <= LONGEST_LATENCY_MS:
         raise BadInput("slo", text, f"the latency must be from {LEAST_LATENCY_MS:g} to {LONGEST_LATENCY_MS:,} ms")
     return slo
@@ -98,10 +99,10 @@ def capacity_for(measured: Iterable[Capacity], slo: Slo, traffic: Class) -> Capa
     None: nothing was measured.
     """
     known = list(measured)
-    harder = [one for one in known if _as_hard(one, slo, traffic)]
+    harder = [capacity for capacity in known if _as_hard(capacity, slo, traffic)]
     if harder:
-        return min(harder, key=lambda one: (_distance(one, slo, traffic), one.mcap))
-    return min(known, key=lambda one: one.mcap, default=None)
+        return min(harder, key=lambda capacity: (_distance(capacity, slo, traffic), capacity.mcap))
+    return min(known, key=lambda capacity: capacity.mcap, default=None)
 
 
 def effective_mcap(stated: float, measured: Sequence[Capacity], asked: Iterable[tuple[Slo, Class]]) -> float:
@@ -113,32 +114,32 @@ def effective_mcap(stated: float, measured: Sequence[Capacity], asked: Iterable[
     if not measured:
         return stated
     found = [capacity_for(measured, slo, traffic) for slo, traffic in asked] or list(measured)
-    figures = [one.mcap for one in found if one is not None] + ([stated] if stated else [])
+    figures = [capacity.mcap for capacity in found if capacity is not None] + ([stated] if stated else [])
     return min(figures, default=0.0)
 
 
-def _as_hard(one: Capacity, slo: Slo, traffic: Class) -> bool:
-    stricter = one.slo.percentile >= slo.percentile and one.slo.latency_ms <= slo.latency_ms
-    same_process = one.traffic.process in ("poisson", traffic.process)
-    return stricter and same_process and one.traffic.batch >= traffic.batch
+def _as_hard(capacity: Capacity, slo: Slo, traffic: Class) -> bool:
+    stricter = capacity.slo.percentile >= slo.percentile and capacity.slo.latency_ms <= slo.latency_ms
+    same_process = capacity.traffic.process in ("poisson", traffic.process)
+    return stricter and same_process and capacity.traffic.batch >= traffic.batch
 
 
-def _distance(one: Capacity, slo: Slo, traffic: Class) -> float:
+def _distance(capacity: Capacity, slo: Slo, traffic: Class) -> float:
     """Return how far a capacity is from a promise and class: the sum of logarithms of ratios, 0 if they are equal."""
-    late = (100 - slo.percentile) / (100 - one.slo.percentile)
+    late = (100 - slo.percentile) / (100 - capacity.slo.percentile)
     ratios = (
-        slo.latency_ms / one.slo.latency_ms,
+        slo.latency_ms / capacity.slo.latency_ms,
         late,
-        one.traffic.batch / traffic.batch,
-        one.traffic.publishers / traffic.publishers,
-        1.0 if one.traffic.process == traffic.process else 2.0,
+        capacity.traffic.batch / traffic.batch,
+        capacity.traffic.publishers / traffic.publishers,
+        1.0 if capacity.traffic.process == traffic.process else 2.0,
     )
     return sum(abs(math.log(ratio)) for ratio in ratios)
 
 
 def _percentile(value: float) -> float:
     if value not in PERCENTILES:
-        raise ValueError(f"must be one of {', '.join(f'{known:g}' for known in PERCENTILES)}")
+        raise ValueError(_PERCENTILE_RULE)
     return value
 
 

@@ -55,5 +55,5 @@ def schemas(ref_template: str) -> tuple[dict[type[BaseModel], dict[str, Any]], d
 
     ``ref_template``: the text of a reference, with ``{model}`` for the name.
     """
-    found, components = models_json_schema([(one, "validation") for one in SHAPES], ref_template=ref_template)
-    return {one: found[one, "validation"] for one in SHAPES}, components.get("$defs", {})
+    found, components = models_json_schema([(model, "validation") for model in SHAPES], ref_template=ref_template)
+    return {model: found[model, "validation"] for model in SHAPES}, components.get("$defs", {})

@@ -32,7 +32,7 @@ def parsed(model: type[Model], value: object, place: str = "") -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        unknown = [one for one in found if one["type"] == "extra_forbidden"]
+        unknown = [detail for detail in found if detail["type"] == "extra_forbidden"]
         raise _refusal(model, (unknown or found)[0], place) from None
 
 

@@ -164,7 +164,7 @@ def parse_topic_json(document: object) -> TopicSpec:
     topic = parsed(TopicTable, document)
     rate = from_micro(to_micro(topic.rate, "rate"))
     burst: Burst = "auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst"))
-    choices = {one: getattr(topic, one) for one in ("on_excess", "mode", "lease", "placement", "split", "seed")}
+    choices = {key: getattr(topic, key) for key in ("on_excess", "mode", "lease", "placement", "split", "seed")}
     publishers = join([read_block(block, index) for index, block in enumerate(topic.publishers)])
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
     choices["adaptation"] = checked(topic.adaptation, Adaptation())
