@@ -23,14 +23,14 @@ _FIRST_RATE = 1_000.0  # msg/s
 
 
 def bench(context: typer.Context) -> int:
-    """Measure: reach, figures, comparisons with other systems. See ``srtm bench --help``."""
+    """Run measurements; see srtm bench --help."""
     from bench.commands.main import app
 
     return _forward(app, "srtm bench", context.args)
 
 
 def demo(context: typer.Context) -> int:
-    """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""
+    """Run the demo, which takes two minutes. 207 sensors on three brokers: spread evenly, and placed by SRTM."""
     from bench.demo.run import app
 
     return _forward(app, "srtm demo", context.args)

@@ -36,7 +36,7 @@ def drain(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Take a broker out of service: its publishers move, its messages are delivered, and it stops."""
+    """Take a broker out of service. Its publishers move, its messages are delivered, and it stops."""
     if not timeout > 0:
         raise BadInput("timeout", timeout, "must be above 0 s")
     if name is not None and broker is None:

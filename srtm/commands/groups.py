@@ -37,7 +37,10 @@ def groups(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Find publishers that fire together in recorded arrivals, test against chance, compare with declared groups."""
+    """Find publishers that fire together.
+
+    Recorded arrivals are tested against chance, and the groups found are compared with the declared groups.
+    """
     if not 1e-6 <= window_ms <= 60_000:  # false for NaN too
         raise BadInput("window-ms", window_ms, "must be from 0.000001 to 60,000 ms")
     found, changes, notes = ask_distributor(

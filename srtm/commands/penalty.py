@@ -25,9 +25,10 @@ def penalty(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Show a topic's DRL penalty: the access delay of its shares minus that of one bucket, for recorded arrivals.
+    """Show a topic's DRL penalty.
 
-    It covers the time since the last change of shares that all brokers have recorded (a million messages each).
+    It is the access delay of the shares minus that of one bucket, for recorded arrivals. It covers the time since the
+    last change of shares that all brokers have recorded (a million messages each).
     """
     found, notes = ask_distributor(distributor, token, partial(_penalty, name, token))
     result = {"topic": name, **asdict(found), "notes": notes}

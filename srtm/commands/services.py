@@ -103,7 +103,7 @@ def distributor(
     tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): serve HTTPS.")] = None,
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Key of the certificate (PEM).")] = None,
 ) -> int:
-    """Run the distributor: the registry of brokers and topics, placement, shares, fitting."""
+    """Run the distributor, which places topics. It knows all brokers, assigns publishers and splits token buckets."""
     from distributor.config import DistributorConfig
     from distributor.fitting.events import Scaler
     from distributor.service import serve
@@ -129,7 +129,7 @@ def distributor(
 
 
 def adaptor(distributor: DistributorOption = None, token: TokenOption = None) -> int:
-    """Run the adaptor: it changes shares while traffic moves, for topics with an adaptive mode."""
+    """Run the adaptor, which adapts shares. It follows the traffic of topics with an adaptive mode."""
     return run_service(partial(_adapt, distributor, token))
 
 
@@ -188,7 +188,7 @@ def up(
     scaler_command: ScalerCommandOption = "",
     json_file: JsonOption = None,
 ) -> int:
-    """Run a whole cluster on this host until Ctrl-C: distributor, adaptor and brokers. Crashed processes restart."""
+    """Run a whole cluster on this host. Distributor, adaptor and brokers run until Ctrl-C; crashed ones restart."""
     from distributor.config import DistributorConfig
     from distributor.fitting.events import Scaler
 

@@ -32,9 +32,10 @@ def size(
     percentile: Annotated[float, typer.Option(help="Percentage of messages that shall not wait.")] = 99.0,
     json_file: JsonOption = None,
 ) -> None:
-    """Show the smallest burst without access delay at the percentile, for recorded traffic and a range of rates.
+    """Size a bucket for recorded traffic.
 
-    Record at least 600 s of traffic. For comparison the table has the values of Poisson traffic, Eq. (1) of the paper.
+    The table has the smallest burst without access delay at the percentile, for a range of rates. Record at least
+    600 s of traffic. For comparison the table has the values of Poisson traffic, Eq. (1) of the paper.
     """
     from srtm.analysis.arrivals import merged, read_arrivals
     from srtm.analysis.trace_sizing import sized

@@ -84,7 +84,7 @@ def show_topic(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Show a topic: its publishers and shares, and the delays of its messages in the last minute."""
+    """Show a topic, its shares and its delays. The delays are those of the last minute."""
 
     async def ask(client: DistributorClient) -> Json:
         return {**await client.topic(name), "fitting": await client.fitting(name)}
@@ -139,7 +139,7 @@ def publishers(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """List the publishers of a topic with their brokers, after the changes of --add and --remove."""
+    """List the publishers of a topic. With --add and --remove, change them first."""
     added = [_declared(text) for text in add or ()]
 
     async def ask(client: DistributorClient) -> Json:

@@ -48,7 +48,8 @@ DistributorOption = Annotated[
     typer.Option(
         "--distributor",
         metavar="URL",
-        help="May be repeated. Default: $SRTM_DISTRIBUTOR (separated by commas), else http://127.0.0.1:4190.",
+        help="URL of a distributor; may be repeated. Default: $SRTM_DISTRIBUTOR (separated by commas), "
+        "else http://127.0.0.1:4190.",
     ),
 ]
 TokenOption = Annotated[str | None, typer.Option("--token", envvar="SRTM_TOKEN", help="Bearer token of the services.")]
