@@ -27,6 +27,7 @@ class Threshold:
     level: str = "info"
 
     def lets(self, level: str) -> bool:
+        """Whether lines of ``level`` are written."""
         return LEVELS.index(level) >= LEVELS.index(self.level)
 
 
@@ -39,12 +40,15 @@ class Log:
     threshold: Threshold = field(default_factory=Threshold)
 
     def info(self, what: str, **facts: object) -> None:
+        """Write a line on normal operation."""
         self._say("info", "INFO", what, facts)
 
     def warning(self, what: str, **facts: object) -> None:
+        """Write a line on trouble that the service handles."""
         self._say("warn", "WARNING", what, facts)
 
     def failure(self, what: str, **facts: object) -> None:
+        """Write a line on something that does not work."""
         self._say("error", "ERROR", what, facts)
 
     def _say(self, level: str, shown: str, what: str, facts: dict[str, object]) -> None:

@@ -61,6 +61,7 @@ class Error:
 
     @property
     def fatal(self) -> bool:
+        """Whether the broker closes the connection after it."""
         return self.code not in _NON_FATAL
 
     @property
@@ -240,30 +241,37 @@ def mpub(topic: str, bodies: Sequence[bytes]) -> bytes:
 
 
 def sub(topic: str, channel: str) -> bytes:
+    """Encode SUB."""
     return f"SUB {topic} {channel}\n".encode()
 
 
 def rdy(count: int) -> bytes:
+    """Encode RDY: the number of messages that may be in flight."""
     return b"RDY %d\n" % count
 
 
 def fin(message_id: bytes) -> bytes:
+    """Encode FIN."""
     return b"FIN " + message_id + b"\n"
 
 
 def req(message_id: bytes, delay_ms: int) -> bytes:
+    """Encode REQ: deliver the message again after ``delay_ms``."""
     return b"REQ " + message_id + b" %d\n" % delay_ms
 
 
 def touch(message_id: bytes) -> bytes:
+    """Encode TOUCH."""
     return b"TOUCH " + message_id + b"\n"
 
 
 def cls() -> bytes:
+    """Encode CLS: the consumer wants no more messages."""
     return b"CLS\n"
 
 
 def nop() -> bytes:
+    """Encode NOP."""
     return b"NOP\n"
 
 

@@ -2,8 +2,8 @@
 
 Messages of a publisher within one window form a *firing* (a batch). Two publishers co-fire if they fire within a window
 w of one another. If independent publishers fire n_i and n_j times in T, their co-firings are Poisson with a mean of
-about 2 w n_i n_j / T. A pair is *linked* if it co-fires so often that chance would link one pair in a thousand traces,
-and in at least half of the firings of the slower publisher. A group is a publisher with all publishers linked to it.
+about 2 w n_i n_j / T. A pair is *linked* if it co-fires in at least half of the firings of the slower publisher, and so
+often that chance would link one pair in a thousand traces. A group is a publisher with all publishers linked to it.
 Its members need not be linked to each other, because slow members of a group seldom co-fire.
 
 Periodic publishers with one period and nearly one phase do co-fire. A smaller window separates them.

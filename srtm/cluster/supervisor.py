@@ -58,6 +58,7 @@ class Child:
 
     @property
     def pid(self) -> int | None:
+        """The process id; None while it does not run."""
         return None if self.process is None else self.process.pid
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -126,6 +127,7 @@ class Cluster:
 
     @property
     def brokers(self) -> list[BrokerPlace]:
+        """The brokers with their addresses and process ids."""
         return [
             BrokerPlace(name=place.name, tcp_address=place.tcp_address, http_address=place.http_address, pid=child.pid)
             for place, child in zip(self._places, self._brokers, strict=True)
@@ -133,6 +135,7 @@ class Cluster:
 
     @property
     def distributor_pid(self) -> int | None:
+        """The distributor's process id; None while it does not run."""
         return self._distributor.pid
 
     def client(self, timeout_s: float) -> DistributorClient:
@@ -146,6 +149,7 @@ class Cluster:
         await self._changed.wait()
 
     def children(self) -> list[Child]:
+        """Return all processes: distributor, brokers, adaptor."""
         return [self._distributor, *self._brokers, self._adaptor]
 
     def note_change(self) -> None:

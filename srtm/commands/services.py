@@ -38,6 +38,8 @@ ScalerCommandOption = Annotated[
 
 
 class Switch(Enum):
+    """The values of an option that is on or off."""
+
     on = "on"
     off = "off"
 

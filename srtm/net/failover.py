@@ -50,6 +50,7 @@ class Distributors:
 
     @property
     def first(self) -> Distributor:
+        """The distributor that is asked next."""
         return self._known[0]
 
     def __len__(self) -> int:

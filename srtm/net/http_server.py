@@ -61,6 +61,7 @@ class Request:
         return [percent_decoded("path", part, plus=False) for part in self.path.split("/")[1:]]
 
     def header(self, name: str) -> str | None:
+        """Return the first value of a header, or None. ``name``: in lower case."""
         return next((value for key, value in self.headers if key == name), None)
 
     def arguments(self) -> dict[str, str]:
@@ -93,10 +94,12 @@ def percent_decoded(where: str, text: str, *, plus: bool = True) -> str:
 
 
 def json_response(value: object, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    """Return a response with ``value`` as JSON."""
     return Response(status, msgspec.json.encode(value), "application/json; charset=utf-8", headers)
 
 
 def text_response(text: str) -> Response:
+    """Return a response with plain text."""
     return Response(200, text.encode(), "text/plain; charset=utf-8")
 
 

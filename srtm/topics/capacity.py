@@ -147,11 +147,15 @@ _Text = Annotated[str, Field(max_length=_LONGEST_TEXT)]
 
 
 class SloTable(Schema):
+    """The promise of a capacity."""
+
     percentile: Annotated[float, AfterValidator(_percentile)]
     latency_ms: LatencyMs
 
 
 class MachineTable(Schema):
+    """The machine that a capacity was measured on."""
+
     cores: Annotated[int, Field(ge=1, le=2**31)]
     kernel: _Text
     cpu: _Text

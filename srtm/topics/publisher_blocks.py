@@ -33,12 +33,16 @@ _POISSON: list[Process] = ["poisson"]
 
 
 class ListBlock(Schema):
+    """Publishers as a CSV list."""
+
     csv_text: str
     process: Process = "poisson"
     batch: Batch = 1
 
 
 class ModelBlock(Schema):
+    """Publishers as a model: ``count`` publishers with equal values."""
+
     count: Annotated[int, Field(ge=1, le=MOST)]
     rate: Rate
     group_size: Annotated[int, Field(ge=1)] = 1
@@ -48,6 +52,8 @@ class ModelBlock(Schema):
 
 
 class ColumnsBlock(Schema):
+    """Publishers as columns of equal length."""
+
     ids: list[str]
     rates: list[Rate]
     groups: list[str | None] | None = None
@@ -56,6 +62,8 @@ class ColumnsBlock(Schema):
 
 
 class PublisherTable(Schema):
+    """One publisher."""
+
     id: str
     rate: Rate
     correlation_group: str = ""

@@ -133,6 +133,8 @@ LatencyMs = Annotated[float, Field(ge=LEAST_LATENCY_MS, le=LONGEST_LATENCY_MS, a
 
 
 class SloTable(Schema):
+    """The promise of a topic."""
+
     percentile: Annotated[float, AfterValidator(_percentile)]
     latency_ms: LatencyMs
 
