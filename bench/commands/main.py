@@ -30,6 +30,7 @@ from bench.experiments.table1.rows import PAPER_S
 from bench.experiments.table1.run_all import Table1Options, table1
 from bench.experiments.table1.virtual import table1_virtual
 from bench.harness.machine import namespaces as own_network
+from bench.harness.machine.checkout import Build, other_build
 from bench.harness.results.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
 from bench.harness.results.results import source_commit
 from bench.scenarios.file import read_scenario
@@ -59,6 +60,17 @@ def begin() -> None:
 
 
 DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]
+AgainstOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="CHECKOUT",
+        help="Another checkout of this project, built with `make build`: this build beside that one, in alternation.",
+    ),
+]
+
+
+def _build(against: Path | None) -> Build | None:
+    return None if against is None else other_build(against)
 
 
 @app.command("run")
@@ -89,15 +101,17 @@ def bench_nsqd(
         float, typer.Option(min=2.0, help="Measured part of a run; some rows take half of it.")
     ] = RowOptions.seconds,
     seed: SeedOption = RowOptions.seed,
+    against: AgainstOption = None,
     document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
     """In nsqd's place beside the real nsqd 1.3.0 (`make peers`) and a bare epoll loop (`make floor`).
 
     The same load in turns: all rows of the table, in about an hour, or those named. Status 0 if everything asked of
-    them is reached.
+    them is reached. With --against: if every median ratio new / old is at most 1.05, or its interval includes 1.
     """
-    options = RowOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None)
+    where = PERFORMANCE if document else None
+    options = RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against))
     verdicts = run_trio(partial(compare, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
@@ -336,13 +350,16 @@ def bench_hostile(
     realtime: Annotated[
         bool, typer.Option("--realtime", help="Generator before all ordinary work; needs CAP_SYS_NICE.")
     ] = HostileOptions.realtime,
+    against: AgainstOption = None,
     document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
     """A calm flow while somebody else attacks the broker: all attacks, in some 25 minutes, or those named.
 
-    Status 0 if no attack doubles the p99 that it has beside a process that burns as much processor.
+    Status 0 if no attack doubles the p99 that it has beside a process that burns as much processor. With --against: if
+    p99 under attack is at most three times that, or 1 ms, or no worse than the other build's.
     """
-    options = HostileOptions(names or (), pairs, seconds, seed, json_file, PERFORMANCE if document else None, realtime)
+    where = PERFORMANCE if document else None
+    options = HostileOptions(names or (), pairs, seconds, seed, json_file, where, _build(against), realtime)
     verdicts = run_trio(partial(hostile, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1

@@ -13,15 +13,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
 import trio
 from rich.console import Console
 
+from bench.comparisons.builds import NEW, OLD, in_order, not_worse, refuse_document
 from bench.comparisons.hostile.attacker import BURN, UNDER_WAY
 from bench.comparisons.hostile.attacks import ATTACKS
 from bench.comparisons.rows import steady
@@ -31,12 +32,25 @@ from bench.harness.load.run import RunResult, run_plan
 from bench.harness.load.workload import Plan
 from bench.harness.machine import softirqs
 from bench.harness.machine.affinity import keep_attacker_apart, keep_engine_apart, may_be_apart
-from bench.harness.machine.checkout import ROOT
-from bench.harness.results.comparison import Figure, Measured, NoneOf, Ratio, Round, Row, Sample, Turn
+from bench.harness.machine.checkout import ROOT, THIS, Build
+from bench.harness.results.comparison import (
+    Begin,
+    Figure,
+    Measured,
+    NoneOf,
+    Ratio,
+    Round,
+    Row,
+    Sample,
+    Turn,
+    ratios,
+    values,
+)
 from bench.harness.results.document import markdown_table, refuse_without_block, write_block
+from bench.harness.results.intervals import interval
 from bench.harness.results.provenance import provenance
 from bench.harness.results.results import Results, write_results
-from bench.harness.results.verdict import Verdict
+from bench.harness.results.verdict import Check, Verdict
 from bench.harness.systems.systems import System, bare_broker, cpu_s, free_addresses
 from srtm.concurrency.background import background_nursery
 from srtm.errors import BadInput, SrtmError, Unavailable
@@ -46,6 +60,8 @@ QUIET, ATTACKED, BURNING = "quiet", "attacked", "burning"
 SYSTEMS = (QUIET, ATTACKED, BURNING)
 PUBLISHERS = 100  # at 10 msg/s
 MOST = 2.0  # times the p99 beside a burning process
+AGAINST = (NEW, OLD, BURNING)
+AGAINST_MOST, AGAINST_MS = 3.0, 1.0
 CERTIFICATES = ROOT / "tests" / "certificates"
 STARTS_WITHIN_S = 60.0
 SPARE_S = 60.0  # the attack outlives the run, and ends by itself if nobody ends it
@@ -74,6 +90,24 @@ class HostileOptions(RowOptions):
         return {**super().settings, "realtime": self.realtime}
 
 
+@dataclass(frozen=True)
+class BoundedOrNoWorse:
+    """p99 under attack is at most max(3x beside a burning process, 1 ms), or no worse than the old build's."""
+
+    key: str = "p99_ms"
+
+    def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
+        attacked, burning = (interval(values(rounds, system, self.key)) for system in (NEW, BURNING))
+        most_ms = max(AGAINST_MOST * burning.median, AGAINST_MS)
+        beside = interval(ratios(rounds, self.key, NEW, OLD))
+        measured = f"{attacked.text('.3g', ' ms')}, new / old {beside.text('.3g', 'x')}"
+        kept = attacked.median <= most_ms or not_worse(beside)
+        return Check("p99 under attack", measured, f"at most {most_ms:.3g} ms, or no worse than the old build", kept)
+
+    def mark(self, rounds: Sequence[Round]) -> None:
+        """Nothing is drawn."""
+
+
 @dataclass
 class Doing:
     """What the attacker says."""
@@ -99,8 +133,8 @@ class Doing:
             await self._changed.wait()
 
 
-def row_of(attack: str, *, realtime: bool = False) -> Row:
-    return Row(
+def row_of(attack: str, *, realtime: bool = False, against: Build | None = None) -> Row:
+    row = Row(
         name=attack,
         claim=(ATTACKS[attack].__doc__ or attack).split("\n", 1)[0],
         systems=SYSTEMS,
@@ -117,8 +151,28 @@ def row_of(attack: str, *, realtime: bool = False) -> Row:
             NoneOf("refused", "messages refused", SYSTEMS),
             Ratio("p99_ms", "p99", BURNING, at_most=MOST, ours=ATTACKED),
         ),
-        begin=lambda: partial(_round, attack, realtime),
+        begin=_each(partial(_round, attack, realtime)),
     )
+    if against is None:
+        return row
+    faults = tuple(NoneOf(key, f"messages {key}", (NEW,)) for key in ("lost", "refused"))
+    begin = _each(partial(_round_against, attack, realtime, against))
+    return replace(row, systems=AGAINST, targets=(*faults, BoundedOrNoWorse()), begin=begin)
+
+
+def _each(one_round: Callable[[Turn], Awaitable[Round]]) -> Begin:
+    return lambda _systems: one_round
+
+
+async def _round_against(attack: str, realtime: bool, old: Build, turn: Turn) -> Round:
+    """Both builds under attack, and this one beside a process that burns what the attacker took from it."""
+    builds = {NEW: THIS, OLD: old}
+    samples = {
+        name: await _sample(name, attack, turn=replace(turn, build=builds[name]), realtime=realtime)
+        for name in in_order(turn)
+    }
+    share = samples[NEW].values.get("attacker_cpu", 0.0)
+    return [samples[NEW], samples[OLD], await _sample(BURNING, f"{BURN}{share:.3f}", turn=turn, realtime=realtime)]
 
 
 async def _round(attack: str, realtime: bool, turn: Turn) -> Round:
@@ -133,7 +187,7 @@ async def _sample(system: str, attack: str | None, *, turn: Turn, realtime: bool
     _, https = free_addresses()
     tls = ["--tls-cert", str(CERTIFICATES / "server.pem"), "--tls-key", str(CERTIFICATES / "server.key")]
     try:
-        async with bare_broker(turn.folder / system, *tls, "--https-address", https) as broker:
+        async with bare_broker(turn.folder / system, *tls, "--https-address", https, build=turn.build) as broker:
             sent = partial(run_plan, plan(broker.tcp_address, turn), realtime=realtime, apart=True)
             keep_engine_apart(broker.pid)
             if attack is None:
@@ -199,13 +253,16 @@ async def _listen(process: trio.Process, doing: Doing) -> None:
 async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     """All chosen attacks, one after the other, shown as they end. Raises BadInput where the kernel would be flooded and
     not the broker."""
+    if options.against is not None:
+        refuse_document(options.document)
     refuse_without_block(options.document, BLOCK)
     refuse_starved_softirqs(realtime=options.realtime)
     names, started = chosen("attack", options.names, ATTACKS), time.time()
     verdicts: list[Verdict] = []
     outcomes: list[Measured] = []
     for name in names:
-        verdict, outcome = await measure(row_of(name, realtime=options.realtime), options, console)
+        row = row_of(name, realtime=options.realtime, against=options.against)
+        verdict, outcome = await measure(row, options, console)
         verdicts.append(verdict)
         outcomes.append(outcome)
         show(console, outcome)

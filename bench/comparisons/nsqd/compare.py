@@ -2,7 +2,8 @@
 
 The same load in turns on the same machine (ours, nsqd, floor, ours, ...), each run with a fresh process and an empty
 data folder. Asked to, it keeps each row's outcome in docs/measured/ and writes the table of docs/performance.md and its
-picture anew from all that are kept there: rows may be measured one by one.
+picture anew from all that are kept there: rows may be measured one by one. ``--against``: another build of this
+project takes the place of nsqd and floor.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 
 from rich.console import Console
 
+from bench.comparisons.builds import refuse_document, row_against
 from bench.comparisons.nsqd.document import keep, kept, markdown, picture
 from bench.comparisons.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady
 from bench.comparisons.rows.row_runs import RowOptions, measure, show
@@ -45,6 +47,9 @@ async def compare(options: RowOptions, console: Console) -> list[Verdict]:
     """All chosen rows, one after the other, shown as they end. Raises Unavailable where nsqd or the floor is not
     built."""
     rows = [ROWS[name] for name in chosen("row", options.names, ROWS)]
+    if options.against is not None:
+        refuse_document(options.document)
+        rows = [row_against(row, options.against) for row in rows]
     for row in rows:
         _refuse_missing(row)
     refuse_without_block(options.document, BLOCK)

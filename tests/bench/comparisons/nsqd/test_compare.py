@@ -170,7 +170,7 @@ class TestLadder:
     ) -> None:
         monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
         with pytest.raises(Unavailable, match="open files are needed and 4096 allowed"):
-            load.ROW.begin()
+            load.ROW.begin(load.SYSTEMS)
 
     def test_loads_are_whole_publishers_and_each_is_above_the_last(self) -> None:
         loads = [load.load_of(rung) for rung in range(load.RUNGS)]
@@ -268,7 +268,7 @@ class TestTurns:
         async def sample(_system: str, _turn: Turn, _folder: Path) -> Sample:
             return taken.pop(0)
 
-        (one,) = await turns.in_turn(("srtm",), sample)()(Turn(tmp_path, 1.0, 1))
+        (one,) = await turns.in_turn(sample)(("srtm",))(Turn(tmp_path, 1.0, 1))
         return one, len(samples) - len(taken)
 
     async def test_one_that_the_machine_spoilt_is_taken_again_a_few_times(self, tmp_path: Path) -> None:
