@@ -69,7 +69,6 @@ bench-reach: build
 figures: export MALLOC_MMAP_MAX_ := 0
 figures: export MALLOC_TRIM_THRESHOLD_ := 8589934592
 figures: build
-	$(BIN)/srtm bench scale --document
 	$(BIN)/srtm bench figures --document --resume $(if $(QUICK),--quick)
 	$(BIN)/srtm bench table1 --virtual --document
 

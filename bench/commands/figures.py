@@ -19,9 +19,8 @@ from bench.experiments.real import QUICK_S as REAL_QUICK_S
 from bench.experiments.real import RealOptions, real
 from bench.experiments.real_figures import REAL
 from bench.experiments.run_figures import EXPERIMENTS, QUICK, FiguresOptions, figures, known
-from bench.experiments.scale import ScaleOptions, scale
 from bench.harness.results.verdict import Verdict
-from srtm.console.output import JsonOption, refuse_unwritable
+from srtm.console.output import refuse_unwritable
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
 
@@ -166,35 +165,8 @@ def _title(name: str) -> str:
     return f"{', '.join(selected.parts)}: {selected.experiment.title}" if selected.parts else selected.experiment.title
 
 
-@app.command("scale")
-def bench_scale(
-    brokers: Annotated[int, typer.Option(min=1)] = ScaleOptions.brokers,
-    publishers: Annotated[int, typer.Option(min=1)] = ScaleOptions.publishers,
-    group_size: Annotated[int, typer.Option(min=1, help="Members fire together.")] = ScaleOptions.group_size,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic.")] = ScaleOptions.seconds,
-    seed: SeedOption = ScaleOptions.seed,
-    document: DocumentOption = False,
-    json_file: JsonOption = None,
-) -> int:
-    """Beyond the paper's scale: 1,000,000 publishers in 40,000 groups on 1,000 brokers, placed and simulated.
-
-    Some seconds. Says whether at least 10 million messages are simulated in a second of one core.
-    """
-    options = ScaleOptions(
-        brokers=brokers,
-        publishers=publishers,
-        group_size=group_size,
-        seconds=seconds,
-        seed=seed,
-        json_file=json_file,
-        document=document,
-    )
-    return exit_status([scale(options, saying(json_file))])
-
-
-# ``srtm bench gdrl`` is the longer table of docs/adaptation.md; its picture is ``srtm bench figures gdrl``.
 for _name, _selected in known().items():
-    if _name != "gdrl" and (_selected.parts or not _selected.experiment.parts):
+    if _selected.parts or not _selected.experiment.parts:
         _what = _title(_name)
         app.command(_name, short_help=_what, help=f"{_what}. Some minutes. The same as `srtm bench figures {_name}`.")(
             _command(_name)

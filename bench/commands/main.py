@@ -21,17 +21,14 @@ from bench.comparisons.rows.row_runs import RowOptions
 from bench.console.options import RunsJsonOption, SeedOption, console, saying
 from bench.console.selection import chosen
 from bench.demo.many_runs import DemoRunsOptions, demo_runs
-from bench.experiments.gdrl.real import GdrlRealOptions, gdrl_real, reached_really
-from bench.experiments.gdrl.simulated import GdrlOptions, gdrl, reached
 from bench.experiments.placement.run import WORKLOADS
 from bench.experiments.placement.run_all import PlacementOptions, placement
-from bench.experiments.splits import SplitsOptions, no_worse, splits
 from bench.experiments.table1.rows import PAPER_S
 from bench.experiments.table1.run_all import Table1Options, table1
 from bench.experiments.table1.virtual import table1_virtual
 from bench.harness.machine import namespaces as own_network
 from bench.harness.machine.checkout import Build, other_build
-from bench.harness.results.document import ADAPTATION, PERFORMANCE, PLACEMENT, README
+from bench.harness.results.document import PERFORMANCE, PLACEMENT, README
 from bench.harness.results.results import source_commit
 from bench.scenarios.file import read_scenario
 from bench.scenarios.run import prepare, run_scenario, show, write
@@ -39,7 +36,6 @@ from bench.testbed.commands import app as testbed
 from srtm.console.output import JsonOption, people_width, refuse_unwritable
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
-from srtm.topics.adaptation import Indicator
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -141,70 +137,6 @@ def bench_reach(
     )
     verdicts = run_trio(partial(reach, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
-
-
-@app.command("splits")
-def bench_splits(
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic in a recording.")] = SplitsOptions.seconds,
-    runs: Annotated[int, typer.Option(min=1, help="Recordings of each kind.")] = SplitsOptions.runs,
-    seed: SeedOption = SplitsOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
-    json_file: JsonOption = None,
-) -> int:
-    """What splitting one bucket over two unequal brokers costs: proportional, fitted. A simulation of
-    some minutes.
-
-    Status 0 if the fitted split is nowhere worse than the proportional one.
-    """
-    options = SplitsOptions(seconds, runs, seed, json_file, PLACEMENT if document else None)
-    found = splits(options, saying(json_file))
-    return 0 if no_worse(found) else 1
-
-
-@app.command("gdrl")
-def bench_gdrl(
-    runs: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="With random partners; on a ring three at most.",
-            show_default=f"{GdrlOptions.runs}; with --real {GdrlRealOptions.runs}, the most there",
-        ),
-    ] = None,
-    largest: Annotated[
-        int | None, typer.Option(min=4, help="Number of brokers, up to 1,024; not with --real.", show_default="1024")
-    ] = None,
-    real: Annotated[bool, typer.Option("--real", help="Six broker processes, random partners, instead.")] = False,
-    indicator: Annotated[
-        Indicator | None,
-        typer.Option(help="What those brokers go by; only with --real.", show_default=GdrlRealOptions.indicator),
-    ] = None,
-    seed: SeedOption = GdrlOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")] = False,
-    json_file: JsonOption = None,
-) -> int:
-    """How many rounds of GDRL brokers need to agree: random partners, ring, as printed. A simulation of
-    some minutes, unless --real.
-
-    Status 0 if random partners reach what they must and the printed formula diverges.
-    """
-    where, show = ADAPTATION if document else None, saying(json_file)
-    if real:
-        by = indicator or GdrlRealOptions.indicator
-        options = GdrlRealOptions(_real_runs(runs, largest), seed, json_file, where, by)
-        return 0 if reached_really(run_trio(partial(gdrl_real, options, show))) else 1
-    if indicator is not None:
-        raise BadInput("indicator", indicator, "must not be given without --real: the simulation has both")
-    sizes = tuple(size for size in GdrlOptions.sizes if largest is None or size <= largest)
-    return 0 if reached(gdrl(GdrlOptions(sizes, runs or GdrlOptions.runs, seed, json_file, where), show)) else 1
-
-
-def _real_runs(runs: int | None, largest: int | None) -> int:
-    if largest is not None:
-        raise BadInput("largest", largest, "must not be given with --real, which has six brokers")
-    if runs is not None and runs > GdrlRealOptions.runs:
-        raise BadInput("runs", runs, f"must be at most {GdrlRealOptions.runs} with --real")
-    return runs or GdrlRealOptions.runs
 
 
 @app.command("placement")

@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from adaptor.gdrl.exchange import Supply
-from bench.experiments.gdrl.simulated import MOST_RANDOM, REACH
 from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
 from bench.harness.results.verdict import Check
 from bench.simulation.gdrl_rounds import (
@@ -29,7 +28,8 @@ ETAS = (1 / 24, 1 / 12, 1 / 6, 1 / 3, 5 / 12, 2 / 3)
 DOUBLINGS = (0, 1, 2, 3, 5, 7)  # the largest demand is 2**so much times the least
 _RING_SIZE, _RANDOM_SIZE = 16, 64
 _FROM = 16  # fewer brokers than that have hardly any way to go
-_MOST = 500_000  # rounds
+_MOST, _MOST_RANDOM = 500_000, 1_000  # rounds
+REACH = {6: 35, 256: 100}  # {brokers: rounds to reach, worst of the runs, random partners}
 EXPONENTS = {"random partners": (0.0, 0.5), "ring": (1.5, 2.5)}  # log N and N squared, {kind: least and most}
 CONDITIONS = (
     f"demand is frozen, so no bucket fills or empties: the brokers' S sum to r = {RATE:,.0f} msg/s, and to a burst of "
@@ -40,7 +40,7 @@ Rounds = Callable[[list[Supply], random.Random], int | None]
 
 
 def _random(supplies: list[Supply], dice: random.Random) -> int | None:
-    return random_rounds("fill", supplies, dice, MOST_RANDOM)
+    return random_rounds("fill", supplies, dice, _MOST_RANDOM)
 
 
 def _ring(make: Callable[[Sequence[Supply]], Step]) -> Rounds:

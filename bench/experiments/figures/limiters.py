@@ -18,7 +18,6 @@ from adaptor.observations import Envelope
 from bench.data.sensors import read_detectors
 from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
 from bench.experiments.lab.layouts import envelope as paper_envelope
-from bench.experiments.steps.demand import PEAK
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 from bench.harness.cluster_runs.trace import percentile_ms
 from bench.harness.results.verdict import Check, none_of
@@ -82,7 +81,7 @@ def cases(effort: Effort) -> list[Case]:
         envelope=shift.envelope,
         ends_ns=ends_ns,
     )
-    rates = day.demand(read_detectors(), BROKERS, day.HOURS, PEAK, effort.seed)
+    rates = day.demand(read_detectors(), BROKERS, day.HOURS, day.PEAK, effort.seed)
     wandering = Case(
         name="a day of shifting demand",
         arrivals=day.arrivals(rates, effort.seconds / day.HOURS, effort.seed),

@@ -167,4 +167,5 @@ def test_the_modes_are_shown_by_what_they_delay_and_say() -> None:
     assert [check.what for check in figure.checks] == [
         "sum of access delay under fitted",
         "p99 access delay under fitted",
+        "modes that let more go than (r, b)",
     ]

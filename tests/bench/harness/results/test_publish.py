@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.experiments.splits import SplitsOptions, splits
 from bench.harness.results.document import refuse_without_block
 from bench.harness.results.publish import hand_over, settings_of
 from bench.harness.results.results import Results
@@ -56,10 +55,3 @@ def test_a_document_that_could_not_take_the_block_is_refused_beforehand(tmp_path
     for path, names in ((document, ["one", "other"]), (tmp_path / "none.md", ["one"])):
         with pytest.raises(BadInput):
             refuse_without_block(path, *names)
-
-
-def test_nothing_is_measured_for_a_document_without_the_block(document: Path) -> None:
-    shown: list[str] = []
-    with pytest.raises(BadInput, match="splits"):
-        splits(SplitsOptions(seconds=1.0, runs=1, document=document), shown.append)
-    assert not shown
