@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/nat
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach figures figures-real interop soak model fuzz clean
+.PHONY: build demo test test-pg lint peers floor bench-nsqd figures figures-real interop soak model fuzz clean
 
 build: .venv/built
 
@@ -61,9 +61,6 @@ floor:
 
 bench-nsqd: build floor $(PEERS)
 	$(BIN)/srtm bench nsqd --document
-
-bench-reach: build
-	$(BIN)/srtm bench reach --document
 
 # The paper's figures, simulated; QUICK=1: a coarse version. The arrays of a run come and go: an allocator that keeps their pages takes a third less time.
 figures: export MALLOC_MMAP_MAX_ := 0

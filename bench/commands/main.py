@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench.checks.measures.arrival import ArrivalOptions, arrival
-from bench.checks.measures.reach import MEASURES, ReachOptions, reach
 from bench.commands import adaptation as adaptation_commands
 from bench.commands import figures as figure_commands
 from bench.commands import peers as peer_commands
@@ -26,7 +24,6 @@ from bench.experiments.placement.run_all import PlacementOptions, placement
 from bench.experiments.table1.rows import PAPER_S
 from bench.experiments.table1.run_all import Table1Options, table1
 from bench.experiments.table1.virtual import table1_virtual
-from bench.harness.machine import namespaces as own_network
 from bench.harness.machine.checkout import Build, other_build
 from bench.harness.results.document import PERFORMANCE, PLACEMENT, README
 from bench.harness.results.results import source_commit
@@ -109,33 +106,6 @@ def bench_nsqd(
     where = PERFORMANCE if document else None
     options = RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against))
     verdicts = run_trio(partial(compare, options, console(json_file)))
-    return 0 if all(verdict.reached for verdict in verdicts) else 1
-
-
-@app.command("reach")
-def bench_reach(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(MEASURES)}]...")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Short runs: a smoke test, no figures for documents.")] = False,
-    seed: SeedOption = ReachOptions.seed,
-    split_seconds: Annotated[
-        float, typer.Option(min=1.0, help="Measured part of each run of the split.")
-    ] = ReachOptions.split_seconds,
-    document: DocumentOption = False,
-    json_file: RunsJsonOption = None,
-) -> int:
-    """What this project must reach: all, in some forty minutes (nearly all of them for split), or those named.
-
-    Status 0 if all of them are reached.
-    """
-    options = ReachOptions(
-        names or (),
-        quick,
-        seed,
-        split_seconds,
-        json_file,
-        PERFORMANCE if document else None,
-    )
-    verdicts = run_trio(partial(reach, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
@@ -253,22 +223,6 @@ def bench_demo_runs(
     options = DemoRunsOptions(runs, seconds, json_file, README if document else None)
     found = demo_runs(options, saying(json_file))
     return 0 if found.less >= 0.9 * runs else 1
-
-
-@app.command("arrival")
-def bench_arrival(
-    rounds: Annotated[int, typer.Option(min=1, help="Of twenty messages, with each clock and lateness.")] = 50,
-    document: DocumentOption = False,
-    json_file: JsonOption = None,
-) -> int:
-    """The arrival times that a broker notes, against the truth, in network namespaces of their own (needs root).
-
-    Some twenty seconds. Status 0 if the packet clock is exact and the kernel's error within its bound.
-    """
-    own_network.check_privileges()
-    own_network.enter()
-    options = ArrivalOptions(rounds, json_file, PERFORMANCE if document else None)
-    return 0 if run_trio(partial(arrival, options, console(json_file))).reached else 1
 
 
 @app.command("hostile")

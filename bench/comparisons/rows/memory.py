@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.checks.measures.idle import allow_descriptors
 from bench.comparisons.rows.turns import in_turn, started
 from bench.harness.load.flood import Connect, FloodPlan, held_flood
+from bench.harness.machine.threads import allow_descriptors
 from bench.harness.results.comparison import Better, Bound, Figure, Row, Sample, Turn
 
 CONNECTIONS = 10_000

@@ -45,10 +45,6 @@ class Sends:
     continued_ns: int
 
 
-async def measure(folder: Path, seed: int, quick: bool) -> Verdict:  # noqa: ARG001 (it is short, and nothing is random)
-    return await stop_and_judge(folder / "sigstop")
-
-
 async def stop_and_judge(folder: Path, *options: str, connections: int = CONNECTIONS, messages: int = 1) -> Verdict:
     """A broker with ``options`` that is stopped while each of ``connections`` sends ``messages``, in turns."""
     async with bare_broker(folder, *options) as broker:
