@@ -17,20 +17,16 @@ from bench.comparisons.hostile.compare import HostileOptions, hostile
 from bench.comparisons.nsqd.compare import ROWS, compare
 from bench.comparisons.rows.row_runs import RowOptions
 from bench.console.options import RunsJsonOption, SeedOption, console, saying
-from bench.console.selection import chosen
-from bench.demo.many_runs import DemoRunsOptions, demo_runs
-from bench.experiments.placement.run import WORKLOADS
-from bench.experiments.placement.run_all import PlacementOptions, placement
 from bench.experiments.table1.rows import PAPER_S
 from bench.experiments.table1.run_all import Table1Options, table1
 from bench.experiments.table1.virtual import table1_virtual
 from bench.harness.machine.checkout import Build, other_build
-from bench.harness.results.document import PERFORMANCE, PLACEMENT, README
+from bench.harness.results.document import PERFORMANCE
 from bench.harness.results.results import source_commit
 from bench.scenarios.file import read_scenario
 from bench.scenarios.run import prepare, run_scenario, show, write
 from bench.testbed.commands import app as testbed
-from srtm.console.output import JsonOption, people_width, refuse_unwritable
+from srtm.console.output import people_width
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
 
@@ -109,39 +105,6 @@ def bench_nsqd(
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
-@app.command("placement")
-def bench_placement(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(WORKLOADS)}]...")] = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Measured part of each run.")] = PlacementOptions.seconds,
-    quick: Annotated[bool, typer.Option("--quick", help="2 s runs of 200 publishers: a smoke test.")] = False,
-    publishers: Annotated[
-        int | None, typer.Option(min=100, max=20_000, help="Of 10 msg/s each [default: the most that can be sent for].")
-    ] = None,
-    seed: SeedOption = PlacementOptions.seed,
-    png: Annotated[Path | None, typer.Option(help="Where the pictures go (also ...-latencies.png).")] = None,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
-    json_file: RunsJsonOption = None,
-) -> int:
-    """lb, conc, maxmin and srtm for the four workloads of the paper, on six real brokers: all, or those named.
-
-    A quarter of an hour. Status 0 if all runs count, nothing was lost, and SRTM's DRL penalty is nowhere above lb's.
-    """
-    options = PlacementOptions(
-        workloads=chosen("workload", names or (), WORKLOADS),
-        seconds=2.0 if quick else seconds,
-        seed=seed,
-        publishers=200 if quick else publishers,
-        json_file=json_file,
-        png=png,
-        document=PLACEMENT if document else None,
-    )
-    refuse_unwritable("png", None if png is None else str(png))
-    missing = run_trio(partial(placement, options, saying(json_file)))
-    for reason in missing:
-        saying(json_file)(f"failed: {reason}")
-    return 1 if missing else 0
-
-
 @app.command("table1")
 def bench_table1(
     rows: Annotated[
@@ -207,22 +170,6 @@ def _groups(field: str, text: str) -> list[int]:
         if part.strip() not in sizes:
             raise BadInput(field, text, f"must be of {', '.join(sizes)}, separated by commas")
     return list(dict.fromkeys(sizes[part.strip()] for part in text.split(",") if part))
-
-
-@app.command("demo-runs")
-def bench_demo_runs(
-    runs: Annotated[int, typer.Option(min=10, help="Each with traffic of its own.")] = DemoRunsOptions.runs,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic in a run.")] = DemoRunsOptions.seconds,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into README.md.")] = False,
-    json_file: JsonOption = None,
-) -> int:
-    """Many runs of the demo, so that its one sample is seen among others. A simulation of a minute.
-
-    Status 0 if srtm waits less than lb in nine of ten.
-    """
-    options = DemoRunsOptions(runs, seconds, json_file, README if document else None)
-    found = demo_runs(options, saying(json_file))
-    return 0 if found.less >= 0.9 * runs else 1
 
 
 @app.command("hostile")

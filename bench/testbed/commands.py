@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import trio
@@ -13,17 +17,17 @@ from rich.console import Console
 
 from bench.console.options import RunsJsonOption
 from bench.harness.load.run_files import keep_beside
+from bench.harness.machine import namespaces as own_network
 from bench.harness.results.document import markdown_table
 from bench.harness.results.results import Results, write_results
-from bench.testbed.both import BothOptions, both, run_on
 from bench.testbed.net.capabilities import Means, means
 from bench.testbed.net.cleanup import remove_dead
-from bench.testbed.net.layout import SETTINGS, Link, hosts
+from bench.testbed.net.layout import SETTINGS, Layout, Link, hosts
 from bench.testbed.net.names import NAMESPACES
 from bench.testbed.outcome import curves, judged, outcome, shown
 from bench.testbed.owner import LiveTestbed, live_testbed
-from bench.testbed.session import Traffic
-from srtm.console.running import run_service
+from bench.testbed.session import Session, Traffic, run_session
+from srtm.console.running import run_service, run_trio
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -134,19 +138,14 @@ def run(
     return 0 if verdict.reached else 1
 
 
-@app.command("both")
-def bench_both(
-    seconds: Annotated[float, typer.Option(min=1.0, help="Measured part of each run.")] = BothOptions.seconds,
-    seed: SeedOption = BothOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/evaluation.md.")] = False,
-    json_file: RunsJsonOption = None,
-) -> int:
-    """One-way latency by parts twice: over plain links, and over links with delay, jitter and loss. Two minutes.
-
-    Status 0 if both runs count, nothing is lost, links do what is asked and a way is as long as its parts.
-    """
-    options = BothOptions(seconds=seconds, seed=seed, json_file=json_file, document=document)
-    return 0 if both(options, partial(_print, stderr=json_file == "-")).reached else 1
+def run_on(layout: Layout, traffic: Traffic, seed: int, tell: Callable[[str], object]) -> tuple[Session, list[str]]:
+    """A testbed for this run alone, and how it does what ``layout`` asks for. Raises Unavailable, PeerError,
+    BadInput."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="srtm-testbed-")))
+        there = stack.enter_context(live_testbed(layout, means(), seed, tell))
+        stack.enter_context(own_network.visiting(there.namespace(layout.control)))
+        return run_trio(partial(run_session, there, traffic, folder, tell)), list(there.uses)
 
 
 def _means_rows(found: Means) -> list[list[str]]:

@@ -14,7 +14,6 @@ from srtm.errors import BadInput
 
 PERFORMANCE = ROOT / "docs" / "performance.md"
 ADAPTATION = ROOT / "docs" / "adaptation.md"
-PLACEMENT = ROOT / "docs" / "placement.md"
 EVALUATION = ROOT / "docs" / "evaluation.md"
 IMAGES = ROOT / "docs" / "img"
 MEASURED = ROOT / "docs" / "measured"
