@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from bench.experiments.figures import (
-    convergence,
     eq01,
     fig06,
     fig07,
@@ -37,7 +36,7 @@ from srtm.errors import BadInput
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (laboratory, fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, convergence, modes, limiters)
+    for module in (laboratory, fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, modes, limiters)
 }
 QUICK = Effort(seconds=15.0, repetitions=2)
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from adaptor.gdrl.exchange import Supply, exchange, floored, indicator, spread
 from adaptor.gdrl.partners import neighbours, partner
-from bench.simulation.gdrl_rounds import as_printed, random_rounds, ring, ring_rounds, start
 from srtm.topics.adaptation import Indicator
 from srtm.units import MICRO
+from tests.support.gdrl_rounds import as_printed, random_rounds, ring, ring_rounds, start
 
 supplies = st.builds(
     Supply,

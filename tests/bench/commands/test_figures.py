@@ -16,7 +16,7 @@ from bench.harness.results.verdict import Check, Verdict
 from srtm.errors import BadInput
 
 OF_THE_PAPER = ["fig06a", "fig06b", *(f"fig07{part}" for part in "abcd"), *(f"fig08{part}" for part in "abcd")]
-OF_THE_PAPER += ["fig09a", "fig09b", "fig10", "fig11", "table1", "eq01", "prop1", "gdrl", "modes"]
+OF_THE_PAPER += ["fig09a", "fig09b", "fig10", "fig11", "table1", "eq01", "prop1", "modes"]
 
 
 def test_every_figure_has_a_command() -> None:

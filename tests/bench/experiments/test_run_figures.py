@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.experiments import run_figures as figures
-from bench.experiments.figures import convergence, eq01, fig06, fig07, fig08, fig10, limiters, modes, prop1
+from bench.experiments.figures import eq01, fig06, fig07, fig08, fig10, limiters, modes, prop1
 from bench.experiments.lab.figure import About, Effort, Experiment, Figure, Panel, Series
 from bench.experiments.lab.points import AS_MANY
 from bench.experiments.lab.publishing import Shown, as_csv
@@ -78,7 +78,6 @@ def test_a_caption_says_how_many_runs_of_how_many_seconds_and_when_that_is_coars
 def test_less_of_what_a_figure_does_not_depend_on_is_not_coarse() -> None:
     figure = Figure(rows=[], panels=[], checks=[], conditions="")
     for about, effort in (
-        (convergence.EXPERIMENT, Effort(seconds=1.0)),
         (prop1.EXPERIMENT, Effort(seconds=1.0)),
         (modes.EXPERIMENT, Effort(repetitions=1)),
         (limiters.EXPERIMENT, Effort(repetitions=1)),
@@ -143,20 +142,6 @@ def test_max_min_on_as_many_brokers_as_srtm_is_worse(monkeypatch: pytest.MonkeyP
     spread, blind = (by_x["10 (as 9a)", 30, strategy]["residual"] for strategy in ("srtm", AS_MANY))
     assert spread > blind
     assert {series.label for series in figure.panels[0].series} == {"SRTM", "Max-Min", "Max-Min, brokers of SRTM"}
-
-
-def test_gdrl_agrees_sooner_with_random_partners_than_on_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convergence, "SIZES", (6, 16, 256))
-    monkeypatch.setattr(convergence, "KINDS", {k: v for k, v in convergence.KINDS.items() if k != "ring"})
-    monkeypatch.delitem(convergence.EXPONENTS, "ring")  # minutes
-    figure = convergence.figure(EFFORT)
-    assert all(check.kept for check in figure.checks), figure.checks
-    by_kind = {row["kind"]: row["rounds"] for row in figure.rows if row["over"] == "N" and row["brokers"] == 16}
-    assert by_kind["random partners"] < by_kind["ring, momentum"]
-    etas = [row["rounds"] for row in figure.rows if row["over"] == "eta"]
-    assert etas[0] > etas[3]
-    assert etas[-1] is None, "two thirds of the difference to each side is too much"
-    assert "S sum to r = 11,000 msg/s" in figure.conditions
 
 
 def test_the_modes_are_shown_by_what_they_delay_and_say() -> None:

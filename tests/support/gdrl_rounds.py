@@ -1,4 +1,4 @@
-"""Rounds of GDRL in virtual time, demand frozen: random partners, the paper's ring, with momentum, and as printed.
+"""Rounds of GDRL in virtual time, demand frozen: random partners, the paper's ring, and as printed.
 
 ``random`` uses the product's own exchange (``adaptor.gdrl.exchange``), every broker asking somebody once a round, in
 an order drawn anew. On the ring all edges exchange at once, in columns of floats: it takes hundreds of thousands of
@@ -87,18 +87,6 @@ def ring(supplies: Sequence[Supply], eta: float = 1 / 3) -> Step:
         return moved
 
     return step
-
-
-def ring_with_momentum(supplies: Sequence[Supply]) -> Step:
-    """Second-order diffusion, tuned with the ring's second eigenvalue; supplies may be below 0 on the way."""
-    plain = ring(supplies)
-    demand = np.array([one.demand for one in supplies])
-    root = np.sqrt(demand)
-    moved = np.array([plain(unit, unit) for unit in np.eye(len(demand))])  # row i: what comes of one unit at i
-    values = np.linalg.eigvalsh(moved * root[:, None] / root[None, :])
-    largest = float(np.sort(np.abs(values))[-2])
-    omega = 2 / (1 + float(np.sqrt(max(1e-12, 1 - largest**2))))
-    return lambda now, before: omega * plain(now, now) + (1 - omega) * before
 
 
 def as_printed(supplies: Sequence[Supply]) -> Step:
