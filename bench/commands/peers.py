@@ -9,7 +9,7 @@ import typer
 
 from bench.comparisons.peers.runs import PeersOptions, chosen, compare_peers, loads
 from bench.console.options import RunsJsonOption, SeedOption, console
-from bench.harness.results.comparison import OURS
+from bench.harness.systems.systems import OURS
 from srtm.console.running import run_trio
 
 app = typer.Typer()

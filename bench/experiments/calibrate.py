@@ -15,11 +15,10 @@ from typing import Any
 
 import trio
 
-from bench.experiments.lab.figure import Panel, Series
 from bench.experiments.lab.layouts import HEADROOM, LAB_US, SLOW_US, SLOWER, Envelope, ms, placed, split
 from bench.experiments.lab.live_layout import record
 from bench.harness.results.document import EVALUATION, IMAGES, markdown_table, refuse_without_block
-from bench.harness.results.panels import draw
+from bench.harness.results.panels import Panel, Series, draw
 from bench.harness.results.publish import hand_over
 from bench.harness.results.results import Results
 from bench.harness.results.verdict import Verdict

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.experiments.lab.figure import About, Effort, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import About, Effort, Figure, Row
 from bench.experiments.lab.layouts import fewest, loads_of, ms, placed, residual, run, split
 from bench.experiments.lab.live_layout import record
 from bench.experiments.lab.points import LABELS
@@ -22,6 +22,7 @@ from bench.experiments.lab.stored_figure import Finished
 from bench.experiments.lab.theory import close_enough, means, medians, tails
 from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_of
 from bench.harness.load.run_files import runs_beside
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Verdict
 from bench.simulation.brokers import Machine, Tail
 from bench.simulation.calibration import CLOSE

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.harness.cluster_runs.trace import Trace, percentile_ms
+from bench.harness.cluster_runs.trace import Trace
 from bench.harness.load.histogram_files import Curves, by_second, encoded
 from bench.harness.load.run import Histograms, RunResult
 from bench.harness.results.document import markdown_table
-from bench.harness.results.results import merged
-from bench.harness.results.results import percentile_ms as histogram_ms
+from bench.harness.results.intervals import percentile_ms
+from bench.harness.results.results import histogram_ms, merged
 from bench.harness.results.verdict import Check, Verdict, at_most, none_of
 from bench.testbed.net.one_way_delay import OneWay
 from bench.testbed.probes.listening import Heard

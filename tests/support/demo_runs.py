@@ -14,7 +14,8 @@ import numpy as np
 
 from bench.data.sensors import TOPIC_TOML
 from bench.demo.run import BROKERS, MCAP
-from bench.harness.cluster_runs.trace import Column, Trace, percentile_ms
+from bench.harness.cluster_runs.trace import Column, Trace
+from bench.harness.results.intervals import percentile_ms
 from distributor.model.leases import MICRO, Amount
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.planner import place_anew, shares

@@ -25,7 +25,8 @@ import trio
 
 from bench.checks.faults.soak_broker import until_answer
 from bench.harness.cluster_runs.broker_api import BucketState, bucket_state
-from bench.harness.cluster_runs.trace import Column, Trace, fetch_trace, percentile_ms
+from bench.harness.cluster_runs.trace import Column, Trace, fetch_trace
+from bench.harness.results.intervals import percentile_ms
 from srtm.client.distributor import DistributorClient
 from srtm.client.publisher import Publisher
 from srtm.client.subscriber import Subscriber

@@ -8,9 +8,8 @@ from pathlib import Path
 from rich.table import Table
 
 from bench.comparisons.peers.points import FIGURES, Outcome, Point
-from bench.experiments.lab.figure import Panel, Series
 from bench.harness.results.document import markdown_table
-from bench.harness.results.panels import draw
+from bench.harness.results.panels import Panel, Series, draw
 
 PICTURE = Path("img") / "peers.png"  # beside the document
 TERMINAL = ("msg/s", "system", "p50", "p99", "p99.9", "CPU us", "MiB", "late", "lost", "runs")

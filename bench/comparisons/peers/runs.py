@@ -20,12 +20,12 @@ from bench.comparisons.peers.points import FIGURES, About, Outcome, Point, order
 from bench.comparisons.rows import steady
 from bench.harness.load.cpu import CpuMeter
 from bench.harness.load.run import RunResult, run_plan
-from bench.harness.results.comparison import OURS, Sample, Turn
+from bench.harness.results.comparison import Sample, Turn
 from bench.harness.results.document import EVALUATION, refuse_without_block, write_block
 from bench.harness.results.provenance import provenance
 from bench.harness.results.results import Results, keep_beside, write_results
 from bench.harness.systems.peer_servers import ALL, Peer, missing, version
-from bench.harness.systems.systems import System
+from bench.harness.systems.systems import OURS, System
 from srtm.errors import BadInput, SrtmError
 
 PER_PUBLISHER = 10  # msg/s

@@ -19,12 +19,12 @@ import trio
 
 from bench.comparisons.rows import steady
 from bench.comparisons.rows.turns import in_turn, started
-from bench.harness.cluster_runs.trace import percentile_ms
 from bench.harness.load.flood import Connect, FloodPlan, FloodResult, held_flood
 from bench.harness.load.run import RunProgress, RunResult, deliveries, run_plan
 from bench.harness.load.workload import Plan
 from bench.harness.machine.threads import allow_descriptors
 from bench.harness.results.comparison import Better, Bound, Figure, NoneOf, Row, Sample, Turn
+from bench.harness.results.intervals import percentile_ms
 from bench.harness.systems.systems import System
 from srtm.concurrency.background import background_nursery
 

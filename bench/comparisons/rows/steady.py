@@ -12,7 +12,7 @@ from bench.harness.load.cpu import CpuMeter
 from bench.harness.load.run import RunResult, run_plan
 from bench.harness.load.workload import Plan, Subscriber, modelled
 from bench.harness.results.comparison import Better, Figure, NoneOf, Ratio, Row, Sample, Turn
-from bench.harness.results.results import merged, percentile_ms
+from bench.harness.results.results import histogram_ms, merged
 
 PUBLISHERS = 1_000
 RATE_PER_S = 10.0
@@ -41,7 +41,7 @@ def sample_of(system: str, result: RunResult, cpu_us: float) -> Sample:
             "lost": result.lost,
             "duplicates": result.duplicates,
             "lateness_p99_ms": result.lateness_p99_ms,
-            "lateness_p999_ms": percentile_ms(merged([result.histograms.lateness]), 99.9),
+            "lateness_p999_ms": histogram_ms(merged([result.histograms.lateness]), 99.9),
             "offered": result.offered,
             "sent": result.sent,
             "received": result.received,

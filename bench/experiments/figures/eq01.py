@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check, within
 from bench.simulation.brokers import Ints
 from bench.simulation.traffic import Fleet

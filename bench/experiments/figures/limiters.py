@@ -16,10 +16,11 @@ import trio
 
 from adaptor.observations import Envelope
 from bench.data.sensors import read_detectors
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
 from bench.experiments.lab.layouts import envelope as paper_envelope
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
-from bench.harness.cluster_runs.trace import percentile_ms
+from bench.harness.results.intervals import percentile_ms
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check, none_of
 from bench.harness.systems.peer_servers import ALL as PEERS
 from bench.harness.systems.peer_servers import program_path

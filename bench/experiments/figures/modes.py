@@ -10,9 +10,10 @@ import numpy as np
 
 from adaptor.observations import Envelope, Shares
 from bench.data.sensors import read_detectors
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
-from bench.harness.cluster_runs.trace import percentile_ms
+from bench.harness.results.intervals import percentile_ms
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check, none_of
 from bench.simulation import demand_day as day
 from bench.simulation.broker_reports import under_mode

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.experiments.figures.eq01 import LOAD, RATE, arrivals
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check, none_of
 from bench.simulation.traffic import Fleet
 from srtm.errors import InternalError

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.experiments.lab.figure import Panel, Series
 from bench.experiments.table1.rows import (
     BATCH,
     PAPER,
@@ -23,7 +22,7 @@ from bench.experiments.table1.rows import (
     verdicts,
 )
 from bench.harness.results.document import EVALUATION, IMAGES, markdown_table
-from bench.harness.results.panels import draw
+from bench.harness.results.panels import Panel, Series, draw
 from bench.harness.results.publish import hand_over
 from bench.harness.results.results import Results
 from bench.harness.results.verdict import Verdict

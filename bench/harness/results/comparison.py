@@ -18,8 +18,7 @@ import msgspec
 from bench.harness.machine.checkout import THIS, Build
 from bench.harness.results.intervals import Interval, interval
 from bench.harness.results.verdict import Check, Verdict
-
-OURS = "srtm"
+from bench.harness.systems.systems import OURS
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ import statistics
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 WANTED = 0.95
 
@@ -48,3 +50,10 @@ def _trimmed(count: int) -> int:
 def _covered(count: int, trimmed: int) -> float:
     outside: int = sum(math.comb(count, k) for k in range(trimmed + 1))
     return max(0.0, 1.0 - 2.0 * outside / 2.0**count)
+
+
+def percentile_ms(delays_ns: NDArray[np.int64], percentile: float) -> float:
+    """The smallest delay that ``percentile`` per cent of the messages do not exceed, in ms; 0 of no messages."""
+    if len(delays_ns) == 0:
+        return 0.0
+    return float(np.percentile(delays_ns, percentile, method="inverted_cdf")) / 1e6

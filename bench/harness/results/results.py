@@ -165,7 +165,7 @@ def merged(encoded: Iterable[str]) -> HdrHistogram:
     return total
 
 
-def percentile_ms(histogram: HdrHistogram, percentile: float) -> float:
+def histogram_ms(histogram: HdrHistogram, percentile: float) -> float:
     """What ``percentile`` (0..100) per cent of the values do not exceed, as the load generator has it; 0.0 if nothing
     was recorded. hdrh takes the nearest rank, which may be a smaller one."""
     total = histogram.get_total_count()

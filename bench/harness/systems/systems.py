@@ -23,6 +23,7 @@ from bench.harness.machine.checkout import ROOT, THIS, Build
 from srtm.concurrency.background import background_nursery
 from srtm.errors import Unavailable
 
+OURS = "srtm"
 PEERS = ROOT / ".peers"
 FLOOR = ROOT / "target" / "release" / "srtm-floor"
 CPUCLOCK_SCHED = 2
@@ -60,7 +61,7 @@ def bare_broker(folder: Path, *options: str, build: Build = THIS) -> AbstractAsy
     """Our broker on its own, without a distributor: a drop-in nsqd."""
     tcp_address, http_address = free_addresses()
     command = bare_broker_command(folder, tcp_address, http_address, *options, build=build)
-    return running("srtm", command, folder, tcp_address, http_address, root=build.root)
+    return running(OURS, command, folder, tcp_address, http_address, root=build.root)
 
 
 def nsqd(folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
@@ -70,7 +71,7 @@ def nsqd(folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
 
 def nsqd_in_place(folder: Path, *options: str, build: Build = THIS) -> AbstractAsyncContextManager[System]:
     """Our broker in nsqd's place: the flags of ``nsqd`` here, word for word."""
-    return _nsqd("srtm", [*build.program, "nsqd"], folder, options, build.root)
+    return _nsqd(OURS, [*build.program, "nsqd"], folder, options, build.root)
 
 
 def _nsqd(

@@ -17,9 +17,10 @@ from bench.demo.run import BROKERS, MCAP, WARMUP_S, DemoOptions, run_demo
 from bench.demo.view import draw, plain
 from bench.harness.cluster_runs.assigned_traffic import plan_of
 from bench.harness.cluster_runs.placed_run import penalty_of, without_warmup
-from bench.harness.cluster_runs.trace import Trace, percentile_ms
+from bench.harness.cluster_runs.trace import Trace
 from bench.harness.load.run import Histograms, RunResult
 from bench.harness.results.document import README, with_block
+from bench.harness.results.intervals import percentile_ms
 from bench.harness.results.plot import Promise
 from srtm.client.distributor import Json
 from srtm.errors import BadInput

@@ -11,10 +11,11 @@ import pytest
 
 from bench.experiments import run_figures as figures
 from bench.experiments.figures import eq01, fig06, fig07, fig08, fig10, limiters, modes, prop1
-from bench.experiments.lab.figure import About, Effort, Experiment, Figure, Panel, Series
+from bench.experiments.lab.figure import About, Effort, Experiment, Figure
 from bench.experiments.lab.points import AS_MANY
 from bench.experiments.lab.publishing import Shown, as_csv
 from bench.experiments.run_figures import FiguresOptions, known
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check
 from srtm.errors import BadInput
 

@@ -12,9 +12,10 @@ import pytest
 
 from bench.experiments import run_figures as figures
 from bench.experiments.lab import stored_figure as keeping
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure
 from bench.experiments.run_figures import QUICK, FiguresOptions
 from bench.harness.machine import softirqs
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check
 from srtm.errors import BadInput
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from bench.harness.machine.host import Disturbance, Host, quota_cores
-from bench.harness.results.results import Results, cdf, commit, keep_beside, merged, percentile_ms, write_results
+from bench.harness.results.results import Results, cdf, commit, histogram_ms, keep_beside, merged, write_results
 from srtm.errors import BadInput
 from tests.support.run_results import histogram
 
@@ -67,14 +67,14 @@ def test_a_result_that_cannot_be_kept_beside_a_document_names_its_file(tmp_path)
 def test_histograms_add_up():
     total = merged([histogram(1, 2), histogram(3), histogram()])
     assert total.get_total_count() == 3
-    assert percentile_ms(total, 100) == pytest.approx(3.0, rel=1e-3)
-    assert percentile_ms(merged([]), 99) == 0.0
+    assert histogram_ms(total, 100) == pytest.approx(3.0, rel=1e-3)
+    assert histogram_ms(merged([]), 99) == 0.0
 
 
 @pytest.mark.parametrize(("count", "percentile", "rank"), [(67, 99, 67), (100, 99, 99), (1000, 99.9, 999), (3, 50, 2)])
 def test_a_percentile_is_what_so_many_do_not_exceed(count, percentile, rank):
     total = merged([histogram(*range(1, count + 1))])
-    assert percentile_ms(total, percentile) == pytest.approx(rank, rel=1e-3)
+    assert histogram_ms(total, percentile) == pytest.approx(rank, rel=1e-3)
 
 
 @pytest.mark.parametrize("text", ["", "?", base64.b64encode(b"abc").decode(), histogram(5)[:-8]])
