@@ -76,14 +76,14 @@ figures-real: build
 
 # Client suites and nsqadmin against our broker under nsqd's name, and against nsqd; then the answers of both to the same sessions.
 interop: build $(PEERS)
-	$(BIN)/python -m bench.interop
-	$(BIN)/python -m bench.interop.drop_in
+	$(BIN)/python -m tests.interop
+	$(BIN)/python -m tests.interop.drop_in
 
 # SIGKILL under load a hundred times, and ten minutes of bad links, stops and kills under both lease rules and GDRL; `make test` has short forms.
 soak: build
-	$(BIN)/python -m bench.checks.faults.crash --kills 100
-	$(BIN)/python -m bench.checks.faults.crash --kills 100 --mem-queue-size 100
-	$(BIN)/python -m bench.checks.faults.lease_soak --seconds 600
+	$(BIN)/python -m tests.faults.crash --kills 100
+	$(BIN)/python -m tests.faults.crash --kills 100 --mem-queue-size 100
+	$(BIN)/python -m tests.faults.lease_soak --seconds 600
 
 # The protocols of the leases and of GDRL, exhaustively for few brokers, and runs of these models through the code.
 model: build
