@@ -42,7 +42,6 @@ SubscribersOption = Annotated[int, typer.Option(help="Hosts with subscribers.")]
 DelayOption = Annotated[float, typer.Option(help="Of every host's link, one way.")]
 JitterOption = Annotated[float, typer.Option(help="Up to so much more, evenly drawn for each packet.")]
 LossOption = Annotated[float, typer.Option(help="Part of the packets, 0 to 1.")]
-RateOption = Annotated[float | None, typer.Option(help="Of every host's link, each way.")]
 HostOption = Annotated[
     list[str] | None,
     typer.Option("--host", metavar="HOST:NAME=VALUE", help=f"Of one host or role: {', '.join(SETTINGS)}; repeatable."),
@@ -60,7 +59,7 @@ def probe() -> int:
 
 @app.command("clean")
 def clean() -> int:
-    """Remove what testbeds left whose owner is dead: namespaces, control groups, and what still runs in them."""
+    """Remove what testbeds left whose owner is dead: namespaces, and what still runs in them."""
     removed = remove_dead()
     for name in removed:
         _print(f"removed {name}")
@@ -76,16 +75,15 @@ def up(
     delay_ms: DelayOption = 0.0,
     jitter_ms: JitterOption = 0.0,
     loss: LossOption = 0.0,
-    rate_mbit: RateOption = None,
     host: HostOption = None,
     seed: SeedOption = 1,
 ) -> int:
     """The hosts and their network alone, until Ctrl-C; prints how to reach each."""
-    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss, rate_mbit=rate_mbit)
+    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
     layout = hosts(brokers=brokers, publishers=publishers, subscribers=subscribers, link=link, each=host or ())
     with live_testbed(layout, means(), seed, _print) as there:
         _print(markdown_table(["host", "address", "reach it with"], _reach_rows(there)))
-        _print("; ".join(there.uses))
+        _print(there.uses)
         return run_service(trio.sleep_forever)
 
 
@@ -97,7 +95,6 @@ def run(
     delay_ms: DelayOption = 0.0,
     jitter_ms: JitterOption = 0.0,
     loss: LossOption = 0.0,
-    rate_mbit: RateOption = None,
     host: HostOption = None,
     seconds: Annotated[float, typer.Option(min=1.0, help="Measured part.")] = Traffic.seconds,
     count: Annotated[int, typer.Option(min=1, help="Publishers, on all their hosts together.")] = Traffic.publishers,
@@ -113,7 +110,7 @@ def run(
 
     Less than a minute besides what is measured. Status 0 if the run counts and the promise is kept on every broker.
     """
-    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss, rate_mbit=rate_mbit)
+    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
     layout = hosts(brokers=brokers, publishers=publishers, subscribers=subscribers, link=link, each=host or ())
     traffic = Traffic(
         publishers=count,
@@ -138,23 +135,20 @@ def run(
     return 0 if verdict.reached else 1
 
 
-def run_on(layout: Layout, traffic: Traffic, seed: int, tell: Callable[[str], object]) -> tuple[Session, list[str]]:
+def run_on(layout: Layout, traffic: Traffic, seed: int, tell: Callable[[str], object]) -> tuple[Session, str]:
     """A testbed for this run alone, and how it does what ``layout`` asks for. Raises Unavailable, PeerError,
     BadInput."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="srtm-testbed-")))
         there = stack.enter_context(live_testbed(layout, means(), seed, tell))
         stack.enter_context(own_network.visiting(there.namespace(layout.control)))
-        return run_trio(partial(run_session, there, traffic, folder, tell)), list(there.uses)
+        return run_trio(partial(run_session, there, traffic, folder, tell)), there.uses
 
 
 def _means_rows(found: Means) -> list[list[str]]:
     return [
         ["namespaces, veth, bridge", "missing: " + ", ".join(found.lacking) if found.lacking else "yes"],
         ["delay, jitter, loss", found.lateness or "nothing: no netem (module sch_netem), no /dev/net/tun"],
-        ["rate", "tbf" if found.tbf else "nothing: no tbf (module sch_tbf)"],
-        ["cpuset", found.cpuset],
-        ["CPU quota", found.quota],
     ]
 
 

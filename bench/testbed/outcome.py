@@ -134,7 +134,7 @@ def curves(session: Session, traffic: Traffic) -> Curves:
     )
 
 
-def judged(found: Outcome, traffic: Traffic, uses: Sequence[str]) -> Verdict:
+def judged(found: Outcome, traffic: Traffic, uses: str) -> Verdict:
     """The promise by the worst broker."""
     worst = max((part for part in found.parts[:-1]), key=lambda part: part.p99_ms)
     checks: list[Check] = [
@@ -142,20 +142,19 @@ def judged(found: Outcome, traffic: Traffic, uses: Sequence[str]) -> Verdict:
         none_of("messages lost", found.lost),
         none_of("messages refused", found.refused),
     ]
-    settings = {**asdict(traffic), "uses": list(uses)}
+    settings = {**asdict(traffic), "uses": uses}
     return Verdict(
         "testbed", "the promise is kept on every broker", checks, found.rows(), settings, list(found.reasons)
     )
 
 
-def shown(found: Outcome, verdict: Verdict, uses: Sequence[str]) -> str:
+def shown(found: Outcome, verdict: Verdict, uses: str) -> str:
     counts = (
         f"{found.sent:,} sent, {found.received:,} received, {found.lost:,} lost, {found.duplicates:,} twice, "
         f"{found.refused:,} refused; generator late by {found.lateness_p99_ms:.3g} ms at p99; "
         f"network by {found.datagrams:,} datagrams, {found.datagrams_lost:,} of them lost."
     )
-    how = f"{'; '.join(uses)}."
-    return f"{markdown_table(HEADER, [part.cells() for part in found.parts])}\n\n{counts}\n{how}\n{verdict.line}."
+    return f"{markdown_table(HEADER, [part.cells() for part in found.parts])}\n\n{counts}\n{uses}.\n{verdict.line}."
 
 
 def _sum(histograms: Iterable[str]) -> str:
