@@ -11,7 +11,7 @@ import typer
 from bench.console.options import SeedOption, saying
 from bench.console.selection import chosen
 from bench.experiments.steps.run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
-from bench.experiments.steps.run_all import AdaptationOptions, adaptation
+from bench.experiments.steps.step_runs import AdaptationOptions, adaptation
 from bench.experiments.steps.table import missed
 from bench.harness.results.document import ADAPTATION
 from srtm.console.output import JsonOption

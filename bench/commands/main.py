@@ -12,13 +12,13 @@ from rich.console import Console
 from bench.commands import adaptation as adaptation_commands
 from bench.commands import figures as figure_commands
 from bench.commands import peers as peer_commands
+from bench.comparisons.hostile.attack_runs import HostileOptions, hostile
 from bench.comparisons.hostile.attacks import ATTACKS
-from bench.comparisons.hostile.compare import HostileOptions, hostile
 from bench.comparisons.nsqd.compare import ROWS, compare
 from bench.comparisons.rows.row_runs import RowOptions
 from bench.console.options import RunsJsonOption, SeedOption, console, saying
+from bench.experiments.table1.fitted_rows import Table1Options, table1
 from bench.experiments.table1.rows import PAPER_S
-from bench.experiments.table1.run_all import Table1Options, table1
 from bench.experiments.table1.virtual import table1_virtual
 from bench.harness.machine.checkout import Build, other_build
 from bench.harness.results.document import PERFORMANCE

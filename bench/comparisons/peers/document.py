@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bench.comparisons.peers.points import FIGURES, Outcome, Point
+from bench.comparisons.peers.load_points import FIGURES, Outcome, Point
 from bench.harness.results.document import markdown_table
 from bench.harness.results.panels import Panel, Series, draw
 

@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 
 from bench.comparisons.peers.document import markdown, picture, table
-from bench.comparisons.peers.points import FIGURES, About, Outcome, Point, order, point
+from bench.comparisons.peers.load_points import FIGURES, About, Outcome, Point, order, point
 from bench.comparisons.rows import steady
 from bench.harness.load.cpu import CpuMeter
 from bench.harness.load.run import RunResult, run_plan

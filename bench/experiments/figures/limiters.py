@@ -26,10 +26,10 @@ from bench.harness.systems.peer_servers import ALL as PEERS
 from bench.harness.systems.peer_servers import program_path
 from bench.harness.systems.redis_bucket import Cost, measured
 from bench.simulation import demand_day as day
-from bench.simulation import limiters
+from bench.simulation import rate_limiters
 from bench.simulation.broker_reports import under_mode
 from bench.simulation.buckets import ONE_BUCKET, one_bucket
-from bench.simulation.limiters import Limited
+from bench.simulation.rate_limiters import Limited
 from bench.simulation.shifting_traffic import Shift, arrivals_of
 from bench.simulation.traffic import Fleet
 from srtm.console.running import run_trio
@@ -106,8 +106,8 @@ def figure(effort: Effort) -> Figure:
         panels=[_panel([one for one in rows if one["case"] == name], name) for name in names],
         checks=checks(rows),
         conditions=f"{BROKERS} brokers, 2 for 50:50; Redis: {cost.round_trip_ns / 1e3:.0f} us a round trip, "
-        f"{cost.decision_ns / 1e3:.1f} us a decision ({where}); estimation every {limiters.INTERVAL_S:g} s, "
-        f"smoothed by {limiters.SMOOTHING:g}",
+        f"{cost.decision_ns / 1e3:.1f} us a decision ({where}); estimation every {rate_limiters.INTERVAL_S:g} s, "
+        f"smoothed by {rate_limiters.SMOOTHING:g}",
     )
 
 
@@ -128,10 +128,12 @@ def limiters_of(case: Case, cost: Cost, seed: int) -> dict[str, Callable[[], Lim
     """By name, what each does with the case."""
     came, envelope = case.arrivals, case.envelope
     return {
-        "even split": partial(limiters.even, came, envelope),
-        "central Redis bucket": partial(limiters.central, came, envelope, cost.round_trip_ns, cost.decision_ns),
-        "flow proportional share": partial(limiters.flow_proportional, came, envelope, case.flow_rate, case.ends_ns),
-        "global random drop": partial(limiters.random_drop, came, envelope, case.ends_ns, seed),
+        "even split": partial(rate_limiters.even, came, envelope),
+        "central Redis bucket": partial(rate_limiters.central, came, envelope, cost.round_trip_ns, cost.decision_ns),
+        "flow proportional share": partial(
+            rate_limiters.flow_proportional, came, envelope, case.flow_rate, case.ends_ns
+        ),
+        "global random drop": partial(rate_limiters.random_drop, came, envelope, case.ends_ns, seed),
         **{mode: partial(ours, mode, case, seed) for mode in OURS},
         ONE_BUCKET: lambda: Limited(*one_bucket(came, envelope), 0, 0),
     }

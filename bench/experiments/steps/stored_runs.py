@@ -1,4 +1,4 @@
-"""The runs of ``bench.experiments.steps.run_all``: kept in a file each, until sources of what is measured change."""
+"""The runs of ``bench.experiments.steps.step_runs``: kept in a file each, until sources of what is measured change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runs of ``bench.experiments.steps.run_all`` say together: the table, and what was reached. Pure."""
+"""What the runs of ``bench.experiments.steps.step_runs`` say together: the table, and what was reached. Pure."""
 
 from __future__ import annotations
 

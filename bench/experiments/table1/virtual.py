@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bench.experiments.table1.fitted_rows import Table1Options, settings_of
 from bench.experiments.table1.rows import (
     BATCH,
     ENVELOPE,
@@ -27,7 +28,6 @@ from bench.experiments.table1.rows import (
     Row,
     burst_of,
 )
-from bench.experiments.table1.run_all import Table1Options, settings_of
 from bench.experiments.table1.view import Shown, claim_of, line, show_and_write
 from bench.harness.results.document import EVALUATION, refuse_without_block
 from bench.simulation.fleet import Fleet, firings, grouped_demand

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.comparisons.builds import NEW, OLD, NotSlower, refuse_document, row_against
-from bench.comparisons.hostile import compare as hostile
+from bench.comparisons.hostile import attack_runs as hostile
 from bench.comparisons.nsqd.compare import ROWS
 from bench.comparisons.rows.turns import in_turn
 from bench.harness.machine.checkout import THIS, Build, other_build

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from bench.comparisons.peers.document import PICTURE, TERMINAL, markdown, picture, table
-from bench.comparisons.peers.points import FIGURES, About, Outcome, point
+from bench.comparisons.peers.load_points import FIGURES, About, Outcome, point
 from bench.harness.results.comparison import Sample
 from bench.harness.results.document import EVALUATION, with_block
 from bench.harness.results.results import keep_beside

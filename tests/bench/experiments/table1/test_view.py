@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from bench.experiments.table1 import view as table1_view
+from bench.experiments.table1.fitted_rows import Table1Options, settings_of
 from bench.experiments.table1.rows import PAPER_S, burst_of
-from bench.experiments.table1.run_all import Table1Options, settings_of
 from bench.experiments.table1.view import REALTIME, Shown, claim_of, line, markdown, panels, show_and_write
 from tests.bench.experiments.table1.test_rows import MADE, PAPERS
 

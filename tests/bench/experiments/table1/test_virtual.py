@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bench.commands.main import app
-from bench.experiments.table1.run_all import Table1Options
+from bench.experiments.table1.fitted_rows import Table1Options
 from bench.experiments.table1.virtual import BLOCK, fit_virtually, table1_virtual
 from bench.harness.results.document import EVALUATION, with_block
 from srtm.errors import BadInput

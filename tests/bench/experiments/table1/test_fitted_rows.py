@@ -6,9 +6,8 @@ import pytest
 import trio
 
 from bench.comparisons.rows.turns import TRIES
-from bench.experiments.table1 import run_all as real_table
-from bench.experiments.table1.rows import PAPER_S, burst_of, file_of, keep
-from bench.experiments.table1.run_all import (
+from bench.experiments.table1 import fitted_rows as real_table
+from bench.experiments.table1.fitted_rows import (
     BLOCK,
     Table1Options,
     _measured,
@@ -18,6 +17,7 @@ from bench.experiments.table1.run_all import (
     settings_of,
     table1,
 )
+from bench.experiments.table1.rows import PAPER_S, burst_of, file_of, keep
 from bench.harness.results.document import EVALUATION, with_block
 from distributor.fitting.summary import begun
 from distributor.fitting.task import FittingOptions

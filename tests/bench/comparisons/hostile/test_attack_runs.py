@@ -11,10 +11,10 @@ import pytest
 import trio
 from rich.console import Console
 
+from bench.comparisons.hostile import attack_runs as hostile
 from bench.comparisons.hostile import attacker
-from bench.comparisons.hostile import compare as hostile
+from bench.comparisons.hostile.attack_runs import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
 from bench.comparisons.hostile.attacks import ATTACKS
-from bench.comparisons.hostile.compare import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
 from bench.comparisons.hostile.cpu_burner import CHUNK, burn
 from bench.comparisons.rows.row_runs import measured
 from bench.harness.machine import softirqs

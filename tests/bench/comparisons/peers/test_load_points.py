@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.comparisons.peers.points import FIGURES, Outcome, order, point
+from bench.comparisons.peers.load_points import FIGURES, Outcome, order, point
 from bench.harness.results.comparison import Sample
 
 
