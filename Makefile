@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/nat
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test test-pg lint peers floor bench-nsqd figures figures-real interop soak model fuzz clean
+.PHONY: build demo test test-pg lint peers floor bench-nsqd figures calibrate figures-real interop soak model fuzz clean
 
 build: .venv/built
 
@@ -69,9 +69,12 @@ figures: build
 	$(BIN)/srtm bench figures --document --resume $(if $(QUICK),--quick)
 	$(BIN)/srtm bench table1 --virtual --document
 
-# The simulator's parameters, and figures on real brokers: an hour on a quiet machine.
-figures-real: build
+# The simulator's parameters, from real brokers: six minutes on a quiet machine. They are sources: commit them before figures are made of them.
+calibrate: build
 	$(BIN)/srtm bench calibrate --document
+
+# Figures on real brokers: an hour on a quiet machine.
+figures-real: build
 	$(BIN)/srtm bench figures --real --document
 
 # Client suites and nsqadmin against our broker under nsqd's name, and against nsqd; then the answers of both to the same sessions.

@@ -13,13 +13,13 @@ from bench.console.selection import chosen
 from bench.experiments.steps.run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
 from bench.experiments.steps.step_runs import AdaptationOptions, adaptation
 from bench.experiments.steps.table import missed
-from bench.harness.results.document import ADAPTATION
+from bench.harness.results.publish import RESULTS
 from srtm.console.output import JsonOption
 from srtm.console.running import run_trio
 
 app = typer.Typer()
 
-DocumentOption = Annotated[bool, typer.Option("--document", help="Write the table into docs/adaptation.md.")]
+DocumentOption = Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")]
 
 
 @app.command("adaptation")
@@ -67,7 +67,7 @@ def bench_adaptation(
         directory=directory,
         resume=resume,
         json_file=json_file,
-        document=ADAPTATION if document else None,
+        document=RESULTS if document else None,
     )
     found = run_trio(partial(adaptation, options, saying(json_file)))
     return 1 if missed(found) else 0

@@ -19,6 +19,7 @@ from bench.experiments.real import QUICK_S as REAL_QUICK_S
 from bench.experiments.real import RealOptions, real
 from bench.experiments.real_figures import REAL
 from bench.experiments.run_figures import EXPERIMENTS, QUICK, FiguresOptions, figures, known
+from bench.harness.results.publish import RESULTS
 from bench.harness.results.verdict import Verdict
 from srtm.console.output import refuse_unwritable
 from srtm.console.running import run_trio
@@ -26,7 +27,7 @@ from srtm.errors import BadInput
 
 app = typer.Typer()
 
-DocumentOption = Annotated[bool, typer.Option("--document", help="Write into docs/evaluation.md too.")]
+DocumentOption = Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")]
 
 
 @app.command("calibrate")
@@ -43,7 +44,9 @@ def bench_calibrate(
     runs count, 3 if not.
     """
     refuse_unwritable("png", None if png is None else str(png))
-    options = CalibrateOptions(seconds=seconds, seed=seed, json_file=json_file, png=png, document=document)
+    options = CalibrateOptions(
+        seconds=seconds, seed=seed, json_file=json_file, png=png, document=RESULTS if document else None
+    )
     return exit_status([run_trio(partial(calibrate, options, saying(json_file)))])
 
 
@@ -108,7 +111,7 @@ def bench_figures(
         effort=effort,
         directory=directory,
         resume=resume,
-        document=document,
+        document=RESULTS if document else None,
     )
     return _end(figures(options, saying()))
 
@@ -134,7 +137,7 @@ def _show_real(
         runs=runs or (1 if quick else None),
         seed=seed,
         directory=directory,
-        document=document,
+        document=RESULTS if document else None,
     )
     return _end(run_trio(partial(real, options, saying())))
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from bench.commands import adaptation as adaptation_commands
 from bench.commands import figures as figure_commands
 from bench.commands import peers as peer_commands
+from bench.commands import results as results_commands
 from bench.comparisons.hostile.attack_runs import HostileOptions, hostile
 from bench.comparisons.hostile.attacks import ATTACKS
 from bench.comparisons.nsqd.compare import ROWS, compare
@@ -21,8 +22,8 @@ from bench.experiments.table1.fitted_rows import Table1Options, table1
 from bench.experiments.table1.rows import PAPER_S
 from bench.experiments.table1.virtual import table1_virtual
 from bench.harness.machine.checkout import Build, other_build
-from bench.harness.results.document import PERFORMANCE
-from bench.harness.results.results import source_commit
+from bench.harness.results.publish import RESULTS
+from bench.harness.results.sources import source_commit
 from bench.scenarios.file import read_scenario
 from bench.scenarios.run import prepare, run_scenario, show, write
 from bench.testbed.commands import app as testbed
@@ -41,6 +42,7 @@ app.add_typer(adaptation_commands.app)
 app.add_typer(figure_commands.app)
 app.add_typer(testbed, name="testbed")
 app.add_typer(peer_commands.app)
+app.add_typer(results_commands.app)
 
 
 @app.callback()
@@ -48,7 +50,7 @@ def begin() -> None:
     source_commit()
 
 
-DocumentOption = Annotated[bool, typer.Option("--document", help="Write the figures into docs/performance.md.")]
+DocumentOption = Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")]
 AgainstOption = Annotated[
     Path | None,
     typer.Option(
@@ -99,7 +101,7 @@ def bench_nsqd(
     The same load in turns: all rows of the table, in about an hour, or those named. Status 0 if everything asked of
     them is reached. With --against: if every median ratio new / old is at most 1.05, or its interval includes 1.
     """
-    where = PERFORMANCE if document else None
+    where = RESULTS if document else None
     options = RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against))
     verdicts = run_trio(partial(compare, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
@@ -131,7 +133,7 @@ def bench_table1(
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the rows that are there, of the same sources and settings.")
     ] = False,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/evaluation.md.")] = False,
+    document: Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")] = False,
     json_file: RunsJsonOption = None,
 ) -> int:
     """Table 1 of the paper on real brokers: how long fitting takes, and whether the promise is kept afterwards.
@@ -155,7 +157,7 @@ def bench_table1(
         directory=directory or Table1Options.directory,
         resume=resume,
         json_file=json_file,
-        document=document,
+        document=RESULTS if document else None,
     )
     show = saying(json_file)
     if virtual:
@@ -192,7 +194,7 @@ def bench_hostile(
     Status 0 if no attack doubles the p99 that it has beside a process that burns as much processor. With --against: if
     p99 under attack is at most three times that, or 1 ms, or no worse than the other build's.
     """
-    where = PERFORMANCE if document else None
+    where = RESULTS if document else None
     options = HostileOptions(names or (), pairs, seconds, seed, json_file, where, _build(against), realtime)
     verdicts = run_trio(partial(hostile, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1

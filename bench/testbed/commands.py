@@ -18,7 +18,7 @@ from rich.console import Console
 from bench.console.options import RunsJsonOption
 from bench.harness.load.run_files import keep_beside
 from bench.harness.machine import namespaces as own_network
-from bench.harness.results.document import markdown_table
+from bench.harness.results.page import Table
 from bench.harness.results.results import Results, write_results
 from bench.testbed.net.capabilities import Means, means
 from bench.testbed.net.cleanup import remove_dead
@@ -53,7 +53,7 @@ SeedOption = Annotated[int, typer.Option(help="Of the traffic, and of what the l
 def probe() -> int:
     """What this machine can do for a testbed. Status 0 if there can be one."""
     found = means()
-    _print(markdown_table(["what", "how"], _means_rows(found)))
+    _print(Table(header=["what", "how"], rows=_means_rows(found)).markdown)
     return 1 if found.lacking else 0
 
 
@@ -82,7 +82,7 @@ def up(
     link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
     layout = hosts(brokers=brokers, publishers=publishers, subscribers=subscribers, link=link, each=host or ())
     with live_testbed(layout, means(), seed, _print) as there:
-        _print(markdown_table(["host", "address", "reach it with"], _reach_rows(there)))
+        _print(Table(header=["host", "address", "reach it with"], rows=_reach_rows(there)).markdown)
         _print(there.uses)
         return run_service(trio.sleep_forever)
 

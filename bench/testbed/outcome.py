@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from bench.harness.cluster_runs.trace import Trace
 from bench.harness.load.histogram_files import Curves, by_second, encoded
 from bench.harness.load.run import Histograms, RunResult
-from bench.harness.results.document import markdown_table
 from bench.harness.results.intervals import percentile_ms
+from bench.harness.results.page import Table
 from bench.harness.results.results import histogram_ms, merged
 from bench.harness.results.verdict import Check, Verdict, at_most, none_of
 from bench.testbed.net.one_way_delay import OneWay
@@ -154,7 +154,8 @@ def shown(found: Outcome, verdict: Verdict, uses: str) -> str:
         f"{found.refused:,} refused; generator late by {found.lateness_p99_ms:.3g} ms at p99; "
         f"network by {found.datagrams:,} datagrams, {found.datagrams_lost:,} of them lost."
     )
-    return f"{markdown_table(HEADER, [part.cells() for part in found.parts])}\n\n{counts}\n{uses}.\n{verdict.line}."
+    table = Table(header=HEADER, rows=[part.cells() for part in found.parts])
+    return f"{table.markdown}\n\n{counts}\n{uses}.\n{verdict.line}."
 
 
 def _sum(histograms: Iterable[str]) -> str:

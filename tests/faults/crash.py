@@ -29,8 +29,10 @@ from pathlib import Path
 
 import trio
 
-from bench.harness.results.document import refuse_without_block, write_block
-from bench.harness.results.provenance import provenance
+from bench.harness.results.page import Page
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import RESULTS, Stored, refuse_unpublishable, store
+from bench.harness.results.sources import PRODUCT
 from srtm import protocol as wire
 from srtm.console.running import run_trio
 from tests.faults import queue_files
@@ -44,6 +46,7 @@ _PUBLISHES = ((1, 400), (5, 400), (20, 400), (1, 200_000), (1000, 400))  # messa
 _OFTEN = (60, 20, 20, 2, 1)  # the last two are larger than a file, or go in by slices
 _READY_S = 60.0
 _FATAL = ("panicked", "Traceback", "cannot go on", "cannot be written")
+CLAIM = "After SIGKILL under load nothing that was owed is lost, and no file of a queue is damaged."
 _DAMAGE = "a file of a queue was damaged"
 
 
@@ -253,6 +256,19 @@ async def next_event(stream: trio.SocketStream, reader: wire.EventReader) -> wir
             return event
 
 
+def page_of(given: argparse.Namespace, verdict: str, origin: Origin) -> Page:
+    size = f" --mem-queue-size {given.mem_queue_size}" if given.mem_queue_size else ""
+    return Page(
+        title="Killed under load" + (", with messages in memory" if size else ""),
+        claim=CLAIM,
+        command=f"python -m tests.faults.crash --kills {given.kills}{size} --document",
+        verdict=f"{verdict}.",
+        body=[],
+        sources=[*PRODUCT, "tests/faults"],
+        origin=origin,
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         "python -m tests.faults.crash", description="Kill a broker under load, again and again."
@@ -260,21 +276,18 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mem-queue-size", type=int, default=0, help="messages that a queue keeps in memory")
-    parser.add_argument(
-        "--document",
-        type=Path,
-        help="write the result into this file, where its block `crash` is (with messages in memory: `crash-memory`)",
-    )
+    parser.add_argument("--document", action="store_true", help="write the page into docs/results too")
     given, started = parser.parse_args(), time.time()
-    block = "crash-memory" if given.mem_queue_size else "crash"
-    refuse_without_block(given.document, block)
+    folder = RESULTS if given.document else None
+    refuse_unpublishable(folder)
     with tempfile.TemporaryDirectory(prefix="srtm-crash-") as directory:
         book = run_trio(partial(run, Path(directory), given.kills, given.seed, given.mem_queue_size))
     for fault in book.faults[:20]:
         print(fault)
     print(book.verdict(given.kills))
-    if given.document is not None:
-        write_block(given.document, block, f"{book.verdict(given.kills)}. {provenance(started)}")
+    if folder is not None:
+        name = "crash-memory" if given.mem_queue_size else "crash"
+        store(folder, name, Stored(page=page_of(given, book.verdict(given.kills), Origin.here(started))))
     return 1 if book.lost or book.faults else 0
 
 

@@ -46,10 +46,12 @@ from bench.harness.results.comparison import (
     ratios,
     values,
 )
-from bench.harness.results.document import markdown_table, refuse_without_block, write_block
 from bench.harness.results.intervals import interval
-from bench.harness.results.provenance import provenance
-from bench.harness.results.results import Results, write_results
+from bench.harness.results.page import Items, Page, Table
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import hand_over, refuse_unpublishable
+from bench.harness.results.results import Results
+from bench.harness.results.sources import PRODUCT
 from bench.harness.results.verdict import Check, Verdict
 from bench.harness.systems.systems import System, bare_broker, cpu_s, free_addresses
 from srtm.concurrency.background import background_nursery
@@ -67,7 +69,8 @@ STARTS_WITHIN_S = 60.0
 SPARE_S = 60.0  # the attack outlives the run, and ends by itself if nobody ends it
 APART = " The attacker has a processor of its own, the broker's engine and the generator the others."
 REALTIME = " The generator goes before all ordinary work of the machine (`--realtime`)."
-CLAIM = (
+CLAIM = f"Under each attack the p99 of others is within {MOST:g}x of that beside a process as busy as the attacker."
+CONDITIONS = (
     "p99 of 1,000 msg/s from 100 publishers to one subscriber, under attack by somebody else. Judged is its ratio to "
     "the p99 beside a process that takes as much processor as the attacker and leaves the broker alone: the attacker "
     "shares the machine with broker and generator, and what that costs no broker can prevent. Beside it stands the "
@@ -255,7 +258,7 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     not the broker."""
     if options.against is not None:
         refuse_document(options.document)
-    refuse_without_block(options.document, BLOCK)
+    refuse_unpublishable(options.document)
     refuse_starved_softirqs(realtime=options.realtime)
     names, started = chosen("attack", options.names, ATTACKS), time.time()
     verdicts: list[Verdict] = []
@@ -268,9 +271,8 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
         show(console, outcome)
     settings = options.settings
     results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
-    if options.document is not None:
-        write_block(options.document, BLOCK, markdown(outcomes, started, realtime=options.realtime))
-    write_results(options.json_file, results)
+    page = page_of(outcomes, Origin.here(started), realtime=options.realtime)
+    hand_over(page, results, name=BLOCK, folder=options.document, json_file=options.json_file)
     return verdicts
 
 
@@ -285,7 +287,7 @@ def refuse_starved_softirqs(*, realtime: bool) -> None:
         raise BadInput("priority of ksoftirqd", "lower", rule)
 
 
-def markdown(outcomes: Sequence[Measured], started: float, *, realtime: bool = False) -> str:
+def page_of(outcomes: Sequence[Measured], origin: Origin, *, realtime: bool = False) -> Page:
     """A line an attack, then what it does."""
     header = [
         "attack",
@@ -297,14 +299,24 @@ def markdown(outcomes: Sequence[Measured], started: float, *, realtime: bool = F
         "attacked / quiet",
         "work a second",
     ]
-    table = markdown_table(header, [_line(outcome) for outcome in outcomes])
-    about = "\n".join(f"* {outcome.name}: {outcome.claim}" for outcome in outcomes)
+    table = Table(header=header, rows=[_line(outcome) for outcome in outcomes])
+    about = Items(items=[f"{outcome.name}: {outcome.claim}" for outcome in outcomes])
     rounds = min((outcome.rounds for outcome in outcomes), default=0)
     seconds = min((outcome.seconds for outcome in outcomes), default=0.0)
     runs = f"At least {rounds} rounds of {seconds:g} s runs in turn; medians with their intervals."
     runs += APART if may_be_apart() else ""
     runs += REALTIME if realtime else ""
-    return "\n\n".join([CLAIM, table, about, f"{runs} {provenance(started)}"])
+    within = sum(outcome.reached for outcome in outcomes)
+    command = "srtm bench hostile --realtime --document" if realtime else "srtm bench hostile --document"
+    return Page(
+        title="Beside a hostile client",
+        claim=CLAIM,
+        command=command,
+        verdict=f"{BLOCK}: {within} of {len(outcomes)} attacks within {MOST:g}x.",
+        body=[CONDITIONS, table, about, runs],
+        sources=[*PRODUCT, "bench/comparisons/hostile"],
+        origin=origin,
+    )
 
 
 def _line(outcome: Measured) -> list[str]:

@@ -46,14 +46,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """As it is kept beside the document: table and picture are made from it alone."""
+    """What page and picture are made from."""
 
     systems: list[About]  # those that were measured
     absent: list[str]  # what to say of the others that were asked for
     points: list[Point]
     runs: int  # wanted of each point
     seconds: float
-    provenance: str
 
     def of(self, system: str) -> list[Point]:
         """By load, ascending."""

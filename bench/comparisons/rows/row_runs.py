@@ -15,7 +15,7 @@ from bench.harness.machine.checkout import Build
 from bench.harness.results.comparison import Measured, Round, Rounds, Row, Turn, counts, figures, judge, why_excluded
 from bench.harness.results.intervals import coverage
 from bench.harness.results.provenance import provenance
-from bench.harness.results.results import commit
+from bench.harness.results.sources import commit
 from bench.harness.results.verdict import Verdict
 
 
@@ -28,7 +28,7 @@ class RowOptions:
     seconds: float = 10.0
     seed: int = 1
     json_file: str | None = None
-    document: Path | None = None  # to write what was found into
+    document: Path | None = None  # of pages, to write there as well
     against: Build | None = None  # instead of other systems
 
     @property

@@ -21,6 +21,7 @@ from bench.experiments.lab.layouts import envelope as paper_envelope
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 from bench.harness.results.intervals import percentile_ms
 from bench.harness.results.panels import Panel, Series
+from bench.harness.results.sources import SIMULATED
 from bench.harness.results.verdict import Check, none_of
 from bench.harness.systems.peer_servers import ALL as PEERS
 from bench.harness.systems.peer_servers import program_path
@@ -242,6 +243,7 @@ EXPERIMENT = Experiment(
         "control messages/s": "wire_per_s",
     },
     run=figure,
+    sources=("adaptor", *SIMULATED),
     runs="one run of {seconds:g} s each",
     full=Effort(repetitions=1),
 )

@@ -14,6 +14,7 @@ from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 from bench.harness.results.intervals import percentile_ms
 from bench.harness.results.panels import Panel, Series
+from bench.harness.results.sources import SIMULATED
 from bench.harness.results.verdict import Check, none_of
 from bench.simulation import demand_day as day
 from bench.simulation.broker_reports import under_mode
@@ -157,6 +158,7 @@ EXPERIMENT = Experiment(
         "control messages a second": "control_per_s",
     },
     run=figure,
+    sources=("adaptor", *SIMULATED),
     runs="one day",
     full=Effort(repetitions=1),
 )

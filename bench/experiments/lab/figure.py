@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from bench.harness.results.panels import Panel
+from bench.harness.results.sources import SIMULATED
 from bench.harness.results.verdict import Check
 
 Row = dict[str, Any]  # flat: text, numbers, None
@@ -53,9 +54,9 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}; ``how`` it was
+    """``claim``: what the paper says; ``columns``: of the table on the page, {header: key of a row}; ``how`` it was
     made and in which ``runs``; with less than the ``full`` effort it is coarse. What the figure does not depend on is 0
-    seconds or 1 repetition there."""
+    seconds or 1 repetition there. ``sources``: paths, what it is made of."""
 
     name: str
     title: str
@@ -64,6 +65,13 @@ class About:
     how: str = "Simulated"
     runs: str = "{repetitions} runs of {seconds:g} s a point"
     full: Effort = Effort()
+    sources: tuple[str, ...] = SIMULATED
+    written_by: str = "srtm bench figures {name} --document"
+
+    @property
+    def command(self) -> str:
+        """That writes its page."""
+        return self.written_by.format(name=self.name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,19 +21,20 @@ from bench.experiments.steps.stored_runs import (
     is_kept,
     keep,
     kept_in,
-    made_at,
-    run_sources,
 )
-from bench.experiments.steps.table import claim, markdown, missed, seconds, verdict
+from bench.experiments.steps.table import conditions, missed, seconds, table, verdict
 from bench.experiments.steps.traffic import placed, send_step, step_plans, topic_document, two_brokers
 from bench.harness.cluster_runs.trace import fetch_trace
-from bench.harness.results.document import refuse_without_block
-from bench.harness.results.publish import hand_over, settings_of
-from bench.harness.results.results import Results, source_commit
+from bench.harness.results.page import Items, Page
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import hand_over, refuse_unpublishable, settings_of
+from bench.harness.results.results import Results
+from bench.harness.results.sources import PRODUCT, source_commit, source_fingerprint
 from srtm.client.distributor import DistributorClient
 from srtm.cluster.supervisor import Cluster
 
 BLOCK = "adaptation"
+CLAIM = "After a step of traffic fitted and proportional are back within the times asked, and static never is."
 ATTEMPTS = 3  # at a run that counts
 _LONG = {"proportional": 1.0, "proportional, 2 s": 0.5}  # of ``long_s``
 _AROUND_S = 3.0  # a topic is made, traces are fetched
@@ -51,7 +52,7 @@ class AdaptationOptions:
     directory: Path = Path("adaptation")  # a file for each run
     resume: bool = False  # keep those that are there, of these sources
     json_file: str | None = None
-    document: Path | None = None  # to write the table into
+    document: Path | None = None  # of pages, to write there as well
 
     def before_s(self, mode: str) -> float:
         return max(self.least_before_s, SETTLING_S + counted_s(mode))
@@ -63,13 +64,13 @@ class AdaptationOptions:
     def made(self) -> Made:
         before_s = {mode: self.before_s(mode) for mode in MODES}
         watched_s = {mode: self.watched_s(mode) for mode in MODES}
-        return Made(before_s=before_s, watched_s=watched_s, seed=self.seed, sources=run_sources())
+        return Made(before_s=before_s, watched_s=watched_s, seed=self.seed, sources=source_fingerprint())
 
 
 async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) -> list[StepRun]:
     """The runs that are missing, one after the other, on one cluster; then all that are kept. Raises Unavailable,
     BadInput (a run that is kept was made with other settings, or is none)."""
-    refuse_without_block(options.document, BLOCK)
+    refuse_unpublishable(options.document)
     started, made = time.time(), options.made
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.resume:
@@ -78,13 +79,21 @@ async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) ->
     show(f"{len(missing)} runs, about {_estimate_s(options, missing) / 60:.0f} minutes")
     fresh = await _make(options, missing, show) if missing else []
     runs, others = alike(kept_in(options.directory) if options.resume else in_order(fresh), made.seed, made.sources)
-    text = "\n\n".join([claim(runs), markdown(runs), verdict(runs), made_at(runs), *others])
-    show(f"\n{text}")
-    _write(options, runs, text, started)
+    page = Page(
+        title="How soon shares follow a step of traffic",
+        claim=CLAIM,
+        command="srtm bench adaptation --document",
+        verdict=verdict(runs),
+        body=[conditions(runs), table(runs), *([Items(items=others)] if others else [])],
+        sources=[*PRODUCT, "bench/experiments/steps"],
+        origin=Origin.here(started),
+    )
+    show(f"\n{page.text}\n\n{page.verdict}")
+    _write(options, runs, page, started)
     return runs
 
 
-def _write(options: AdaptationOptions, runs: Sequence[StepRun], text: str, started: float) -> None:
+def _write(options: AdaptationOptions, runs: Sequence[StepRun], page: Page, started: float) -> None:
     rows, reasons = [run.row() for run in runs], missed(runs)
     results = Results.of(
         "bench adaptation",
@@ -94,7 +103,7 @@ def _write(options: AdaptationOptions, runs: Sequence[StepRun], text: str, start
         settings=settings_of(options),
         result={"missed": reasons},
     )
-    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file, data=True)
+    hand_over(page, results, name=BLOCK, folder=options.document, json_file=options.json_file)
 
 
 def _is_kept(options: AdaptationOptions, made: Made, step: str, mode: str, number: int) -> bool:
@@ -171,5 +180,5 @@ async def _run(
         attempts=attempt,
         reasons=why_not(mode, shape.batch, seen.before_p99_ms, sent.late_p99_ms),
         commit=source_commit(),
-        sources=run_sources(),
+        sources=source_fingerprint(),
     )

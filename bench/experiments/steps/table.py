@@ -17,7 +17,7 @@ from bench.experiments.steps.run import (
     StepRun,
     counted_s,
 )
-from bench.harness.results.document import markdown_table
+from bench.harness.results.page import Table
 
 REACH_S = {  # {step: fitted drained, and p99 back}
     "50-10": (2.0, 3.0),
@@ -73,7 +73,7 @@ def verdict(runs: Sequence[StepRun]) -> str:
     return f"{line} Fewer than {ENOUGH} runs of a step that count: {'; '.join(few)}." if few else line
 
 
-def claim(runs: Sequence[StepRun]) -> str:
+def conditions(runs: Sequence[StepRun]) -> str:
     watched = {mode: max(run.watched_s for run in runs if run.mode == mode) for mode in MODES if _any(runs, mode)}
     never = ", ".join(f"{seconds:g} s ({mode})" for mode, seconds in watched.items())
     return (
@@ -94,11 +94,11 @@ def _longer(runs: Sequence[StepRun]) -> str:
     return f" ({named})" if named else ""
 
 
-def markdown(runs: Sequence[StepRun]) -> str:
+def table(runs: Sequence[StepRun]) -> Table:
     steps = [step.name for step in STEPS.values() if any(run.step == step.name for run in runs)]
     modes = [mode for mode in MODES if _any(runs, mode)]
     rows = [[mode, *(_cell(_of(runs, mode, step)) for step in steps)] for mode in modes]
-    return markdown_table(["mode", *steps], rows)
+    return Table(header=["mode", *steps], rows=rows)
 
 
 def _any(runs: Sequence[StepRun], mode: str) -> bool:

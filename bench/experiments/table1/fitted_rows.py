@@ -44,24 +44,19 @@ from bench.experiments.table1.rows import (
     keep,
     kept,
 )
-from bench.experiments.table1.view import Shown, claim_of, line, show_and_write
+from bench.experiments.table1.view import Shown, conditions_of, line, show_and_write
 from bench.harness.cluster_runs.placed_run import addresses
 from bench.harness.load.run import RunResult, run_plan
 from bench.harness.load.run_files import runs_beside
 from bench.harness.load.workload import Plan, Publishers, Subscriber
-from bench.harness.results.document import EVALUATION, refuse_without_block
-from bench.harness.results.results import source_commit
-from bench.harness.results.sources import measured_sources
+from bench.harness.results.publish import refuse_unpublishable
+from bench.harness.results.sources import source_commit, source_fingerprint
 from srtm.client.distributor import DistributorClient, Json
 from srtm.cluster.supervisor import Cluster, cluster
 from srtm.control import FITTING_ENDED
 from srtm.errors import BadInput, Unavailable
 
 TOPIC, BLOCK = "table1", "table1"
-_OWN = (
-    *("bench/harness/load/run.py", "bench/harness/cluster_runs/placed_run.py", "bench/simulation/traffic.py"),
-    *(f"bench/experiments/{name}.py" for name in ("layouts", "table1", "table1_rows")),
-)
 _LONG_S = 3_600.0  # of a plan that is cut short when assignments change
 _LOOK_S = 0.1
 _AFTERWARDS = "afterwards"  # the run that is measured, among its files
@@ -82,7 +77,7 @@ class Table1Options:
     directory: Path = Path("table1")  # a file for each row
     resume: bool = False  # keep those that are there, of these sources
     json_file: str | None = None
-    document: bool = False  # write table, picture and data into docs/
+    document: Path | None = None  # of pages, to write there as well
 
     @property
     def asked(self) -> Iterator[tuple[int, str]]:
@@ -100,8 +95,8 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> bool:
     """All that is asked for, one after the other; the table is shown at the end. Whether every row is reached. Raises
     BadInput (a row that is kept was made with other settings, or is none), Unavailable."""
     options.check()
-    refuse_without_block(EVALUATION if options.document else None, BLOCK)
-    started, sources, settings = time.time(), row_sources(), settings_of(options)
+    refuse_unpublishable(options.document)
+    started, sources, settings = time.time(), source_fingerprint(), settings_of(options)
     options.directory.mkdir(parents=True, exist_ok=True)
     found = {
         asked: row
@@ -117,14 +112,9 @@ async def table1(options: Table1Options, show: Callable[[str], None]) -> bool:
             keep(options.directory, found[group, method])
             show(line(found[group, method]))
     rows = [found[asked] for asked in options.asked]
-    claim = claim_of(settings, "end to end")
-    shown = Shown(name=BLOCK, claim=claim, rows=rows, settings=settings, seed=options.seed, started=started)
-    return show_and_write(shown, show, options.json_file, document=options.document)
-
-
-def row_sources() -> str | None:
-    """The fingerprint of what a row depends on."""
-    return measured_sources(*_OWN)
+    conditions = conditions_of(settings, "end to end")
+    shown = Shown(name=BLOCK, conditions=conditions, rows=rows, settings=settings, seed=options.seed, started=started)
+    return show_and_write(shown, show, options.json_file, options.document)
 
 
 def settings_of(options: Table1Options) -> dict[str, float | bool]:
@@ -205,7 +195,7 @@ def row_of(
         run=run,
         settings=settings_of(options),
         commit=source_commit(),
-        sources=row_sources(),
+        sources=source_fingerprint(),
     )
 
 

@@ -53,7 +53,7 @@ class Row:
     run: dict[str, Any] = field(default_factory=dict)  # of the load generator, where there was one
     settings: Settings = field(default_factory=dict)  # what it was made with
     commit: str | None = None  # None: not run from a checkout
-    sources: str | None = None  # the fingerprint of what was measured; None: not known, or in virtual time
+    sources: str | None = None  # their fingerprint; None: not known, or in virtual time
 
     @property
     def name(self) -> str:

@@ -19,7 +19,6 @@ from bench.harness.cluster_runs.assigned_traffic import plan_of
 from bench.harness.cluster_runs.placed_run import penalty_of, without_warmup
 from bench.harness.cluster_runs.trace import Trace
 from bench.harness.load.run import Histograms, RunResult
-from bench.harness.results.document import README, with_block
 from bench.harness.results.intervals import percentile_ms
 from bench.harness.results.plot import Promise
 from srtm.client.distributor import Json
@@ -164,11 +163,6 @@ def test_tables_show_both_sides_and_fit_eighty_columns() -> None:
 def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"png: .*: must be a file that can be written"):
         run_demo(DemoOptions(png=tmp_path / "none" / "x.png"))
-
-
-def test_the_readme_has_a_block_for_the_demo() -> None:
-    readme = README.read_text()
-    assert with_block(readme, "demo", "figures") != readme
 
 
 def test_rows_for_json_are_flat() -> None:

@@ -49,7 +49,7 @@ def test_a_figure_writes_its_data_its_rows_and_its_picture(tmp_path: Path, runs:
     assert verdict.reached
     assert shown[:2] == ["small: one", "small: reached"]
     assert shown[2].startswith("1 of 1 figures, 1 runs of 1 s a point: 0.0 min, ")
-    data = json.loads((tmp_path / "small.json").read_text())
+    data = json.loads((tmp_path / "small.json").read_text())["results"]
     assert data["settings"].items() >= {"seconds": 1.0, "repetitions": 1, "conditions": "b = 3"}.items()
     assert data["runs"][0]["p99_ms"] == 0.5
     assert (tmp_path / "small.png").read_bytes().startswith(b"\x89PNG")
@@ -126,10 +126,10 @@ def test_a_part_of_a_figure_is_run_alone(module: ModuleType, part: str, monkeypa
     assert all("residual" in row and row["bucket"].startswith("r = ") for row in figure.rows)
 
 
-def test_the_names_of_parts_select_them_and_the_document_has_whole_figures_only(tmp_path: Path) -> None:
+def test_the_names_of_parts_select_them_and_pages_are_of_whole_figures_only(tmp_path: Path) -> None:
     assert known()["fig08d"].parts == ("8d",)
     assert known()["fig08"].parts == ()
-    options = FiguresOptions(names=["fig08d"], effort=EFFORT, directory=tmp_path, document=True)
+    options = FiguresOptions(names=["fig08d"], effort=EFFORT, directory=tmp_path, document=tmp_path)
     with pytest.raises(BadInput, match=r"fig08d.*name fig08"):
         figures.figures(options, print)
 

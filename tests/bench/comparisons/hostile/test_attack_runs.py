@@ -21,7 +21,7 @@ from bench.harness.machine import softirqs
 from bench.harness.machine.affinity import keep_engine_apart, may_be_apart
 from bench.harness.machine.threads import ENGINE, threads_named
 from bench.harness.results.comparison import Sample, judge
-from bench.harness.results.document import with_block
+from bench.harness.results.provenance import Origin
 from bench.harness.systems.systems import answers_ping, bare_broker, free_addresses
 from srtm.errors import BadInput
 
@@ -54,13 +54,12 @@ def test_an_attack_that_more_than_doubles_the_p99_beside_a_burning_process_falls
     assert "2.33x (1.67 to 2.33), must be at most 2x" in verdict.line
 
 
-def test_the_document_gets_a_line_for_each_attack():
-    table = hostile.markdown([outcome((0.3, 0.5))[1], outcome((0.3, 0.9))[1]], 0.0)
+def test_the_page_gets_a_line_for_each_attack():
+    table = hostile.page_of([outcome((0.3, 0.5))[1], outcome((0.3, 0.9))[1]], Origin.here(0.0)).text
     p99s = "0.200 (0.200 to 0.200) | 0.300 (0.300 to 0.300) | 0.500 (0.500 to 0.500)"
     assert f"| nops | {p99s} | 1.67x (1.67 to 1.67) | yes | 2.5x | 5 |" in table
     assert "| 3x (3 to 3) | **no** | 4.5x | 5 |" in table
-    assert "| yes | 1.5x (under 2x) | 5 |" in hostile.markdown([outcome((0.2, 0.3))[1]], 0.0)
-    assert table in with_block("<!-- hostile:begin -->\n<!-- hostile:end -->", "hostile", table)
+    assert "| yes | 1.5x (under 2x) | 5 |" in hostile.page_of([outcome((0.2, 0.3))[1]], Origin.here(0.0)).text
 
 
 @pytest.mark.parametrize(("share", "sent"), [(0.0, 0), (1_000.0, 5 * CHUNK)])

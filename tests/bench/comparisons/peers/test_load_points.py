@@ -34,7 +34,7 @@ def test_an_outcome_is_whole_if_ours_was_measured_everywhere_and_lost_nothing() 
     def outcome(*samples: Sample) -> Outcome:
         theirs = point("nats", 10, [sample(1.0, "late", lost=5)])
         ours = [point("srtm", rate, [one]) for rate, one in zip((20, 10), samples, strict=True)]
-        return Outcome(systems=[], absent=[], points=[theirs, *ours], runs=1, seconds=2.0, provenance="")
+        return Outcome(systems=[], absent=[], points=[theirs, *ours], runs=1, seconds=2.0)
 
     good = sample(1.0, system="srtm")
     assert [found.rate for found in outcome(good, good).of("srtm")] == [10, 20]

@@ -8,7 +8,6 @@ import trio
 from bench.comparisons.rows.turns import TRIES
 from bench.experiments.table1 import fitted_rows as real_table
 from bench.experiments.table1.fitted_rows import (
-    BLOCK,
     Table1Options,
     _measured,
     document,
@@ -18,7 +17,6 @@ from bench.experiments.table1.fitted_rows import (
     table1,
 )
 from bench.experiments.table1.rows import PAPER_S, burst_of, file_of, keep
-from bench.harness.results.document import EVALUATION, with_block
 from distributor.fitting.summary import begun
 from distributor.fitting.task import FittingOptions
 from distributor.placement.planner import burst_of as bucket_of
@@ -122,7 +120,7 @@ def run_table(options, monkeypatch):
         return replace(MADE, group=group, method=method, settings=settings_of(options))
 
     monkeypatch.setattr(real_table, "fit_row", fit_row)
-    monkeypatch.setattr(real_table, "row_sources", lambda: "abc")
+    monkeypatch.setattr(real_table, "source_fingerprint", lambda: "abc")
     reached = trio.run(table1, options, shown.append)
     return fitted, reached, shown
 
@@ -148,10 +146,6 @@ def test_without_resume_every_row_is_fitted(tmp_path, monkeypatch):
 def test_no_rows_at_all_are_refused(tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="rows"):
         run_table(Table1Options(rows=(), directory=tmp_path), monkeypatch)
-
-
-def test_the_document_has_a_place_for_it():
-    assert "text" in with_block(EVALUATION.read_text(), BLOCK, "text")
 
 
 def test_rows_that_the_paper_has_not_are_refused_and_none_counts_twice():
