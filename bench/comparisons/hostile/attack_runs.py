@@ -72,7 +72,7 @@ REALTIME = " The generator goes before all ordinary work of the machine (`--real
 CLAIM = f"Under each attack the p99 of others is within {MOST:g}x of that beside a process as busy as the attacker."
 CONDITIONS = (
     "p99 of 1,000 msg/s from 100 publishers to one subscriber, under attack by somebody else. Judged is its ratio to "
-    "the p99 beside a process that takes as much processor as the attacker and leaves the broker alone: the attacker "
+    "the p99 beside a process that takes as much processor as the attacker and leaves the broker alone. The attacker "
     "shares the machine with broker and generator, and what that costs no broker can prevent. Beside it stands the "
     "ratio to the quiet p99."
 )

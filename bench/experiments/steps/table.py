@@ -77,13 +77,14 @@ def conditions(runs: Sequence[StepRun]) -> str:
     watched = {mode: max(run.watched_s for run in runs if run.mode == mode) for mode in MODES if _any(runs, mode)}
     never = ", ".join(f"{seconds:g} s ({mode})" for mode, seconds in watched.items())
     return (
-        "10,000 Poisson msg/s on two brokers, r = 11,000, b = 25 (batch 10: 248): after the step, seconds until no "
-        f"more messages wait than at most in the {COUNTED_S:g} s before it{_longer(runs)} / until the p99 access delay "
-        "of the trailing second is at or under its largest value of these; that value -> the worse broker's p99 in the "
-        f"last {TAIL_S:g} s; median (worst), and of how many runs. never: not within {never}. Runs with a p99 before "
-        f"the step of more than {MOST_BEFORE_MS:g} ms (proportional and gdrl: {MOST_BEFORE_WANDERING_MS:g} ms, batch "
-        f"10: {MOST_BEFORE_BATCH_MS:g} ms), or late generators, do not count; under central there is no steady state "
-        "before the step to be back at."
+        "10,000 Poisson msg/s on two brokers, r = 11,000, b = 25 (batch 10: 248). A cell has, as medians (worst): "
+        "drained / back; p99 before -> at the end; how many runs. Drained: seconds after the step until no more "
+        f"messages wait than at most in the {COUNTED_S:g} s before it{_longer(runs)}. Back: seconds until the p99 "
+        "access delay of the trailing second is at or under its largest value of that time. At the end: the worse "
+        f"broker's p99 in the last {TAIL_S:g} s. Never: not within {never}. Runs with a p99 before the step of more "
+        f"than {MOST_BEFORE_MS:g} ms (proportional and gdrl: {MOST_BEFORE_WANDERING_MS:g} ms, batch 10: "
+        f"{MOST_BEFORE_BATCH_MS:g} ms) do not count, nor those with late generators. Under central there is no steady "
+        "state before the step to be back at."
     )
 
 

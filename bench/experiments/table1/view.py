@@ -32,15 +32,15 @@ from bench.harness.results.verdict import Verdict
 from srtm.text import plural
 
 CLAIM = (
-    "A topic whose groups fire together is fitted in a twentieth of the time that the paper printed, on no more "
-    "brokers, and keeps its promise then."
+    "A topic whose groups fire together is fitted on no more brokers than the paper printed, in a twentieth of the "
+    "time. It keeps its promise then."
 )
 CONDITIONS = (
     "{publishers:,} publishers of {each:g} msg/s in batches of {batch}, groups firing together in turn; p{percentile} "
     "<= {promise_ms:g} ms, {brokers} {emulated} with a service time of {service_us:g} us; p{percentile} {measured} "
-    "over {after_s:g} s afterwards.{also} r = {rate:,.0f}, b as in section 6 for periodic groups of any phase: in turn "
-    "{batch} messages a member of a group would do for one bucket, but would delay whatever more of a group is on a "
-    "broker than of the rate."
+    "over {after_s:g} s afterwards.{also} r = {rate:,.0f}; b as in section 6 for periodic groups of any phase. As they "
+    "fire in turn, {batch} messages for each member of a group would do for one bucket. They would delay whatever more "
+    "of a group is on a broker than of the rate."
 )
 COLUMNS = (
     "k: rounds with so many brokers, and what they measured together, {rounds_s:g} s each in the paper's way. Left: "

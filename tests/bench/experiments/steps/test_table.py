@@ -20,8 +20,8 @@ def test_the_table_has_median_and_worst_and_never_and_how_many_runs() -> None:
     assert RUN.row()["back_s"] == 2.2
     assert NEVER.row()["back_s"] is None
     assert "not within 8 s (fitted), 8 s (static)" in conditions(runs)
-    assert "in the 3 s before it / until" in conditions(runs)
-    assert "in the 3 s before it (proportional: 10 s, its window) / until" in conditions([*runs, SLOW])
+    assert "in the 3 s before it. Back" in conditions(runs)
+    assert "in the 3 s before it (proportional: 10 s, its window). Back" in conditions([*runs, SLOW])
 
 
 def test_what_does_not_count_is_counted_and_nothing_else() -> None:
