@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench.console.options import SeedOption, saying
+from bench.console.options import DocumentOption, SeedOption, saying
 from bench.console.selection import chosen
 from bench.experiments.steps.run import COUNTED_S, MODES, SETTLING_S, STEPS, TAIL_S
 from bench.experiments.steps.step_runs import AdaptationOptions, adaptation
@@ -18,8 +18,6 @@ from srtm.console.output import JsonOption
 from srtm.console.running import run_trio
 
 app = typer.Typer()
-
-DocumentOption = Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")]
 
 
 @app.command("adaptation")

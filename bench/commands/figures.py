@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from bench.console.exit_status import exit_status, summary
-from bench.console.options import RunsJsonOption, SeedOption, saying
+from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, saying
 from bench.console.selection import chosen
 from bench.experiments.calibrate import CalibrateOptions, calibrate
 from bench.experiments.lab.figure import Effort
@@ -26,8 +26,6 @@ from srtm.console.running import run_trio
 from srtm.errors import BadInput
 
 app = typer.Typer()
-
-DocumentOption = Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")]
 
 
 @app.command("calibrate")

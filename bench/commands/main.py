@@ -17,7 +17,7 @@ from bench.comparisons.hostile.attack_runs import HostileOptions, hostile
 from bench.comparisons.hostile.attacks import ATTACKS
 from bench.comparisons.nsqd.compare import ROWS, compare
 from bench.comparisons.rows.row_runs import RowOptions
-from bench.console.options import RunsJsonOption, SeedOption, console, saying
+from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, console, saying
 from bench.experiments.table1.fitted_rows import Table1Options, table1
 from bench.experiments.table1.rows import PAPER_S
 from bench.experiments.table1.virtual import table1_virtual
@@ -50,7 +50,6 @@ def begin() -> None:
     source_commit()
 
 
-DocumentOption = Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")]
 AgainstOption = Annotated[
     Path | None,
     typer.Option(
@@ -133,7 +132,7 @@ def bench_table1(
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the rows that are there, of the same sources and settings.")
     ] = False,
-    document: Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")] = False,
+    document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
     """Table 1 of the paper on real brokers: how long fitting takes, and whether the promise is kept afterwards.

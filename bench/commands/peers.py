@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bench.comparisons.peers.runs import PeersOptions, chosen, compare_peers, loads
-from bench.console.options import RunsJsonOption, SeedOption, console
+from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, console
 from bench.harness.results.publish import RESULTS
 from bench.harness.systems.systems import OURS
 from srtm.console.running import run_trio
@@ -25,7 +25,7 @@ def bench_peers(
     seconds: Annotated[float, typer.Option(min=2.0, help="Measured part of a run.")] = PeersOptions.seconds,
     pairs: Annotated[int, typer.Option(min=1, help="Runs of each system at each load, in turns.")] = PeersOptions.pairs,
     seed: SeedOption = PeersOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")] = False,
+    document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
     """Load against latency, processor time and memory: srtm, nsqd, NATS, Mosquitto and Redis, each in its own tongue.

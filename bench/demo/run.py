@@ -23,7 +23,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from bench.console.options import RunsJsonOption, SeedOption, console
+from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, console
 from bench.data.sensors import TOPIC_TOML
 from bench.demo.placement_result import Side, shortcomings, side_of
 from bench.demo.view import draw, plain, show
@@ -191,7 +191,7 @@ def demo(
     ] = DemoOptions.seconds,
     seed: SeedOption = DemoOptions.seed,
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
-    document: Annotated[bool, typer.Option("--document", help="Write the page into docs/results too.")] = False,
+    document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
     """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""

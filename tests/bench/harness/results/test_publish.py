@@ -147,7 +147,7 @@ def test_a_committed_page_is_what_rendering_its_data_gives(name: str, page: Page
 
 def test_no_page_and_no_note_is_without_data() -> None:
     stored = {name for name, _ in stored_pages(RESULTS)}
-    assert {path.stem for path in RESULTS.glob("*.md")} == stored
+    assert {path.stem for path in RESULTS.glob("*.md")} == {"README", *stored}
     pictures = {one.file for _, page in stored_pages(RESULTS) for one in page.body if isinstance(one, Picture)}
     assert {path.name for path in RESULTS.glob("*.png")} == pictures
     notes = publish.tomllib.loads((RESULTS / "notes.toml").read_text())
