@@ -42,8 +42,7 @@ def bench_adaptation(
         bool,
         typer.Option(
             "--resume",
-            help="Keep the runs that are there, of this seed and the same sources of what is measured; the table is of "
-            "these, and of older ones of modes that were not run again, and says so.",
+            help="Keep the runs that are there, of this seed and the same commit and changes.",
         ),
     ] = False,
     seed: SeedOption = AdaptationOptions.seed,

@@ -74,7 +74,8 @@ ResumeOption = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Keep (and, with --document, show) what is finished there, of the same sources; not with --real.",
+        help="Keep (and, with --document, publish) what is finished there, of the same commit and changes; not with "
+        "--real.",
     ),
 ]
 

@@ -130,7 +130,7 @@ def bench_table1(
         Path | None, typer.Option(help="For each row; table1 if not given; not with --virtual.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the rows that are there, of the same sources and settings.")
+        bool, typer.Option("--resume", help="Keep the rows that are there, of the same commit, changes and settings.")
     ] = False,
     document: DocumentOption = False,
     json_file: RunsJsonOption = None,

@@ -69,7 +69,7 @@ def _section(outcome: Measured) -> list[Block]:
     note = [outcome.note] if outcome.note else []
     again = [f"Rounds measured again: {'; '.join(outcome.excluded)}."] if outcome.excluded else []
     last = " ".join([f"**{outcome.line}.**", runs, *note, *again, outcome.provenance])
-    return [f"### {outcome.name}", outcome.claim, *table, last]
+    return [f"## {outcome.name}", outcome.claim, *table, last]
 
 
 def picture(folder: Path, outcomes: Sequence[Measured]) -> None:

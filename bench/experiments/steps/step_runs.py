@@ -2,7 +2,7 @@
 
 What is reported comes from the brokers' own traces: how soon the backlog of the step was gone, how soon the p99 access
 delay of the trailing second was back, and the worst broker's p99 in the last seconds. The traffic is that of
-``step_traffic``; what is kept, of which sources, is decided in ``step_runs``.
+``traffic``; what is kept, of which sources, is decided in ``stored_runs``.
 """
 
 from __future__ import annotations

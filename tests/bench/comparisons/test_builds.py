@@ -107,5 +107,5 @@ def test_another_checkout_must_be_built(tmp_path: Path) -> None:
 
 def test_what_another_build_does_is_in_no_document(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="must not be given with --against"):
-        refuse_document(tmp_path / "performance.md")
+        refuse_document(tmp_path)
     refuse_document(None)

@@ -241,7 +241,7 @@ def test_rows_measured_one_by_one_stand_in_one_table_and_one_picture(tmp_path: P
     text = page_of(outcomes, Origin.here(0.0)).text
     assert "| memory an idle connection | 1 KiB (1 to 1) | at most 4 KiB | yes |" in text
     assert "| CPU a message at 10,000 msg/s, srtm / nsqd | 1x (1 to 1) | at most 0.35x | **no** |" in text
-    assert "### steady" in text
+    assert "## steady" in text
     picture(tmp_path, outcomes)
     assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")
 
