@@ -91,7 +91,6 @@ def page_of(sides: Sequence[Side], promise: Promise, missing: Sequence[str], sta
     return Page(
         title="The demo",
         claim=CLAIM,
-        command="srtm demo --document",
         verdict=f"{BLOCK}: {'; '.join(missing) or 'reached'}.",
         body=[plain(sides, promise), Picture(file=f"{BLOCK}.png", about=about)],
         sources=[*PRODUCT, "bench/demo"],

@@ -249,7 +249,6 @@ def page_of(
     return Page(
         title="The simulator against real brokers",
         claim=CLAIM,
-        command="srtm bench calibrate --document",
         verdict=f"{verdict.line}.",
         body=[Picture(file=f"{BLOCK}.png", about=CLAIM), how, *left_out, table(judged)],
         sources=[*SIMULATED, *PRODUCT],

@@ -210,5 +210,4 @@ def about_of(name: str, figure: RealFigure, effort: Effort) -> About:
         runs=several if effort.repetitions > 1 else "{repetitions} run of {seconds:g} s a point",
         full=RealOptions(names=[name]).effort(figure),
         sources=(*SIMULATED, *PRODUCT),
-        written_by=f"srtm bench figures --real {name} --document",
     )

@@ -256,12 +256,11 @@ async def next_event(stream: trio.SocketStream, reader: wire.EventReader) -> wir
             return event
 
 
-def page_of(given: argparse.Namespace, verdict: str, origin: Origin) -> Page:
-    size = f" --mem-queue-size {given.mem_queue_size}" if given.mem_queue_size else ""
+def page_of(memory: int, verdict: str, origin: Origin) -> Page:
+    """``memory``: messages that a queue keeps there."""
     return Page(
-        title="Killed under load" + (", with messages in memory" if size else ""),
+        title="Killed under load" + (", with messages in memory" if memory else ""),
         claim=CLAIM,
-        command=f"python -m tests.faults.crash --kills {given.kills}{size} --document",
         verdict=f"{verdict}.",
         body=[],
         sources=[*PRODUCT, "tests/faults"],
@@ -287,7 +286,7 @@ def main() -> int:
     print(book.verdict(given.kills))
     if folder is not None:
         name = "crash-memory" if given.mem_queue_size else "crash"
-        store(folder, name, Stored(page=page_of(given, book.verdict(given.kills), Origin.here(started))))
+        store(folder, name, Stored(page=page_of(given.mem_queue_size, book.verdict(given.kills), Origin.here(started))))
     return 1 if book.lost or book.faults else 0
 
 

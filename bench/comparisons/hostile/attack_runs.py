@@ -307,11 +307,9 @@ def page_of(outcomes: Sequence[Measured], origin: Origin, *, realtime: bool = Fa
     runs += APART if may_be_apart() else ""
     runs += REALTIME if realtime else ""
     within = sum(outcome.reached for outcome in outcomes)
-    command = "srtm bench hostile --realtime --document" if realtime else "srtm bench hostile --document"
     return Page(
         title="Beside a hostile client",
         claim=CLAIM,
-        command=command,
         verdict=f"{BLOCK}: {within} of {len(outcomes)} attacks within {MOST:g}x.",
         body=[CONDITIONS, table, about, runs],
         sources=[*PRODUCT, "bench/comparisons/hostile"],

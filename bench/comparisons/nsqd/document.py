@@ -49,7 +49,6 @@ def page_of(outcomes: Sequence[Measured], origin: Origin) -> Page:
     return Page(
         title="In nsqd's place",
         claim=CLAIM,
-        command="srtm bench nsqd --document",
         verdict=f"nsqd: {'; '.join(short) or 'reached'}.",
         body=[
             checked(checks),

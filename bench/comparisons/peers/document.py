@@ -26,7 +26,6 @@ def page_of(outcome: Outcome, origin: Origin) -> Page:
     return Page(
         title="Beside other brokers",
         claim=CLAIM,
-        command="srtm bench peers --document",
         verdict=f"peers: {'reached' if outcome.whole(OURS) else 'fell short'}.",
         body=[
             PageTable(

@@ -66,12 +66,6 @@ class About:
     runs: str = "{repetitions} runs of {seconds:g} s a point"
     full: Effort = Effort()
     sources: tuple[str, ...] = SIMULATED
-    written_by: str = "srtm bench figures {name} --document"
-
-    @property
-    def command(self) -> str:
-        """That writes its page."""
-        return self.written_by.format(name=self.name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,6 @@ class Shown:
         return Page(
             title=about.title,
             claim=about.claim,
-            command=about.command,
             verdict=f"{verdict}.",
             body=[
                 Picture(file=f"{about.name}.png", about=about.title),

@@ -82,7 +82,6 @@ async def adaptation(options: AdaptationOptions, show: Callable[[str], None]) ->
     page = Page(
         title="How soon shares follow a step of traffic",
         claim=CLAIM,
-        command="srtm bench adaptation --document",
         verdict=verdict(runs),
         body=[conditions(runs), table(runs), *([Items(items=others)] if others else [])],
         sources=[*PRODUCT, "bench/experiments/steps"],

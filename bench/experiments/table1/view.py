@@ -151,7 +151,6 @@ class Shown:
         return Page(
             title="Table 1 in virtual time" if virtual else "Table 1 on real brokers",
             claim=CLAIM,
-            command=f"srtm bench table1{' --virtual' if virtual else ''} --document",
             verdict=f"{self.line}.",
             body=[
                 Picture(file=f"{self.name}.png", about="Time to fit, by group size"),

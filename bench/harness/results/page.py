@@ -62,11 +62,10 @@ class Notes:
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure or comparison. ``command`` writes it; ``sources``: paths, what it is made of."""
+    """One figure or comparison. ``sources``: paths, what it is made of."""
 
     title: str
     claim: str
-    command: str
     verdict: str
     body: list[Block]
     sources: list[str]
@@ -90,7 +89,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
             *_listed("How to read it", notes.reading),
             *_listed("Known weaknesses of this result", notes.weaknesses),
             "## Where it comes from",
-            f"`{self.command}` wrote this page and [its data](data/{name}.json). {self.origin.text}",
+            f"`{self.origin.command}` wrote this page and [its data](data/{name}.json). {self.origin.text}",
             "Commits since that changed what it is made of (`srtm bench results` counts them):",
             f"```sh\n{since}\n```",
         ]

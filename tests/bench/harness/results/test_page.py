@@ -12,7 +12,6 @@ LONG = "word " * 40
 PAGE = Page(
     title="One",
     claim="It is.",
-    command="srtm bench one --document",
     verdict="one: reached.",
     body=[
         Picture(file="one.png", about="What was found"),
@@ -31,7 +30,7 @@ PAGE = Page(
         "bench/harness/load",
         "bench/comparisons/one",
     ],
-    origin=Origin(day="2026-11-25", commit="c0ffee", host="2 cores"),
+    origin=Origin(command="srtm bench one --document", day="2026-11-25", commit="c0ffee", host="2 cores"),
 )
 TEXT = PAGE.markdown("one", Notes(weaknesses=["Few runs."]))
 

@@ -30,11 +30,10 @@ FOUND = Results.of("bench one", [{"name": "a"}], seed=1, started=0.0, settings={
 PAGE = Page(
     title="One",
     claim="It is.",
-    command="srtm bench one --document",
     verdict="one: reached.",
     body=["Of one run.", Table(header=["p99, ms"], rows=[["0.5"]])],
     sources=["broker"],
-    origin=Origin(day="2026-11-25", commit="c0ffee", host="2 cores"),
+    origin=Origin(command="srtm bench one --document", day="2026-11-25", commit="c0ffee", host="2 cores"),
 )
 
 
@@ -88,7 +87,10 @@ def test_a_page_has_its_notes_shared_ones_by_name(tmp_path: Path) -> None:
 
 
 def test_a_result_of_sources_that_were_not_committed_says_so(tmp_path: Path) -> None:
-    dirty = msgspec.structs.replace(PAGE, origin=Origin(day="2026-11-25", commit="c0ffee-dirty", host="2 cores"))
+    dirty = msgspec.structs.replace(
+        PAGE,
+        origin=Origin(command="srtm bench one --document", day="2026-11-25", commit="c0ffee-dirty", host="2 cores"),
+    )
     text = rendered(tmp_path, "one", dirty)
     assert "* Measured with uncommitted changes" in text
     assert "git log --oneline c0ffee.. -- broker\n" in text
