@@ -1,4 +1,4 @@
-"""What was measured and what it says: samples, intervals, verdicts, tables, pictures, and where they were made.
+"""What was measured and what it says: samples, intervals, verdicts, pictures, pages, and where they were made.
 
-It may import ``machine`` and ``systems``. Begin with ``comparison``.
+It may import ``machine`` and ``systems``. Begin with ``comparison`` and ``publish``.
 """

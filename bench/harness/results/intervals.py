@@ -1,8 +1,8 @@
-"""Medians with their 95 % intervals by order statistics: no distribution is assumed, nothing is drawn at random.
+"""Medians with their 95 % intervals by order statistics, and percentiles. Pure.
 
-Of n independent values the median of what they are drawn from lies between the k-th smallest and the k-th largest with
-a probability of 1 - 2 P(Binomial(n, 1/2) < k): the largest k that keeps 95 % is taken (10 values: the second and the
-ninth, 97.9 %). Fewer than 6 values cannot give 95 %: then it is all of them, and the coverage says so.
+The median of n independent values lies between the k-th smallest and the k-th largest with a probability of
+1 - 2 P(Binomial(n, 1/2) < k). The largest k that keeps 95 % is taken: of 10 values the second and the ninth (97.9 %).
+Fewer than 6 values cannot give 95 %: then all of them are taken, and the coverage says so.
 """
 
 from __future__ import annotations
