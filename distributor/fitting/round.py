@@ -114,8 +114,8 @@ class Watch:
         return self._is_within(self.count_before, self.late_before)
 
     def _is_within(self, count_before: int, late_before: int) -> bool:
-        untold = self.lost - self._told_lost
-        count, late = self.test.count - count_before + untold, self.test.late - late_before + untold
+        unsent = self.lost - self._told_lost
+        count, late = self.test.count - count_before + unsent, self.test.late - late_before + unsent
         return late <= self.allowed * count
 
     def resumed(self) -> Watch:

@@ -61,7 +61,7 @@ class _Table:
         self.room = room + ROUNDING
         self.high = np.minimum(quotas + self.largest, room) + ROUNDING
         self.low = quotas - self.largest - ROUNDING
-        self.aim = quotas
+        self.quota = quotas
         placed = np.flatnonzero(placement != NOWHERE)
         self.load = np.bincount(placement[placed], weights=rates[placed], minlength=self.brokers).astype(np.float64)
         self.members = _lists(placement[placed], placed, self.brokers)
@@ -91,7 +91,7 @@ class _Table:
                 helpless[[step.here, step.there]] = False
 
     def _help(self, broker: int, slack: float, *, above: bool) -> _Step | None:
-        off = self.load - self.aim
+        off = self.load - self.quota
         partners = np.argsort(off if above else -off, kind="stable")[:_MAX_PARTNERS].tolist()
         for partner in partners:
             if partner != broker:
@@ -104,7 +104,7 @@ class _Table:
     def _gap(self, here: int, there: int) -> tuple[float, float]:
         """The rate that should go from ``here`` to ``there``, and the highest that brings both closer to their
         quotas."""
-        surplus, lack = float(self.load[here] - self.aim[here]), float(self.aim[there] - self.load[there])
+        surplus, lack = float(self.load[here] - self.quota[here]), float(self.quota[there] - self.load[there])
         return max(min(surplus, lack), 0.0), min(surplus + lack - ROUNDING, float(self.room[there] - self.load[there]))
 
     def _move(self, here: int, there: int, slack: float) -> _Step | None:

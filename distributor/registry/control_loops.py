@@ -4,7 +4,7 @@ that the placement does not know."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import trio
@@ -35,16 +35,17 @@ class ControlLoops:
     # The adaptor
 
     async def adapt(self, given: Sequence[ShareProposal]) -> ProposalResults:
-        """Aim at the shares that the adaptor proposes. What is stale or makes no sense is refused, the rest taken."""
+        """Set the targets that the adaptor proposes. What is stale or makes no sense is refused, the rest taken."""
         state = self._state
         async with state.writing:
+            live = state.live()
             results: list[ProposalResult] = []
             changed: dict[str, Topic] = {}
             taken: dict[str, ShareProposal] = {}
             for proposal in given:
                 try:
                     topic = changed.get(proposal.topic) or self._state.topic(proposal.topic)
-                    changed[topic.name] = self._proposed(topic, proposal)
+                    changed[topic.name] = self._proposed(topic, proposal, live)
                 except SrtmError as error:
                     results.append(ProposalResult(topic=proposal.topic, taken=False, problem=str(error)))
                     continue
@@ -56,13 +57,13 @@ class ControlLoops:
                     state.share_log.note_proposal(proposal, changed[name].leases.target, state.wall_ns())
         return ProposalResults(results=results)
 
-    def _proposed(self, topic: Topic, proposal: ShareProposal) -> Topic:
+    def _proposed(self, topic: Topic, proposal: ShareProposal, live: Collection[str]) -> Topic:
         """Raises Conflict, BadInput."""
         if topic.name in self._state.being_fitted:
             raise Conflict("topic", topic.name, "is being fitted: its shares belong to that")
         target = proposals.checked_target(topic, proposal, self._room.max_rate)
         leases = topic.leases.with_target(topic.leases.envelope, target)
-        return replace(topic, leases=leases.advanced(self._state.live(), self._state.version + 1))
+        return replace(topic, leases=leases.advanced(live, self._state.version + 1))
 
     # Fittings and relief
 
@@ -190,7 +191,7 @@ class ControlLoops:
     async def _split_again(
         self, topic: Topic, why: str, *, extra_brokers: Sequence[str], keep_adapted: bool = False
     ) -> None:
-        """Aim at the declared split of ``topic``. Under ``writing``.
+        """Set the declared split of ``topic`` as its target. Under ``writing``.
 
         ``keep_adapted``: shares that were adapted stay, if the same brokers have one.
         """

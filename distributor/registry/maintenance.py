@@ -184,9 +184,12 @@ class Maintenance:
 
     async def _place_missing(self) -> None:
         """Publishers without a place get one, as far as there is room."""
-        for topic in self._state.managed():
-            if topic.placement.missing > 0 and topic.name not in self._state.being_fitted:
-                await self._attempt(partial(self._place_rest, topic.name))
+        state = self._state
+        incomplete = [topic.name for topic in state.managed() if topic.placement.missing > 0]
+        self._tried_on = {name: self._tried_on[name] for name in incomplete if name in self._tried_on}
+        for name in incomplete:
+            if name not in state.being_fitted:
+                await self._attempt(partial(self._place_rest, name))
 
     async def _place_rest(self, name: str) -> None:
         async with self._state.placing:

@@ -62,7 +62,7 @@ class ClusterState:
         self.share_log = ShareLog()
         self.being_fitted: set[str] = set()  # topics for whose publishers only their fitting looks for a place
         self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
-        self._unstored: set[str] = set()  # topics of which brokers have acknowledged more than is stored
+        self._acknowledged: set[str] = set()  # topics of which brokers have acknowledged more than is stored
         self._store = store
 
     async def load(self) -> None:
@@ -79,7 +79,7 @@ class ClusterState:
         self.fittings, self.caps = dict(stored.fittings), stored.caps
         self.liveness = Liveness(self.config.liveness_s)
         self.desired.reset(stored.brokers, stored.version)
-        self._unstored = set()
+        self._acknowledged = set()
 
     # Topics
 
@@ -224,7 +224,7 @@ class ClusterState:
         bounds that are too high, which is safe. Tokens that it frees are issued by a commit, which stores it too. Under
         ``writing``.
         """
-        self._unstored.update(topic.name for topic in topics)
+        self._acknowledged.update(topic.name for topic in topics)
         self.table.replace(topics)
         for name in self.brokers if topics else ():
             self.desired.wake(name)
@@ -232,8 +232,8 @@ class ClusterState:
     async def store_acknowledged(self) -> None:
         """Store what ``show_acknowledged`` has shown since the last commit of the same topics. Raises Unavailable."""
         async with self.writing:
-            if self._unstored:
-                await self.commit(StateChange(topics=[self.topics[name] for name in sorted(self._unstored)]))
+            if self._acknowledged:
+                await self.commit(StateChange(topics=[self.topics[name] for name in sorted(self._acknowledged)]))
 
     def _log_entries(self, change: StateChange) -> dict[str, Decision]:
         if not change.decision:
@@ -257,7 +257,7 @@ class ClusterState:
         old_topics, headroom_changes = self.topics, self.headroom.changes.count
         self._publish_brokers(change)
         self.table.replace(change.topics)
-        self._unstored.difference_update(topic.name for topic in change.topics)
+        self._acknowledged.difference_update(topic.name for topic in change.topics)
         if change.fitting is not None:
             self.fittings[change.fitting.topic] = change.fitting
         self._publish_logs(change, log, old_topics)
