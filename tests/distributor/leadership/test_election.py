@@ -181,7 +181,7 @@ def election(url: str) -> Election:
 
 @pytest.mark.postgres
 @pytest.mark.slow
-def test_a_session_with_a_high_descriptor_rests_as_any_other(postgres_url):
+def test_a_session_with_a_high_descriptor_waits_as_any_other(postgres_url):
     # A poll() has no limit at 1,023, where select() ends.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 1200:
@@ -193,6 +193,6 @@ def test_a_session_with_a_high_descriptor_rests_as_any_other(postgres_url):
         session = PostgresLock(Database.parse(postgres_url))
         stack.callback(session.close)
         session.wake()
-        session.rest(30)
+        session.wait(30)
         session.beat()
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
