@@ -28,7 +28,7 @@ from distributor.jobs import explain as explaining
 from distributor.jobs.fitting_manager import FittingManager
 from distributor.model.cluster import Topic
 from distributor.registry.registry import Registry
-from distributor.registry.topics import not_fitted
+from distributor.registry.topic_requests import not_fitted
 from distributor.sync.service import Syncing
 from distributor.views import nsqlookupd as lookups
 from distributor.views import topics as views

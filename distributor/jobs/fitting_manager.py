@@ -23,7 +23,7 @@ from distributor.jobs.fitting_environment import FittingEnvironment
 from distributor.jobs.fitting_run import FailedFitting, FittingRun, Superseded, insist
 from distributor.model.cluster import FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
-from distributor.registry.topics import FittingIntent
+from distributor.registry.topic_requests import FittingIntent
 from distributor.sync.wall import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable

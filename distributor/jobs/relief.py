@@ -15,7 +15,7 @@ import trio
 from distributor.jobs import explain as explaining
 from distributor.model.broker_load import NO_LOAD
 from distributor.model.cluster import Placement, Topic
-from distributor.placement.shares import ShareDemand, target_shares
+from distributor.placement.share_targets import ShareDemand, target_shares
 from distributor.prediction.forecast import Service, Simulation
 from distributor.registry.registry import Registry
 from distributor.relief.values import BrokerView, Note, Part, Shift, TopicView, View

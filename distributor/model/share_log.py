@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from distributor.model.cluster import Topic
 from distributor.model.leases import Amount
-from srtm.control import ShareProposal
 
 _CHANGES_KEPT = 20  # a topic
 
@@ -30,11 +29,10 @@ class ShareLog:
         self.changes: dict[str, tuple[ShareChange, ...]] = {}
         self.counts: Counter[str] = Counter()
 
-    def note_proposal(self, proposal: ShareProposal, target: Mapping[str, Amount], wall_ns: int) -> None:
+    def note_proposal(self, topic: str, change: ShareChange) -> None:
         """A proposal of the adaptor was taken."""
-        self.counts[proposal.topic] += 1
-        change = ShareChange(wall_ns=wall_ns, mode=proposal.mode, reason=proposal.reason, shares=target)
-        self._add(proposal.topic, change)
+        self.counts[topic] += 1
+        self._add(topic, change)
 
     def note_decision(self, old: Topic | None, new: Topic, decision: str, wall_ns: int) -> None:
         """A decision may have changed the shares, or who decides on them; its first line is the reason."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Broker, Topic
 from distributor.model.leases import MICRO
-from distributor.placement.shares import MIN_SHARE_FRACTION
+from distributor.placement.share_targets import MIN_SHARE_FRACTION
 from srtm.topics.capacity import Capacity, Class, class_of, effective_mcap
 from srtm.topics.spec import Slo
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from distributor.model.cluster import Placement, Topic
 from distributor.model.leases import MICRO, Amount, Leases
-from distributor.placement.shares import assignable_envelope
+from distributor.placement.share_targets import assignable_envelope
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
 from srtm.topics.adaptation import ADAPTED

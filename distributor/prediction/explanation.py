@@ -18,7 +18,7 @@ from distributor.model.columns import ALONE
 from distributor.model.leases import MICRO, Amount
 from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.shares import ShareDemand, target_shares
+from distributor.placement.share_targets import ShareDemand, target_shares
 from distributor.prediction.forecast import ASSUMED, Forecast, Service, Simulation
 from srtm.topics.spec import TopicSpec
 from srtm.units import to_micro

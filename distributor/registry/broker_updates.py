@@ -10,7 +10,7 @@ from distributor.model.columns import ROUNDING
 from distributor.model.full_brokers import CapacityCaps
 from distributor.model.leases import NOTHING, Amount, Leases
 from distributor.placement.proposals import pooled_if_due
-from distributor.placement.shares import with_declared_split
+from distributor.placement.share_targets import with_declared_split
 
 _MAX_AMOUNT = 2**62  # micro
 

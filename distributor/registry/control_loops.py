@@ -11,11 +11,12 @@ import trio
 
 from distributor.model.cluster import FittingRecord, Placement, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
+from distributor.model.share_log import ShareChange
 from distributor.model.state_change import StateChange
 from distributor.placement import proposals
 from distributor.placement.planner import TopicPlan
 from distributor.placement.reasons import reasons_after_fitting_step, reasons_after_move, share_lines
-from distributor.placement.shares import has_token_for, with_declared_split
+from distributor.placement.share_targets import has_token_for, with_declared_split
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import TopicChange, apply_topic_change
@@ -54,7 +55,9 @@ class ControlLoops:
             if changed:
                 await state.commit(StateChange(topics=list(changed.values())))
                 for name, proposal in taken.items():
-                    state.share_log.note_proposal(proposal, changed[name].leases.target, state.wall_ns())
+                    shares, wall_ns = changed[name].leases.target, state.wall_ns()
+                    change = ShareChange(wall_ns=wall_ns, mode=proposal.mode, reason=proposal.reason, shares=shares)
+                    state.share_log.note_proposal(name, change)
         return ProposalResults(results=results)
 
     def _proposed(self, topic: Topic, proposal: ShareProposal, live: Collection[str]) -> Topic:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from distributor.config import DistributorConfig
-from distributor.registry.brokers import Brokers
+from distributor.registry.broker_requests import BrokerRequests
 from distributor.registry.control_loops import ControlLoops
 from distributor.registry.maintenance import Maintenance
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
-from distributor.registry.topics import Topics
+from distributor.registry.topic_requests import TopicRequests
 from distributor.storage.store import Store
 
 T = TypeVar("T")
@@ -40,8 +40,8 @@ class Registry:
     state: ClusterState
     room: Room
     maintenance: Maintenance
-    topic_requests: Topics
-    broker_requests: Brokers
+    topic_requests: TopicRequests
+    broker_requests: BrokerRequests
     control_loops: ControlLoops
 
     # Cluster state
@@ -113,8 +113,8 @@ class Registry:
         self.state = state
         self.room = Room(state)
         self.maintenance = Maintenance(state, self.room)
-        self.topic_requests = Topics(state, self.room)
-        self.broker_requests = Brokers(state, self.room, self.maintenance)
+        self.topic_requests = TopicRequests(state, self.room)
+        self.broker_requests = BrokerRequests(state, self.room, self.maintenance)
         self.control_loops = ControlLoops(state, self.room)
 
     @classmethod

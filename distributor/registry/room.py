@@ -13,7 +13,7 @@ from distributor.model.leases import MICRO
 from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.headroom import max_rate
-from distributor.placement.shares import MIN_SHARE_FRACTION, part_of_envelope
+from distributor.placement.share_targets import MIN_SHARE_FRACTION, part_of_envelope
 from distributor.registry.state import ClusterState
 from srtm.topics.spec import TopicSpec
 

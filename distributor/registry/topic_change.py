@@ -12,7 +12,7 @@ from distributor.model.state_change import StateChange
 from distributor.placement.planner import TopicPlan
 from distributor.placement.proposals import is_same_placement, keep_adapted, pooled_if_due
 from distributor.placement.reasons import oversized_batches, share_lines
-from distributor.placement.shares import (
+from distributor.placement.share_targets import (
     ShareDemand,
     extra_load,
     kept_extra_brokers,

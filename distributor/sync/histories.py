@@ -22,7 +22,7 @@ from distributor.model.change_log import Changes
 from distributor.model.cluster import Topic
 from distributor.model.leases import MICRO
 from distributor.placement.proposals import may_be_told_seldom, shares_version, traits
-from distributor.placement.shares import assignable_envelope
+from distributor.placement.share_targets import assignable_envelope
 from distributor.registry.registry import Registry
 from distributor.sync.adaptor_changes import Shown
 from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, TopicHistories, TopicHistory

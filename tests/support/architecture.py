@@ -75,14 +75,11 @@ ARROWS = {
         "distributor.model distributor.placement distributor.prediction srtm.token_bucket srtm.topics"
     ),
     "distributor.config": "distributor.fitting srtm.net",
-    "distributor.storage": "distributor.fitting distributor.model distributor.placement srtm.topics",
+    "distributor.storage": "distributor.model srtm.topics",
     "distributor.registry": (
-        "distributor.config distributor.fitting distributor.model distributor.placement distributor.storage "
-        "srtm.control srtm.topics"
+        "distributor.config distributor.model distributor.placement distributor.storage srtm.control srtm.topics"
     ),
-    "distributor.relief": (
-        "distributor.config distributor.fitting distributor.model distributor.placement srtm.topics"
-    ),
+    "distributor.relief": "distributor.config distributor.fitting distributor.model srtm.topics",
     "distributor.sync": (
         "distributor.fitting distributor.model distributor.placement distributor.prediction "
         "distributor.registry distributor.relief srtm.analysis srtm.control srtm.protocol srtm.topics"
@@ -93,8 +90,7 @@ ARROWS = {
         "srtm.cluster srtm.concurrency srtm.control srtm.topics"
     ),
     "distributor.views": (
-        "distributor.model distributor.placement distributor.prediction distributor.registry distributor.sync "
-        "srtm.control srtm.topics"
+        "distributor.model distributor.prediction distributor.registry distributor.sync srtm.control srtm.topics"
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.registry "
@@ -195,7 +191,6 @@ ARROWS = {
 PENDING_ARROWS = {
     ("bench.harness.results", "bench.experiments.lab"),
     ("broker.config", "broker.nsqd"),
-    ("distributor.model", "distributor.placement"),
 }
 
 # Numbers or bytes in, values out: no event loop, no sockets, no HTTP, no store, no clock.
@@ -306,15 +301,6 @@ PENDING_DOCSTRINGS = {
     "broker.stats",
     "broker.sync",
     "distributor.api",
-    "distributor.fitting",
-    "distributor.jobs",
-    "distributor.leadership",
-    "distributor.model",
-    "distributor.placement",
-    "distributor.prediction",
-    "distributor.registry",
-    "distributor.relief",
-    "distributor.storage",
     "distributor.sync",
     "distributor.views",
 }

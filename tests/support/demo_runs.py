@@ -19,7 +19,7 @@ from bench.harness.results.intervals import percentile_ms
 from distributor.model.leases import MICRO, Amount
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.planner import place_anew
-from distributor.placement.shares import ShareDemand, target_shares
+from distributor.placement.share_targets import ShareDemand, target_shares
 from srtm.token_bucket.replay import access_delays
 from srtm.topics.spec import Strategy, TopicSpec, parse_topic_toml
 

@@ -10,7 +10,7 @@ import pytest
 from distributor.model.leases import MICRO, Amount
 from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.shares import ShareDemand, target_shares
+from distributor.placement.share_targets import ShareDemand, target_shares
 from distributor.prediction import forecast as module
 from distributor.prediction.forecast import Forecast, Service, Simulation
 from srtm.token_bucket.poisson import mean_delay_s

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from distributor.model.cluster import Misplaced, Placement, Topic
 from distributor.model.columns import NOWHERE
 from distributor.model.leases import MICRO, Amount, Leases
-from distributor.placement.shares import ShareDemand, extra_load, load_in_transit, target_shares
+from distributor.placement.share_targets import ShareDemand, extra_load, load_in_transit, target_shares
 from srtm.topics.publishers import Publishers
 from tests.support.distributor_in_process import spec
 

@@ -13,7 +13,7 @@ from distributor.model.leases import Leases
 from distributor.model.state_change import StateChange
 from distributor.placement import planner, proposals
 from distributor.placement.planner import TopicPlan
-from distributor.placement.shares import with_declared_split
+from distributor.placement.share_targets import with_declared_split
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import TopicChange, apply_topic_change
@@ -29,7 +29,7 @@ def not_fitted(_spec: TopicSpec) -> FittingRecord | None:
     return None
 
 
-class Topics:
+class TopicRequests:
     """Creates, changes and removes topics."""
 
     def __init__(self, state: ClusterState, room: Room) -> None:

@@ -14,7 +14,7 @@ from distributor.model.incarnations import check_succession
 from distributor.model.state_change import StateChange
 from distributor.placement import planner
 from distributor.placement.reasons import no_room_for
-from distributor.placement.shares import after_death
+from distributor.placement.share_targets import after_death
 from distributor.registry.broker_updates import (
     AppliedUpdate,
     BrokerUpdate,
@@ -34,8 +34,8 @@ from srtm.topics.capacity import Capacity
 _MAX_CLAIMED_VERSION = 2**62  # a version that a broker may say it has; the store counts to 2**63
 
 
-class Brokers:
-    """Registers, drains, buries and forgets brokers."""
+class BrokerRequests:
+    """Registers brokers, records their deaths, drains and forgets them."""
 
     def __init__(self, state: ClusterState, room: Room, maintenance: Maintenance) -> None:
         self._state = state
