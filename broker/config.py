@@ -3,20 +3,22 @@ the line says why not."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import msgspec
 
-from broker.nsqd.auth_servers import METHODS, parse_auth_address
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.log import LEVELS
-from srtm.net.address import is_socket_path, listen_address, parse_address, parse_peer
+from srtm.net.address import format_address, is_socket_path, listen_address, parse_address, parse_peer, resolvable
 from srtm.net.http_client import parse_http_url
 from srtm.net.tokens import Tokens, checked_token
 from srtm.token_bucket.exact_split import LARGEST
 
+AUTH_METHODS = ("get", "post")  # in which auth servers are asked
 ARRIVAL_CLOCKS = ("kernel", "packet")
 LONGEST_LAB_SERVICE_NS = 10**9
 
@@ -101,6 +103,37 @@ TOPOLOGY_AWARE = "topology-aware-consumption"
 EXPERIMENTS = (TOPOLOGY_AWARE,)
 
 
+@dataclass(frozen=True)
+class AuthAddress:
+    """Where to ask."""
+
+    host: str
+    port: int
+    path: str = "/auth"
+    tls: bool = False
+
+    @property
+    def base_url(self) -> str:
+        return f"http{'s' if self.tls else ''}://{format_address(self.host, self.port)}"
+
+
+def parse_auth_address(field: str, text: str) -> AuthAddress:
+    """``HOST:PORT``, or a whole URL, whose path is used as it is. Raises BadInput."""
+    if "://" not in text:
+        host, port = parse_peer(field, text)
+        return AuthAddress(host, port)
+    rule = "must be HOST:PORT, or a URL such as http://HOST:PORT/PATH"
+    try:
+        parts = urlsplit(text)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        raise BadInput(field, text, rule) from None
+    plain = parts.hostname and not (parts.query or parts.fragment or parts.username)
+    if parts.scheme not in ("http", "https") or not plain or not re.fullmatch(r"[!-~]*", parts.path):
+        raise BadInput(field, text, rule)
+    return AuthAddress(resolvable(field, text, parts.hostname or ""), port, parts.path or "/", parts.scheme == "https")
+
+
 @dataclass(frozen=True, kw_only=True)
 class StatsdConfig:
     """Where and how numbers are pushed (protocol section 16). One that exists is valid: making it raises BadInput."""
@@ -170,7 +203,7 @@ class BrokerConfig:
             parse_peer("lookupd_tcp_address", address)
         for address in self.auth_http_addresses:
             parse_auth_address("auth_http_address", address)
-        if self.auth_http_request_method not in METHODS:
+        if self.auth_http_request_method not in AUTH_METHODS:
             raise BadInput("auth_http_request_method", self.auth_http_request_method, "must be get or post")
         for url in self.distributors:
             parse_http_url("distributor", url, "https" if url.startswith("https:") else "http")

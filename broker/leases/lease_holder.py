@@ -17,9 +17,9 @@ import msgspec
 
 from broker import snapshot
 from broker.leases.desired_topics import NOTHING, DesiredTopics
-from broker.nsqd.metadata import is_ephemeral
 from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
 from srtm.errors import PeerError
+from srtm.protocol import is_ephemeral
 
 if TYPE_CHECKING:
     from srtm._native import Engine

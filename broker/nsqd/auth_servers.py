@@ -4,38 +4,22 @@
 from __future__ import annotations
 
 import random
-import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
+from broker.config import AuthAddress
 from broker.events import AuthAsked
-from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
-from srtm.net.address import format_address, parse_peer, resolvable
+from srtm.errors import PeerError, SrtmError, Unavailable
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
 
-METHODS = ("get", "post")
 _ANSWER_LIMIT_BYTES = 1 << 20
 _HEADERS = (("Accept", "application/vnd.nsq; version=1.0"),)
-
-
-@dataclass(frozen=True)
-class AuthAddress:
-    """Where to ask."""
-
-    host: str
-    port: int
-    path: str = "/auth"
-    tls: bool = False
-
-    @property
-    def base_url(self) -> str:
-        return f"http{'s' if self.tls else ''}://{format_address(self.host, self.port)}"
 
 
 class Authorization(msgspec.Struct, frozen=True):
@@ -57,23 +41,6 @@ class Answer(msgspec.Struct, frozen=True):
 
 class _TlsHint(msgspec.Struct, frozen=True):
     https_port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
-
-
-def parse_auth_address(field: str, text: str) -> AuthAddress:
-    """``HOST:PORT``, or a whole URL, whose path is used as it is. Raises BadInput."""
-    if "://" not in text:
-        host, port = parse_peer(field, text)
-        return AuthAddress(host, port)
-    rule = "must be HOST:PORT, or a URL such as http://HOST:PORT/PATH"
-    try:
-        parts = urlsplit(text)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        raise BadInput(field, text, rule) from None
-    plain = parts.hostname and not (parts.query or parts.fragment or parts.username)
-    if parts.scheme not in ("http", "https") or not plain or not re.fullmatch(r"[!-~]*", parts.path):
-        raise BadInput(field, text, rule)
-    return AuthAddress(resolvable(field, text, parts.hostname or ""), port, parts.path or "/", parts.scheme == "https")
 
 
 def encode_question(question: AuthAsked, path: str, method: str) -> tuple[str, bytes]:

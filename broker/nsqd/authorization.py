@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.config import BrokerConfig
+from broker.config import BrokerConfig, parse_auth_address
 from broker.events import AuthAsked
-from broker.nsqd.auth_servers import AuthServers, parse_auth_address
+from broker.nsqd.auth_servers import AuthServers
 from srtm.errors import SrtmError, Unavailable
 from srtm.log import Log
 

@@ -15,7 +15,7 @@ import msgspec
 from broker.runtime.data_directory import replace_file
 from broker.snapshot import Snapshot
 from srtm.net.json_file import read_json
-from srtm.protocol import is_name
+from srtm.protocol import is_ephemeral, is_name
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -89,7 +89,3 @@ def restore(engine: Engine, metadata: Metadata) -> list[str]:
             engine.pause_topic(topic.name, True)
         engine.release_topic(topic.name)
     return refused
-
-
-def is_ephemeral(name: str) -> bool:
-    return name.endswith("#ephemeral")

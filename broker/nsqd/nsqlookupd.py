@@ -15,7 +15,6 @@ from urllib.parse import quote
 import msgspec
 import trio
 
-from broker.nsqd.metadata import is_ephemeral
 from broker.runtime.wakeup import Wakeup
 from broker.snapshot import Snapshot
 from srtm.concurrency.backoff import Backoff
@@ -24,7 +23,7 @@ from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
-from srtm.protocol import is_name
+from srtm.protocol import is_ephemeral, is_name
 
 MAGIC = b"  V1"
 PING_PERIOD_S = 15.0

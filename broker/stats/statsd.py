@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import trio
 
 from broker.config import StatsdConfig
-from broker.nsqd.metadata import is_ephemeral
 from broker.snapshot import Channel, EndToEnd, Snapshot, Topic
 from broker.stats.stats import go_memory
 from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
+from srtm.protocol import is_ephemeral
 
 _TOPIC_COUNTERS = ("message_count", "message_bytes")
 _TOPIC_GAUGES = ("depth", "backend_depth")

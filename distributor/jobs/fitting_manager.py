@@ -24,7 +24,7 @@ from distributor.jobs.fitting_environment import Surroundings
 from distributor.jobs.fitting_run import FailedFitting, FittingRun, Superseded, insist
 from distributor.model.cluster import FittingRecord, Topic
 from distributor.registry.registry import FittingIntent
-from distributor.sync.wall import utc
+from distributor.sync.penalty import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable
 from srtm.topics.spec import TopicSpec

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from distributor.sync.wall import utc
 from srtm.analysis.penalty import RecordedPenalty
 
 
@@ -23,3 +23,8 @@ def penalty_view(gauged: Gauged | None) -> dict[str, Any] | None:
         return None
     figures = {name: value for name, value in asdict(gauged.penalty).items() if name != "brokers"}
     return {"at": utc(gauged.wall_ns), **figures}
+
+
+def utc(wall_ns: int) -> str:
+    """A wall-clock time as ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_ns // 10**9))

@@ -16,9 +16,8 @@ from distributor.model.leases import MICRO
 from distributor.placement.proposals import ShareChange
 from distributor.prediction.explanation import Json, reason
 from distributor.registry.registry import Registry
-from distributor.sync.penalty import penalty_view
+from distributor.sync.penalty import penalty_view, utc
 from distributor.sync.service import Syncing
-from distributor.sync.wall import utc
 from srtm.control import Assignment, TopicReport
 from srtm.errors import NotLeader, Unavailable
 from srtm.topics.capacity import effective_mcap
