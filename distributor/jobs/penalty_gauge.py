@@ -22,7 +22,7 @@ from distributor.model.leases import Amount
 from distributor.prediction.replay import Trace
 from distributor.registry.registry import Registry
 from distributor.sync.measurements import Measuring
-from distributor.sync.penalty import Gauged
+from distributor.sync.penalty import MeasuredPenalty
 from distributor.sync.service import Syncing
 from srtm.analysis.penalty import RecordedPenalty, Recording, recorded_penalty
 from srtm.control import MeasurementRequest
@@ -94,7 +94,7 @@ class PenaltyGauge:
         if found is None or self._registry.topics[name].removed:
             self._syncing.penalties.pop(name, None)
         else:
-            self._syncing.penalties[name] = Gauged(penalty=found, wall_ns=self._wall_ns())
+            self._syncing.penalties[name] = MeasuredPenalty(penalty=found, wall_ns=self._wall_ns())
 
     async def _penalty(self, name: str) -> RecordedPenalty | None:
         topic, fitting = self._registry.topics[name], self._registry.fittings.get(name)

@@ -159,7 +159,7 @@ class Relieving:
         )
 
     def _capacity(self, broker: str) -> float:
-        service_ns = self._syncing.lab_service_ns.get(broker, 0)
+        service_ns = self._syncing.session(broker).lab_service_ns
         return 1e9 / service_ns if service_ns else math.inf
 
 

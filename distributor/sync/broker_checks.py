@@ -19,7 +19,7 @@ _LONGEST_TEXT = 300  # characters; host names have at most 253
 _MOST_CORES = 2**31
 
 
-def presented(name: str, request: SyncRequest) -> Broker:
+def checked_broker(name: str, request: SyncRequest) -> Broker:
     """The broker as it presents itself. Raises BadInput."""
     check_broker_name("broker", name)
     for field in ("incarnation", "srtm_version", "tcp_address", "http_address"):

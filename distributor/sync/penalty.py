@@ -10,14 +10,14 @@ from srtm.analysis.penalty import RecordedPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gauged:
+class MeasuredPenalty:
     """The penalty of one window."""
 
     penalty: RecordedPenalty
     wall_ns: int  # when it was worked out
 
 
-def penalty_view(gauged: Gauged | None) -> dict[str, Any] | None:
+def penalty_view(gauged: MeasuredPenalty | None) -> dict[str, Any] | None:
     """As JSON, ms. None: it is not known, or there is none."""
     if gauged is None:
         return None

@@ -60,8 +60,9 @@ class _Book(Collector):
         nonsense = GaugeMetricFamily(
             "srtm_reports_ignored", "Reports of topics that made no sense, since the start.", labels=["broker"]
         )
-        for name, count in self._syncing.ignored_reports.items():
-            nonsense.add_metric([name], count)
+        for name, session in self._syncing.sessions.items():
+            if session.reports is not None:
+                nonsense.add_metric([name], session.ignored_reports)
         yield nonsense
 
     def _histories(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:

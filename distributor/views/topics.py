@@ -91,8 +91,8 @@ def _part(topic: Topic, name: str, told: _Told, registry: Registry, syncing: Syn
         "fill_ratio": fill_ratio(holding.share.rate / MICRO, report, demand),
         "share_version": holding.version,
         "applied_version": holding.applied,
-        "lab_service_time_ns": syncing.lab_service_ns.get(name, 0),
-        "throttling": msgspec.to_builtins(syncing.throttling.get(name)),
+        "lab_service_time_ns": syncing.session(name).lab_service_ns,
+        "throttling": msgspec.to_builtins(syncing.session(name).throttling),
         "renewed_s_ago": registry.liveness.last_s_ago(name) if registry.leads else None,  # null: only the leader knows
         "report": msgspec.to_builtins(report),
     }
@@ -196,16 +196,16 @@ def broker_view(name: str, registry: Registry, syncing: Syncing) -> Json:
         "mcap": mcap,  # for the hardest of the promises that it has
         "mcap_stated": broker.mcap,
         "capacities": [one.to_json() for one in figures],
-        "lab_service_time_ns": syncing.lab_service_ns.get(name, 0),  # 0: not in the laboratory
+        "lab_service_time_ns": syncing.session(name).lab_service_ns,  # 0: not in the laboratory
         "allocated": allocated,
         "rcap": max(0.0, mcap - allocated) if mcap else None,  # null: not stated, no known limit
         "alive": registry.is_alive(name) if registry.leads else None,  # null: only the leader knows
         "dead": broker.dead,
         "accepting": broker.accepting,
         "draining": name in registry.draining,
-        "drain": msgspec.to_builtins(syncing.drains.get(name)),
-        "throttling": msgspec.to_builtins(syncing.throttling.get(name)),
-        "machine": msgspec.to_builtins(syncing.machines.get(name)),  # null: not heard here, or it does not say
+        "drain": msgspec.to_builtins(syncing.session(name).drain),
+        "throttling": msgspec.to_builtins(syncing.session(name).throttling),
+        "machine": msgspec.to_builtins(syncing.session(name).machine),  # null: not heard here, or it does not say
         "last_sync_s_ago": registry.liveness.last_s_ago(name),
         "reports": msgspec.to_builtins(list(syncing.reports.get(name, {}).values())),
     }

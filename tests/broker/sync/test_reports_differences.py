@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from broker import snapshot
 from broker.sync.reports import Reports
-from distributor.sync.report_checks import reported
+from distributor.sync.report_checks import merge_reports
 from srtm.control import SyncRequest
 from tests.support.fake_engine import FakeEngine
 
@@ -118,10 +118,10 @@ def test_whatever_is_lost_or_late_and_whoever_leads_an_answer_means_that_all_is_
         if fate == "late":
             late.append((leader, asked))
             continue
-        now = reported(known[leader], asked)
+        now = merge_reports(known[leader], asked)
         known[leader] = now or known[leader]
         if fate == "answered" and reports.answered(now.number if now else 0) and not looked_at_few:
             assert counted(known[leader].topics) == counted(engine.topics)
         for at, old in late:
-            known[at] = reported(known[at], old) or known[at]
+            known[at] = merge_reports(known[at], old) or known[at]
         late.clear()
