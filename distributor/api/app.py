@@ -8,7 +8,7 @@ not be copied about.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import trio
@@ -16,7 +16,7 @@ from fastapi import FastAPI, Query, Request, Response
 
 from distributor.api.access import Access
 from distributor.api.bodies import documented, json_answer, read_body
-from distributor.api.capacity import capacity_routes
+from distributor.api.capacity import add_capacity_routes
 from distributor.api.fittings import add_fitting_routes, asked
 from distributor.api.history import add_history_routes
 from distributor.api.openapi import describe
@@ -31,6 +31,7 @@ from distributor.registry.registry import Registry, not_fitted
 from distributor.sync.service import Syncing
 from distributor.views import nsqlookupd as lookups
 from distributor.views import topics as views
+from distributor.views.brokers import broker_view, health_view
 from distributor.views.metrics import exposition
 from srtm import __version__
 from srtm.control import DeadNotice, SyncRequest
@@ -51,13 +52,13 @@ def make_app(
         add_share_routes,
         _broker_routes,
         add_history_routes,
-        capacity_routes,
         _lookup_routes,
         _service_routes,
     ):
         add_routes(app, registry, syncing)
     for add_routes_of_topics in (_topic_routes, _publisher_routes):
         add_routes_of_topics(app, registry, syncing, fittings)
+    add_capacity_routes(app, registry)
     add_fitting_routes(app, registry, fittings)
     add_refusals(app)
     describe(app)
@@ -133,11 +134,14 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
         return json_answer(await explaining.planned(await _spec(request, config), registry, syncing))
 
 
-async def _explained(topic: Topic, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> dict[str, Any]:
-    """What a submission is answered: the topic as it is now, why, and what its fitting has measured."""
+async def _explained(topic: Topic, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> views.TopicView:
+    """The answer to a submission: the topic as it is now, why, and what its fitting has measured."""
     explanation = await explaining.submitted(topic, registry, syncing)
-    view = {**views.topic_view(topic, registry, syncing), "explanation": explanation}
-    return view if fittings is None else {**view, "fitting": fittings.view(topic)}
+    view = views.topic_view(topic, registry, syncing)
+    view.explanation = explanation
+    if fittings is not None:
+        view.fitting = fittings.view(topic)
+    return view
 
 
 async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:
@@ -192,12 +196,12 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     @app.get("/v1/brokers")
     async def list_brokers() -> Response:
         """All known brokers."""
-        return json_answer([views.broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
+        return json_answer([broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
 
     @app.get("/v1/brokers/{name}")
     async def show_broker(name: str) -> Response:
         """One broker."""
-        return json_answer(views.broker_view(name, registry, syncing))
+        return json_answer(broker_view(name, registry, syncing))
 
     @app.post("/v1/brokers/{name}/sync", openapi_extra=documented("SyncRequest"))
     async def sync(name: str, request: Request) -> Response:
@@ -209,7 +213,7 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
         """Take a broker out of service: publishers and tokens go to the others, it delivers what it has and ends.
         409 if the others lack capacity, unless `force`."""
         await registry.drain(name, force=force)
-        return json_answer(views.broker_view(name, registry, syncing), 202)
+        return json_answer(broker_view(name, registry, syncing), 202)
 
     @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=documented("DeadNotice"))
     async def dead(name: str, request: Request) -> Response:
@@ -234,26 +238,26 @@ def _lookup_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     async def lookup(topic: str | None = None) -> Response:
         """nsqlookupd: the brokers of a topic and its channels."""
         if not topic:
-            return _nsq({"message": "MISSING_ARG_TOPIC"}, 400)
+            return _nsq(lookups.LookupRefusal(message="MISSING_ARG_TOPIC"), 400)
         found = lookups.lookup(topic, registry, syncing)
-        return _nsq({"message": "TOPIC_NOT_FOUND"}, 404) if found is None else _nsq(found)
+        return _nsq(lookups.LookupRefusal(message="TOPIC_NOT_FOUND"), 404) if found is None else _nsq(found)
 
     @app.get("/topics")
     async def topics() -> Response:
         """nsqlookupd: all topics."""
-        return _nsq({"topics": lookups.topics(registry, syncing)})
+        return _nsq(lookups.LookupTopics(topics=lookups.topics(registry, syncing)))
 
     @app.get("/channels")
     async def channels(topic: Annotated[str | None, Query()] = None) -> Response:
         """nsqlookupd: the channels of a topic."""
         if not topic:
-            return _nsq({"message": "MISSING_ARG_TOPIC"}, 400)
-        return _nsq({"channels": lookups.channels(topic, registry, syncing)})
+            return _nsq(lookups.LookupRefusal(message="MISSING_ARG_TOPIC"), 400)
+        return _nsq(lookups.LookupChannels(channels=lookups.channels(topic, registry, syncing)))
 
     @app.get("/nodes")
     async def nodes() -> Response:
         """nsqlookupd: all brokers."""
-        return _nsq({"producers": lookups.nodes(registry, syncing)})
+        return _nsq(lookups.nodes(registry, syncing))
 
     @app.get("/ping")
     async def ping() -> Response:
@@ -272,7 +276,7 @@ def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
     @app.get("/healthz")
     async def healthz() -> Response:
         """That the service runs, its version, and whether it leads or stands by (and for whom)."""
-        return json_answer({"status": "ok", "version": __version__, **views.role_view(registry)})
+        return json_answer(health_view(registry))
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from distributor.api import schemas as answers
 from distributor.api.access import is_open, scopes
+from distributor.views import brokers, nsqlookupd, topics
 from srtm import control
 from srtm.topics import json_schema as shapes
 
@@ -20,40 +20,67 @@ _JSON = "application/json"
 _TEXT = "text/plain"
 _REFERENCE = "#/components/schemas/{name}"
 
+
+class PlanView(msgspec.Struct):
+    """What a submission would do; ``distributor.prediction.explanation`` adds keys that explain it."""
+
+    state: Literal["placed", "waiting", "partial"]
+
+
+class MeasuredPart(msgspec.Struct):
+    """What was measured on one broker, at the percentile of the promise."""
+
+    broker: str
+    messages: int
+    total_ms: float
+    access_ms: float
+    processing_ms: float
+    lab_service_time_ns: int
+
+
+class FittingView(msgspec.Struct):
+    """How a fitting goes on; ``distributor.fitting.summary`` adds keys that explain it."""
+
+    topic: str
+    state: Literal["queued", "waiting", "running", "fits", "does not fit", "failed", "off"]
+    measured: list[MeasuredPart]
+    service_us: dict[str, float]
+
+
 # {operation: what it answers when all is well; None: nothing}. Text is for people and Prometheus.
 ANSWERS: dict[tuple[str, str], Any] = {
-    ("POST", "/v1/topics"): answers.TopicView,
-    ("GET", "/v1/topics"): list[answers.TopicView],
-    ("PUT", "/v1/topics/{name}"): answers.TopicView,
-    ("PATCH", "/v1/topics/{name}"): answers.TopicView,
-    ("GET", "/v1/topics/{name}"): answers.TopicView,
+    ("POST", "/v1/topics"): topics.TopicView,
+    ("GET", "/v1/topics"): list[topics.TopicView],
+    ("PUT", "/v1/topics/{name}"): topics.TopicView,
+    ("PATCH", "/v1/topics/{name}"): topics.TopicView,
+    ("GET", "/v1/topics/{name}"): topics.TopicView,
     ("DELETE", "/v1/topics/{name}"): None,
-    ("GET", "/v1/topics/{name}/decisions"): list[answers.DecisionView],
-    ("GET", "/v1/topics/{name}/fitting"): answers.FittingView,
-    ("POST", "/v1/topics/{name}/plan"): answers.PlanView,
-    ("POST", "/v1/plan"): answers.PlanView,
-    ("PATCH", "/v1/topics/{name}/publishers"): answers.TopicView,
-    ("GET", "/v1/topics/{name}/publishers"): answers.PublisherColumns,
+    ("GET", "/v1/topics/{name}/decisions"): list[topics.DecisionView],
+    ("GET", "/v1/topics/{name}/fitting"): FittingView,
+    ("POST", "/v1/topics/{name}/plan"): PlanView,
+    ("POST", "/v1/plan"): PlanView,
+    ("PATCH", "/v1/topics/{name}/publishers"): topics.TopicView,
+    ("GET", "/v1/topics/{name}/publishers"): topics.PublisherColumns,
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): control.Assignment,
-    ("GET", "/v1/brokers"): list[answers.BrokerView],
-    ("GET", "/v1/brokers/{name}"): answers.BrokerView,
+    ("GET", "/v1/brokers"): list[brokers.BrokerView],
+    ("GET", "/v1/brokers/{name}"): brokers.BrokerView,
     ("DELETE", "/v1/brokers/{name}"): None,
     ("POST", "/v1/brokers/{name}/sync"): control.SyncAnswer,
     ("POST", "/v1/brokers/{name}/history"): None,
     ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementAnswer,
-    ("POST", "/v1/brokers/{name}/drain"): answers.BrokerView,
+    ("POST", "/v1/brokers/{name}/drain"): brokers.BrokerView,
     ("POST", "/v1/brokers/{name}/dead"): None,
-    ("GET", "/v1/brokers/{name}/capacity"): answers.CapacityView,
-    ("PUT", "/v1/brokers/{name}/capacity"): answers.CapacityView,
+    ("GET", "/v1/brokers/{name}/capacity"): brokers.CapacityView,
+    ("PUT", "/v1/brokers/{name}/capacity"): brokers.CapacityView,
     ("DELETE", "/v1/brokers/{name}/capacity"): None,
     ("PUT", "/v1/shares"): control.ProposalResults,
     ("GET", "/v1/history"): control.HistoryAnswer,
     ("GET", "/lookup"): control.Lookup,
-    ("GET", "/topics"): answers.LookupTopics,
-    ("GET", "/channels"): answers.LookupChannels,
-    ("GET", "/nodes"): answers.LookupNodes,
+    ("GET", "/topics"): nsqlookupd.LookupTopics,
+    ("GET", "/channels"): nsqlookupd.LookupChannels,
+    ("GET", "/nodes"): nsqlookupd.LookupNodes,
     ("GET", "/ping"): str,
-    ("GET", "/healthz"): answers.Health,
+    ("GET", "/healthz"): brokers.HealthView,
     ("GET", "/metrics"): str,
 }
 
@@ -129,7 +156,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _schemas() -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
     kinds = [kind for kind in ANSWERS.values() if kind is not None]
     kinds += _BODIES.values()
-    kinds += [control.Problem, answers.LookupRefusal, dict[str, Any]]
+    kinds += [control.Problem, nsqlookupd.LookupRefusal, dict[str, Any]]
     found, components = msgspec.json.schema_components(kinds, schema_hook=control.schema_of, ref_template=_REFERENCE)
     return lambda kind: found[kinds.index(kind)], components
 

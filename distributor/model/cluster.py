@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -77,7 +78,7 @@ class Placement:
         return float(self.publishers.rates[self.at == NOWHERE].sum())
 
     @property
-    def state(self) -> str:
+    def state(self) -> Literal["placed", "partial", "waiting"]:
         if len(self.publishers) and not self.brokers:
             return "waiting"
         return "placed" if (self.at != NOWHERE).all() else "partial"

@@ -1,10 +1,9 @@
-"""A topic's DRL penalty as it was measured last, and how it is shown."""
+"""A topic's DRL penalty as it was measured last, and times of day for people."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from srtm.analysis.penalty import RecordedPenalty
 
@@ -14,15 +13,7 @@ class MeasuredPenalty:
     """The penalty of one window."""
 
     penalty: RecordedPenalty
-    wall_ns: int  # when it was worked out
-
-
-def penalty_view(gauged: MeasuredPenalty | None) -> dict[str, Any] | None:
-    """As JSON, ms. None: it is not known, or there is none."""
-    if gauged is None:
-        return None
-    figures = {name: value for name, value in asdict(gauged.penalty).items() if name != "brokers"}
-    return {"at": utc(gauged.wall_ns), **figures}
+    wall_ns: int  # when it was computed
 
 
 def utc(wall_ns: int) -> str:

@@ -89,8 +89,8 @@ async def test_an_overloaded_broker_gives_up_publishers_and_the_log_and_the_view
     why = "a: p99 8 ms (promise 5; access 0, processing 8); 2 publishers (canary) go to b"
     assert why in cluster.decisions()[-2:]
     view = views.topic_view(cluster.registry.topic("cars"), cluster.registry, cluster.syncing)
-    assert view["relief"] == "relieving a: 2 publishers moved to b"
-    assert "publishers (canary)" not in view["reason"]
+    assert view.relief == "relieving a: 2 publishers moved to b"
+    assert "publishers (canary)" not in view.reason
     await cluster.run(16)  # they have arrived, and were watched
     assert cluster.syncing.relief.moves[Step.REST] > 0
     cluster.latency["a"] = late(processing_ms=2.0)

@@ -6,6 +6,7 @@ import trio
 import trio.testing
 
 from distributor.views import topics as views
+from distributor.views.brokers import broker_view
 from srtm.control import Stranger, TopicReport
 from srtm.errors import Conflict, NotFound, Unavailable
 from tests.support.distributor_in_process import Distributor, settle, spec
@@ -192,8 +193,8 @@ async def test_it_is_shown_and_a_second_time_changes_nothing(distributor):
     version = distributor.registry.version
     await distributor.registry.drain("a", force=False)
     assert distributor.registry.version == version
-    shown = [views.broker_view(name, distributor.registry, distributor.syncing) for name in ("a", "b")]
-    assert [one["draining"] for one in shown] == [True, False]
+    shown = [broker_view(name, distributor.registry, distributor.syncing) for name in ("a", "b")]
+    assert [one.draining for one in shown] == [True, False]
     assert {one.name for one in (a, b)} == {"a", "b"}
 
 

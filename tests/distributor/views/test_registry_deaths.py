@@ -152,7 +152,8 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
     await trio.sleep(299)
     await distributor.brokers("b")
     await trio.sleep(2)
-    assert [node["hostname"] for node in lookups.nodes(distributor.registry, distributor.syncing)] == ["b"]
+    nodes = lookups.nodes(distributor.registry, distributor.syncing)
+    assert [node.hostname for node in nodes.producers] == ["b"]
 
 
 async def while_it_is_buried(a, monkeypatch, bury):
