@@ -34,14 +34,14 @@ class ChannelDeleted(msgspec.Struct, frozen=True, tag="channel_deleted"):
     channel: str
 
 
-class StrangerSeen(msgspec.Struct, frozen=True, tag="stranger"):
+class UnassignedPublisherSeen(msgspec.Struct, frozen=True, tag="stranger"):
     """Once per publisher, topic and ``set_publishers`` version."""
 
     topic: str
     publisher_id: str
 
 
-class Moved(msgspec.Struct, frozen=True, tag="moved"):
+class RateChanged(msgspec.Struct, frozen=True, tag="moved"):
     """The rate of arrivals is not what it was; only while histories of the topic are asked for. ``version``: of the
     share in force now, ``waiting``: for tokens now."""
 
@@ -53,7 +53,7 @@ class Moved(msgspec.Struct, frozen=True, tag="moved"):
     waiting: int
 
 
-class Restless(msgspec.Struct, frozen=True, tag="restless"):
+class Unsteady(msgspec.Struct, frozen=True, tag="restless"):
     """A topic that the engine watches is not steady any more: its rate has drifted, or messages waited for some
     bins."""
 
@@ -67,7 +67,7 @@ class Starved(msgspec.Struct, frozen=True, tag="starved"):
     waiting: int
 
 
-class Lapsed(msgspec.Struct, frozen=True, tag="lapsed"):
+class LeaseExpired(msgspec.Struct, frozen=True, tag="lapsed"):
     """The lease of a share ended; ``waiting`` messages wait for tokens until it is renewed."""
 
     topic: str
@@ -130,11 +130,11 @@ Event = (
     | TopicDeleted
     | ChannelCreated
     | ChannelDeleted
-    | StrangerSeen
-    | Moved
-    | Restless
+    | UnassignedPublisherSeen
+    | RateChanged
+    | Unsteady
     | Starved
-    | Lapsed
+    | LeaseExpired
     | AuthAsked
     | DiskFailed
     | DiskWorks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.config import BrokerConfig
-from broker.history.uploader import Histories
+from broker.history.uploader import HistoryUploader
 from broker.leases.gdrl_agent import GdrlAgent
 from broker.leases.lease_holder import LeaseHolder
 from broker.sync.drain import Drain
@@ -54,7 +54,7 @@ class Membership:
             self._distributors,
             log,
         )
-        self.histories = Histories(config.name, about.incarnation, engine, self._distributors(), log)
+        self.histories = HistoryUploader(config.name, about.incarnation, engine, self._distributors(), log)
         self.synchronizer = Synchronizer(
             config.name,
             about,
@@ -66,7 +66,7 @@ class Membership:
             drain,
             self.carry_out,
             throttling,
-            self.histories.untell_all,
+            self.histories.report_all_again,
         )
 
     def start(self, nursery: trio.Nursery) -> None:

@@ -254,19 +254,19 @@ class Broker:
                 self._note_change()
             case events.ChannelCreated() | events.ChannelDeleted():
                 self._note_change()
-            case events.StrangerSeen(topic, publisher_id):
+            case events.UnassignedPublisherSeen(topic, publisher_id):
                 if self._synchronizer is not None:
                     self._synchronizer.note_stranger(topic, publisher_id)
-            case events.Moved():
+            case events.RateChanged():
                 if self._membership is not None:
-                    self._membership.histories.note_moved(event)
-            case events.Restless():
+                    self._membership.histories.note_rate_change(event)
+            case events.Unsteady():
                 if self._membership is not None:
-                    self._membership.histories.note_restless(event)
+                    self._membership.histories.note_unsteady(event)
             case events.Starved():
                 if self._synchronizer is not None:
                     self._synchronizer.wake()
-            case events.Lapsed(topic, waiting):
+            case events.LeaseExpired(topic, waiting):
                 self._log.warning("a lease ended without renewal: its topic waits here", topic=topic, waiting=waiting)
             case events.AuthAsked():
                 nursery.start_soon(self._authorizing.answer, event)
