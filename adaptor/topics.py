@@ -223,7 +223,7 @@ class Book:
 
 def bins_of(history: TopicHistory) -> list[Bin] | None:
     """None: it makes no sense here (other bins than ours, columns of different lengths). That counts can be what they
-    say ``distributor.sync.histories`` has seen to."""
+    say ``distributor.sync.history_store`` has seen to."""
     columns = (history.arrivals, history.waiting, history.unfinished)
     if history.bin_ns != BIN_NS or len({len(column) for column in columns}) != 1:
         return None

@@ -39,10 +39,11 @@ from broker.runtime.health import Health
 from broker.runtime.machine import Processors, machine_here
 from broker.startup import engine_settings, make_engine, start_engine, stop_engine
 from broker.stats.statsd import Lines, key_prefix, push
-from broker.sync.channel_discovery import Introductions
+from broker.sync.channel_discovery import ChannelDiscovery
 from broker.sync.drain import Drain
-from broker.sync.loop import SyncState, load_state
+from broker.sync.loop import LocalBroker
 from broker.sync.remaining_messages import topics_left
+from broker.sync.state_file import SyncState, load_state
 from srtm import __version__
 from srtm.control import SyncRequest
 from srtm.errors import InternalError
@@ -103,7 +104,7 @@ class Broker:
         self._authorizing = Authorizing(engine, auth_servers(config), log)
         self._holder = LeaseHolder(engine)
         self._lookups = self._make_lookups()
-        self._introductions = Introductions(config, engine, self._lookups, self._holder.is_managed, log)
+        self._channel_discovery = ChannelDiscovery(config, engine, self._lookups, self._holder.is_managed, log)
         self._processors = Processors()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         dice = random.Random(f"{config.name} {incarnation}")
@@ -119,7 +120,7 @@ class Broker:
             self._holder.hold(state.topics, state.version)
         for name in metadata.restore(self._engine, saved):
             self._log.warning("a topic or channel in the list on disk has a name that is none", name=name)
-        self._introductions.spare(topic.name for topic in saved.topics or [])
+        self._channel_discovery.skip(topic.name for topic in saved.topics or [])
         if not self._config.distributors or state.has_synced:
             self._engine.set_accepting(True, "")
 
@@ -199,7 +200,7 @@ class Broker:
     def _use_lookups(self, addresses: Sequence[str]) -> None:
         """Raises BadInput."""
         self._lookups.use(addresses)
-        self._engine.set_hold_new_topics(self._introductions.are_needed)
+        self._engine.set_hold_new_topics(self._channel_discovery.is_needed)
 
     def _make_membership(self) -> Membership | None:
         if not self._config.distributors:
@@ -213,10 +214,17 @@ class Broker:
             lab_service_time_ns=self._settings.lab_service_time_ns,
             machine=machine_here(),
         )
-        throttling = self._processors.throttling
-        return Membership(
-            self._config, about, self._engine, self._holder, self._drain, self._agent, throttling, self._log
+        broker = LocalBroker(
+            name=self._config.name,
+            about=about,
+            directory=Path(self._config.data_path),
+            engine=self._engine,
+            holder=self._holder,
+            drain=self._drain,
+            throttling=self._processors.throttling,
+            log=self._log,
         )
+        return Membership(self._config, broker, self._agent)
 
     def _connect_partner(self, address: str) -> HttpClient:
         return HttpClient(f"http://{address}", token=self._config.token)
@@ -246,17 +254,17 @@ class Broker:
     def _handle_event(self, event: events.Event, nursery: trio.Nursery) -> None:
         match event:
             case events.TopicCreated(topic):
-                nursery.start_soon(self._introductions.introduce, topic)
+                nursery.start_soon(self._channel_discovery.discover, topic)
                 self._note_change()
             case events.TopicDeleted(topic):
-                self._introductions.forget(topic)
+                self._channel_discovery.forget(topic)
                 self._holder.renew(topic)
                 self._note_change()
             case events.ChannelCreated() | events.ChannelDeleted():
                 self._note_change()
             case events.UnassignedPublisherSeen(topic, publisher_id):
                 if self._synchronizer is not None:
-                    self._synchronizer.note_stranger(topic, publisher_id)
+                    self._synchronizer.note_unassigned(topic, publisher_id)
             case events.RateChanged():
                 if self._membership is not None:
                     self._membership.histories.note_rate_change(event)

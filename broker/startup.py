@@ -13,7 +13,7 @@ from broker import events
 from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.runtime import tls_files as tls
 from broker.runtime.addresses import Ports
-from broker.sync.loop import SyncState
+from broker.sync.state_file import SyncState
 from srtm.errors import BadInput, Conflict, InternalError, NotBuilt, SrtmError
 from srtm.log import Log
 from srtm.net.address import listen_address

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from broker.admin.context import AdminContext
-from broker.admin.nsqd import Refused, nsq_answer, read
+from broker.admin.nsqd_routes import Refused, nsq_answer, read
 from broker.nsqd.options import BY_KEY, LOG_LEVEL, Value, from_config
 from broker.stats.statsd import key_prefix
 from srtm.errors import BadInput

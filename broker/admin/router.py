@@ -9,9 +9,9 @@ from broker import snapshot
 from broker.admin import openapi
 from broker.admin.bucket import add_bucket_routes
 from broker.admin.context import AdminContext
-from broker.admin.drain import add_drain_routes
+from broker.admin.drain_routes import add_drain_routes
 from broker.admin.gdrl import add_gdrl_routes
-from broker.admin.nsqd import add_nsqd_routes, nsq_answer
+from broker.admin.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.admin.options import add_option_routes
 from broker.stats.prometheus import CONTENT_TYPE, metrics_text
 from srtm import __version__

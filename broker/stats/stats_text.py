@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from broker.snapshot import Bucket, Channel, Client, EndToEnd, Snapshot, Topic
-from broker.stats.stats import NS_PER_S, channels_of, go_memory, measured_of, pub_counts, selected, shown_producers
+from broker.stats.stats_json import NS_PER_S, channels_of, go_memory, measured_of, pub_counts, selected, shown_producers
 
 
 def stats_text(

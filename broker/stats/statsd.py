@@ -11,7 +11,7 @@ import trio
 
 from broker.config import StatsdConfig
 from broker.snapshot import Channel, EndToEnd, Snapshot, Topic
-from broker.stats.stats import go_memory
+from broker.stats.stats_json import go_memory
 from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
 from srtm.protocol import is_ephemeral

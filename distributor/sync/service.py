@@ -18,12 +18,12 @@ from distributor.registry.registry import Registry
 from distributor.relief.policy import Relief
 from distributor.relief.values import rules_of
 from distributor.sync.broker_checks import checked_broker
-from distributor.sync.histories import Histories
+from distributor.sync.history_store import Histories
 from distributor.sync.misplaced_publishers import is_significant_change, needs_tokens
 from distributor.sync.penalty import MeasuredPenalty
 from distributor.sync.report_checks import BrokerReports, merge_reports
 from distributor.sync.session import BrokerSession, ChannelBasis
-from srtm.control import MeasurementRequest, Move, Stranger, SyncAnswer, SyncRequest, TopicReport
+from srtm.control import MeasurementRequest, Move, SyncAnswer, SyncRequest, TopicReport, UnassignedPublisher
 from srtm.protocol import is_ephemeral
 
 _MOVE_REPEATS = 2  # one answer may cross with the broker's next request, which hangs up on it
@@ -210,7 +210,7 @@ class Syncing:
 
     # Shares that follow the traffic
 
-    def _add_unassigned(self, session: BrokerSession, publishers: Sequence[Stranger]) -> None:
+    def _add_unassigned(self, session: BrokerSession, publishers: Sequence[UnassignedPublisher]) -> None:
         session.unassigned.update(dict.fromkeys(publishers, 0))
         for publisher in publishers:
             if (topic := self._registry.topics.get(publisher.topic)) is not None:
@@ -341,11 +341,11 @@ class Syncing:
                     del unassigned[publisher]
         return moves
 
-    def _assigned_broker(self, publisher: Stranger) -> str | None:
+    def _assigned_broker(self, publisher: UnassignedPublisher) -> str | None:
         topic = self._registry.topics.get(publisher.topic)
         return topic.placement.broker_of(publisher.publisher_id) if topic is not None else None
 
-    def _move(self, publisher: Stranger, target: str) -> Move | None:
+    def _move(self, publisher: UnassignedPublisher, target: str) -> Move | None:
         """None: ``target`` is not ready yet."""
         topic = self._registry.topics[publisher.topic]
         if not self._is_ready(topic, target):

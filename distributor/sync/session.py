@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from distributor.sync.misplaced_publishers import MisplacedPublishers
 from distributor.sync.release_rates import ReleaseWindow
 from distributor.sync.report_checks import BrokerReports
-from srtm.control import BrokerMachine, DrainProgress, MeasurementRequest, Stranger, Throttling
+from srtm.control import BrokerMachine, DrainProgress, MeasurementRequest, Throttling, UnassignedPublisher
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class BrokerSession:
     ignored_reports: int = 0  # since this process started
     channel_basis: ChannelBasis | None = None  # with which this broker's channels were worked out last
     measurements: list[MeasurementRequest] = field(default_factory=list)  # named in the latest answer
-    unassigned: dict[Stranger, int] = field(default_factory=dict)  # {publisher: answers that told it to move}
+    unassigned: dict[UnassignedPublisher, int] = field(
+        default_factory=dict
+    )  # {publisher: moves sent}
     misplaced: MisplacedPublishers = field(default_factory=MisplacedPublishers)
     releases: ReleaseWindow = field(default_factory=ReleaseWindow)
     ready_since_s: dict[str, float] = field(default_factory=dict)  # {topic: its share is in force, trio time}

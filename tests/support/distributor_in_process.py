@@ -12,7 +12,7 @@ from distributor.config import DistributorConfig
 from distributor.registry.registry import Registry
 from distributor.storage.store import Store
 from distributor.sync.service import Syncing
-from srtm.control import BrokerMachine, DesiredTopic, Share, Stranger, SyncAnswer, SyncRequest, TopicReport
+from srtm.control import BrokerMachine, DesiredTopic, Share, SyncAnswer, SyncRequest, TopicReport, UnassignedPublisher
 from srtm.topics.spec import TopicSpec, parse_topic_json
 
 
@@ -44,7 +44,7 @@ class FakeBroker:
     remembered: int = 0  # what the data directory says
     topics: dict[str, DesiredTopic] = field(default_factory=dict)
     reports: list[TopicReport] = field(default_factory=list)
-    strangers: list[Stranger] = field(default_factory=list)
+    strangers: list[UnassignedPublisher] = field(default_factory=list)
     accepting: bool = True
     draining: bool = False  # as told
     takes_differences: bool = True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from distributor.sync.histories import Histories, problem
+from distributor.sync.history_store import Histories, problem
 from srtm.control import HistoryReport, TopicHistory
 from tests.support.distributor_in_process import settle, spec
 

@@ -7,7 +7,7 @@ import trio.testing
 
 from distributor.views import topics as views
 from distributor.views.brokers import broker_view
-from srtm.control import Stranger, TopicReport
+from srtm.control import TopicReport, UnassignedPublisher
 from srtm.errors import Conflict, NotFound, Unavailable
 from tests.support.distributor_in_process import Distributor, settle, spec
 
@@ -160,7 +160,7 @@ async def test_a_publisher_of_it_is_told_to_move_once_the_other_has_a_share(dist
     publisher = a.topics["cars"].publishers[0]
     await distributor.registry.drain("a", force=False)
     await settle(a, b, c)
-    a.strangers = [Stranger(topic="cars", publisher_id=publisher)]
+    a.strangers = [UnassignedPublisher(topic="cars", publisher_id=publisher)]
     (move,) = (await a.sync()).moves
     assert move.address in (b.address, c.address)
 

@@ -9,7 +9,7 @@ import trio.testing
 from distributor.placement import planner as placing
 from distributor.views import nsqlookupd as lookups
 from distributor.views import topics as views
-from srtm.control import Stranger, TopicReport
+from srtm.control import TopicReport, UnassignedPublisher
 from srtm.errors import Conflict, NotFound
 from tests.support.distributor_in_process import FakeBroker, settle, spec, total
 
@@ -349,7 +349,7 @@ async def test_the_new_address_of_a_broker_that_came_back_elsewhere_is_told_to_p
     assert views.assignment(topic, publisher, distributor.registry).address == a.address
     found = lookups.lookup("cars", distributor.registry, distributor.syncing)
     assert {one.broadcast_address for one in found.producers} == {"10.0.0.9", "127.0.0.1"}
-    b.strangers = [Stranger(topic="cars", publisher_id=publisher)]
+    b.strangers = [UnassignedPublisher(topic="cars", publisher_id=publisher)]
     assert [move.address for move in (await b.sync()).moves] == [a.address]
 
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from distributor.api.app import make_app
-from distributor.sync.histories import Histories, problem
+from distributor.sync.history_store import Histories, problem
 from srtm.control import HistoryAnswer, HistoryReport, ProposedShare, RateChange, ShareProposal, TopicHistory
 from srtm.errors import Conflict, NotFound, NotLeader
 from tests.support.distributor_in_process import Distributor, settle, spec

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker import snapshot
 from broker.admin.context import AdminContext
-from broker.stats.stats import stats_json
+from broker.stats.stats_json import stats_json
 from broker.stats.stats_text import stats_text
 from srtm.errors import BadInput
 from srtm.net.http_server import BodyTooLarge, Request, Response, Router, json_response, text_response
