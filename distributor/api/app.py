@@ -1,9 +1,7 @@
-"""The distributor's HTTP interface (docs/architecture.md): routes only, each a few lines over ``registry``,
-``syncing`` and ``views``.
+"""The distributor's HTTP interface: routes, each a few lines over ``registry``, ``sync`` and ``views``.
 
-Refusals are problem+json; nsqlookupd's routes answer as nsqlookupd 1.3.0 does. Bodies are read by the parsers of
-``srtm``, not by pydantic models of FastAPI: they are the same documents as topic files, and a million publishers must
-not be copied about.
+Refusals are problem+json; nsqlookupd's routes answer as nsqlookupd 1.3.0 does. The parsers of ``srtm`` read bodies, not
+pydantic models of FastAPI: bodies are the same documents as topic files, and a million publishers must not be copied.
 """
 
 from __future__ import annotations
@@ -17,10 +15,10 @@ from fastapi import FastAPI, Query, Request, Response
 from distributor.api.access import Access
 from distributor.api.bodies import documented, json_answer, read_body
 from distributor.api.capacity import add_capacity_routes
-from distributor.api.fittings import add_fitting_routes, asked
+from distributor.api.fittings import add_fitting_routes, requested_options
 from distributor.api.history import add_history_routes
 from distributor.api.openapi import describe
-from distributor.api.problems import Admit, add_refusals, asked_before
+from distributor.api.problems import Admit, add_refusals, checked_first
 from distributor.api.shares import add_share_routes
 from distributor.config import DistributorConfig
 from distributor.fitting.task import Method
@@ -28,7 +26,7 @@ from distributor.jobs import explain as explaining
 from distributor.jobs.fitting_manager import Fittings
 from distributor.model.cluster import Topic
 from distributor.registry.registry import Registry, not_fitted
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from distributor.views import nsqlookupd as lookups
 from distributor.views import topics as views
 from distributor.views.brokers import broker_view, health_view
@@ -43,10 +41,12 @@ _NSQ_JSON = "application/json; charset=utf-8"
 
 
 def make_app(
-    registry: Registry, syncing: Syncing, admit: Admit | None = None, fittings: Fittings | None = None
+    registry: Registry, syncing: SyncService, admit: Admit | None = None, fittings: Fittings | None = None
 ) -> FastAPI:
-    """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served. ``fittings``: None on
-    a standby."""
+    """The ASGI application.
+
+    ``admit`` raises an SrtmError for requests that must not be served. ``fittings`` is None on a standby.
+    """
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
     for add_routes in (
         add_share_routes,
@@ -63,23 +63,23 @@ def make_app(
     add_refusals(app)
     describe(app)
     if admit is not None:
-        app.middleware("http")(asked_before(admit))
-    if registry.config.tokens is not None:  # added last: asked first
-        app.middleware("http")(asked_before(Access(registry.config.tokens, app.routes).check))
+        app.middleware("http")(checked_first(admit))
+    if registry.config.tokens is not None:  # added last: runs first
+        app.middleware("http")(checked_first(Access(registry.config.tokens, app.routes).check))
     return app
 
 
 # Topics
 
 
-def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
+def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: Fittings | None) -> None:
     config = registry.config
     shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
     @app.post("/v1/topics", status_code=201, openapi_extra=shape)
     async def create_topic(request: Request, fitting: Method | None = None, rounds_s: float | None = None) -> Response:
         """Create a topic; 409 if one of this name exists. `fitting`: instead of the distributor's."""
-        options = asked(fitting, rounds_s)
+        options = requested_options(fitting, rounds_s)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
         if fittings is not None:
@@ -92,7 +92,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
     ) -> Response:
         """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
         `fitting`."""
-        options, before = asked(fitting, rounds_s), registry.topics.get(name)
+        options, before = requested_options(fitting, rounds_s), registry.topics.get(name)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config, name), fitting=fitted)
         if fittings is not None:
@@ -134,7 +134,9 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
         return json_answer(await explaining.planned(await _spec(request, config), registry, syncing))
 
 
-async def _explained(topic: Topic, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> views.TopicView:
+async def _explained(
+    topic: Topic, registry: Registry, syncing: SyncService, fittings: Fittings | None
+) -> views.TopicView:
     """The answer to a submission: the topic as it is now, why, and what its fitting has measured."""
     explanation = await explaining.submitted(topic, registry, syncing)
     view = views.topic_view(topic, registry, syncing)
@@ -145,7 +147,7 @@ async def _explained(topic: Topic, registry: Registry, syncing: Syncing, fitting
 
 
 async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:
-    """Raises BadInput. ``name`` is that of the path, which the document may leave out."""
+    """The topic in the body. ``name`` is that of the path; the document may leave it out. Raises BadInput."""
     document = await read_body(request, config, object)
     if name is not None and isinstance(document, dict):
         document = {"name": name, **document}
@@ -158,7 +160,7 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 # Publishers
 
 
-def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: Fittings | None) -> None:
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: Fittings | None) -> None:
     config = registry.config
     shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
 
@@ -190,7 +192,7 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittin
 # Brokers
 
 
-def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def _broker_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
     config = registry.config
 
     @app.get("/v1/brokers")
@@ -233,7 +235,7 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
 # nsqlookupd
 
 
-def _lookup_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def _lookup_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
     @app.get("/lookup")
     async def lookup(topic: str | None = None) -> Response:
         """nsqlookupd: the brokers of a topic and its channels."""
@@ -272,7 +274,7 @@ def _nsq(value: object, status: int = 200) -> Response:
 # The service itself
 
 
-def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def _service_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
     @app.get("/healthz")
     async def healthz() -> Response:
         """That the service runs, its version, and whether it leads or stands by (and for whom)."""

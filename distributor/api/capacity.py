@@ -1,4 +1,4 @@
-"""``/v1/brokers/NAME/capacity``: what a broker carries, as measured (``srtm capacity bench``) or stated."""
+"""``/v1/brokers/NAME/capacity``: what a broker can process, as measured (``srtm capacity bench``) or stated."""
 
 from __future__ import annotations
 

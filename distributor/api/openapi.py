@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI knows of the routes, and what each of them answers."""
+"""The OpenAPI document: FastAPI knows the routes, this module adds what they answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FittingView(msgspec.Struct):
     service_us: dict[str, float]
 
 
-# {operation: what it answers when all is well; None: nothing}. Text is for people and Prometheus.
+# {operation: the type of its answer; None: no body; str: text, for people and Prometheus}
 ANSWERS: dict[tuple[str, str], Any] = {
     ("POST", "/v1/topics"): topics.TopicView,
     ("GET", "/v1/topics"): list[topics.TopicView],
@@ -84,7 +84,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/metrics"): str,
 }
 
-# {operation: what brokers and the adaptor send}
+# {operation: the body that brokers and the adaptor send}
 _BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/brokers/{name}/sync"): control.SyncRequest,
     ("POST", "/v1/brokers/{name}/dead"): control.DeadNotice,
@@ -93,7 +93,7 @@ _BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/shares"): control.ShareProposals,
 }
 
-# {operation: what operators send}
+# {operation: the body that operators send}
 _DOCUMENTS: dict[tuple[str, str], type[BaseModel]] = {
     ("POST", "/v1/topics"): shapes.Topic,
     ("PUT", "/v1/topics/{name}"): shapes.NamedTopic,
@@ -106,17 +106,17 @@ _DOCUMENTS: dict[tuple[str, str], type[BaseModel]] = {
 
 _WHY = {
     400: "the request breaks a rule: `field`, `value` and `rule` say which; nothing was changed",
-    401: "no bearer token that is known here",
+    401: "the request has no bearer token that is known here",
     403: "the token has another scope",
-    404: "it is not there",
-    409: "not in the present state; nothing was changed",
-    413: "the body is larger than is taken",
-    503: "not now: the store is away, this one stands by (`leader`), or there is no broker (Retry-After)",
+    404: "there is nothing of that name",
+    409: "not possible in the present state; nothing was changed",
+    413: "the body is too large",
+    503: "not now: the store is away, this distributor stands by (`leader`), or there is no broker (Retry-After)",
 }
 
 
 def describe(app: FastAPI) -> None:
-    """Let ``/openapi.json`` name every answer."""
+    """Let ``/openapi.json`` describe every answer."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -9,8 +9,8 @@ from distributor.fitting.events import Scaler
 from distributor.jobs.claims import Claims
 from distributor.jobs.scaling import Scaling
 from distributor.registry.registry import Registry
-from distributor.sync.measurements import Measuring
-from distributor.sync.service import Syncing
+from distributor.sync.measurements import Measurements
+from distributor.sync.service import SyncService
 from srtm.log import Log
 
 
@@ -19,8 +19,8 @@ class Surroundings:
     """``scaler``: which kind ``scaling`` is."""
 
     registry: Registry
-    syncing: Syncing
-    measuring: Measuring
+    syncing: SyncService
+    measuring: Measurements
     claims: Claims
     scaler: Scaler
     scaling: Scaling
@@ -29,10 +29,10 @@ class Surroundings:
     @classmethod
     def of(cls, registry: Registry, scaler: Scaler, scaling: Scaling, log: Log) -> Self:
         """Those over ``registry``: nothing asked of its brokers yet, none of them claimed."""
-        measuring = Measuring(registry.stir)
+        measuring = Measurements(registry.stir)
         return cls(
             registry=registry,
-            syncing=Syncing(registry, measuring.requests),
+            syncing=SyncService(registry, measuring.requests),
             measuring=measuring,
             claims=Claims(),
             scaler=scaler,

@@ -19,7 +19,7 @@ from distributor.placement import planner as placing
 from distributor.prediction.forecast import Service, Simulation
 from distributor.registry.registry import Registry
 from distributor.relief.values import BrokerView, Note, Part, Shift, TopicView, View
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import LatencyMs, TopicReport
 from srtm.errors import Unavailable
 from srtm.log import Log
@@ -39,7 +39,7 @@ class Relieving:
     registry."""
 
     def __init__(
-        self, registry: Registry, syncing: Syncing, is_fitting: Callable[[str], bool] = lambda _topic: False
+        self, registry: Registry, syncing: SyncService, is_fitting: Callable[[str], bool] = lambda _topic: False
     ) -> None:
         self._registry = registry
         self._syncing = syncing

@@ -14,7 +14,7 @@ from distributor.registry.registry import Registry
 from distributor.storage import cluster_rows as records
 from distributor.storage.cluster_rows import Stored
 from distributor.storage.store import Store
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.errors import NotLeader
 
 _READS = ("GET", "HEAD")
@@ -29,7 +29,7 @@ class Standby:
         self._registry = Registry(store, config)
         self._registry.leads = False
         self._reading = trio.Lock()
-        self.app = make_app(self._registry, Syncing(self._registry), self._admit)
+        self.app = make_app(self._registry, SyncService(self._registry), self._admit)
 
     async def refresh(self) -> None:
         """Read what has changed. Raises Unavailable; then everything is read again the next time, for a store that

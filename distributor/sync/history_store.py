@@ -1,10 +1,10 @@
-"""What came to topics on their brokers, as these report it: kept for ten seconds, where traffic is steady until the
-next report, or until the process that said so has ended; told to whoever follows (``GET /v1/history``), beside topics
-for which other shares can be proposed than before. Nothing of it is stored.
+"""Keeps what brokers report of the arrivals of topics, for the adaptor (``GET /v1/history``). In memory.
 
-A report comes from another process and is believed in nothing that it could get wrong: a history that cannot be
-(negative, not finite, of columns that do not fit, from the future or from long ago) is ignored and counted, the others
-of the same report are taken.
+A report is kept for ten seconds. A report of steady traffic is kept until the next one, or until the process that sent
+it has ended. Topics whose proposals must be others than before are passed on, too.
+
+Every report is checked: a history that cannot be right (negative, not finite, with columns that do not fit, from the
+future or long past) is ignored and counted; the others of the same request are taken.
 """
 
 from __future__ import annotations
@@ -24,66 +24,73 @@ from distributor.model.leases import MICRO
 from distributor.placement.planner import adaptable
 from distributor.placement.proposals import may_be_told_seldom, shares_version, traits
 from distributor.registry.registry import Registry
-from distributor.sync.adaptor_changes import Shown
+from distributor.sync.adaptor_changes import AdaptorChanges
 from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, TopicHistories, TopicHistory
 from srtm.errors import Conflict, NotLeader
 
-_KEPT_S = 10.0
-_STEADY_KEPT_S = 330.0  # brokers renew such a report every 300 s (``broker.history.steadiness``), or soon after
-_GONE_KEPT_S = 600.0  # that a topic was removed: for an adaptor that could not ask for a while
-_CLEAN_S = 60.0  # of what nobody is told any more
-_LAST_BINS = 10  # by which demand is known
-_LONGEST = 1_000  # bins in one report
-_LONGEST_BIN_NS = 10_000_000_000
-_LARGEST = 1 << 53
-_FUTURE_NS = 5_000_000_000  # clocks of hosts are seldom further apart
-_PAST_NS = 60_000_000_000
+_RETENTION_S = 10.0
+_STEADY_RETENTION_S = 330.0  # brokers renew steady reports every 300 s (``broker.history.steadiness``)
+_REMOVED_RETENTION_S = 600.0  # of removed names, for an adaptor that could not ask for a while
+_CLEAN_PERIOD_S = 60.0
+_DEMAND_BINS = 10  # from which demand is computed
+_MAX_BINS = 1_000  # in one report
+_MAX_BIN_NS = 10_000_000_000
+_MAX_COUNT = 1 << 53
+_MAX_FUTURE_NS = 5_000_000_000  # clocks of hosts seldom differ by more
+_MAX_AGE_NS = 60_000_000_000
 
 
-class _Kept(NamedTuple):
+class _Stored(NamedTuple):
+    """A report."""
+
     version: int
-    came_s: float  # trio time
+    received_s: float  # trio time
     incarnation: str
     history: BrokerHistory
 
 
 class _Bin(NamedTuple):
-    came: int
-    waited: int  # when it began
+    """One bin of one broker."""
+
+    arrivals: int
+    waiting: int  # when it began
     delay_ns: int  # sum
     supply: float | None  # msg/s at its end; None: not known
     length_ns: int
 
 
-class _Gone(NamedTuple):
+class _Removed(NamedTuple):
     """A topic that was removed."""
 
     version: int
     at_s: float  # trio time
 
 
-class Histories:
-    """``ignored``: {broker: histories of it that could not be}, ``taken`` and ``bins``: {kind: histories that were
-    taken, bins in them}, ``ignored_by_adaptors``: of those, what adaptors could make nothing of, by their word; all
-    since the start. ``version``: of what came last."""
+class HistoryStore:
+    """The histories of all topics.
+
+    Counters since the start: ``ignored`` is {broker: histories that cannot be right}, ``taken`` {kind: histories},
+    ``bins`` {kind: bins in them}, ``ignored_by_adaptors`` the histories that adaptors could not use. ``version`` is
+    that of the latest report.
+    """
 
     def __init__(self, registry: Registry, *, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self.ignored: Counter[str] = Counter()
         self.ignored_by_adaptors = 0
         self.taken: Counter[str] = Counter()
         self.bins: Counter[str] = Counter()
-        # Beyond all that an earlier leader may have given, so that nobody is told too little.
+        # Above every version of an earlier leader, so that an adaptor that followed that one misses nothing.
         self._first = wall_ns() // 1000
-        self._changes = Changes(self._first)  # of topics for which proposals must be others; a report is a step
+        self._changes = Changes(self._first)  # of topics whose proposals must be others; each report is a step
         self._registry = registry
         self._wall_ns = wall_ns
-        self._recent: deque[_Kept] = deque()  # of all topics, oldest first
-        self._kept: dict[str, deque[_Kept]] = {}  # {topic: those of them that are its own}
-        self._steady: dict[str, dict[str, _Kept]] = {}  # {topic: {broker: its latest report, if that says so}}
-        self._gone: dict[str, _Gone] = {}
-        self._dropped = 0  # version of the latest report that was dropped
+        self._recent: deque[_Stored] = deque()  # of all topics, oldest first
+        self._kept: dict[str, deque[_Stored]] = {}  # {topic: its reports of ``_recent``}
+        self._steady: dict[str, dict[str, _Stored]] = {}  # {topic: {broker: its latest report, if that is steady}}
+        self._removed: dict[str, _Removed] = {}
+        self._dropped_version = 0  # version of the latest report that was dropped
         self._cleaned_s = trio.current_time()
-        self._shown = Shown(registry)
+        self._adaptor_changes = AdaptorChanges(registry)
         self._news = trio.Event()
 
     @property
@@ -91,25 +98,27 @@ class Histories:
         return self._changes.count
 
     def take(self, broker: str, report: HistoryReport) -> None:
-        """Raises NotFound (an unknown broker), Conflict (another incarnation is the broker of that name)."""
+        """Take a report. Raises NotFound (unknown broker), Conflict (another incarnation is the broker of this
+        name)."""
         if self._registry.broker(broker).incarnation != report.incarnation:
             raise Conflict("incarnation", report.incarnation, f"another process is broker {broker}")
         now_ns, now_s = self._wall_ns(), trio.current_time()
         self._changes.step()
-        for name in report.still_steady:  # before what may have changed since
+        for name in report.still_steady:  # before the reports, which are newer
             self._renew(name, broker, report.incarnation, now_s)
         for history in report.topics:
             if problem(history, now_ns) is not None:
                 self.ignored[broker] += 1
             elif self._registry.managed_topic(history.topic) is not None:
                 told = BrokerHistory(broker=broker, history=history)
-                self._keep(_Kept(self.version, now_s, report.incarnation, told))
+                self._keep(_Stored(self.version, now_s, report.incarnation, told))
         self._drop_old(now_s)
         self._news.set()
         self._news = trio.Event()
 
     async def answer(self, since: int, wait_s: float) -> HistoryAnswer:
-        """What came after ``since``; waits up to ``wait_s`` for something. Raises NotLeader: brokers report to that."""
+        """What is new after ``since``; waits up to ``wait_s`` for news. Raises NotLeader: brokers report to the
+        leader."""
         if not self._registry.leads:
             raise NotLeader(self._registry.leader_url)
         known = since if self._first <= since <= self.version else 0
@@ -118,68 +127,72 @@ class Histories:
             while not (answer.topics or answer.gone):
                 await self._news.wait()
                 answer = self._look(known)
-        return answer  # what comes with the deadline is for the next question
+        return answer  # news at the deadline is for the next request
 
     def demand(self, topic: str) -> dict[str, float]:
-        """{broker: msg/s that came to ``topic`` there in the last second that was told, and what waited, which should
-        be gone within one}. Steady traffic may have been told some minutes ago. Brokers of which nothing was told
-        lately, or by a process that has ended, are left out."""
+        """{broker: demand for ``topic`` in msg/s}: arrivals of the last reported second, plus the messages that waited,
+        which should be gone within a second.
+
+        Steady traffic may have been reported minutes ago. Left out are brokers that reported nothing lately, or whose
+        process has ended.
+        """
         return {broker: _demand(those) for broker, those in self._last_second(topic).items()}
 
     def access_delay_ms(self, topic: str) -> dict[str, float]:
-        """{broker: mean access delay of what came to ``topic`` there in the last second that was told, refused messages
-        among it}. Left out are brokers of which ``demand`` says nothing, to which nothing came, and those with a share
-        of nothing, where nobody can tell."""
+        """{broker: mean access delay of ``topic`` over the last reported second}, rejected messages included.
+
+        Left out are brokers without ``demand``, without arrivals, and with a share of 0, where the delay is not known.
+        """
         last = self._last_second(topic)
         delays = {broker: _access_delay_ms(those) for broker, those in last.items()}
         return {broker: delay_ms for broker, delay_ms in delays.items() if delay_ms is not None}
 
     def _last_second(self, topic: str) -> dict[str, list[_Bin]]:
-        """By broker; none is empty."""
+        """{broker: its bins}; none is empty."""
         bins: defaultdict[str, list[_Bin]] = defaultdict(list)
-        for told in (one.history for one in self._known(topic)):
+        for told in (one.history for one in self._reports_of(topic)):
             bins[told.broker] += _bins(told.history)
-        return {broker: those[-_LAST_BINS:] for broker, those in bins.items() if those}
+        return {broker: those[-_DEMAND_BINS:] for broker, those in bins.items() if those}
 
     def forget_topic(self, name: str) -> None:
-        """``name`` was removed: what was reported of it says nothing of another topic of that name."""
+        """Forget topic ``name``: it was removed, and another topic of that name starts anew."""
         self._changes.forget(name)
         self._changes.step()
-        self._gone[name] = _Gone(self.version, trio.current_time())
+        self._removed[name] = _Removed(self.version, trio.current_time())
         self._steady.pop(name, None)
 
     def _look(self, since: int) -> HistoryAnswer:
-        """What is known now, after ``since``."""
-        self._changes.note(self._shown.changed())
+        """The answer to a request for news after ``since``, as things are now."""
+        self._changes.note(self._adaptor_changes.changed())
         self._drop_old(trio.current_time())
-        reports = self._since(since) if since >= max(self._dropped, 1) else self._all_since(since)
-        if since:  # who knows nothing learns of a topic with its first report
+        reports = self._since(since) if since >= max(self._dropped_version, 1) else self._all_since(since)
+        if since:  # without ``since``, a topic is named with its first report
             for name in self._changes.since(since):
                 reports.setdefault(name, [])
         topics = ((self._registry.managed_topic(name), told) for name, told in reports.items())
         found = [_told(topic, self._registry, told) for topic, told in topics if topic is not None]
-        gone = [name for name, one in self._gone.items() if one.version > since > 0]
+        gone = [name for name, one in self._removed.items() if one.version > since > 0]
         return HistoryAnswer(version=self.version, topics=found, gone=gone)
 
     def _since(self, version: int) -> dict[str, list[BrokerHistory]]:
-        """{topic: its reports after ``version``}, for whoever has missed nothing before. Costs by their number."""
+        """{topic: its reports after ``version``}, if none of them has been dropped. Costs by the number of reports."""
         found: dict[str, list[BrokerHistory]] = {}
         for one in reversed(self._recent):
             if one.version <= version:
                 break
-            if self._is_there(one):
+            if self._is_current(one):
                 found.setdefault(one.history.history.topic, []).append(one.history)
         for told in found.values():
             told.reverse()
         return found
 
     def _all_since(self, version: int) -> dict[str, list[BrokerHistory]]:
-        """The same for whoever may have missed that traffic is steady."""
+        """The same if reports were dropped: adds the steady ones."""
         names = {**dict.fromkeys(self._kept), **dict.fromkeys(self._steady)}
-        reports = {name: [one.history for one in self._known(name) if one.version > version] for name in names}
+        reports = {name: [one.history for one in self._reports_of(name) if one.version > version] for name in names}
         return {name: told for name, told in reports.items() if told}
 
-    def _keep(self, one: _Kept) -> None:
+    def _keep(self, one: _Stored) -> None:
         history = one.history.history
         self._recent.append(one)
         self._kept.setdefault(history.topic, deque()).append(one)
@@ -192,42 +205,47 @@ class Histories:
         self.bins[kind] += len(history.arrivals)
 
     def _renew(self, name: str, broker: str, incarnation: str, now_s: float) -> None:
-        """No news, to anybody. What was forgotten here the broker tells anew, once it learns of that."""
+        """The latest report still holds. This is no news. If it was dropped here, the broker sends it anew to the
+        next leader."""
         told = self._steady.get(name, {})
         if (one := told.get(broker)) is not None and one.incarnation == incarnation:
-            told[broker] = one._replace(came_s=now_s)
+            told[broker] = one._replace(received_s=now_s)
 
-    def _known(self, topic: str) -> list[_Kept]:
+    def _reports_of(self, topic: str) -> list[_Stored]:
         """Oldest first."""
-        oldest_s = trio.current_time() - _KEPT_S
-        kept = [one for one in self._kept.get(topic, ()) if one.came_s >= oldest_s]
+        oldest_s = trio.current_time() - _RETENTION_S
+        kept = [one for one in self._kept.get(topic, ()) if one.received_s >= oldest_s]
         first = kept[0].version if kept else math.inf
         steady = [one for one in self._steady.get(topic, {}).values() if one.version < first and self._holds(one)]
-        return [*steady, *(one for one in kept if self._is_there(one))]
+        return [*steady, *(one for one in kept if self._is_current(one))]
 
-    def _holds(self, steady: _Kept) -> bool:
-        """Whether that traffic is steady may still be believed."""
+    def _holds(self, steady: _Stored) -> bool:
+        """Whether the traffic may still be taken to be steady."""
         topic = self._registry.managed_topic(steady.history.history.topic)
         may_be_seldom = topic is not None and may_be_told_seldom(topic)
-        return may_be_seldom and steady.came_s >= trio.current_time() - _STEADY_KEPT_S and self._is_there(steady)
+        return (
+            may_be_seldom
+            and steady.received_s >= trio.current_time() - _STEADY_RETENTION_S
+            and self._is_current(steady)
+        )
 
-    def _is_there(self, one: _Kept) -> bool:
-        """Whether neither the topic nor the process that reported it has ended, as far as is known."""
-        gone = self._gone.get(one.history.history.topic)
+    def _is_current(self, one: _Stored) -> bool:
+        """Whether neither the topic nor the reporting process has ended, as far as is known."""
+        gone = self._removed.get(one.history.history.topic)
         if gone is not None and one.version <= gone.version:
             return False
         broker = self._registry.brokers.get(one.history.broker)
         return broker is not None and not broker.dead and broker.incarnation == one.incarnation
 
     def _drop_old(self, now_s: float) -> None:
-        while self._recent and self._recent[0].came_s < now_s - _KEPT_S:
+        while self._recent and self._recent[0].received_s < now_s - _RETENTION_S:
             oldest = self._recent.popleft()
-            self._dropped, name = oldest.version, oldest.history.history.topic
+            self._dropped_version, name = oldest.version, oldest.history.history.topic
             kept = self._kept[name]
             kept.popleft()
             if not kept:
                 del self._kept[name]
-        if now_s >= self._cleaned_s + _CLEAN_S:
+        if now_s >= self._cleaned_s + _CLEAN_PERIOD_S:
             self._cleaned_s = now_s
             self._clean()
 
@@ -238,8 +256,8 @@ class Histories:
                 self._steady[name] = held
             else:
                 del self._steady[name]
-        oldest_s = trio.current_time() - _GONE_KEPT_S
-        self._gone = {name: one for name, one in self._gone.items() if one.at_s >= oldest_s}
+        oldest_s = trio.current_time() - _REMOVED_RETENTION_S
+        self._removed = {name: one for name, one in self._removed.items() if one.at_s >= oldest_s}
 
 
 def _bins(history: TopicHistory) -> list[_Bin]:
@@ -254,14 +272,14 @@ def _bins(history: TopicHistory) -> list[_Bin]:
 
 
 def _demand(bins: Sequence[_Bin]) -> float:
-    """Msg/s."""
+    """In msg/s."""
     seconds = sum(one.length_ns for one in bins) / 1e9
-    return sum(one.came for one in bins) / seconds + sum(one.waited for one in bins) / len(bins)
+    return sum(one.arrivals for one in bins) / seconds + sum(one.waiting for one in bins) / len(bins)
 
 
 def _access_delay_ms(bins: Sequence[_Bin]) -> float | None:
-    """A message's, on the average; None: not known."""
-    came = sum(one.came for one in bins)
+    """The mean over all messages; None: not known."""
+    came = sum(one.arrivals for one in bins)
     return None if came == 0 or bins[-1].supply == 0 else sum(one.delay_ns for one in bins) / came / 1e6
 
 
@@ -284,8 +302,9 @@ def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) ->
 
 
 def _are_counts(column: Sequence[float]) -> bool:
-    """Without a look at each: there are millions. The sum tells a NaN, which is neither least nor most."""
-    return not column or (min(column) >= 0 and max(column) <= _LARGEST and math.isfinite(sum(column)))
+    """Whether all values are finite and from 0 to ``_MAX_COUNT``. There are millions: no loop in Python. The sum
+    shows a NaN, which neither minimum nor maximum does."""
+    return not column or (min(column) >= 0 and max(column) <= _MAX_COUNT and math.isfinite(sum(column)))
 
 
 def _is_supply(supply: Sequence[tuple[int, float]], bins: int) -> bool:
@@ -295,27 +314,27 @@ def _is_supply(supply: Sequence[tuple[int, float]], bins: int) -> bool:
 
 
 def problem(history: TopicHistory, now_ns: int) -> str | None:
-    """Why ``history``, come at ``now_ns`` (wall clock), cannot be; None: it can."""
+    """Why ``history``, received at ``now_ns`` (wall clock), cannot be right; None: it can."""
     columns: list[Sequence[float]] = [history.arrivals, history.waiting, history.unfinished]
     if history.delay_ns:
         columns.append(history.delay_ns)
-    if not 0 < history.bin_ns <= _LONGEST_BIN_NS:
-        return f"bin_ns {history.bin_ns} must be from 1 to {_LONGEST_BIN_NS}"
-    if len({len(column) for column in columns}) != 1 or len(history.arrivals) > _LONGEST:
-        return f"columns must be of one length, of at most {_LONGEST} bins"
+    if not 0 < history.bin_ns <= _MAX_BIN_NS:
+        return f"bin_ns {history.bin_ns} must be from 1 to {_MAX_BIN_NS}"
+    if len({len(column) for column in columns}) != 1 or len(history.arrivals) > _MAX_BINS:
+        return f"columns must be of one length, of at most {_MAX_BINS} bins"
     if not all(_are_counts(column) for column in columns):
-        return f"counts must be from 0 to {_LARGEST}"
+        return f"counts must be from 0 to {_MAX_COUNT}"
     if not _is_supply(history.supply, len(history.arrivals)):
-        return f"supply must be of ascending bins among those {len(history.arrivals)}, rates from 0 to {_LARGEST}"
+        return f"supply must be of ascending bins among those {len(history.arrivals)}, rates from 0 to {_MAX_COUNT}"
     if (change := history.change) is not None:
-        if not 0 < change.span_ns <= _LONGEST_BIN_NS * _LONGEST:
-            return f"change.span_ns {change.span_ns} must be from 1 to {_LONGEST_BIN_NS * _LONGEST}"
-        if not (0 <= change.arrivals <= _LARGEST and 0 <= change.waiting <= _LARGEST):
-            return f"counts must be from 0 to {_LARGEST}"
-        if not now_ns - _PAST_NS <= change.since_ns + change.span_ns <= now_ns + _FUTURE_NS:
+        if not 0 < change.span_ns <= _MAX_BIN_NS * _MAX_BINS:
+            return f"change.span_ns {change.span_ns} must be from 1 to {_MAX_BIN_NS * _MAX_BINS}"
+        if not (0 <= change.arrivals <= _MAX_COUNT and 0 <= change.waiting <= _MAX_COUNT):
+            return f"counts must be from 0 to {_MAX_COUNT}"
+        if not now_ns - _MAX_AGE_NS <= change.since_ns + change.span_ns <= now_ns + _MAX_FUTURE_NS:
             return "its change ends in the future, or more than a minute ago"
-    if history.end_ns > now_ns + _FUTURE_NS:
+    if history.end_ns > now_ns + _MAX_FUTURE_NS:
         return "it ends in the future"
-    if history.end_ns < now_ns - _PAST_NS:
+    if history.end_ns < now_ns - _MAX_AGE_NS:
         return "it ended more than a minute ago"
     return None

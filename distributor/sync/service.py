@@ -18,7 +18,7 @@ from distributor.registry.registry import Registry
 from distributor.relief.policy import Relief
 from distributor.relief.values import rules_of
 from distributor.sync.broker_checks import checked_broker
-from distributor.sync.history_store import Histories
+from distributor.sync.history_store import HistoryStore
 from distributor.sync.misplaced_publishers import is_significant_change, needs_tokens
 from distributor.sync.penalty import MeasuredPenalty
 from distributor.sync.report_checks import BrokerReports, merge_reports
@@ -30,7 +30,7 @@ _MOVE_REPEATS = 2  # one answer may cross with the broker's next request, which 
 _SUBSCRIBER_WAIT_S = 1.0  # for subscribers to connect to a broker that is new to the topic
 
 
-class Syncing:
+class SyncService:
     """Answers the syncs of all brokers, and keeps what they say.
 
     ``histories`` holds the arrivals of topics, ``relief`` decides who moves off overloaded brokers (``jobs.relief``
@@ -43,7 +43,7 @@ class Syncing:
         """``measurements`` gives those that a broker is to run."""
         self._registry = registry
         self._requested_measurements = measurements
-        self.histories = Histories(registry)
+        self.histories = HistoryStore(registry)
         self.relief = Relief(rules_of(registry.config))
         self.penalties: dict[str, MeasuredPenalty] = {}
         self.news = trio.Event()

@@ -35,9 +35,7 @@ class BrokerSession:
     ignored_reports: int = 0  # since this process started
     channel_basis: ChannelBasis | None = None  # with which this broker's channels were worked out last
     measurements: list[MeasurementRequest] = field(default_factory=list)  # named in the latest answer
-    unassigned: dict[UnassignedPublisher, int] = field(
-        default_factory=dict
-    )  # {publisher: moves sent}
+    unassigned: dict[UnassignedPublisher, int] = field(default_factory=dict)  # {publisher: moves sent}
     misplaced: MisplacedPublishers = field(default_factory=MisplacedPublishers)
     releases: ReleaseWindow = field(default_factory=ReleaseWindow)
     ready_since_s: dict[str, float] = field(default_factory=dict)  # {topic: its share is in force, trio time}

@@ -8,7 +8,7 @@ import msgspec
 
 from distributor.model.broker_load import NO_LOAD
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm import __version__
 from srtm.control import BrokerMachine, DrainProgress, Throttling, TopicReport
 from srtm.topics.capacity import effective_mcap
@@ -74,7 +74,7 @@ def capacity_view(name: str, registry: Registry) -> CapacityView:
     )
 
 
-def broker_view(name: str, registry: Registry, syncing: Syncing) -> BrokerView:
+def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerView:
     """Raises NotFound."""
     broker, capacity, session = registry.broker(name), capacity_view(name, registry), syncing.session(name)
     return BrokerView(

@@ -9,7 +9,7 @@ import msgspec
 
 from distributor.model.cluster import Broker
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import Lookup, Producer
 
 NSQD_VERSION = "1.3.0"  # as the engine tells clients; nsqadmin takes a lower one for a nsqd without today's routes
@@ -38,17 +38,17 @@ class LookupRefusal(msgspec.Struct, kw_only=True):
     message: str
 
 
-def topics(registry: Registry, syncing: Syncing) -> list[str]:
+def topics(registry: Registry, syncing: SyncService) -> list[str]:
     reported = {topic for reports in syncing.living().values() for topic in reports}
     return sorted(reported.union(topic.name for topic in registry.managed()))
 
 
-def channels(topic: str, registry: Registry, syncing: Syncing) -> list[str]:
+def channels(topic: str, registry: Registry, syncing: SyncService) -> list[str]:
     known = registry.managed_topic(topic)
     return sorted(syncing.all_channels(topic).union(known.channels if known else ()))
 
 
-def lookup(topic: str, registry: Registry, syncing: Syncing) -> Lookup | None:
+def lookup(topic: str, registry: Registry, syncing: SyncService) -> Lookup | None:
     """None: no broker knows the topic."""
     if registry.managed_topic(topic) is None and not any(topic in reports for reports in syncing.living().values()):
         return None
@@ -56,13 +56,13 @@ def lookup(topic: str, registry: Registry, syncing: Syncing) -> Lookup | None:
     return Lookup(channels=channels(topic, registry, syncing), producers=found)
 
 
-def nodes(registry: Registry, syncing: Syncing) -> LookupNodes:
+def nodes(registry: Registry, syncing: SyncService) -> LookupNodes:
     """Every active broker with its topics."""
     known = topics(registry, syncing)
     return LookupNodes(producers=[_node(broker, known, registry, syncing) for broker in active(registry)])
 
 
-def _node(broker: Broker, known: list[str], registry: Registry, syncing: Syncing) -> LookupNode:
+def _node(broker: Broker, known: list[str], registry: Registry, syncing: SyncService) -> LookupNode:
     held = [topic for topic in known if _has(topic, broker.name, registry, syncing)]
     described = msgspec.structs.asdict(producer(broker))
     return LookupNode(**described, tombstones=[False] * len(held), topics=held)
@@ -82,7 +82,7 @@ def active(registry: Registry) -> list[Broker]:
     ]
 
 
-def _has(topic: str, broker: str, registry: Registry, syncing: Syncing) -> bool:
+def _has(topic: str, broker: str, registry: Registry, syncing: SyncService) -> bool:
     """Whether messages of ``topic`` may be on ``broker``: it has a part in the topic, or received messages. (That it
     has a bucket says nothing: all brokers have one for every managed topic.)"""
     known = registry.managed_topic(topic)

@@ -18,7 +18,7 @@ from distributor.placement.proposals import ShareChange
 from distributor.prediction.explanation import Json, reason
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import MeasuredPenalty, utc
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import Assignment, ProposedShare, Throttling, TopicReport
 from srtm.errors import NotLeader, Unavailable
 from srtm.topics.adaptation import Adaptation
@@ -119,7 +119,7 @@ class DecisionView(msgspec.Struct, kw_only=True):
     lines: list[str]
 
 
-def topic_view(topic: Topic, registry: Registry, syncing: Syncing) -> TopicView:
+def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicView:
     spec, placement = topic.spec, topic.placement
     traffic = _Traffic(syncing.histories.demand(topic.name), syncing.histories.access_delay_ms(topic.name))
     return TopicView(
@@ -159,7 +159,7 @@ def _brokers_with_part(topic: Topic) -> list[str]:
     return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
 
 
-def _part(topic: Topic, name: str, traffic: _Traffic, registry: Registry, syncing: Syncing) -> TopicPart:
+def _part(topic: Topic, name: str, traffic: _Traffic, registry: Registry, syncing: SyncService) -> TopicPart:
     demand = traffic.demand.get(name)
     holding, broker, session = topic.holding(name), registry.brokers.get(name), syncing.session(name)
     report = syncing.report(name, topic.name)

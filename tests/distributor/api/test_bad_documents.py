@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from distributor.api.app import make_app
-from distributor.sync.measurements import Measuring
+from distributor.sync.measurements import Measurements
 from srtm.control import MeasurementRequest
 from srtm.topics.spec import parse_topic_json
 from tests.support.distributor_in_process import Distributor
@@ -53,7 +53,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     await opened.submit(parse_topic_json(TOPIC))
     await broker.settle()
     told: list[object] = []
-    measuring = Measuring(lambda _broker: None)
+    measuring = Measurements(lambda _broker: None)
     request = MeasurementRequest(id="m", topic="cars", percentile=99, target_ns=1, share_version=1)
     measuring.begin("a", "1", request, 1, {}, told.append)
     app = make_app(opened.registry, opened.syncing, fittings=SimpleNamespace(report=measuring.report))

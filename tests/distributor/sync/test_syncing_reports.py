@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import trio
 
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import SyncRequest, TopicReport
 from srtm.errors import BadInput
 from tests.support.distributor_in_process import settle, spec
@@ -32,7 +32,7 @@ async def test_the_answer_names_the_request_whose_reports_are_known(distributor)
 async def test_who_does_not_know_what_differences_begin_with_asks_for_everything_at_once(distributor, autojump_clock):
     sync = distributor.syncing.sync
     first = await sync("a", request(1, report("t")))
-    distributor.syncing = Syncing(distributor.registry)
+    distributor.syncing = SyncService(distributor.registry)
     began_s = trio.current_time()
     asked = request(2, report("u"), reports_since=1, have_version=first.version, wait_s=1.0)
     answer = await distributor.syncing.sync("a", asked)
