@@ -1,5 +1,5 @@
-"""The OpenAPI document of a broker's own routes (``/v1/...``, ``/metrics``, ``/healthz``), which the command line and
-distributors use; nsqd's routes are as nsqd documents them. Pure."""
+"""The OpenAPI document of a broker's own routes (``/v1/...``, ``/metrics``, ``/healthz``). nsqd documents its own.
+Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Health(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Operation:
-    """``answers`` and ``takes``: a type (JSON; None: nothing) or ``str`` (text); ``refusals``: statuses besides 401 and
-    403."""
+    """``answers`` and ``takes`` are types: JSON, ``str`` for text, None for nothing. ``refusals`` are statuses
+    besides 401 and 403."""
 
     summary: str
     answers: Any

@@ -1,5 +1,5 @@
-"""nsqd's HTTP auth servers: what they are asked when a client says AUTH, and what counts as an answer (protocol section
-12). What an answer allows is the engine's to judge."""
+"""nsqd's HTTP auth servers: what they are asked when a client sends AUTH, and which answers count (protocol section
+12). The engine judges what an answer allows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADERS = (("Accept", "application/vnd.nsq; version=1.0"),)
 
 
 class Authorization(msgspec.Struct, frozen=True):
-    """What may be done where: ``topic`` and ``channels`` are patterns."""
+    """What is allowed where: ``topic`` and ``channels`` are patterns."""
 
     topic: str
     channels: list[str] | None = None
@@ -31,7 +31,7 @@ class Authorization(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Made from an auth server's JSON, read by the engine (as JSON again)."""
+    """An auth server's answer. The engine reads it, as JSON."""
 
     ttl: Annotated[int, msgspec.Meta(gt=0)]  # seconds
     identity: str = ""
@@ -44,7 +44,7 @@ class _TlsHint(msgspec.Struct, frozen=True):
 
 
 def encode_question(question: AuthAsked, path: str, method: str) -> tuple[str, bytes]:
-    """Request target and body. What is asked is in the query (``get``), or in JSON as lists of one (``post``)."""
+    """Request target and body. The question is in the query (``get``), or in JSON as lists of one value (``post``)."""
     fields = {
         "common_name": question.common_name,
         "remote_ip": question.remote_ip,
@@ -58,7 +58,7 @@ def encode_question(question: AuthAsked, path: str, method: str) -> tuple[str, b
 
 
 def normalize(body: bytes) -> bytes:
-    """The answer as the engine takes it: without what does not belong there, null lists empty. Raises PeerError."""
+    """The answer as the engine takes it: without unknown fields, null lists empty. Raises PeerError."""
     try:
         answer = msgspec.json.decode(body, type=Answer)
     except UNREADABLE as error:
@@ -72,7 +72,7 @@ def normalize(body: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class AuthServers:
-    """``tls``: makes the context for https, at its first use (loading the system's certificates takes a while)."""
+    """``tls`` makes the TLS context when it is first needed: loading the system's certificates takes a while."""
 
     addresses: Sequence[AuthAddress]
     method: str = "get"
@@ -82,7 +82,7 @@ class AuthServers:
     draw: Callable[[int], int] = random.randrange
 
     async def ask(self, question: AuthAsked) -> bytes:
-        """The first usable answer, from a random start. Raises Unavailable: nobody gave one."""
+        """The first usable answer, beginning with a random server. Raises Unavailable if there is none."""
         start = self.draw(len(self.addresses))
         reasons = []
         for address in [*self.addresses[start:], *self.addresses[:start]]:
@@ -107,7 +107,7 @@ class AuthServers:
         target, body = encode_question(question, address.path, self.method)
         try:
             tls = self.tls() if address.tls else None
-        except OSError as error:  # the file with the certificates to trust is gone, or bad
+        except OSError as error:  # the CA file is missing or bad
             raise Unavailable(f"{address.base_url}: no TLS: {error}") from None
         client = HttpClient(
             address.base_url,
@@ -123,7 +123,7 @@ class AuthServers:
 
 
 def _tls_hint(body: bytes) -> int | None:
-    """The port that a server names which answers over https only."""
+    """The port in the answer of a server that accepts https only."""
     try:
         return msgspec.json.decode(body, type=_TlsHint).https_port
     except UNREADABLE:

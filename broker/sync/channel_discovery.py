@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.config import BrokerConfig
-from broker.nsqd.nsqlookupd import Lookups, known_channels
+from broker.nsqd.nsqlookupd import Nsqlookupds, known_channels
 from srtm.log import Log
 from srtm.net.failover import connect_to
 from srtm.net.http_client import HttpClient
@@ -29,7 +29,7 @@ class ChannelDiscovery:
     """
 
     def __init__(
-        self, config: BrokerConfig, engine: Engine, lookups: Lookups, is_managed: Callable[[str], bool], log: Log
+        self, config: BrokerConfig, engine: Engine, lookups: Nsqlookupds, is_managed: Callable[[str], bool], log: Log
     ) -> None:
         self._config = config
         self._engine = engine
