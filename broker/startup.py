@@ -82,7 +82,7 @@ def stop_engine(engine: Engine, log: Log, _kind: object, error: BaseException | 
         return
     stalled = f"nothing was written or synced for {_DISK_PATIENCE_MS // 1000} s"
     # One reason may contain another: each is named once.
-    said = [one for one in dict.fromkeys(failures) if not any(one != other and one in other for other in failures)]
+    said = [text for text in dict.fromkeys(failures) if not any(text != other and text in other for other in failures)]
     reason = "; ".join(said) or stalled
     log.failure("queued messages were not all saved", reason=reason)
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error] if error else [])

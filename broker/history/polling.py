@@ -53,7 +53,7 @@ class Polling:
         self._seldom_since = 0
         self._seldom_due_ns = 0
         self._polls_watched = False
-        self._watched: dict[str, None] = {}  # as the engine was told last
+        self._watched: dict[str, None] = {}  # as sent to the engine last
         self._watch_changed = False
 
     def place(self, topic: str, pace: Pace) -> None:

@@ -91,8 +91,8 @@ class GdrlExchanges:
         wanted = self._holder.exchanges
         applied = self._holder.applied
         known = {**self._suspended, **self._topics}
-        kept = {name: one for name, one in known.items() if one.share_version == applied.get(name)}
-        self._suspended = {name: one for name, one in kept.items() if name not in wanted}
+        kept = {name: topic for name, topic in known.items() if topic.share_version == applied.get(name)}
+        self._suspended = {name: topic for name, topic in kept.items() if name not in wanted}
         self._topics = {
             name: self._following(name, exchange, applied[name], kept.get(name)) for name, exchange in wanted.items()
         }

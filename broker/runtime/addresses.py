@@ -34,7 +34,7 @@ def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
 
 
 def broadcast_address(config: BrokerConfig, hostname: str) -> str:
-    """The host that others are told to connect to."""
+    """The host that others connect to."""
     if config.broadcast_address or is_socket_path(config.tcp_address):
         return config.broadcast_address or hostname
     host, _ = parse_address("tcp_address", config.tcp_address)

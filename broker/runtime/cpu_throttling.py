@@ -102,7 +102,7 @@ class ThrottlingWindow:
             self._readings.popleft()
         before = self._readings[0][1]
         return Throttling(
-            quota_cores=min((one.cores for one in reading.quotas if one.cores is not None), default=None),
+            quota_cores=min((quota.cores for quota in reading.quotas if quota.cores is not None), default=None),
             throttled_share=_throttled_fraction(before.quotas, reading.quotas),
             throttled_s=sum(_grown(first.quotas, reading.quotas, "throttled_ns")) / _NS_PER_S,
             steal_share=_fraction(reading.steal_ticks - before.steal_ticks, reading.all_ticks - before.all_ticks),

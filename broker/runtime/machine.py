@@ -43,7 +43,7 @@ class Processors:
         places = group_directories(_text(self._proc / "self/cgroup"))
         quotas = (self._quota(place, is_v2) for place, is_v2 in places)
         steal, whole = ticks(_text(self._proc / "stat"))
-        return Reading(tuple(one for one in quotas if one is not None), steal, whole)
+        return Reading(tuple(found for found in quotas if found is not None), steal, whole)
 
     def _quota(self, place: PurePosixPath, is_v2: bool) -> Quota | None:
         folder = self._groups / place

@@ -46,7 +46,7 @@ class _Stored(NamedTuple):
     version: int
     received_s: float  # trio time
     incarnation: str
-    history: BrokerHistory
+    report: BrokerHistory
 
 
 class _Bin(NamedTuple):
@@ -79,7 +79,7 @@ class HistoryStore:
         self.ignored_by_adaptors = 0
         self.taken: Counter[str] = Counter()
         self.bins: Counter[str] = Counter()
-        # Above every version of an earlier leader, so that an adaptor that followed that one misses nothing.
+        # Above every version of an earlier leader, so that an adaptor that followed that stored misses nothing.
         self._first = wall_ns() // 1000
         self._changes = Changes(self._first)  # of topics whose proposals must be others; each report is a step
         self._registry = registry
@@ -110,8 +110,8 @@ class HistoryStore:
             if problem(history, now_ns) is not None:
                 self.ignored[broker] += 1
             elif self._registry.managed_topic(history.topic) is not None:
-                told = BrokerHistory(broker=broker, history=history)
-                self._keep(_Stored(self.version, now_s, report.incarnation, told))
+                of_broker = BrokerHistory(broker=broker, history=history)
+                self._store(_Stored(self.version, now_s, report.incarnation, of_broker))
         self._drop_old(now_s)
         self._news.set()
         self._news = trio.Event()
@@ -122,21 +122,21 @@ class HistoryStore:
         if not self._registry.leads:
             raise NotLeader(self._registry.leader_url)
         known = since if self._first <= since <= self.version else 0
-        answer = self._look(known)
+        answer = self._news_since(known)
         with trio.move_on_after(wait_s):
             while not (answer.topics or answer.gone):
                 await self._news.wait()
-                answer = self._look(known)
+                answer = self._news_since(known)
         return answer  # news at the deadline is for the next request
 
     def demand(self, topic: str) -> dict[str, float]:
-        """{broker: demand for ``topic`` in msg/s}: arrivals of the last reported second, plus the messages that waited,
-        which should be gone within a second.
+        """{broker: demand for ``topic`` in msg/s}: arrivals of the last reported second, plus the messages that
+        waiting, which should be gone within a second.
 
         Steady traffic may have been reported minutes ago. Left out are brokers that reported nothing lately, or whose
         process has ended.
         """
-        return {broker: _demand(those) for broker, those in self._last_second(topic).items()}
+        return {broker: _demand(bins) for broker, bins in self._last_second(topic).items()}
 
     def access_delay_ms(self, topic: str) -> dict[str, float]:
         """{broker: mean access delay of ``topic`` over the last reported second}, rejected messages included.
@@ -144,15 +144,15 @@ class HistoryStore:
         Left out are brokers without ``demand``, without arrivals, and with a share of 0, where the delay is not known.
         """
         last = self._last_second(topic)
-        delays = {broker: _access_delay_ms(those) for broker, those in last.items()}
+        delays = {broker: _access_delay_ms(bins) for broker, bins in last.items()}
         return {broker: delay_ms for broker, delay_ms in delays.items() if delay_ms is not None}
 
     def _last_second(self, topic: str) -> dict[str, list[_Bin]]:
         """{broker: its bins}; none is empty."""
         bins: defaultdict[str, list[_Bin]] = defaultdict(list)
-        for told in (one.history for one in self._reports_of(topic)):
-            bins[told.broker] += _bins(told.history)
-        return {broker: those[-_DEMAND_BINS:] for broker, those in bins.items() if those}
+        for stored in self._reports_of(topic):
+            bins[stored.report.broker] += _bins(stored.report.history)
+        return {broker: last[-_DEMAND_BINS:] for broker, last in bins.items() if last}
 
     def forget_topic(self, name: str) -> None:
         """Forget topic ``name``: it was removed, and another topic of that name starts anew."""
@@ -161,7 +161,7 @@ class HistoryStore:
         self._removed[name] = _Removed(self.version, trio.current_time())
         self._steady.pop(name, None)
 
-    def _look(self, since: int) -> HistoryAnswer:
+    def _news_since(self, since: int) -> HistoryAnswer:
         """The answer to a request for news after ``since``, as things are now."""
         self._changes.note(self._adaptor_changes.changed())
         self._drop_old(trio.current_time())
@@ -169,37 +169,39 @@ class HistoryStore:
         if since:  # without ``since``, a topic is named with its first report
             for name in self._changes.since(since):
                 reports.setdefault(name, [])
-        topics = ((self._registry.managed_topic(name), told) for name, told in reports.items())
-        found = [_told(topic, self._registry, told) for topic, told in topics if topic is not None]
-        gone = [name for name, one in self._removed.items() if one.version > since > 0]
+        topics = ((self._registry.managed_topic(name), found) for name, found in reports.items())
+        found = [_topic_histories(topic, self._registry, found) for topic, found in topics if topic is not None]
+        gone = [name for name, removed in self._removed.items() if removed.version > since > 0]
         return HistoryAnswer(version=self.version, topics=found, gone=gone)
 
     def _since(self, version: int) -> dict[str, list[BrokerHistory]]:
         """{topic: its reports after ``version``}, if none of them has been dropped. Costs by the number of reports."""
         found: dict[str, list[BrokerHistory]] = {}
-        for one in reversed(self._recent):
-            if one.version <= version:
+        for stored in reversed(self._recent):
+            if stored.version <= version:
                 break
-            if self._is_current(one):
-                found.setdefault(one.history.history.topic, []).append(one.history)
-        for told in found.values():
-            told.reverse()
+            if self._is_current(stored):
+                found.setdefault(stored.report.history.topic, []).append(stored.report)
+        for newest_first in found.values():
+            newest_first.reverse()
         return found
 
     def _all_since(self, version: int) -> dict[str, list[BrokerHistory]]:
         """The same if reports were dropped: adds the steady ones."""
         names = {**dict.fromkeys(self._kept), **dict.fromkeys(self._steady)}
-        reports = {name: [one.history for one in self._reports_of(name) if one.version > version] for name in names}
-        return {name: told for name, told in reports.items() if told}
+        reports = {
+            name: [stored.report for stored in self._reports_of(name) if stored.version > version] for name in names
+        }
+        return {name: found for name, found in reports.items() if found}
 
-    def _keep(self, one: _Stored) -> None:
-        history = one.history.history
-        self._recent.append(one)
-        self._kept.setdefault(history.topic, deque()).append(one)
+    def _store(self, stored: _Stored) -> None:
+        history = stored.report.history
+        self._recent.append(stored)
+        self._kept.setdefault(history.topic, deque()).append(stored)
         latest = self._steady.setdefault(history.topic, {})
-        latest.pop(one.history.broker, None)
+        latest.pop(stored.report.broker, None)
         if history.steady:
-            latest[one.history.broker] = one
+            latest[stored.report.broker] = stored
         kind = "steady" if history.steady else "change" if history.change is not None else "moving"
         self.taken[kind] += 1
         self.bins[kind] += len(history.arrivals)
@@ -207,21 +209,23 @@ class HistoryStore:
     def _renew(self, name: str, broker: str, incarnation: str, now_s: float) -> None:
         """The latest report still holds. This is no news. If it was dropped here, the broker sends it anew to the
         next leader."""
-        told = self._steady.get(name, {})
-        if (one := told.get(broker)) is not None and one.incarnation == incarnation:
-            told[broker] = one._replace(received_s=now_s)
+        latest = self._steady.get(name, {})
+        if (stored := latest.get(broker)) is not None and stored.incarnation == incarnation:
+            latest[broker] = stored._replace(received_s=now_s)
 
     def _reports_of(self, topic: str) -> list[_Stored]:
         """Oldest first."""
         oldest_s = trio.current_time() - _RETENTION_S
-        kept = [one for one in self._kept.get(topic, ()) if one.received_s >= oldest_s]
+        kept = [stored for stored in self._kept.get(topic, ()) if stored.received_s >= oldest_s]
         first = kept[0].version if kept else math.inf
-        steady = [one for one in self._steady.get(topic, {}).values() if one.version < first and self._holds(one)]
-        return [*steady, *(one for one in kept if self._is_current(one))]
+        steady = [
+            stored for stored in self._steady.get(topic, {}).values() if stored.version < first and self._holds(stored)
+        ]
+        return [*steady, *(stored for stored in kept if self._is_current(stored))]
 
     def _holds(self, steady: _Stored) -> bool:
         """Whether the traffic may still be taken to be steady."""
-        topic = self._registry.managed_topic(steady.history.history.topic)
+        topic = self._registry.managed_topic(steady.report.history.topic)
         may_be_seldom = topic is not None and may_be_told_seldom(topic)
         return (
             may_be_seldom
@@ -229,18 +233,18 @@ class HistoryStore:
             and self._is_current(steady)
         )
 
-    def _is_current(self, one: _Stored) -> bool:
+    def _is_current(self, stored: _Stored) -> bool:
         """Whether neither the topic nor the reporting process has ended, as far as is known."""
-        gone = self._removed.get(one.history.history.topic)
-        if gone is not None and one.version <= gone.version:
+        gone = self._removed.get(stored.report.history.topic)
+        if gone is not None and stored.version <= gone.version:
             return False
-        broker = self._registry.brokers.get(one.history.broker)
-        return broker is not None and not broker.dead and broker.incarnation == one.incarnation
+        broker = self._registry.brokers.get(stored.report.broker)
+        return broker is not None and not broker.dead and broker.incarnation == stored.incarnation
 
     def _drop_old(self, now_s: float) -> None:
         while self._recent and self._recent[0].received_s < now_s - _RETENTION_S:
             oldest = self._recent.popleft()
-            self._dropped_version, name = oldest.version, oldest.history.history.topic
+            self._dropped_version, name = oldest.version, oldest.report.history.topic
             kept = self._kept[name]
             kept.popleft()
             if not kept:
@@ -251,13 +255,13 @@ class HistoryStore:
 
     def _clean(self) -> None:
         for name, latest in list(self._steady.items()):
-            held = {broker: one for broker, one in latest.items() if self._holds(one)}
+            held = {broker: stored for broker, stored in latest.items() if self._holds(stored)}
             if held:
                 self._steady[name] = held
             else:
                 del self._steady[name]
         oldest_s = trio.current_time() - _REMOVED_RETENTION_S
-        self._removed = {name: one for name, one in self._removed.items() if one.at_s >= oldest_s}
+        self._removed = {name: removed for name, removed in self._removed.items() if removed.at_s >= oldest_s}
 
 
 def _bins(history: TopicHistory) -> list[_Bin]:
@@ -265,25 +269,25 @@ def _bins(history: TopicHistory) -> list[_Bin]:
     delay_ns = history.delay_ns or [0] * len(history.arrivals)
     rate: float | None = None
     bins = []
-    for at, (came, waited, delayed_ns) in enumerate(zip(history.arrivals, history.waiting, delay_ns, strict=True)):
+    for at, (arrivals, waiting, delayed_ns) in enumerate(zip(history.arrivals, history.waiting, delay_ns, strict=True)):
         rate = supply.get(at, rate)
-        bins.append(_Bin(came, waited, delayed_ns, rate, history.bin_ns))
+        bins.append(_Bin(arrivals, waiting, delayed_ns, rate, history.bin_ns))
     return bins
 
 
 def _demand(bins: Sequence[_Bin]) -> float:
     """In msg/s."""
-    seconds = sum(one.length_ns for one in bins) / 1e9
-    return sum(one.arrivals for one in bins) / seconds + sum(one.waiting for one in bins) / len(bins)
+    seconds = sum(bin_.length_ns for bin_ in bins) / 1e9
+    return sum(bin_.arrivals for bin_ in bins) / seconds + sum(bin_.waiting for bin_ in bins) / len(bins)
 
 
 def _access_delay_ms(bins: Sequence[_Bin]) -> float | None:
     """The mean over all messages; None: not known."""
-    came = sum(one.arrivals for one in bins)
-    return None if came == 0 or bins[-1].supply == 0 else sum(one.delay_ns for one in bins) / came / 1e6
+    arrivals = sum(bin_.arrivals for bin_ in bins)
+    return None if arrivals == 0 or bins[-1].supply == 0 else sum(bin_.delay_ns for bin_ in bins) / arrivals / 1e6
 
 
-def _told(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) -> TopicHistories:
+def _topic_histories(topic: Topic, registry: Registry, reports: Sequence[BrokerHistory]) -> TopicHistories:
     shares = {
         name: Share(version=topic.holding(name).version, rate=target.rate / MICRO, burst=target.burst / MICRO)
         for name, target in topic.leases.target.items()

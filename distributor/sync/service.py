@@ -135,7 +135,7 @@ class SyncService:
     @property
     def reports(self) -> dict[str, Mapping[str, TopicReport]]:
         """{broker: {topic: its latest report}}"""
-        return {name: one.reports.topics for name, one in self._sessions.items() if one.reports is not None}
+        return {name: each.reports.topics for name, each in self._sessions.items() if each.reports is not None}
 
     def report(self, broker: str, topic: str) -> TopicReport | None:
         """The latest report of ``topic`` by ``broker``, which may have died since."""
@@ -241,7 +241,7 @@ class SyncService:
             if have_version < topic.assignment_version or registry.draining & topic.leases.target.keys():
                 continue
             if any(publisher.topic == topic.name for publisher in session.unassigned):
-                continue  # some have not been told where to move yet
+                continue  # some do not know yet where to move
             rates = session.misplaced.rates(name, topic, report.undeclared, trio.current_time())
             if rates is None or not is_significant_change(topic, name, rates):
                 continue
@@ -326,7 +326,7 @@ class SyncService:
     def _due_moves(self, name: str) -> list[Move]:
         """Moves of unassigned publishers on ``name`` whose own broker is ready for them.
 
-        Publishers that were told often enough leave the list, and so do those that may stay.
+        Publishers to which a move was sent often enough leave the list, and so do those that may stay.
         """
         moves = []
         unassigned = self._session(name).unassigned

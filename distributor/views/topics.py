@@ -281,4 +281,7 @@ def _why(topic: Topic, broker: str, declared: bool) -> str:
 
 def decisions_view(decisions: Sequence[Decision]) -> list[DecisionView]:
     """Newest first."""
-    return [DecisionView(number=one.number, at=utc(one.wall_ns), lines=list(one.lines)) for one in reversed(decisions)]
+    return [
+        DecisionView(number=decision.number, at=utc(decision.wall_ns), lines=list(decision.lines))
+        for decision in reversed(decisions)
+    ]
