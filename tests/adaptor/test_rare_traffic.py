@@ -6,7 +6,7 @@ import random
 import re
 
 from adaptor.observations import BIN_S
-from adaptor.topics import Book
+from adaptor.topics import TopicStates
 from broker.history.bins import EngineBins, EngineHistories
 from broker.history.schedule import HistorySchedule
 from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicTraits
@@ -31,7 +31,7 @@ def engine_histories(number: int, arrivals: int) -> EngineHistories:
 
 
 def test_little_traffic_keeps_its_share_while_its_broker_waits_for_ten_seconds_of_it() -> None:
-    dice, book = random.Random(1), Book()
+    dice, book = random.Random(1), TopicStates()
     followed = {name: HistorySchedule() for name in RATES}
     followed["b1"].follow(["cars"], ["cars"])
     followed["b2"].follow(["cars"])  # as one whose traffic never becomes steady: shares are looked at every second
