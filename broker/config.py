@@ -256,5 +256,5 @@ class BrokerConfig:
 
     @property
     def needs_discovery(self) -> bool:
-        """Whether somebody else may know channels of a topic that is new here: it is held until they were asked."""
+        """Whether other services may know channels of a topic that is new here: it is held until they are asked."""
         return bool(self.distributors or self.lookupd_tcp_addresses)

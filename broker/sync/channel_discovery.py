@@ -41,11 +41,11 @@ class ChannelDiscovery:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anybody may know channels of a topic that is new here."""
+        """Whether other services may know channels of a topic that is new here."""
         return bool(self._config.distributors or self._lookups.addresses)
 
     def skip(self, topics: Iterable[str]) -> None:
-        """Nobody is asked about ``topics`` when they are created: they are restored with their channels."""
+        """Do not ask about ``topics`` when they are created: they are restored with their channels."""
         self._known.update(topics)
 
     def forget(self, topic: str) -> None:

@@ -207,8 +207,8 @@ class Synchronizer:
         return answer
 
     def _must_report_all(self, now_s: float) -> bool:
-        """Whether to read all topics from the engine, which costs by their number: once a period, if somebody wants it,
-        and during a drain, which ends by what the reports say."""
+        """Whether to read all topics from the engine, which costs by their number: once a period, when ``wake`` was
+        called, and during a drain, which ends by what the reports say."""
         wanted = self._reports_wanted or len(self._applied) > _MAX_SINGLE_TOPICS or not self._reports.are_known
         return wanted or self._drain.has_begun or now_s >= self._reports_due_s
 

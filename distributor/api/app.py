@@ -78,7 +78,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
 
     @app.post("/v1/topics", status_code=201, openapi_extra=shape)
     async def create_topic(request: Request, fitting: Method | None = None, rounds_s: float | None = None) -> Response:
-        """Create a topic; 409 if one of this name exists. `fitting`: instead of the distributor's."""
+        """Create a topic; 409 if one of this name exists. `fitting` overrides the distributor's method."""
         options = requested_options(fitting, rounds_s)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
@@ -182,7 +182,8 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, fi
 
     @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
     async def assignment(name: str, publisher_id: str) -> Response:
-        """Where this publisher connects. 503 if there is no broker, or its turn to be let in has not come."""
+        """Where this publisher connects. 503 if there is no broker, or if the fitting does not let the publisher in
+        yet."""
         topic = registry.topic(name)
         if fittings is not None:
             fittings.check_let_in(topic, publisher_id)

@@ -17,18 +17,18 @@ def add_capacity_routes(app: FastAPI, registry: Registry) -> None:
 
     @app.get("/v1/brokers/{name}/capacity")
     async def show_capacity(name: str) -> Response:
-        """What is known of a broker's capacity, and what is left of it."""
+        """A broker's capacity, as far as it is known, and what is left of it."""
         return json_answer(capacity_view(name, registry))
 
     @app.put("/v1/brokers/{name}/capacity", openapi_extra=shape)
     async def note_capacity(name: str, request: Request) -> Response:
-        """What it carries of one promise and traffic class, instead of what was known of that."""
+        """State what a broker can process of one promise and traffic class; replaces an earlier statement."""
         document = await read_body(request, registry.config, object)
         await registry.note_capacity(name, parse_capacity(document))
         return json_answer(capacity_view(name, registry))
 
     @app.delete("/v1/brokers/{name}/capacity", status_code=204)
     async def forget_capacities(name: str) -> Response:
-        """Forget all of them: what the broker was started with counts alone."""
+        """Forget all measured capacities: the one that the broker was started with counts."""
         await registry.forget_capacities(name)
         return Response(status_code=204)

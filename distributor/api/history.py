@@ -18,7 +18,7 @@ def add_history_routes(app: FastAPI, registry: Registry, syncing: SyncService) -
 
     @app.post("/v1/brokers/{name}/history", status_code=204, openapi_extra=documented("HistoryReport"))
     async def report_history(name: str, request: Request) -> Response:
-        """For brokers: what came to their topics. What cannot be is ignored and counted."""
+        """For brokers: histories of their topics. A history that cannot be right is ignored and counted."""
         try:
             report = await read_body(request, config, HistoryReport)
         except BadInput:
@@ -34,8 +34,8 @@ def add_history_routes(app: FastAPI, registry: Registry, syncing: SyncService) -
         wait_s: Annotated[float, Query(ge=0.0, allow_inf_nan=False)] = 0.0,
         ignored: Annotated[int, Query(ge=0, le=2**53)] = 0,
     ) -> Response:
-        """For the adaptor: topics whose histories have grown after `since`, held back for up to `wait_s` while there
-        are none. `ignored`: how many reports of earlier answers made no sense to it, for `/metrics`."""
+        """For the adaptor: topics with news after `since`; held back for up to `wait_s` while there is none.
+        `ignored`: how many reports of earlier answers made no sense to the adaptor, for `/metrics`."""
         answer = await histories.answer(since, min(wait_s, config.longest_wait_s))
         histories.ignored_by_adaptors += ignored  # a standby counts none: its answer is a refusal
         return json_answer(answer)

@@ -71,8 +71,8 @@ def _node(broker: Broker, known: list[str], registry: Registry, syncing: SyncSer
 def active(registry: Registry) -> list[Broker]:
     """Brokers that consumers may connect to.
 
-    A broker that is cut off from here may still serve its consumers, so it counts for ``inactive_producer_s``. Nobody
-    syncs with a standby: it names all brokers that are not dead.
+    A broker that is cut off from here may still serve its consumers, so it counts for ``inactive_producer_s``. Brokers
+    do not sync with a standby: it names all that are not dead.
     """
     limit_s = registry.config.inactive_producer_s
     return [

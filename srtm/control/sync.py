@@ -7,7 +7,7 @@ both sides know. Reports go up in the same two ways; a side that does not know w
 everything. With ``wait_s`` above 0 the distributor holds the answer back until the state's version differs from
 ``have_version``, publishers have to move, or the wait is over.
 
-Whoever has proof that a broker's process has ended sends a ``DeadNotice`` in its place.
+A ``DeadNotice`` is proof that a broker's process has ended, sent in its place.
 """
 
 from __future__ import annotations
