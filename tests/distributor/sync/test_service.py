@@ -1,4 +1,4 @@
-"""Reports that come as differences, at the distributor that takes them in."""
+"""Syncs at the distributor: reports that come as differences, and what is forgotten with a broker."""
 
 import msgspec
 import pytest
@@ -112,3 +112,15 @@ async def test_channels_are_put_together_anew_only_where_a_report_names_others(d
     assert heard == [set(), {"cars"}]
     assert distributor.registry.topics["cars"].channels == ("c", "d")
     assert distributor.syncing.reports["a"]["bikes"].received == 6
+
+
+async def test_of_a_forgotten_broker_nothing_is_left(distributor):
+    a, _ = await distributor.brokers("a", "b")
+    a.reports = [report("cars", received=1), report("bikes", received=-1)]
+    await a.sync()
+    known = distributor.syncing.session("a")
+    assert (set(known.reports.topics), known.ignored_reports) == ({"cars"}, 1)
+    distributor.syncing.forget("a")
+    assert distributor.syncing.sessions.keys() == {"b"}
+    known = distributor.syncing.session("a")
+    assert (known.reports, known.ignored_reports) == (None, 0)
