@@ -51,7 +51,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_output_buffer_timeout_ms: int = 30_000
     max_channel_consumers: int = 0
     auth_required: bool = False  # set by ``broker.startup`` if there are auth servers
-    e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; (): not measured
+    e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; empty: not measured
     e2e_window_ms: int = 600_000
     max_memory_bytes: int = 1 << 30
     max_connections: int = 0  # 0: one for each file descriptor

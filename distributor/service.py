@@ -23,9 +23,9 @@ from starlette.types import ASGIApp
 
 from distributor.config import DistributorConfig
 from distributor.leadership.election import Election
-from distributor.leadership.leader import leading
-from distributor.leadership.postgres_lock import LockSession
-from distributor.leadership.roles import Turns
+from distributor.leadership.leader import leader_app
+from distributor.leadership.postgres_lock import PostgresLock
+from distributor.leadership.roles import Roles
 from distributor.registry.registry import Registry
 from distributor.storage.store import Store
 from srtm.concurrency.background import background_nursery
@@ -68,12 +68,12 @@ async def _make_app(store: Store, config: DistributorConfig, address: str, nurse
     """The application, once it is known who leads. Its tasks run in ``nursery``."""
     url, log = f"{_scheme(config)}://{advertised_address(config, address)}", Log("distributor")
     if store.database.is_shared:
-        turns = Turns(store, config, Election(partial(LockSession, store.database)), url, log)
-        nursery.start_soon(turns.run)
-        await turns.decided.wait()
-        return turns.front
+        roles = Roles(store, config, Election(partial(PostgresLock, store.database)), url, log)
+        nursery.start_soon(roles.run)
+        await roles.decided.wait()
+        return roles.front_door
     registry = await Registry.load(store, config)
-    app, tasks = leading(registry, url)
+    app, tasks = leader_app(registry, url)
     for task in (registry.run, *tasks):
         nursery.start_soon(task)
     return app
@@ -120,12 +120,17 @@ async def _serve_http(
     """Serve until cancelled."""
     stop = trio.Event()
     async with background_nursery() as nursery:
-        try:
-            await nursery.start(_run_hypercorn, app, listener, settings, stop)
-            ready()
-            await trio.sleep_forever()
-        finally:
-            stop.set()
+        nursery.start_soon(_set_when_cancelled, stop)
+        await nursery.start(_run_hypercorn, app, listener, settings, stop)
+        ready()
+        await trio.sleep_forever()
+
+
+async def _set_when_cancelled(stop: trio.Event) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        stop.set()
 
 
 async def _run_hypercorn(

@@ -19,11 +19,16 @@ import trio
 from hypothesis import settings
 
 from tests.support import postgres
+from tests.support.signals import let_children_be_interrupted
 
 # A shared machine can stop for a while in the middle of an example: that is no finding. The seed is fixed, so that a
 # run can be repeated.
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")
+
+
+def pytest_configure() -> None:
+    let_children_be_interrupted()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
-"""What the documents name is there: files, links and their anchors, commands, dependencies."""
+"""What the documents name is there (links, anchors, commands, files, dependencies), and they stay readable: short
+lines, pages of a bounded length."""
 
 from __future__ import annotations
 
@@ -12,19 +13,37 @@ import typer
 
 from bench.commands.main import app as bench_app
 from srtm.commands.app import app
+from tests.support import reference_tables
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FILE = re.compile(r"`([\w./-]+\.(?:py|pyi|rs|md|pml|sh))`")
+DOCUMENTS = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
+]
+PAGES = [path for path in DOCUMENTS if path.name == "README.md" or ROOT / "docs" in path.parents]
+LONGEST_LINE = 120
+LONGEST = {"README.md": 150, "docs/architecture.md": 250}  # lines
+FILE = re.compile(r"`([\w./-]+\.(?:py|pyi|rs|pml|sh))`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 COMMAND = re.compile(r"(?:^    (?:\.venv/bin/)?|`)srtm ((?:[a-z][a-z0-9-]* ?)+)", re.MULTILINE)
 COMMANDS = {"srtm": typer.main.get_command(app), "srtm bench": typer.main.get_command(bench_app)}
+# Pages that may name files of the source: elsewhere a package says enough, and does not age.
+NAMES_FILES = {"CONTRIBUTING.md", "docs/architecture.md", "docs/reference.md", "docs/model/README.md"}
 # Of other projects, which the specification of NSQ's protocol cites.
 FOREIGN = {"docs/nsq-protocol.md": {"test.sh"}}
 
 
 def identity(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
+
+
+def is_dated(path: Path) -> bool:
+    """Notes and results tell what was: a file or a command that they name may be gone."""
+    return identity(path).startswith(("docs/notes/", "docs/results/"))
+
+
+LIVING = [path for path in DOCUMENTS if not is_dated(path)]
 
 
 def anchors(path: Path) -> set[str]:
@@ -41,11 +60,14 @@ def files() -> list[str]:
     return listed.stdout.split()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
-def test_files_that_a_document_names_exist(document: Path, files: list[str]) -> None:
-    named = set(FILE.findall(document.read_text())) - FOREIGN.get(identity(document), set())
+@pytest.mark.parametrize("document", LIVING, ids=identity)
+def test_files_are_named_where_they_may_be_and_exist(document: Path, files: list[str]) -> None:
+    name = identity(document)
+    named = set(FILE.findall(document.read_text())) - FOREIGN.get(name, set())
+    if name not in NAMES_FILES and document.parent != ROOT / "examples":
+        assert sorted(named) == []
     ends = {f"/{file}" for file in files}
-    assert [name for name in sorted(named) if not any(end.endswith(f"/{name}") for end in ends)] == []
+    assert [one for one in sorted(named) if not any(end.endswith(f"/{one}") for end in ends)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
@@ -56,6 +78,17 @@ def test_links_lead_somewhere(document: Path) -> None:
         if not path.exists() or (anchor and anchor not in anchors(path)):
             dead.append(f"{target}#{anchor}")
     assert dead == []
+
+
+@pytest.mark.parametrize("document", PAGES, ids=identity)
+def test_lines_outside_tables_are_short(document: Path) -> None:
+    lines = enumerate(document.read_text().split("\n"), 1)
+    assert [n for n, line in lines if len(line) > LONGEST_LINE and not line.lstrip().startswith("|")] == []
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_pages_that_everybody_reads_are_short(name: str) -> None:
+    assert len((ROOT / name).read_text().split("\n")) <= LONGEST[name] + 1  # the last line ends
 
 
 def known(words: list[str]) -> bool:
@@ -77,10 +110,16 @@ def test_a_word_that_is_no_command_is_told() -> None:
     assert not known(["bench", "plan"])
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
+@pytest.mark.parametrize("document", LIVING, ids=identity)
 def test_commands_that_a_document_shows_exist(document: Path) -> None:
     shown = {match.strip() for match in COMMAND.findall(document.read_text())}
     assert [words for words in sorted(shown) if not known(words.split())] == []
+
+
+@pytest.mark.parametrize("name", reference_tables.TABLES)
+def test_the_reference_has_what_the_code_says(name: str) -> None:
+    written = reference_tables.block(name).findall(reference_tables.PAGE.read_text())
+    assert written == [reference_tables.TABLES[name]()], "python -m tests.support.reference_tables writes it"
 
 
 def direct_python() -> set[str]:
@@ -99,8 +138,13 @@ def direct_crates() -> set[str]:
     return {name for name in found if not name.startswith("srtm-")}
 
 
+def dependencies_with_reasons() -> set[str]:
+    """First cells of the tables of packages and crates: the other tables are about programs and libraries not used."""
+    sections = re.split(r"^## ", (ROOT / "docs/dependencies.md").read_text(), flags=re.MULTILINE)
+    tables = [section for section in sections if section.startswith(("Python packages", "Crates"))]
+    cells = re.findall(r"^\| ([^|]+) \|", "\n".join(tables), re.MULTILINE)
+    return {re.sub(r"\([^)]*\)", "", cell).strip() for cell in cells} - {"package", "crate"}
+
+
 def test_each_direct_dependency_has_its_reason_and_none_that_is_gone_has_one() -> None:
-    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
-    named = {name for row in rows for name in re.sub(r"\([^)]*\)", "", row).replace(" ", "").split(",")}
-    named -= {"Pythonpackage", "crate", "---"}
-    assert named == direct_python() | direct_crates()
+    assert dependencies_with_reasons() == direct_python() | direct_crates()

@@ -137,7 +137,7 @@ def bench_splits(
     document: Annotated[bool, typer.Option("--document", help="Write the table into docs/placement.md.")] = False,
     json_file: JsonOption = None,
 ) -> int:
-    """What splitting one bucket over two unequal brokers costs: proportional, fitted, refined. A simulation of
+    """What splitting one bucket over two unequal brokers costs: proportional, fitted. A simulation of
     some minutes.
 
     Status 0 if the fitted split is nowhere worse than the proportional one.

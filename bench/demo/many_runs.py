@@ -25,7 +25,8 @@ from bench.harness.results.publish import hand_over
 from bench.harness.results.results import Results
 from distributor.model.leases import MICRO, Amount
 from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.planner import place_anew, shares
+from distributor.placement.planner import place_anew
+from distributor.placement.shares import ShareDemand, target_shares
 from srtm.token_bucket.replay import access_delays
 from srtm.topics.spec import Strategy, TopicSpec, parse_topic_toml
 
@@ -73,7 +74,7 @@ def arranged(placement: Strategy) -> Arranged:
     burst, placed, _ = place_anew(spec, [BrokerCapacity(name=name, mcap=MCAP) for name in NAMES])
     envelope = Amount(round(spec.rate * MICRO), round(burst * MICRO))
     broker_of = tuple(NAMES.index(placed.brokers[at]) for at in placed.at)
-    return Arranged(broker_of, shares(spec, envelope, placed, ()))
+    return Arranged(broker_of, target_shares(ShareDemand(spec=spec, envelope=envelope, placement=placed)))
 
 
 def fired(seed: int, seconds: float) -> tuple[Column, Column]:

@@ -1,8 +1,6 @@
-"""``srtm bench splits``: what the proportional, the fitted and the refined split of one bucket cost, in simulation.
+"""``srtm bench splits``: what the proportional and the fitted split of one bucket cost, in simulation.
 
 Poisson traffic of 10,000 msg/s on two brokers in unequal parts, under exact buckets (``srtm.token_bucket.replay``).
-The refined split is found on one recording and judged twice: on it, and on other traffic of the same kind, which is
-what counts.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from bench.harness.results.publish import hand_over
 from bench.harness.results.results import Results
 from srtm.token_bucket.exact_split import MICRO, split_bucket
 from srtm.token_bucket.fitted_split import Shares, Traffic, fitted_bucket
-from srtm.token_bucket.refined_split import refined_bucket, worst_delay_ns
+from srtm.token_bucket.replay import worst_delay_ns
 
 LOAD, RATE = 10_000, 11_000  # msg/s
 BURSTS = {1: 25, 10: 243}  # {batch: b, messages}: no access delay at p99 on one broker
@@ -42,7 +40,7 @@ Figure = Callable[["SplitsRun"], float]
 @dataclass(frozen=True)
 class SplitsOptions:
     seconds: float = 120.0  # of traffic in a recording
-    runs: int = 5  # recordings, and as many to judge by
+    runs: int = 5  # recordings
     seed: int = 1
     json_file: str | None = None
     document: Path | None = None  # to write the table into
@@ -56,8 +54,6 @@ class SplitsRun:
     part: float  # of the traffic on the smaller broker
     proportional_ms: float
     fitted_ms: float
-    refined_ms: float  # on the recording that it was found on
-    refined_other_ms: float  # on other traffic
     one_ms: float  # of the one bucket that was split
 
     def row(self) -> dict[str, Any]:
@@ -68,8 +64,6 @@ class SplitsRun:
 COLUMNS: dict[str, Figure] = {
     "proportional": lambda run: run.proportional_ms,
     "fitted": lambda run: run.fitted_ms,
-    "refined, where recorded": lambda run: run.refined_ms,
-    "refined, on other traffic": lambda run: run.refined_other_ms,
     "one bucket": lambda run: run.one_ms,
 }
 
@@ -110,19 +104,16 @@ def _run(options: SplitsOptions, batch: int, part: float, number: int) -> Splits
 
 
 def judged(batch: int, part: float, seconds: float, rng: np.random.Generator) -> SplitsRun:
-    """One recording, its splits, and one more recording to judge the refined one by."""
-    recorded, other = (arrivals(batch, part, seconds, rng) for _ in range(2))
+    """One recording under each split."""
+    recorded = arrivals(batch, part, seconds, rng)
     traffic = [Traffic(rate=LOAD * one, dispersion=batch, batch=batch) for one in (part, 1 - part)]
     rate, burst = RATE * MICRO, BURSTS[batch] * MICRO
-    refined = refined_bucket(rate, burst, traffic, recorded)
-    merged = np.sort(np.concatenate(other))
+    merged = np.sort(np.concatenate(recorded))
     return SplitsRun(
         batch=batch,
         part=part,
-        proportional_ms=_worst_ms(other, split_bucket(rate, burst, [one.rate for one in traffic])),
-        fitted_ms=_worst_ms(other, fitted_bucket(rate, burst, traffic)),
-        refined_ms=_worst_ms(recorded, refined),
-        refined_other_ms=_worst_ms(other, refined),
+        proportional_ms=_worst_ms(recorded, split_bucket(rate, burst, [one.rate for one in traffic])),
+        fitted_ms=_worst_ms(recorded, fitted_bucket(rate, burst, traffic)),
         one_ms=_worst_ms([merged], [(rate, burst)]),
     )
 

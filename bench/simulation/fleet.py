@@ -26,8 +26,8 @@ from distributor.fitting.events import (
     ScalerAnswered,
     Stop,
 )
+from distributor.model.columns import Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import Ints
 from distributor.prediction.replay import Delays, Latency, Trace, excess_ns, latency, measured_service_ns
 from distributor.prediction.sequential_test import by_interval
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO

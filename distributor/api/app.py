@@ -23,9 +23,10 @@ from distributor.api.shares import add_share_routes
 from distributor.config import DistributorConfig
 from distributor.fitting.task import Method
 from distributor.jobs import explain as explaining
-from distributor.jobs.fitting_manager import Fittings
+from distributor.jobs.fitting_manager import FittingManager
 from distributor.model.cluster import Topic
-from distributor.registry.registry import Registry, not_fitted
+from distributor.registry.registry import Registry
+from distributor.registry.topics import not_fitted
 from distributor.sync.service import SyncService
 from distributor.views import nsqlookupd as lookups
 from distributor.views import topics as views
@@ -41,7 +42,7 @@ _NSQ_JSON = "application/json; charset=utf-8"
 
 
 def make_app(
-    registry: Registry, syncing: SyncService, admit: Admit | None = None, fittings: Fittings | None = None
+    registry: Registry, syncing: SyncService, admit: Admit | None = None, fittings: FittingManager | None = None
 ) -> FastAPI:
     """The ASGI application.
 
@@ -72,7 +73,7 @@ def make_app(
 # Topics
 
 
-def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: Fittings | None) -> None:
+def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: FittingManager | None) -> None:
     config = registry.config
     shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
@@ -135,7 +136,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
 
 
 async def _explained(
-    topic: Topic, registry: Registry, syncing: SyncService, fittings: Fittings | None
+    topic: Topic, registry: Registry, syncing: SyncService, fittings: FittingManager | None
 ) -> views.TopicView:
     """The answer to a submission: the topic as it is now, why, and what its fitting has measured."""
     explanation = await explaining.submitted(topic, registry, syncing)
@@ -160,7 +161,7 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 # Publishers
 
 
-def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: Fittings | None) -> None:
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: FittingManager | None) -> None:
     config = registry.config
     shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
 

@@ -24,7 +24,7 @@ def add_capacity_routes(app: FastAPI, registry: Registry) -> None:
     async def note_capacity(name: str, request: Request) -> Response:
         """State what a broker can process of one promise and traffic class; replaces an earlier statement."""
         document = await read_body(request, registry.config, object)
-        await registry.note_capacity(name, parse_capacity(document))
+        await registry.set_capacity(name, parse_capacity(document))
         return json_answer(capacity_view(name, registry))
 
     @app.delete("/v1/brokers/{name}/capacity", status_code=204)

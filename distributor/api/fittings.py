@@ -8,13 +8,13 @@ from fastapi import FastAPI, Path, Request, Response
 
 from distributor.api.bodies import documented, json_answer, read_body
 from distributor.fitting.task import ROUNDS_S, FittingOptions, parsed_options
-from distributor.jobs.fitting_manager import Fittings, stored_view
+from distributor.jobs.fitting_manager import FittingManager, stored_view
 from distributor.registry.registry import Registry
 from srtm.control import MeasurementReport
 from srtm.errors import BadInput, NotLeader
 
 
-def add_fitting_routes(app: FastAPI, registry: Registry, fittings: Fittings | None) -> None:
+def add_fitting_routes(app: FastAPI, registry: Registry, fittings: FittingManager | None) -> None:
     """``fittings`` is None on a standby, which has only stored outcomes."""
 
     @app.get("/v1/topics/{name}/fitting")

@@ -1,1 +1,4 @@
-"""fitting: see docs/architecture.md."""
+"""The search for a layout by measurement, as a state machine without I/O.
+
+May import: model, placement, prediction, srtm. Begin with ``state_machine``; ``paper`` is the baseline of the paper.
+"""

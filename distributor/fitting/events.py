@@ -1,5 +1,5 @@
-"""What goes into a fitting and what comes out of it: events and actions, values only. ``fitting`` and
-``paper_fitting`` speak it alike, so one shell runs either.
+"""What goes into a fitting and what comes out of it: events and actions, values only. ``state_machine``
+and ``paper`` have the same interface, so one shell runs either.
 
 The shell carries actions out (tells brokers, waits until shares and publishers are where they should be, asks the
 scaler) and hands in what happens, each event with the time at which it came.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from distributor.model.columns import Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import Ints
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import CONFIDENCE, Intervals, Verdict
 from srtm.token_bucket.fitted_split import Shares
@@ -32,8 +32,7 @@ class Scaler(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is to be fitted. ``full``: {broker: msg/s that it keeps of this SLO and traffic class} (``marks``).
-    ``refines``: a split made of what was recorded is a way out where access delay breaks the promise (``refining``)."""
+    """What is to be fitted. ``full``: {broker: msg/s that it keeps of this SLO and traffic class}."""
 
     demand: Demand
     percentile: float
@@ -42,18 +41,15 @@ class Task:
     confidence: float = CONFIDENCE
     scaler: Scaler = Scaler.NONE
     full: Mapping[str, float] = field(default_factory=dict)
-    refines: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """Who is where, under which share. ``placement[i]``: index into ``brokers``, NOWHERE for who must wait.
-    ``refined``: the shares were made of a recording, not by the topic's split."""
+    """Who is where, under which share. ``placement[i]``: index into ``brokers``, NOWHERE for who must wait."""
 
     brokers: tuple[str, ...]
     placement: Ints
     shares_micro: tuple[tuple[int, int], ...]  # (r_l, b_l) of each broker
-    refined: bool = False
 
 
 # Events

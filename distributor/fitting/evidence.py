@@ -7,7 +7,7 @@ layout is lost for it twice: one stop in a short round says little of how much t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from distributor.fitting.events import Layout, Missing, Split, Task
 from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted, key
@@ -65,3 +65,28 @@ class Evidence:
         """Of the layouts that were lost and ``may_be``."""
         measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted if may_be(one.layout)]
         return min(measured, key=lambda one: one.worst_ns, default=None)
+
+
+def rate_on(task: Task, layout: Layout, broker: str) -> float:
+    """Msg/s of the topic that ``broker`` has under ``layout``."""
+    if broker not in layout.brokers:
+        return 0.0
+    return float(task.demand.rates[layout.placement == layout.brokers.index(broker)].sum())
+
+
+def kept_by(
+    task: Task, layout: Layout, gave_up: Collection[str], aborted: Collection[str], model: Model | None
+) -> dict[str, float]:
+    """{broker: msg/s that it keeps}, of those in ``gave_up``. Where another topic needed it (``aborted``): what it kept
+    then. Else what the model says that it can process within the target, and at least what it has under ``layout``;
+    one of which neither is known, or that could keep all of the topic, is not full."""
+    full = {}
+    for name in gave_up:
+        kept = rate_on(task, layout, name)
+        if name in aborted:
+            full[name] = task.full[name]
+            continue
+        kept = kept if model is None else max(kept, model.keepable(name))
+        if 0 < kept < float(task.demand.rates.sum()):
+            full[name] = kept
+    return full

@@ -1,8 +1,8 @@
 """What a topic's recorded rounds say of layouts that were not tried. Pure.
 
-Every prediction is a replay (``whatif``), for each broker by the service times that were measured on it, with what the
-machine added to each message, and corrected by the rounds that were lost: a model that has promised too much once is
-not believed again at its word.
+Every prediction is a replay (``prediction.replay``), for each broker by the service times that were measured on it,
+with what the machine added to each message, and corrected by the rounds that were lost: a model that has promised too
+much once is not believed again at its word.
 """
 
 from __future__ import annotations

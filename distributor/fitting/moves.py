@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from distributor.fitting.events import Layout, Split
+from distributor.model.columns import NOWHERE, Ints
 from distributor.placement.allocation import Demand
-from distributor.placement.quotas import NOWHERE, Ints
 
 
 def with_fewest_moves(old: Layout, new: Layout, demand: Demand) -> Layout:

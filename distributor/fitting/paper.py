@@ -1,4 +1,5 @@
-"""Online fitting as the paper has it (section 4.2, step 3; section 6.5): the baseline, on the interface of ``fitting``.
+"""Online fitting as the paper has it (section 4.2, step 3; section 6.5): the baseline, with the face of
+``state_machine``.
 
 Rounds of a fixed length. A broker that is within the target in its first round is done. Another one searches, by
 halving, for the number of publishers that it can keep, and stops where the percentile is inside 80..100 % of the
@@ -37,8 +38,8 @@ from distributor.fitting.events import (
 )
 from distributor.fitting.retention import fair_order
 from distributor.fitting.search import missing_by_rate, settle_ns
+from distributor.model.columns import NOWHERE, Ints
 from distributor.placement.allocation import BrokerCapacity, plan
-from distributor.placement.quotas import NOWHERE, Ints
 from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import Verdict
 from srtm.token_bucket.exact_split import MICRO, split_bucket
@@ -57,7 +58,7 @@ class _Search:
     broken: int | None = None  # the fewest that were not
     is_over: bool = False
 
-    def hear(self, percentile_ns: int, target_ns: int) -> None:
+    def receive(self, percentile_ns: int, target_ns: int) -> None:
         if percentile_ns > target_ns:
             self.broken = self.count
         else:
@@ -224,7 +225,7 @@ class PaperFitting:
         if self._active():
             self._note_round(now_ns)
         for name in self._active():
-            self._searches[name].hear(self._latency[name].total_ns, self._task.target_ns)
+            self._searches[name].receive(self._latency[name].total_ns, self._task.target_ns)
         if self._active():
             return [*stopped, *self._place()]
         for name, search in self._searches.items():

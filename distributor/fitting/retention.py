@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from distributor.placement.quotas import ALONE, Ints
+from distributor.model.columns import ALONE, Ints
 
 
 def fair_order(members: Ints, groups: Ints) -> Ints:

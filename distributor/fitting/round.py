@@ -36,7 +36,7 @@ class Watch:
     late_before: int = 0
     _told_lost: int = 0  # of those, what ``test`` has
 
-    def hear(self, event: Progress) -> None:
+    def receive(self, event: Progress) -> None:
         self.lost, self.unsent = max(self.lost, event.lost), max(self.unsent, event.unsent)
         self.test.add(self._with_lost(event.intervals))
         self.latency = event.latency

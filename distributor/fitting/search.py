@@ -1,11 +1,10 @@
 """Which layout to try next, computed from what was recorded (design section 5, "beyond the paper"). Pure.
 
 Arrivals do not depend on where publishers are, so one round tells of every layout: the access delay of each broker's
-subset under its share, and its processing delay (``whatif``). Candidates are the plans for one broker, two, and so on;
-the first that keeps the target is taken. The two delays take opposite sides, and this is how they are told apart: where
-processing breaks the promise the first that fits has more brokers, where access does it has fewer, or a split made of
-the recording (``refining``). Nobody is shed to nowhere: every candidate places everybody, by max-min over all its
-brokers.
+subset under its share, and its processing delay (``prediction.replay``). Candidates are the plans for one broker, two,
+and so on; the first that keeps the target is taken. The two delays take opposite sides, and this is how they are told
+apart: where processing breaks the promise the first that fits has more brokers, where access does it has fewer. Nobody
+is shed to nowhere: every candidate places everybody, by max-min over all its brokers.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import numpy as np
 
 from distributor.fitting.events import Layout, Missing, Split, Task
 from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted, key
-from distributor.fitting.refine import refined
 from distributor.placement.allocation import BrokerCapacity, Demand, plan
 from srtm.token_bucket.dispersion import traffic_of
 from srtm.token_bucket.exact_split import MICRO, split_bucket
@@ -27,7 +25,6 @@ from srtm.topics.publishers import Ints, Publishers
 
 _LEAST_NS = 1_000_000_000
 _LEAST_PERIODIC_NS = 10_000_000_000  # the longest period that is measured whole: groups meet again after one
-_MOST_GAINED = 4.0  # times: no split is better by more than that
 _LONGEST_SETTLE_S = 10.0  # a bucket with no slack never fills
 
 
@@ -137,9 +134,6 @@ def search(
                 candidate = tried[key(layout)] = model.judged(layout)
                 if model.keeps(candidate, CLEAR) and not model.is_refuted(layout):
                     return candidate
-                better = _resplit(task, candidate, recordings, model)
-                if better is not None:
-                    return better
         return None
 
     before = 0
@@ -158,20 +152,6 @@ def search(
     if not (model.is_refuted(best.layout) or model.knows(best.layout.brokers) or _waits(best, task.target_ns)):
         return Outcome(found=best, best=best)  # they may be faster than those that were measured
     return Outcome(found=None, best=best, missing=_missing(task, brokers, split, model))
-
-
-def _resplit(task: Task, candidate: Candidate, recordings: Sequence[Recording], model: Model) -> Candidate | None:
-    """``candidate``, if only access delay breaks the promise there, under a split that keeps it."""
-    latencies = candidate.latency.values()
-    access_ns, processing_ns = (max(one.access_ns for one in latencies), max(one.processing_ns for one in latencies))
-    is_near = task.target_ns < access_ns <= _MOST_GAINED * task.target_ns and processing_ns <= task.target_ns
-    if not (task.refines and is_near and len(candidate.layout.brokers) > 1):
-        return None
-    layout = refined(task, candidate.layout, recordings)
-    if layout is None or model.is_refuted(layout):
-        return None
-    better = model.judged(layout)
-    return better if model.keeps(better, CLEAR) else None
 
 
 def _layouts(

@@ -1,6 +1,6 @@
 """Online fitting (section 4.2, step 3; design section 5): measure a layout, decide, compute the next, until all fit.
 
-A state machine without sockets and without a clock: events in, actions out (``fitting_events``). A round is: place
+A state machine without sockets and without a clock: events in, actions out (``events``). A round is: place
 the publishers, measure on all their brokers at once, stop as soon as the answer is clear. Below the target everywhere:
 done. Above it anywhere: the arrivals recorded in the round say which layout to try next (``search``), so all brokers
 shed at once, from every group in proportion, and k jumps to what the model predicts. A layout that was measured and
@@ -44,14 +44,13 @@ from distributor.fitting.events import (
     Stop,
     Task,
 )
-from distributor.fitting.evidence import Evidence
+from distributor.fitting.evidence import Evidence, kept_by, rate_on
 from distributor.fitting.layout_model import Recording, recording
-from distributor.fitting.marks import kept_by, rate_on
 from distributor.fitting.moves import let_in, receiving, with_fewest_moves, with_shares, without
 from distributor.fitting.round import Watch, replayed, watch_of
 from distributor.fitting.search import Outcome, least_measuring_ns, proportional, settle_ns
+from distributor.model.columns import NOWHERE
 from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.quotas import NOWHERE
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import Verdict
 
@@ -168,7 +167,7 @@ class Fitting:
         if not self._is_of_round(event):
             return []
         watch = self._watches[event.broker]
-        watch.hear(event)
+        watch.receive(event)
         if self._breaks_others(event, now_ns):
             return self._abort(event.broker, now_ns)
         if RAMP[self._step] < 1:

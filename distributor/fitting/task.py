@@ -1,4 +1,4 @@
-"""From a topic in the book to a fitting of it. Pure."""
+"""From a topic to a fitting of it. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 
 from distributor.fitting.events import AnyFitting, Layout, Scaler, Task
-from distributor.fitting.marks import FullMarks
 from distributor.fitting.paper import PaperFitting
 from distributor.fitting.search import fitted, proportional
 from distributor.fitting.state_machine import Fitting
 from distributor.model.cluster import Placement, Topic
-from distributor.placement import planner as placing
+from distributor.model.full_brokers import CapacityCaps
+from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
 from srtm.errors import BadInput
 from srtm.topics.spec import TopicSpec
@@ -45,16 +45,15 @@ def parsed_options(method: str, rounds_s: float) -> FittingOptions:
     raise BadInput("fitting", method, f"must be one of {', '.join(METHODS)}")
 
 
-def task_of(topic: Topic, scaler: Scaler, marks: FullMarks) -> Task:
+def task_of(topic: Topic, scaler: Scaler, caps: CapacityCaps) -> Task:
     spec = topic.spec
     return Task(
-        demand=placing.demand(spec, topic.burst),
+        demand=planner.demand(spec, topic.burst),
         percentile=spec.slo.percentile,
         target_ns=spec.slo.latency_ns,
         strategy=spec.placement,
         scaler=scaler,
-        full=marks.room(spec.slo, spec.publishers, topic.placement.assigned),
-        refines=spec.split == "fitted" and spec.mode == "static",
+        full=caps.limits(spec.slo, spec.publishers, topic.placement.assigned),
     )
 
 
@@ -86,26 +85,20 @@ def layout_in_force(topic: Topic) -> Layout | None:
     if not placement.brokers or not target.keys() >= set(placement.brokers):
         return None
     shares = tuple((target[name].rate, target[name].burst) for name in placement.brokers)
-    refined = bool(placement.refined) and placement.refined == shares
-    return Layout(brokers=placement.brokers, placement=placement.at, shares_micro=shares, refined=refined)
+    return Layout(brokers=placement.brokers, placement=placement.at, shares_micro=shares)
 
 
 def placement_of(topic: Topic, layout: Layout) -> Placement:
-    """Brokers without a publisher are left out: a placement names none. A refined split stays with it."""
+    """Brokers without a publisher are left out: a placement names none."""
     used = np.unique(layout.placement[layout.placement >= 0])
     renumbered = np.full(len(layout.brokers) + 1, -1, dtype=np.int64)  # the last entry is that of NOWHERE
     renumbered[used] = np.arange(len(used))
     brokers = tuple(layout.brokers[at] for at in used.tolist())
-    refined = layout.shares_micro if layout.refined and brokers == layout.brokers else ()
-    return Placement(
-        publishers=topic.spec.publishers, brokers=brokers, at=renumbered[layout.placement], refined=refined
-    )
+    return Placement(publishers=topic.spec.publishers, brokers=brokers, at=renumbered[layout.placement])
 
 
 def same_places(one: Placement, other: Placement) -> bool:
-    """Whether everybody is at the same broker, under the same split."""
-    if one.refined != other.refined:
-        return False
+    """Whether everybody is at the same broker."""
     if one.brokers == other.brokers:
         return bool(np.array_equal(one.at, other.at))
     return one.held() == other.held()

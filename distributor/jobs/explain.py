@@ -1,4 +1,4 @@
-"""Explanations of what the book has, or would have: gathered here, computed in a worker thread. Changes nothing."""
+"""Explanations of what the registry has, or would have: gathered here, computed in a worker thread. Changes nothing."""
 
 from __future__ import annotations
 

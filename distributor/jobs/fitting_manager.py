@@ -1,6 +1,6 @@
 """All fittings of the leader: which topic is being fitted, which waits, and how each ended.
 
-A task a topic, many at once; those that share brokers take turns (``claims``). What is running is stored, so that the
+A task a topic, many at once; those that share brokers take turns (``Claims``). What is running is stored, so that the
 next leader begins it again from the layout in force; how it ended is stored and shown.
 """
 
@@ -17,13 +17,13 @@ import trio
 
 from distributor.fitting import summary as fitting_view
 from distributor.fitting.events import Report, Scaler
-from distributor.fitting.marks import NO_MARKS, FullMarks
 from distributor.fitting.summary import Json
 from distributor.fitting.task import FittingOptions, parsed_options
-from distributor.jobs.fitting_environment import Surroundings
+from distributor.jobs.fitting_environment import FittingEnvironment
 from distributor.jobs.fitting_run import FailedFitting, FittingRun, Superseded, insist
 from distributor.model.cluster import FittingRecord, Topic
-from distributor.registry.registry import FittingIntent
+from distributor.model.full_brokers import NO_CAPS, CapacityCaps
+from distributor.registry.topics import FittingIntent
 from distributor.sync.penalty import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable
@@ -56,10 +56,12 @@ class _Runner:
     run: FittingRun | None = None
 
 
-class Fittings:
+class FittingManager:
     """``run`` it once; the other methods may be called any time."""
 
-    def __init__(self, around: Surroundings, default: FittingOptions, wall_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, around: FittingEnvironment, default: FittingOptions, wall_s: Callable[[], float] = time.time
+    ) -> None:
         self._around = around
         self._registry = around.registry
         self._default = default
@@ -301,27 +303,27 @@ class Fittings:
         shown = fitting_view.ended(report, runner.wish.options, runner.started_at, target_ns, services)
         record = _record(name, runner.wish.options, shown, running=False)
         decision = "\n".join(["fitting: " + shown["explanation"][0], *shown["explanation"][1:]])
-        found = runner.run.marks_of(report.full) if runner.run is not None else NO_MARKS
+        found = runner.run.caps_of(report.full) if runner.run is not None else NO_CAPS
         await insist(
-            lambda: self._registry.note_fitting(record, decision=decision, found=found),
+            lambda: self._registry.note_fitting(record, decision=decision, caps=found),
             self._around.log,
         )
 
-    async def _note_full(self, name: str, found: FullMarks) -> None:
+    async def _note_full(self, name: str, found: CapacityCaps) -> None:
         """Other fittings, and whoever leads next, are to know of it before this one has ended."""
         await insist(lambda: self._registry.note_full(name, found), self._around.log)
 
     async def _conclude(self, name: str, runner: _Runner, state: str, reason: str) -> None:
         self._around.log.warning("a fitting ended", topic=name, reason=reason)
         runner.state, runner.reason = state, reason
-        found = runner.run.marks_of(runner.run.full) if runner.run is not None else NO_MARKS
+        found = runner.run.caps_of(runner.run.full) if runner.run is not None else NO_CAPS
         await self._note(name, runner, running=False, found=found)
 
-    async def _note(self, name: str, runner: _Runner, *, running: bool, found: FullMarks = NO_MARKS) -> None:
+    async def _note(self, name: str, runner: _Runner, *, running: bool, found: CapacityCaps = NO_CAPS) -> None:
         services, options = self._services(name, runner.run), runner.wish.options
         shown = fitting_view.begun(runner.state, options, runner.started_at, services=services, reason=runner.reason)
         record = _record(name, runner.wish.options, shown, running=running)
-        await insist(lambda: self._registry.note_fitting(record, found=found), self._around.log)
+        await insist(lambda: self._registry.note_fitting(record, caps=found), self._around.log)
 
     def _services(self, name: str, run: FittingRun | None = None) -> fitting_view.Services:
         """As ``run`` has recorded them; of other brokers, as they were when ``name`` was fitted before."""

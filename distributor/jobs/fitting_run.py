@@ -1,7 +1,9 @@
-"""One fitting of one topic, live: its actions are carried out over the book and the brokers, what happens is handed in.
+"""One fitting of one topic, live: its actions are carried out on the registry and the brokers,
+and what happens is handed in.
 
-The fitting itself is a state machine (``fitting``, ``paper_fitting``); here are its clock, its waits and their bounds.
-Whatever else places the topic meanwhile (a change, a death, a drain) ends the run: it is begun again from there.
+The fitting itself is a state machine (``fitting.state_machine``, ``fitting.paper``); here are its clock, its waits and
+their bounds. Whatever else places the topic meanwhile (a change, a death, a drain) ends the run: it is begun again from
+there.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ from distributor.fitting.events import (
     Stop,
     Task,
 )
-from distributor.fitting.marks import NO_MARKS, FullMarks, traffic_class
 from distributor.fitting.task import FittingOptions, fitting_of, is_same_task, placement_of, same_places, task_of
-from distributor.jobs.fitting_environment import Surroundings
+from distributor.jobs.fitting_environment import FittingEnvironment
 from distributor.model.cluster import Topic
+from distributor.model.full_brokers import NO_CAPS, CapacityCaps, traffic_class
 from distributor.placement.allocation import BrokerCapacity
 from distributor.prediction.replay import Latency
 from distributor.sync import measurement_messages as measured
@@ -57,7 +59,7 @@ _MOST_EVENTS = 100_000
 _T = TypeVar("_T")
 
 
-NoteFull = Callable[[FullMarks], Awaitable[None]]
+NoteFull = Callable[[CapacityCaps], Awaitable[None]]
 
 
 class Superseded(Exception):
@@ -74,7 +76,14 @@ class FittingRun:
     them."""
 
     def __init__(
-        self, name: str, options: FittingOptions, around: Surroundings, serial: str, note_full: NoteFull, *, ramp: bool
+        self,
+        name: str,
+        options: FittingOptions,
+        around: FittingEnvironment,
+        serial: str,
+        note_full: NoteFull,
+        *,
+        ramp: bool,
     ) -> None:
         """``serial``: of no other run. ``note_full`` is told of all that was found full whenever that is more.
         ``ramp``: let publishers in step by step from none."""
@@ -90,7 +99,7 @@ class FittingRun:
         self._ramp = ramp
         self._topic: Topic = around.registry.topic(name)
         self._arranging = False
-        self._task: Task = task_of(self._topic, around.scaler, around.registry.marks)
+        self._task: Task = task_of(self._topic, around.scaler, around.registry.caps)
         self._fitting: AnyFitting | None = None
         self._placing_s = self._placed_s = 0.0  # trio time: since when the layout is brought into force; when it was
         self._known: dict[str, BrokerCapacity] = {}  # as the fitting knows them
@@ -107,10 +116,10 @@ class FittingRun:
         """{broker: msg/s that it keeps}, of those found full so far."""
         return self._fitting.full if self._fitting is not None else {}
 
-    def marks_of(self, full: Mapping[str, float]) -> FullMarks:
-        """``full`` ({broker: msg/s that it keeps}) as marks, for the promise and the traffic that are fitted here."""
+    def caps_of(self, full: Mapping[str, float]) -> CapacityCaps:
+        """``full`` ({broker: msg/s that it keeps}) as caps, for the promise and the traffic that are fitted here."""
         spec = self._topic.spec
-        return NO_MARKS.marked(spec.slo, traffic_class(spec.publishers), full) if full else NO_MARKS
+        return NO_CAPS.with_caps(spec.slo, traffic_class(spec.publishers), full) if full else NO_CAPS
 
     async def run(self) -> Report:
         """Raises Superseded, FailedFitting."""
@@ -146,7 +155,7 @@ class FittingRun:
             self._tell_of(number, one)
         if self.full != self._noted_full:
             self._noted_full = dict(self.full)
-            await self._note_full(self.marks_of(self._noted_full))
+            await self._note_full(self.caps_of(self._noted_full))
         return actions
 
     def _tell_of(self, number: int, one: RoundRecord) -> None:
@@ -202,7 +211,7 @@ class FittingRun:
             return False
         missing = "" if placement.state == "placed" else f", {placement.missing:,.6g} msg/s still to come"
         what = f"fitting: tries {len(placement.brokers)} brokers{missing}"
-        expected, found = self._topic.assignment_version, self.marks_of(self.full)
+        expected, found = self._topic.assignment_version, self.caps_of(self.full)
         self._arranging = True
         try:
             self._topic = await insist(
@@ -249,7 +258,7 @@ class FittingRun:
     def _is_in_force(self) -> bool:
         """And nobody is on his way, and nothing left of what waited meanwhile."""
         topic = self._registry.topics[self._name]
-        moved = self._are_shares_in_force() and not topic.astray
+        moved = self._are_shares_in_force() and not topic.misplaced
         return moved and all(self._is_drained(topic, name) for name in topic.leases.target)
 
     def _are_shares_in_force(self) -> bool:
@@ -259,7 +268,7 @@ class FittingRun:
         issued = all(
             name in leases.holdings and leases.holdings[name].share == share for name, share in leases.target.items()
         )
-        return issued and all(held.settled for name, held in leases.holdings.items() if name in live)
+        return issued and all(held.is_acknowledged for name, held in leases.holdings.items() if name in live)
 
     def _is_drained(self, topic: Topic, broker: str) -> bool:
         report = self._around.syncing.report(broker, self._name)
@@ -363,7 +372,7 @@ class FittingRun:
     def _usable(self) -> dict[str, BrokerCapacity]:
         """Brokers that this fitting may use."""
         usable = self._registry.takes_more() - self._around.claims.held_by_others(self._name)
-        offered = self._registry.offered(self._topic.spec, beyond_marks=True)
+        offered = self._registry.offered(self._topic.spec, ignore_caps=True)
         return {one.name: one for one in offered if one.name in usable}
 
     def _tell(self, event: Event | Superseded | FailedFitting) -> None:

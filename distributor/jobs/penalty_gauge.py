@@ -48,7 +48,7 @@ def shares_in_force(topic: Topic) -> dict[str, Amount] | None:
     if topic.leases.pool:
         return None
     held = {name: topic.holding(name) for name in topic.leases.target}
-    if any(not one.settled or one.share != topic.leases.target[name] for name, one in held.items()):
+    if any(not one.is_acknowledged or one.share != topic.leases.target[name] for name, one in held.items()):
         return None
     return {name: one.share for name, one in held.items()}
 

@@ -15,7 +15,7 @@ import trio
 from distributor.jobs import explain as explaining
 from distributor.model.broker_load import NO_LOAD
 from distributor.model.cluster import Placement, Topic
-from distributor.placement import planner as placing
+from distributor.placement.shares import ShareDemand, target_shares
 from distributor.prediction.forecast import Service, Simulation
 from distributor.registry.registry import Registry
 from distributor.relief.values import BrokerView, Note, Part, Shift, TopicView, View
@@ -34,7 +34,7 @@ _REPORTED: Mapping[float, Callable[[LatencyMs], float]] = {
 }
 
 
-class Relieving:
+class ReliefJob:
     """``is_fitting``: whether a topic is being fitted, and so moved by somebody else. ``run`` it beside the
     registry."""
 
@@ -106,7 +106,9 @@ class Relieving:
 
     def _access_ms(self, topic: Topic, after: Placement, services: Mapping[str, Service]) -> Mapping[str, float]:
         envelope, spec = topic.leases.envelope, topic.spec
-        target = placing.shares(spec, envelope, after, topic.extra)
+        target = target_shares(
+            ShareDemand(spec=spec, envelope=envelope, placement=after, extra_brokers=topic.extra_brokers)
+        )
         simulation = Simulation(spec.publishers, spec.slo.percentile, envelope, spec.seed)
         forecast = simulation.forecast(after, target, services)
         return {name: one.access_ms for name, one in forecast.brokers.items()}
@@ -131,7 +133,7 @@ class Relieving:
                     for name in topic.placement.brokers
                     if name in live and topic.name in reports.get(name, {})
                 },
-                extra=topic.extra,
+                extra_brokers=topic.extra_brokers,
                 busy=self._is_busy(topic, live),
             )
             for topic in registry.managed()
@@ -153,8 +155,8 @@ class Relieving:
         """Publishers or tokens are on their way, or somebody else is at it."""
         return (
             self._is_fitting(topic.name)
-            or any("" in homes for homes in topic.astray.values())
-            or any(not held.settled for name, held in topic.leases.holdings.items() if name in live)
+            or any("" in homes for homes in topic.misplaced.values())
+            or any(not held.is_acknowledged for name, held in topic.leases.holdings.items() if name in live)
             or bool(self._registry.draining & topic.leases.target.keys())
         )
 

@@ -1,14 +1,13 @@
-"""Which of several distributors leads: whoever holds one advisory lock of the PostgreSQL that they share.
+"""The election of a leader: the distributor that holds one advisory lock of the shared PostgreSQL leads.
 
-The lock belongs to a session of its own. The server ends that session when nothing has come from it for
-``SESSION_TIMEOUT_S`` (``idle_session_timeout``), so a leader that was killed, stopped (SIGSTOP: its connection stays
-open, and its kernel still answers keepalives) or cut off loses the lock by the server's clock, and no standby has to
-judge it. While all is well the session says something every ``_BEAT_S``, from a thread of its own: a leader whose event
-loop is busy for seconds leads on.
+The lock belongs to a session of its own. The server ends that session after ``SESSION_TIMEOUT_S`` without a query
+(``idle_session_timeout``). So a leader that was killed, stopped or cut off loses the lock by the server's clock, and no
+standby has to judge it. (A process under SIGSTOP keeps its connection, and its kernel answers keepalives.) A thread of
+its own sends a query every ``_BEAT_S``: a leader whose event loop is busy for seconds still leads.
 
-The leader counts by its own clock: the session can last no shorter than the timeout from the *sending* of the last beat
-that was answered. Once that is over it takes itself for deposed, whether or not it has heard so. Nobody waits in line
-for the lock: standbys ask for it again and again, for one that was stopped while it waited would be given the lock.
+The leader counts by its own clock. The session lasts at least for the timeout after the *sending* of the last query
+that was answered. After that the leader counts as deposed, whether it has heard so or not. A standby asks for the lock
+again and again; it does not queue, because the lock would then go to a standby that was stopped while it waited.
 """
 
 from __future__ import annotations
@@ -24,32 +23,38 @@ import trio
 from srtm.errors import Unavailable
 
 SESSION_TIMEOUT_S = 2.5
-ASK_S = 0.25  # how often a standby asks for the lock
+ASK_S = 0.25  # time between two questions of a standby for the lock
 _BEAT_S = 0.5
-_CLOSING_S = 1.0  # an orderly end frees the lock at once; what hangs is left to the server
+_CLOSING_S = 1.0  # an orderly end frees the lock at once; a session that hangs is left to the server
 
 
 class Session(Protocol):
-    """The connection that has the lock or wants it. Methods block, and raise Unavailable when the connection is lost;
-    one thread uses it at a time, but for ``wake``."""
+    """The connection that holds the lock or asks for it.
 
-    def try_lock(self) -> bool: ...
+    Methods block, and raise Unavailable when the connection is lost. One thread at a time uses it, except for ``wake``.
+    """
+
+    def try_lock(self) -> bool:
+        """Whether the lock is ours now."""
 
     def beat(self) -> None:
-        """Ask anything."""
+        """Send any query."""
 
-    def rest(self, longest_s: float) -> None:
-        """Until the time is over or ``wake`` is called; raises as soon as the connection is lost."""
+    def wait(self, max_s: float) -> None:
+        """Until ``max_s`` is over or ``wake`` is called; raises as soon as the connection is lost."""
 
     def wake(self) -> None:
-        """End the rest of another thread, or the next one."""
+        """End the wait of another thread, or the next one."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give the lock back."""
 
 
 class Term:
-    """The time for which a session holds the lock, won with a question sent at ``won_ns``. ``clock_ns`` goes on while
-    the process is stopped."""
+    """The time for which a session holds the lock.
+
+    ``won_ns``: when the question for the lock was sent. ``clock_ns`` goes on while the process is stopped.
+    """
 
     def __init__(self, session: Session, won_ns: int, clock_ns: Callable[[], int]) -> None:
         self.lost_because = "the time for which it is sure is over"
@@ -61,12 +66,11 @@ class Term:
 
     @property
     def is_sure(self) -> bool:
-        """The lock is ours now. Any thread may ask, any time."""
+        """Whether the lock is ours now. Any thread may ask."""
         return not self._over.is_set() and self._clock_ns() < self._sure_until_ns
 
     async def hold(self) -> None:
-        """Until the lock cannot be relied on any more, or cancelled; then it is given back. To be called once, at
-        once."""
+        """Hold the lock until it is not sure any more, or until cancelled; then give it back. Call it once, at once."""
         token = trio.lowlevel.current_trio_token()
         threading.Thread(target=self._beat_and_close, args=(token,), name="election", daemon=True).start()
         try:
@@ -85,7 +89,7 @@ class Term:
                 asked_ns = self._clock_ns()
                 self._session.beat()
                 self._sure_until_ns = _lasts_until(asked_ns)
-                self._session.rest(_BEAT_S)
+                self._session.wait(_BEAT_S)
         except Unavailable as error:
             self.lost_because = str(error)
         finally:
@@ -96,7 +100,7 @@ class Term:
 
 
 class Election:
-    """Asks for the lock. ``open_session`` blocks and raises Unavailable."""
+    """Asks for the lock. ``open_session`` blocks, and raises Unavailable."""
 
     def __init__(self, open_session: Callable[[], Session], clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._open_session = open_session
@@ -104,10 +108,11 @@ class Election:
         self._session: Session | None = None
 
     async def ask(self) -> Term | None:
-        """The term that begins now; None if another one leads. Raises Unavailable; then it may be asked again."""
+        """The term that begins now; None if another distributor leads. Raises Unavailable; ask again then."""
         return await trio.to_thread.run_sync(self._ask)
 
     async def aclose(self) -> None:
+        """End the session that asks."""
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._close)
 

@@ -1,8 +1,8 @@
-"""What HTTP reaches: the application of whoever this distributor is just now, leader or standby.
+"""The dispatcher of HTTP requests: to the leader's application while this distributor leads, else to the standby's.
 
-A leader's answer goes out only while its lead is sure: asked at the moment at which the answer begins, whatever was
-sure when the request came. When the lead is over, requests under way (long polls) are answered at once: ask the leader.
-An answer that has begun is ended: a client can do nothing with half of one.
+A leader's answer is sent only while its lead is sure at the moment at which the answer begins. When the lead ends,
+requests that wait (long polls) are answered at once: ask the leader. An answer that has begun is completed: a client
+can do nothing with half of one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from srtm.control import Problem
 from srtm.errors import NotLeader
 
 
-class Front:
-    """An ASGI application. Shows ``standby`` while nothing leads."""
+class FrontDoor:
+    """An ASGI application: ``standby``'s, except within ``show_leader``."""
 
     def __init__(self, standby: ASGIApp) -> None:
         self._standby = standby
         self._leader: _Leader | None = None
 
     @contextmanager
-    def leading(self, app: ASGIApp, is_sure: Callable[[], bool]) -> Iterator[None]:
-        """Show ``app`` until the block ends. ``is_sure``: whether what it says may still be said."""
+    def show_leader(self, app: ASGIApp, is_sure: Callable[[], bool]) -> Iterator[None]:
+        """Dispatch to ``app`` until the block ends. ``is_sure``: whether its answers may still be sent."""
         leader = self._leader = _Leader(app, is_sure)
         try:
             yield
@@ -45,31 +45,33 @@ class Front:
 
 
 class _Leader:
+    """The leader's application, and its requests that wait."""
+
     def __init__(self, app: ASGIApp, is_sure: Callable[[], bool]) -> None:
         self._app = app
         self._is_sure = is_sure
-        self._under_way: dict[_Answer, trio.CancelScope] = {}
+        self._requests: dict[_Answer, trio.CancelScope] = {}
 
     def end(self) -> None:
-        for answer, request in self._under_way.items():
+        """End the requests that have no answer yet."""
+        for answer, request in self._requests.items():
             if not answer.begun:
                 request.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _Answer(send, self._is_sure)
         with trio.CancelScope() as request:
-            self._under_way[answer] = request
+            self._requests[answer] = request
             try:
                 await self._app(scope, receive, answer.send)
             finally:
-                del self._under_way[answer]
+                del self._requests[answer]
         if answer.is_late or (request.cancelled_caught and not answer.begun):
             await answer.refuse()
 
 
 class _Answer:
-    """One answer on its way out. ``is_late``: it was to begin when the lead was not sure any more, and a refusal is to
-    take its place."""
+    """One answer. ``is_late``: it was to begin after the lead had ended, so a refusal takes its place."""
 
     def __init__(self, send: Send, is_sure: Callable[[], bool]) -> None:
         self.begun = False
@@ -93,7 +95,7 @@ class _Answer:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    """Nothing starts or ends with the server: applications come and go while it runs."""
+    """Answer the server: applications come and go while it runs, so nothing starts or stops here."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -1,4 +1,4 @@
-"""``election.Session`` as a session of PostgreSQL."""
+"""The lock of the election as a session of PostgreSQL: an ``election.Session``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _BEAT = text("SELECT 1")
 _LIMIT = text(f"SET idle_session_timeout = {SESSION_TIMEOUT_S * 1000:.0f}")
 
 
-class LockSession:
-    """Raises Unavailable if there is no connection."""
+class PostgresLock:
+    """One session. Making it raises Unavailable if there is no connection."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -41,19 +41,19 @@ class LockSession:
     def beat(self) -> None:
         self._ask(_BEAT)
 
-    def rest(self, longest_s: float) -> None:
-        resting = select.poll()  # not select(): a process with many clients has descriptors above 1,023
-        resting.register(self._fd, select.POLLIN)
-        resting.register(self._woken, select.POLLIN)
-        ready = {fd for fd, _ in resting.poll(longest_s * 1000)}
-        if self._fd in ready:  # unasked, a server speaks of its settings, or of the end of the session
+    def wait(self, max_s: float) -> None:
+        waiting = select.poll()  # not select(): a process with many clients has descriptors above 1,023
+        waiting.register(self._fd, select.POLLIN)
+        waiting.register(self._woken, select.POLLIN)
+        ready = {fd for fd, _ in waiting.poll(max_s * 1000)}
+        if self._fd in ready:  # unasked, a server sends its settings, or the end of the session
             self.beat()
 
     def wake(self) -> None:
         try:
             self._waker.send(b"\0")
         except OSError:
-            return  # closed: nobody rests
+            return  # closed: no thread waits
 
     def close(self) -> None:
         self._waker.close()

@@ -1,4 +1,4 @@
-"""What every broker has: whose publishers, how many messages of them, under which promises. Pure."""
+"""The load of every broker: whose publishers, at which rate, under which promises. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from srtm.topics.spec import Slo, TopicSpec
 
 @dataclass(frozen=True, eq=False)
 class BrokerLoad:
-    """Of one broker."""
+    """The load of one broker."""
 
     rates: Mapping[str, float] = field(default_factory=dict)  # {topic: msg/s of its publishers there}
     specs: Mapping[str, TopicSpec] = field(default_factory=dict)  # of the same topics
@@ -23,7 +23,7 @@ class BrokerLoad:
         """Msg/s."""
         return sum(self.rates.values())
 
-    def allocated_besides(self, topic: str) -> float:
+    def allocated_to_others(self, topic: str) -> float:
         """Msg/s of all topics but this one."""
         if topic not in self.rates:
             return self.allocated
@@ -40,16 +40,16 @@ class BrokerLoad:
         return BrokerLoad({**self.rates, spec.name: rate}, {**self.specs, spec.name: spec})
 
     def has(self, spec: TopicSpec, rate: float) -> bool:
-        """Just that of this topic."""
+        """Whether it counts this topic with this spec and ``rate``."""
         return self.specs.get(spec.name) is spec and self.rates.get(spec.name) == rate
 
-    def promised(self, besides: str = "") -> Iterator[tuple[Slo, Class]]:
-        """What its topics, but for the one named, were promised, and how they send."""
-        return ((spec.slo, class_of(spec.publishers)) for name, spec in self.specs.items() if name != besides)
+    def promised(self, without: str = "") -> Iterator[tuple[Slo, Class]]:
+        """The promises and traffic classes of its topics, but for the one named ``without``."""
+        return ((spec.slo, class_of(spec.publishers)) for name, spec in self.specs.items() if name != without)
 
 
 NO_LOAD = BrokerLoad()
-_FEW = 20  # topics: more are not followed one by one
+_MAX_FOLLOWED = 20  # changed topics; if there are more, all loads are summed anew
 
 
 def loads_of(topics: Iterable[Topic]) -> dict[str, BrokerLoad]:
@@ -60,15 +60,17 @@ def loads_of(topics: Iterable[Topic]) -> dict[str, BrokerLoad]:
         for broker, rate in _rates_of(topic).items():
             rates.setdefault(broker, {})[topic.name] = rate
             specs.setdefault(broker, {})[topic.name] = topic.spec
-    return {broker: BrokerLoad(there, specs[broker]) for broker, there in rates.items()}
+    return {broker: BrokerLoad(by_topic, specs[broker]) for broker, by_topic in rates.items()}
 
 
 def loads_after(
     loads: Mapping[str, BrokerLoad], changed: Collection[str], topics: Mapping[str, Topic]
 ) -> Mapping[str, BrokerLoad]:
-    """``loads_of`` all ``topics``, where they were ``loads`` before some were ``changed``: names, also of some that are
-    not there any more. Most changes are of shares alone, and cost nothing here."""
-    if len(changed) > _FEW:
+    """``loads_of`` all ``topics``, from the ``loads`` before some of them changed.
+
+    ``changed``: their names, also of topics that are gone. Most changes are of shares alone, and cost nothing here.
+    """
+    if len(changed) > _MAX_FOLLOWED:
         return loads_of(topics.values())
     found = dict(loads)
     for name in changed:
@@ -89,7 +91,7 @@ def _rates_of(topic: Topic) -> dict[str, float]:
 def _with_topic(
     loads: Mapping[str, BrokerLoad], spec: TopicSpec, rates: Mapping[str, float]
 ) -> Iterator[tuple[str, BrokerLoad]]:
-    """Those of brokers to which that topic is news, with it."""
+    """The new loads of the brokers on which the topic of ``spec`` has another rate or spec now."""
     for broker, rate in rates.items():
         load = loads.get(broker, NO_LOAD)
         if not load.has(spec, rate):

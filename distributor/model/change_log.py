@@ -1,4 +1,4 @@
-"""Which topics have changed, and when: so that whoever looks again need not look at all of them. Pure."""
+"""The order in which named things changed last, so that a reader need not look at all of them again. Pure."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from collections.abc import Iterable
 
 
 class Changes:
-    """``count`` only grows: it is what had changed at some moment."""
+    """``count`` only grows. A reader keeps it, and asks later for the names that have changed ``since``."""
 
     def __init__(self, count: int = 0) -> None:
         self.count = count
         self._latest: dict[str, int] = {}  # {name: count with which it changed last}, in that order
 
     def note(self, names: Iterable[str]) -> None:
+        """These have changed now."""
         for name in names:
             self.count += 1
             self._latest.pop(name, None)
             self._latest[name] = self.count
 
     def step(self) -> None:
-        """Something has changed that is known elsewhere."""
+        """Count a change of something that has no name here."""
         self.count += 1
 
     def forget(self, name: str) -> None:
-        """Nobody needs to know any more that ``name`` has changed."""
+        """No reader needs to know any more that ``name`` has changed."""
         self._latest.pop(name, None)
 
     def since(self, count: int) -> list[str]:
-        """Those that have changed after that moment, latest first. Costs by their number."""
+        """Names that have changed after ``count``, latest first. The cost grows with their number only."""
         found = []
         for name, changed in reversed(self._latest.items()):
             if changed <= count:

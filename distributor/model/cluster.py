@@ -1,8 +1,7 @@
-"""What the distributor knows, as immutable values, and what follows from them. Pure.
+"""The values of the cluster state: brokers, topics and their placements. Pure, immutable.
 
-``registry`` holds one ``Broker`` a name and one ``Topic`` a name, replaces them whole, and stores each replacement
-before anybody is told of it. What is only observed (reports, when a broker was heard last) is not here: it need not
-survive.
+The registry holds one ``Broker`` and one ``Topic`` a name. It replaces them whole, and stores each replacement before
+it tells any broker. What is only observed (reports, the time of the last sync) is not here: it need not survive.
 """
 
 from __future__ import annotations
@@ -14,17 +13,20 @@ from typing import Literal
 
 import numpy as np
 
+from distributor.model.columns import NOWHERE, Ints
 from distributor.model.leases import MICRO, NOTHING, Holding, Leases
-from distributor.placement.quotas import NOWHERE, Ints
 from srtm.token_bucket.dispersion import traffic_of
 from srtm.token_bucket.fitted_split import Traffic
 from srtm.topics.publishers import Publishers
 from srtm.topics.spec import TopicSpec
 
+# {broker: {home: msg/s of publishers that publish at the broker and belong to home}}; home "": in transit to their home
+Misplaced = Mapping[str, Mapping[str, float]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Broker:
-    """One incarnation of a broker, as it presented itself."""
+    """One incarnation of a broker, as it describes itself."""
 
     name: str
     incarnation: str
@@ -37,31 +39,31 @@ class Broker:
 
     @property
     def directory(self) -> str:
-        """The data directory that it holds the lock of, as named in the incarnation."""
+        """The data directory whose lock it holds; the incarnation names it."""
         return self.incarnation.partition("-")[2]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:
-    """Where a topic's publishers are. ``at[i]`` is the broker of publisher i as an index into ``brokers``, or
-    NOWHERE. ``refined``: (r_l, b_l) of each broker, micro, where a fitting has found a better split for just this
-    placement than any formula (``refining``)."""
+    """Which publisher of a topic is assigned to which broker.
+
+    ``at[i]``: the broker of publisher i as an index into ``brokers``, or NOWHERE.
+    """
 
     publishers: Publishers
     brokers: tuple[str, ...]
     at: Ints
-    refined: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def assigned(self) -> dict[str, float]:
         """{broker: msg/s of its publishers}."""
-        there = self.at != NOWHERE
-        sums = np.bincount(self.at[there], weights=self.publishers.rates[there], minlength=len(self.brokers))
+        placed = self.at != NOWHERE
+        sums = np.bincount(self.at[placed], weights=self.publishers.rates[placed], minlength=len(self.brokers))
         return dict(zip(self.brokers, sums.tolist(), strict=True))
 
     @cached_property
     def traffic(self) -> dict[str, Traffic]:
-        """{broker: what its publishers send}."""
+        """{broker: traffic of its publishers}."""
         return dict(zip(self.brokers, traffic_of(self.publishers, self.at, len(self.brokers)), strict=True))
 
     @cached_property
@@ -74,34 +76,36 @@ class Placement:
 
     @cached_property
     def missing(self) -> float:
-        """Msg/s of publishers that have no place."""
+        """Msg/s of publishers without a place."""
         return float(self.publishers.rates[self.at == NOWHERE].sum())
 
     @property
     def state(self) -> Literal["placed", "partial", "waiting"]:
+        """ "placed", "partial" (some publishers have no place) or "waiting" (none has)."""
         if len(self.publishers) and not self.brokers:
             return "waiting"
         return "placed" if (self.at != NOWHERE).all() else "partial"
 
     def broker_of(self, publisher_id: str) -> str | None:
+        """None: it has no place, or the topic does not name it."""
         i = self.publishers.positions.get(publisher_id)
         return None if i is None or self.at[i] == NOWHERE else self.brokers[self.at[i]]
 
     def moved_from(self, old: Placement) -> dict[str, float]:
-        """{broker of ``old``: msg/s of its publishers that had a place there, and have another one now}."""
+        """{broker of ``old``: msg/s of the publishers that have left it for another broker}."""
         before = old.at
         if self.publishers.ids != old.publishers.ids:
             known = old.publishers.positions
-            was = [known.get(name, NOWHERE) for name in self.publishers.ids]
-            before = np.append(old.at, NOWHERE)[np.array(was, dtype=np.int64)]
+            indices = [known.get(name, NOWHERE) for name in self.publishers.ids]
+            before = np.append(old.at, NOWHERE)[np.array(indices, dtype=np.int64)]
         index = {name: at for at, name in enumerate(self.brokers)}
-        now = np.array([*(index.get(name, len(index)) for name in old.brokers), NOWHERE], dtype=np.int64)
-        moved = (before != NOWHERE) & (self.at != NOWHERE) & (now[before] != self.at)
+        new_index = np.array([*(index.get(name, len(index)) for name in old.brokers), NOWHERE], dtype=np.int64)
+        moved = (before != NOWHERE) & (self.at != NOWHERE) & (new_index[before] != self.at)
         sums = np.bincount(before[moved], weights=self.publishers.rates[moved], minlength=len(old.brokers))
         return {name: rate for name, rate in zip(old.brokers, sums.tolist(), strict=True) if rate > 0}
 
     def moved(self, to: Mapping[str, str]) -> Placement:
-        """With the publishers in ``to`` on other brokers: {publisher: broker}."""
+        """With publishers on other brokers. ``to``: {publisher: broker}."""
         names = list(dict.fromkeys([*self.brokers, *to.values()]))
         at = self.at.copy()
         for publisher_id, broker in to.items():
@@ -112,27 +116,25 @@ class Placement:
         return Placement(publishers=self.publishers, brokers=brokers, at=renumbered[at])
 
     def held(self, without: Collection[str] = ()) -> list[str | None]:
-        """Each publisher's broker; None for those on the brokers in ``without``."""
+        """The broker of each publisher; None for those without a place, or on the brokers in ``without``."""
         names = [None if name in without else name for name in self.brokers]
         return [None if at == NOWHERE else names[at] for at in self.at.tolist()]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Topic:
-    """A topic as submitted, where it is, and who holds which share of it. ``removed`` ones are kept for their
-    ``leases`` alone."""
+    """A topic: its spec, its placement and its shares. A removed topic is kept for its leases alone."""
 
     spec: TopicSpec
     version: int  # of the spec
     placement: Placement
-    assignment_version: int  # of the placement; also that of "no share here"
+    assignment_version: int  # of the placement; also of "no share here"
     leases: Leases  # of a removed topic: what brokers may still have in force
     reasons: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     removed: bool = False
     purged: bool = False  # its queued messages were to go too
-    # {broker: {where they belong ("": they are on the way there): msg/s of publishers that publish here all the same}}
-    astray: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    misplaced: Misplaced = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -144,13 +146,13 @@ class Topic:
         return self.leases.envelope.burst / MICRO
 
     def holding(self, broker: str) -> Holding:
-        """What ``broker`` was issued last; nothing, as of the placement, if it never was."""
+        """What ``broker`` was issued last; nothing, under ``assignment_version``, if it never was."""
         return self.leases.holdings.get(broker) or Holding(self.assignment_version, NOTHING, NOTHING)
 
     @property
-    def extra(self) -> tuple[str, ...]:
-        """Brokers that have a share for publishers that the topic does not name."""
-        placed = {*self.placement.brokers, *self.astray}
+    def extra_brokers(self) -> tuple[str, ...]:
+        """Brokers without declared publishers that have a share for undeclared ones."""
+        placed = {*self.placement.brokers, *self.misplaced}
         return tuple(name for name in self.leases.target if name not in placed)
 
 
@@ -167,7 +169,7 @@ class FittingRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """An entry of the decision log."""
+    """An entry of a topic's decision log."""
 
     number: int  # counts up per topic
     wall_ns: int

@@ -1,4 +1,4 @@
-"""Which broker of a name counts. Pure."""
+"""Which of several processes that present themselves under one name is the broker. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from srtm.errors import Conflict
 
 
 def check_succession(old: Broker, new: Broker, *, in_use: Callable[[], bool]) -> None:
-    """``new`` presents itself where ``old`` is known; ``in_use``: whether that is heard from,
-    or has publishers or tokens.
+    """Check that ``new`` may take the place of ``old``. Raises Conflict.
 
-    A later incarnation proves the death of an earlier one only where both need what one process can have: the lock of a
-    data directory, or a port. Raises Conflict."""
+    A later incarnation proves the death of an earlier one only if both need what one process alone can have: the lock
+    of a data directory, or a port. ``in_use``: whether ``old`` is alive, or has publishers or tokens.
+    """
     if old.dead and new.incarnation == old.incarnation:
         rule = f"this one of broker {old.name} was proven dead, and its tokens are with others: start it again"
         raise Conflict("incarnation", new.incarnation, rule)

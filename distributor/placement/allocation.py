@@ -1,11 +1,12 @@
-"""Which publisher goes to which broker: ``plan`` for a topic, ``place_more`` once publishers come, go or change. Pure.
+"""Allocation: which publisher goes to which broker. Pure.
 
-Concentration, max-min, correlation (design section 5; sections 4.2 and 4.3 of the main paper), and the baselines that
-the paper compares with. Rates are msg/s. A topic's load is the sum of its publishers' rates (the paper's *rate*), not
-its token rate r, which is at least that.
+``plan`` places a new topic, ``place_more`` a topic of which publishers came, went or changed. The steps are
+concentration, max-min and correlation (design section 5; sections 4.2 and 4.3 of the main paper). The baselines of the
+paper are here too. Rates are msg/s. The load of a topic is the sum of its publishers' rates (the paper's *rate*). Its
+token rate r is at least that.
 
-``mcap`` 0 means "not stated": no limit is known, so none is kept, and such a broker takes any topic whole. k, the
-number of brokers, is at most floor(burst), because a share needs one token.
+``mcap`` 0 means "not stated": no limit is known, and such a broker takes any topic whole. The number of brokers k is at
+most floor(burst), because a share needs one token.
 """
 
 from __future__ import annotations
@@ -18,46 +19,47 @@ from typing import Protocol
 
 import numpy as np
 
-from distributor.placement.quotas import ALONE, NOWHERE, ROUNDING, Floats, Ints, fill, pack, whole_publishers
-from distributor.placement.rebalance import Bools, even_out
+from distributor.model.columns import ALONE, NOWHERE, ROUNDING, Bools, Floats, Ints
+from distributor.placement.quotas import fill, pack, whole_publishers
+from distributor.placement.rebalance import even_out
 
-_MANY = 100  # times the largest rate above its quota: a broker gives that up at once
-_LEFT = 10_000  # publishers without a broker that are looked at one by one; more are dealt out together
+_BULK_EXCESS = 100  # times the largest rate: a broker that exceeds its quota by more gives the excess up in one step
+_MAX_SINGLE = 10_000  # publishers without a broker that are placed one by one; more are placed together
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerCapacity:
-    """A broker as allocation sees it."""
+    """The capacity of one broker for one topic."""
 
     name: str
     mcap: float  # largest rate that meets the SLO, msg/s; 0: not stated, no limit
-    allocated: float = 0.0  # of other topics
+    allocated: float = 0.0  # msg/s of other topics
 
     @property
     def rcap(self) -> float:
-        """Residual capacity (section 4.2)."""
+        """Residual capacity (section 4.2), msg/s."""
         return max(0.0, self.mcap - self.allocated) if self.mcap else math.inf
 
-    def at_most(self, most: float) -> BrokerCapacity:
-        """With room for ``most`` msg/s, if it had more."""
-        if self.rcap <= most:
+    def at_most(self, limit: float) -> BrokerCapacity:
+        """With room for at most ``limit`` msg/s."""
+        if self.rcap <= limit:
             return self
-        return replace(self, mcap=self.allocated + most) if most > 0 else replace(self, mcap=1.0, allocated=1.0)
+        return replace(self, mcap=self.allocated + limit) if limit > 0 else replace(self, mcap=1.0, allocated=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What is to be placed: columns, one entry a publisher, and the topic's envelope."""
+    """The publishers to place, as columns with one entry a publisher, and the envelope of their topic."""
 
     rates: Floats  # > 0
     groups: Ints  # correlation group, ALONE for none
     rate: float  # r
     burst: float  # b
-    batches: Ints | None = None  # messages that each sends at once; None: all alike
-    periodic: Bools | None = None  # else Poisson; None: all alike
+    batches: Ints | None = None  # messages that each sends at once; None: equal
+    periodic: Bools | None = None  # else Poisson; None: equal
 
     def of(self, chosen: Ints) -> Demand:
-        """These publishers alone, under the same envelope."""
+        """The demand of these publishers only, under the same envelope."""
         return replace(
             self,
             rates=self.rates[chosen],
@@ -69,8 +71,10 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The outcome. ``placement[i]`` is an index into ``brokers`` or NOWHERE; every broker named has at least one
-    publisher."""
+    """The result of an allocation.
+
+    ``placement[i]`` is an index into ``brokers``, or NOWHERE. Every broker in it has at least one publisher.
+    """
 
     brokers: tuple[str, ...]
     placement: Ints
@@ -87,7 +91,10 @@ class Plan:
 
 
 class Allocation(Protocol):
-    """``seed``: of the random order in which publishers are taken; ``srtm`` rotates remainders by it."""
+    """An allocation strategy.
+
+    ``seed``: of the random order in which publishers are taken; ``srtm`` rotates remainders by it.
+    """
 
     def __call__(self, demand: Demand, brokers: Sequence[BrokerCapacity], *, seed: int = 1) -> Plan: ...
 
@@ -104,12 +111,12 @@ def _allocate(
     ranked = sorted(brokers, key=lambda broker: (-broker.rcap, broker.allocated, broker.name))
     ranked = [broker for broker in ranked if broker.rcap > 0][: math.floor(demand.burst)]
     room = np.array([broker.rcap for broker in ranked])
-    least = (
+    min_brokers = (
         concentration(whole_publishers(room, demand.rates), float(demand.rates.sum())) if concentrate else len(ranked)
     )
     groups = demand.groups if correlated else None
     placement, quotas = np.full(len(demand.rates), NOWHERE, dtype=np.int64), np.zeros(0)
-    for k in range(least, len(ranked) + 1) if len(demand.rates) and ranked else ():
+    for k in range(min_brokers, len(ranked) + 1) if len(demand.rates) and ranked else ():
         usable = whole_publishers(room[:k], demand.rates)
         if k < len(ranked) and _too_tight(usable, demand.rates):
             continue
@@ -137,46 +144,43 @@ STRATEGIES: dict[str, Allocation] = {"lb": lb, "conc": conc, "maxmin": maxmin, "
 
 
 def plan(demand: Demand, brokers: Sequence[BrokerCapacity], strategy: str, seed: int = 1) -> Plan:
-    """Place all publishers anew. ``strategy`` is a key of ``STRATEGIES``. Where capacity is short: as far as it
-    goes, and ``missing`` says how much is not."""
+    """Place all publishers anew, as far as there is capacity. ``strategy``: a key of ``STRATEGIES``."""
     return STRATEGIES[strategy](demand, brokers, seed=seed)
 
 
 def concentration(rcaps: Floats, rate: float) -> int:
-    """The smallest k such that the first k of ``rcaps`` (sorted, largest first) cover ``rate``; all of them if none
-    does (section 4.2, step 1)."""
+    """The smallest k so that the first k of ``rcaps`` (largest first) cover ``rate``, else all (4.2, step 1)."""
     enough = np.cumsum(rcaps) >= rate - ROUNDING
     return int(np.argmax(enough)) + 1 if enough.any() else len(rcaps)
 
 
 def place_more(demand: Demand, brokers: Sequence[BrokerCapacity], held: Sequence[str | None], strategy: str) -> Plan:
-    """Publishers came, went or changed their rates: the fewest moves found after which the same principles hold.
+    """Place publishers that came, went or changed with the fewest moves found after which the same principles hold.
 
-    ``held``: where each is (a name that is in ``brokers``), or None. ``allocated`` does not count this topic. A broker
-    without any room (``rcap`` 0) keeps those that it has.
+    ``held``: the broker of each, or None. ``allocated`` does not count this topic. A broker without room (``rcap`` 0)
+    keeps the publishers that it has.
     """
     index = {broker.name: at for at, broker in enumerate(brokers)}
     at_start = np.array([NOWHERE if name is None else index[name] for name in held], dtype=np.int64)
-    load = _loads(at_start, demand.rates, len(brokers))
+    loads = _loads(at_start, demand.rates, len(brokers))
     rcaps = np.array([broker.rcap for broker in brokers])
-    fixed = (rcaps <= 0) & (load > 0)
-    room = np.where(fixed, load, rcaps)
+    fixed = (rcaps <= 0) & (loads > 0)
+    room = np.where(fixed, loads, rcaps)
     usable = whole_publishers(room, demand.rates)
-    rate = float(demand.rates.sum() - load[fixed].sum())
-    most = max(0, math.floor(demand.burst) - int(np.count_nonzero(fixed)))
-    candidates = _by_what_they_hold(brokers, load, np.where(fixed, 0.0, room))
-    most = min(
-        most, len(candidates)
-    )  # chosen below, not here: those that hold little of the topic may be the large ones
-    least = most if strategy == "lb" else concentration(-np.sort(-usable[candidates]), rate)
+    rate = float(demand.rates.sum() - loads[fixed].sum())
+    max_brokers = max(0, math.floor(demand.burst) - int(np.count_nonzero(fixed)))
+    candidates = _by_what_they_hold(brokers, loads, np.where(fixed, 0.0, room))
+    # Brokers are chosen below: those that have little of the topic may be the large ones.
+    max_brokers = min(max_brokers, len(candidates))
+    min_brokers = max_brokers if strategy == "lb" else concentration(-np.sort(-usable[candidates]), rate)
     groups = demand.groups if strategy == "srtm" else None
-    placement, quotas = at_start, np.where(fixed, load, 0.0)
-    for k in range(min(max(least, 1), most), most + 1):
+    placement, quotas = at_start, np.where(fixed, loads, 0.0)
+    for k in range(min(max(min_brokers, 1), max_brokers), max_brokers + 1):
         chosen = _choose(candidates, usable, k, rate)
-        if k < most and _too_tight(usable[chosen], demand.rates[~np.isin(at_start, np.flatnonzero(fixed))]):
+        if k < max_brokers and _too_tight(usable[chosen], demand.rates[~np.isin(at_start, np.flatnonzero(fixed))]):
             continue
         base = np.array([brokers[at].allocated if strategy == "conc" else 0.0 for at in chosen.tolist()])
-        quotas = np.where(fixed, load, 0.0)
+        quotas = np.where(fixed, loads, 0.0)
         quotas[chosen] = fill(base, room[chosen], max(0.0, rate))
         placement = np.where(np.isin(at_start, np.flatnonzero(quotas > 0)), at_start, NOWHERE)
         _take_back(placement, demand.rates, groups, quotas)
@@ -200,10 +204,12 @@ def _even_out_but(
 
 
 def _take_back(placement: Ints, rates: Floats, groups: Ints | None, quotas: Floats) -> None:
-    """In place: where a broker has far more than its quota, what is above it, in proportion from every group. Moving
-    these one by one would take long."""
+    """Take from every broker with far more than its quota the excess, in proportion from every group. In place.
+
+    To move these publishers one by one would take long.
+    """
     load = _loads(placement, rates, len(quotas))
-    for broker in np.flatnonzero(load > quotas + _MANY * float(rates.max())).tolist():
+    for broker in np.flatnonzero(load > quotas + _BULK_EXCESS * float(rates.max())).tolist():
         members = np.flatnonzero(placement == broker)
         if groups is not None:
             members = members[np.argsort(groups[members], kind="stable")]
@@ -212,7 +218,7 @@ def _take_back(placement: Ints, rates: Floats, groups: Ints | None, quotas: Floa
 
 
 def _by_what_they_hold(brokers: Sequence[BrokerCapacity], load: Floats, room: Floats) -> Ints:
-    """Indices of the brokers that have room, first those that have most of the topic."""
+    """Indices of the brokers that have room; those with most of the topic come first."""
 
     def rank(at: int) -> tuple[float, float, float, str]:
         return -load[at], -room[at], brokers[at].allocated, brokers[at].name
@@ -221,7 +227,7 @@ def _by_what_they_hold(brokers: Sequence[BrokerCapacity], load: Floats, room: Fl
 
 
 def _choose(candidates: Ints, room: Floats, k: int, rate: float) -> Ints:
-    """``k`` of the candidates that cover ``rate``, as many of the first ones as can be."""
+    """``k`` of the candidates that cover ``rate``, with as many of the first ones as possible."""
     chosen, others = candidates[:k].tolist(), candidates[k:].tolist()
     others.sort(key=lambda at: -room[at])
     for small, large in zip(sorted(chosen, key=lambda at: room[at]), others, strict=False):
@@ -232,20 +238,20 @@ def _choose(candidates: Ints, room: Floats, k: int, rate: float) -> Ints:
 
 
 def _too_tight(room: Floats, rates: Floats) -> bool:
-    """Whether a large fleet of unequal rates would have to fill every broker to the brim: a long search, in vain."""
+    """Whether many publishers of unequal rates leave no slack on the brokers: the search would be long and in vain."""
     spare = float(room.sum() - rates.sum())
-    return len(rates) > _LEFT and bool(rates.min() < rates.max()) and spare < len(room) * float(rates.max()) / 100
+    return len(rates) > _MAX_SINGLE and bool(rates.min() < rates.max()) and spare < len(room) * float(rates.max()) / 100
 
 
 def _nearly_all(placement: Ints) -> bool:
-    """Whether what is left is worth trying one by one."""
-    return 0 < int((placement == NOWHERE).sum()) <= _LEFT
+    """Whether so few publishers are without a broker that they can be placed one by one."""
+    return 0 < int((placement == NOWHERE).sum()) <= _MAX_SINGLE
 
 
 def _deal_out(placement: Ints, rates: Floats, groups: Ints | None, quotas: Floats, room: Floats) -> None:
-    """Many newcomers at once, in place: as a topic of their own, over what is left of the quotas."""
+    """Place many new publishers at once over what is left of the quotas, as a topic of their own. In place."""
     coming = np.flatnonzero(placement == NOWHERE)
-    if len(coming) > _LEFT:
+    if len(coming) > _MAX_SINGLE:
         load = _loads(placement, rates, len(quotas))
         left, free = np.clip(quotas - load, 0.0, None), np.clip(room - load, 0.0, None)
         kin = None if groups is None else groups[coming]
@@ -253,7 +259,7 @@ def _deal_out(placement: Ints, rates: Floats, groups: Ints | None, quotas: Float
 
 
 def _fit_in(placement: Ints, demand: Demand, quotas: Floats, room: Floats, *, correlated: bool) -> None:
-    """Those without a broker, in place, wherever there is room on brokers that have a quota."""
+    """Place publishers without a broker wherever a broker with a quota has room. In place."""
     chosen = np.flatnonzero(quotas > 0)
     if len(chosen) and (placement == NOWHERE).any():
         load = _loads(placement, demand.rates, len(quotas))
@@ -263,42 +269,45 @@ def _fit_in(placement: Ints, demand: Demand, quotas: Floats, room: Floats, *, co
 def _place_one_by_one(
     placement: Ints, load: Floats, demand: Demand, quotas: Floats, room: Floats, chosen: Ints, *, correlated: bool
 ) -> None:
-    """Fill ``placement`` in place, largest first: among brokers below their quota the one with the least of the
-    publisher's group, then the emptiest."""
+    """Place publishers, the largest first, on the broker below its quota that has least of their group. In place.
+
+    Of several such brokers the emptiest is taken.
+    """
     waiting = np.flatnonzero(placement == NOWHERE)
-    most = float((room - load)[chosen].max()) + ROUNDING
-    waiting = waiting[demand.rates[waiting] <= most]
+    max_rate = float((room - load)[chosen].max()) + ROUNDING
+    waiting = waiting[demand.rates[waiting] <= max_rate]
     of_group = _group_loads(placement, demand, demand.groups[waiting], len(load)) if correlated else {}
     for publisher in waiting[np.argsort(-demand.rates[waiting], kind="stable")]:
         rate, group = demand.rates[publisher], int(demand.groups[publisher])
         fits = chosen[load[chosen] + rate <= room[chosen] + ROUNDING]
         if not len(fits):
             continue
-        behind = fits[load[fits] < quotas[fits] - ROUNDING]
-        candidates = behind if len(behind) else fits
+        below_quota = fits[load[fits] < quotas[fits] - ROUNDING]
+        candidates = below_quota if len(below_quota) else fits
         emptiness = (quotas - load)[candidates] / np.maximum(quotas[candidates], ROUNDING)
-        kin = of_group.get(group)
-        crowd = np.zeros(len(candidates)) if kin is None else kin[candidates] / np.maximum(quotas[candidates], ROUNDING)
-        best = candidates[np.lexsort((-emptiness, crowd))[0]]
+        group_load = of_group.get(group)
+        of_kin = np.zeros(len(candidates)) if group_load is None else group_load[candidates]
+        crowding = of_kin / np.maximum(quotas[candidates], ROUNDING)
+        best = candidates[np.lexsort((-emptiness, crowding))[0]]
         placement[publisher] = best
         load[best] += rate
-        if kin is not None:
-            kin[best] += rate
+        if group_load is not None:
+            group_load[best] += rate
 
 
 def _group_loads(placement: Ints, demand: Demand, groups: Ints, brokers: int) -> dict[int, Floats]:
-    """{group: its rate on each broker} for the groups named."""
+    """{group: its rate on each broker} of ``groups``."""
     member = np.isin(demand.groups, groups) & (demand.groups != ALONE)
     names, at = np.unique(demand.groups[member], return_inverse=True)
-    there = placement[member] != NOWHERE
-    cell = at[there] * brokers + placement[member][there]
-    table = np.bincount(cell, weights=demand.rates[member][there], minlength=len(names) * brokers)
+    placed = placement[member] != NOWHERE
+    cell = at[placed] * brokers + placement[member][placed]
+    table = np.bincount(cell, weights=demand.rates[member][placed], minlength=len(names) * brokers)
     return dict(zip(names.tolist(), table.reshape(len(names), brokers), strict=True))
 
 
 def _loads(placement: Ints, rates: Floats, brokers: int) -> Floats:
-    there = placement != NOWHERE
-    return np.bincount(placement[there], weights=rates[there], minlength=brokers).astype(np.float64)
+    placed = placement != NOWHERE
+    return np.bincount(placement[placed], weights=rates[placed], minlength=brokers).astype(np.float64)
 
 
 def _outcome(
@@ -346,8 +355,7 @@ def _shortage(demand: Demand, offered: Sequence[BrokerCapacity], missing: float)
 
 
 def _cost_of_balance(demand: Demand, brokers: int, assigned: Floats) -> list[str]:
-    """What an even spread over all brokers would do to the smallest bucket: a message that lacks a token waits 1 /
-    r_l for it (Eq. 1)."""
+    """How long a message would wait for a token under an even spread over all brokers: 1 / r_l (Eq. 1)."""
     if len(assigned) in (0, brokers):
         return []
     part = float(assigned.min() / assigned.sum())

@@ -1,8 +1,9 @@
-"""What every broker carries, topic by topic, and what it could carry of each: kept as topics change, so that no answer
-costs more for a thousand topics than for one. Pure.
+"""The load of every broker, topic by topic, and what the broker could process of each topic. Pure.
 
-A topic counts with the rate that is assigned to the broker, or with what it was observed to let go there, where that is
-clearly more. Only what a bucket lets go counts: what comes beyond a topic's share waits or is refused, and must take no
+It is kept as topics change, so that no answer costs more for a thousand topics than for one.
+
+A topic counts with the rate that is assigned to the broker, or with the rate that it was observed to release there, if
+that is clearly higher. Only released messages count: what exceeds a topic's share waits or is refused, and must take no
 room from others. Sums are of whole micro-messages/s, so that they stay exact however often they change.
 """
 
@@ -15,21 +16,23 @@ from collections.abc import Mapping, Sequence
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Broker, Topic
 from distributor.model.leases import MICRO
-from distributor.placement.planner import STARVED_WEIGHT
+from distributor.placement.shares import MIN_SHARE_FRACTION
 from srtm.topics.capacity import Capacity, Class, class_of, effective_mcap
 from srtm.topics.spec import Slo
 
-# What is observed counts where it exceeds what is assigned by more than chance does in one window of exp(8). Of large
-# numbers that is four standard deviations.
+# An observed rate counts if chance exceeds the assigned one by as much in only one of exp(8) = 2,981 windows. For large
+# counts that is four standard deviations.
 _RARITY = 8.0
-_NEWS = 0.1  # of a topic's rate: what an observed one must move by to count anew
+_MIN_CHANGE = 0.1  # of a topic's rate: a smaller change of the observed rate is ignored
 
 _Asked = tuple[Slo, Class]
 
 
-class Carried:
-    """``note`` every topic that has changed, ``observe`` every broker; ``changes``: brokers that carry another rate,
-    or for other promises, than before."""
+class Headroom:
+    """``note`` every topic that has changed, ``observe`` every broker.
+
+    ``changes``: brokers whose load or promises have changed.
+    """
 
     def __init__(self) -> None:
         self.changes = Changes()
@@ -38,17 +41,17 @@ class Carried:
         self._totals: Counter[str] = Counter()  # of both, by broker
         self._asked_of: dict[str, _Asked] = {}  # {topic: its promise and class}
         self._asked: dict[str, Counter[_Asked]] = {}  # {broker: of how many topics}
-        self._there: dict[str, dict[str, None]] = {}  # {broker: topics with publishers there}
+        self._topics_on: dict[str, dict[str, None]] = {}  # {broker: topics with publishers there}
         self._largest: dict[str, float] = {}  # {broker: rate of the largest topic that was there ever, msg/s}
         self._mcaps: dict[str, tuple[float, Sequence[Capacity], float]] = {}  # {broker: stated, measured, what follows}
 
     def note_change(self, old: Topic | None, new: Topic) -> None:
-        """``new`` instead of ``old``. Most changes are of shares alone, and cost nothing here."""
+        """``new`` replaces ``old``. Most changes are of shares alone, and cost nothing here."""
         if old is None or old.placement is not new.placement or old.spec is not new.spec or old.removed != new.removed:
             self.note(new)
 
     def note(self, topic: Topic) -> None:
-        """``topic`` is placed like this now."""
+        """Count ``topic`` as it is placed now."""
         assigned = {} if topic.removed else topic.placement.assigned
         new = {broker: round(rate * MICRO) for broker, rate in assigned.items() if rate > 0}
         asked = (topic.spec.slo, class_of(topic.spec.publishers))
@@ -62,7 +65,7 @@ class Carried:
         for broker, micro in new.items():
             self._totals[broker] += micro
             self._asked.setdefault(broker, Counter())[asked] += 1
-            self._there.setdefault(broker, {})[topic.name] = None
+            self._topics_on.setdefault(broker, {})[topic.name] = None
         brokers = dict.fromkeys([*before, *new])
         for broker in brokers:
             self._mcaps.pop(broker, None)
@@ -75,14 +78,16 @@ class Carried:
 
     def _leave(self, broker: str, topic: str, asked: _Asked | None) -> None:
         self._totals[broker] -= self._assigned[topic][broker]
-        del self._there[broker][topic]
+        del self._topics_on[broker][topic]
         if asked is not None:
             self._asked[broker][asked] -= 1
             self._asked[broker] += Counter()  # drops those of nobody
 
     def observe(self, broker: str, rates: Mapping[str, float], span_s: float, topics: Mapping[str, Topic]) -> None:
-        """What ``broker`` let go in the mean of the last ``span_s``, by topic, msg/s; of all others it was nothing.
-        ``topics``: all that are managed."""
+        """Count what ``broker`` released on average in the last ``span_s``, by topic, msg/s; of other topics: nothing.
+
+        ``topics``: all that are managed.
+        """
         before = self._excess.get(broker, {})
         found = {}
         for name, rate in rates.items():
@@ -91,7 +96,7 @@ class Carried:
             if excess <= _noise(topics.get(name), broker, span_s) * MICRO:
                 continue
             known = before.get(name, 0)
-            found[name] = known if abs(excess - known) <= _NEWS * (assigned + known) else excess
+            found[name] = known if abs(excess - known) <= _MIN_CHANGE * (assigned + known) else excess
         if found == before:
             return
         self._totals[broker] += sum(found.values()) - sum(before.values())
@@ -99,26 +104,28 @@ class Carried:
         self.changes.note([broker])
 
     def forget(self, broker: str) -> None:
-        """Nothing is known any more of what it lets go."""
+        """Drop what was observed of ``broker``."""
         self.observe(broker, {}, 1.0, {})
         self._excess.pop(broker, None)
 
     def topics_on(self, broker: str) -> Sequence[str]:
-        """Those that have publishers there."""
-        return list(self._there.get(broker, ()))
+        """Topics that have publishers on ``broker``."""
+        return list(self._topics_on.get(broker, ()))
 
-    def besides(self, broker: str, topic: str) -> float:
-        """Msg/s of all topics there but this one."""
+    def other_load(self, broker: str, topic: str) -> float:
+        """Msg/s of all topics on ``broker`` but ``topic``."""
         own = self._assigned.get(topic, {}).get(broker, 0) + self._excess.get(broker, {}).get(topic, 0)
         return (self._totals[broker] - own) / MICRO
 
     def leaves_room(self, broker: str, mcap: float) -> bool:
-        """Whether a broker that can process ``mcap`` msg/s could do so with the whole rate of any topic there, beside
-        all that it carries: then that bounds the share of none."""
+        """Whether ``broker``, which can process ``mcap`` msg/s, could process any of its topics whole besides its load.
+
+        Then its capacity bounds the share of no topic there.
+        """
         return mcap - self._totals[broker] / MICRO >= self._largest.get(broker, 0.0)
 
     def mcap(self, broker: Broker, measured: Sequence[Capacity]) -> float:
-        """Msg/s, for the hardest of the promises that it has; 0: nothing is known."""
+        """Msg/s that ``broker`` can process under the hardest of its promises; 0: nothing is known."""
         known = self._mcaps.get(broker.name)
         if known is None or known[0] != broker.mcap or known[1] is not measured:
             found = effective_mcap(broker.mcap, measured, self._asked.get(broker.name, ()))
@@ -127,8 +134,10 @@ class Carried:
 
 
 def _noise(topic: Topic | None, broker: str, span_s: float) -> float:
-    """Msg/s: what traffic as declared may exceed its rate by in the mean of ``span_s``, by Bernstein's inequality: the
-    root alone, which is right for large numbers, rare messages exceed every few minutes."""
+    """Msg/s by which declared traffic may exceed its rate in the mean of ``span_s``, by Bernstein's inequality.
+
+    Its root term alone is right for large counts only: rare messages would exceed it every few minutes.
+    """
     traffic = topic.placement.traffic.get(broker) if topic is not None and not topic.removed else None
     if traffic is None:
         return 0.0
@@ -136,10 +145,12 @@ def _noise(topic: Topic | None, broker: str, span_s: float) -> float:
     return messages / span_s
 
 
-def most_rate(topic: Topic, broker: str, mcap: float, besides: float) -> float:
-    """Msg/s of ``topic`` that ``broker`` can process: what the others leave of ``mcap``. Never less than its part of
-    the envelope by what was placed there, or by the floor of who has undeclared publishers alone: placement reserved
-    the rates, and the slack of r over them is no traffic, but without it messages would wait without end."""
+def max_rate(topic: Topic, broker: str, mcap: float, other_load: float) -> float:
+    """Msg/s of ``topic`` that ``broker`` can process: ``mcap`` minus ``other_load``.
+
+    Never less than its part of the envelope by what is placed there, or than the smallest share. Placement reserved the
+    rates; the slack of r over them is no traffic, but without it messages would wait without end.
+    """
     load, assigned = topic.placement.publishers.load, topic.placement.assigned.get(broker, 0.0)
-    part = max(assigned / load, STARVED_WEIGHT) if load else STARVED_WEIGHT
-    return max(mcap - besides, part * topic.leases.envelope.rate / MICRO)
+    part = max(assigned / load, MIN_SHARE_FRACTION) if load else MIN_SHARE_FRACTION
+    return max(mcap - other_load, part * topic.leases.envelope.rate / MICRO)

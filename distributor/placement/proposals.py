@@ -1,56 +1,43 @@
-"""Shares that the adaptor proposes: what of a proposal may become a topic's target, and what it is told about topics.
-Pure.
+"""Proposals of the adaptor: which may become a topic's target, and what the adaptor is told about topics. Pure.
 
-A proposal never changes who has a share, and never more than the split: it must name the brokers that the topic's
-target names, sum to no more than the envelope, and give none more than it can process (``carried``). How the shares
-get there is ``leases``' business.
+A proposal changes the split, never who has a share. It must name the brokers of the topic's target, sum to at most the
+envelope, and give no broker more than it can process (``headroom``). ``leases`` moves the shares there.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from distributor.model.cluster import Placement, Topic
 from distributor.model.leases import MICRO, Amount, Leases
-from distributor.placement.planner import adaptable
+from distributor.placement.shares import assignable_envelope
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
 from srtm.token_bucket.exact_split import LARGEST
 from srtm.topics.adaptation import ADAPTED
 from srtm.topics.spec import TopicSpec
 
-_CHANGES_KEPT = 20  # a topic
-
-MostRate = Callable[[Topic, str], float | None]  # msg/s of a topic that a broker can process; None: not known
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShareChange:
-    """For people: what was changed, when and why."""
-
-    wall_ns: int
-    mode: str
-    reason: str
-    shares: Mapping[str, Amount]
+MaxRate = Callable[[Topic, str], float | None]  # msg/s of a topic that a broker can process; None: not known
 
 
 def may_be_told_seldom(topic: Topic) -> bool:
-    """Whether brokers need not report traffic that stays as it is."""
+    """Whether brokers report traffic only when it changes."""
     return topic.spec.mode == "fitted"
 
 
 def shares_version(topic: Topic) -> int:
-    """What a proposal must name: it grows with the spec, the placement, and with every share that is issued."""
+    """The version that a proposal must name. It grows with the spec, the placement, and every share that is issued."""
     return max(topic.version, topic.assignment_version, *(held.version for held in topic.leases.holdings.values()), 0)
 
 
-def checked_target(topic: Topic, proposal: ShareProposal, most: MostRate) -> dict[str, Amount]:
-    """The target that ``proposal`` asks for. Raises Conflict where the topic is not what it was made for, BadInput
-    where it makes no sense, or gives a broker more than it can process. Shares may have been issued since it was made:
-    it says what they should be, whatever they are, and nobody need be told of topics again only because shares
-    moved."""
+def checked_target(topic: Topic, proposal: ShareProposal, max_rate: MaxRate) -> dict[str, Amount]:
+    """The target that ``proposal`` asks for.
+
+    It may have been made before the latest shares were issued: it says what shares should be, whatever they are. Raises
+    Conflict if the topic is not the one that it was made for; BadInput if it makes no sense, or gives a broker
+    more than that can process.
+    """
     if topic.spec.mode != proposal.mode or proposal.mode not in ADAPTED:
         raise Conflict("mode", proposal.mode, f"the topic's mode is {topic.spec.mode}")
     least = max(topic.version, topic.assignment_version)
@@ -61,12 +48,12 @@ def checked_target(topic: Topic, proposal: ShareProposal, most: MostRate) -> dic
         raise Conflict("shares", sorted(proposal.shares), f"must name the brokers that have a share: {has}")
     target = {name: _amount(name, one.rate, one.burst) for name, one in proposal.shares.items()}
     total = sum(target.values(), start=Amount(0, 0))
-    envelope = adaptable(topic)
+    envelope = assignable_envelope(topic)
     if not total <= envelope:
         rule = f"must sum to at most {envelope.rate / MICRO:g} msg/s and {envelope.burst / MICRO:g} messages"
         raise BadInput("shares", f"{total.rate / MICRO:g} msg/s, {total.burst / MICRO:g} messages", rule)
     for name, amount in target.items():
-        limit = most(topic, name)
+        limit = max_rate(topic, name)
         if limit is not None and amount.rate > round(limit * MICRO):
             rule = f"must be at most {limit:g} msg/s: what {name} can process of this topic beside all others"
             raise BadInput(f"shares.{name}.rate", amount.rate / MICRO, rule)
@@ -79,25 +66,13 @@ def _amount(broker: str, rate: float, burst: float) -> Amount:
     if not (0 < rate <= LARGEST and 1 <= burst <= LARGEST):  # false for NaN too
         raise BadInput(f"shares.{broker}", [rate, burst], rule)
     amount = Amount(round(rate * MICRO), round(burst * MICRO))
-    if not amount.usable:
+    if not amount.is_usable:
         raise BadInput(f"shares.{broker}", [rate, burst], rule)
     return amount
 
 
-def change_of(proposal: ShareProposal, target: Mapping[str, Amount], wall_ns: int) -> ShareChange:
-    return ShareChange(wall_ns=wall_ns, mode=proposal.mode, reason=proposal.reason, shares=target)
-
-
-def decided_change(old: Topic | None, new: Topic, decision: str, wall_ns: int) -> ShareChange | None:
-    """What a decision did to the shares, or to who decides on them; its first line is the reason."""
-    if old is not None and (old.spec.mode, old.leases.target) == (new.spec.mode, new.leases.target):
-        return None
-    reason, _, _ = decision.partition("\n")
-    return ShareChange(wall_ns=wall_ns, mode=new.spec.mode, reason=reason, shares=new.leases.target)
-
-
-def splits_anew(old: TopicSpec, new: TopicSpec) -> bool:
-    """Whether the shares are to be those of the declared split, at once: under ``static`` nobody else sees to them."""
+def needs_new_split(old: TopicSpec, new: TopicSpec) -> bool:
+    """Whether the shares must become those of the declared split at once: under ``static`` no one else sets them."""
     return new.mode == "static" and (old.mode, old.split) != (new.mode, new.split)
 
 
@@ -112,31 +87,30 @@ def options_line(old: TopicSpec, new: TopicSpec) -> str:
 
 
 def pooled_if_due(spec: TopicSpec, leases: Leases) -> Leases:
-    """Under ``gdrl`` the brokers exchange among themselves as soon as all shares are in force; under any other mode,
-    and where some of the topic's tokens are for nobody (they might be exchanged to where they must not be), a pool is
-    called back."""
-    return leases.as_pool() if spec.mode == "gdrl" and leases.is_whole else leases.recalled()
+    """``leases`` as a pool under ``gdrl``, as soon as all shares are in force.
+
+    Recalls the pool under any other mode, and while some tokens are for no broker: an exchange could move them to
+    where they must not be.
+    """
+    return leases.as_pool() if spec.mode == "gdrl" and leases.is_fully_assigned else leases.recalled()
 
 
-def is_same_place(old: Topic, spec: TopicSpec, envelope: Amount, placement: Placement) -> bool:
-    """Whether a change of the spec has nothing to do with who sends where, or how much there is to split."""
+def is_same_placement(old: Topic, spec: TopicSpec, envelope: Amount, placement: Placement) -> bool:
+    """Whether ``spec`` changes neither the mode nor the placement nor the envelope of ``old``."""
     return spec.mode == old.spec.mode and placement is old.placement and envelope == old.leases.envelope
 
 
-def kept(topic: Topic, target: Mapping[str, Amount]) -> dict[str, Amount]:
-    """Shares that were adapted stay as they are, rather than become ``target``, which knows only what was declared;
-    unless other brokers are to have a share."""
+def keep_adapted(topic: Topic, target: Mapping[str, Amount]) -> dict[str, Amount]:
+    """The adapted shares of ``topic``, if ``target`` has the same brokers; else ``target``.
+
+    ``target`` knows only the declared rates; adapted shares know the traffic.
+    """
     adapted = topic.spec.mode in ADAPTED and target.keys() == topic.leases.target.keys()
     return dict(topic.leases.target if adapted else target)
 
 
-def with_change(log: Mapping[str, tuple[ShareChange, ...]], name: str, change: ShareChange) -> tuple[ShareChange, ...]:
-    """Of topic ``name``, newest last."""
-    return (*log.get(name, ()), change)[-_CHANGES_KEPT:]
-
-
-def traits(topic: Topic, most: MostRate) -> TopicTraits:
-    """What a policy must know of ``topic``."""
+def traits(topic: Topic, max_rate: MaxRate) -> TopicTraits:
+    """What the adaptor's policy must know of ``topic``."""
     settings = topic.spec.adaptation
     return TopicTraits(
         percentile=topic.spec.slo.percentile,
@@ -144,14 +118,14 @@ def traits(topic: Topic, most: MostRate) -> TopicTraits:
         interval_s=settings.interval_s,
         floor=settings.floor,
         dead_band=settings.dead_band,
-        brokers={name: broker_traits(topic, name, most) for name in topic.leases.target},
+        brokers={name: broker_traits(topic, name, max_rate) for name in topic.leases.target},
     )
 
 
-def broker_traits(topic: Topic, broker: str, most: MostRate) -> BrokerTraits:
+def broker_traits(topic: Topic, broker: str, max_rate: MaxRate) -> BrokerTraits:
     traffic = topic.placement.traffic.get(broker)
     return BrokerTraits(
-        capacity=most(topic, broker),
+        capacity=max_rate(topic, broker),
         batch=traffic.batch if traffic is not None else 1,
         dispersion=traffic.dispersion if traffic is not None else 1.0,
         rate=traffic.rate if traffic is not None else 0.0,

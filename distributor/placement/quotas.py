@@ -1,9 +1,8 @@
-"""Turning quotas into placed publishers: water-filling, rounding to whole publishers, spreading correlation groups.
-Pure.
+"""Quotas: from the rate that each broker is to have to placed publishers. Pure.
 
-What lives here is arithmetic on columns and knows neither topics nor brokers' names; ``allocation`` decides with it
-(design section 5, sections 4.2 and 4.3 of the main paper). Everything is vectorized: a million publishers in 40,000
-groups over 1,000 brokers take seconds.
+Water-filling, rounding to whole publishers, and spreading of correlation groups, as arithmetic on columns (design
+section 5, sections 4.2 and 4.3 of the main paper). ``allocation`` decides with it. Everything is vectorized: a million
+publishers in 40,000 groups over 1,000 brokers take seconds.
 
 How a correlation group is spread. Each broker takes a fixed number of heads. Which member goes where is a table, groups
 by brokers, whose rows must sum to the groups' sizes and whose columns to the heads, every entry the exact proportion
@@ -19,20 +18,17 @@ import math
 from bisect import bisect_right
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from distributor.model.columns import ALONE, NOWHERE, Bools, Floats, Ints
 
-NOWHERE = -1  # in a placement: no broker had room for this publisher
-ALONE = -1  # in a column of groups: fires by itself
-ROUNDING = 1e-6  # msg/s: the unit of rates, whose sums are not exact; less than that is no difference
 _SLACK = 1e-9  # relative: a sum of floats may miss a whole publisher by this much
 
 
 def fill(base: Floats, room: Floats, rate: float) -> Floats:
-    """Water-filling: amounts q, 0 <= q <= room, that make the levels base + q as equal as can be and sum to
-    min(rate, room.sum())."""
+    """Water-filling: amounts q, 0 <= q <= room, with levels base + q as equal as possible.
+
+    They sum to min(rate, room.sum()).
+    """
     if rate >= room.sum():
         return room.copy()
 
@@ -47,8 +43,10 @@ def fill(base: Floats, room: Floats, rate: float) -> Floats:
 
 
 def whole_publishers(room: Floats, rates: Floats) -> Floats:
-    """What publishers of these rates can use of ``room``: whole heads only where all rates are equal (then quotas
-    can always be packed)."""
+    """What publishers of these rates can use of ``room``.
+
+    If all rates are equal that is a whole number of publishers; then quotas can always be packed.
+    """
     if not len(rates) or rates.min() != rates.max():
         return room
     rate = float(rates[0])
@@ -56,8 +54,7 @@ def whole_publishers(room: Floats, rates: Floats) -> Floats:
 
 
 def pack(rates: Floats, groups: Ints | None, quotas: Floats, room: Floats, rng: np.random.Generator) -> Ints:
-    """The broker (index) of every publisher, by heads in proportion to the quotas; ``NOWHERE`` for what quotas do not
-    cover.
+    """The broker (index) of every publisher: numbers in proportion to the quotas, NOWHERE for what they do not cover.
 
     ``groups`` None: in random order; else every group is spread in proportion to the heads. With equal rates this is
     the placement: never above ``room``, within one publisher of the quota. With unequal ones it is near it, and
@@ -73,8 +70,10 @@ def pack(rates: Floats, groups: Ints | None, quotas: Floats, room: Floats, rng: 
 
 
 def apportion(ideal: Floats, heads: int, limits: Ints) -> Ints:
-    """``heads`` whole publishers in proportion to ``ideal``, by largest remainder, none above its limit; fewer where
-    the limits sum to less."""
+    """``heads`` publishers in proportion to ``ideal`` by largest remainder, none above its limit.
+
+    Fewer, if the limits sum to less.
+    """
     total = float(ideal.sum())
     wish = ideal * (heads / total) if total > 0 else np.full(len(ideal), heads / len(ideal))
     taken = np.minimum(np.floor(wish * (1 + _SLACK)).astype(np.int64), limits)
@@ -88,7 +87,7 @@ def apportion(ideal: Floats, heads: int, limits: Ints) -> Ints:
 
 
 def _deal(heads: Ints, rates: Floats, groups: Ints | None, rng: np.random.Generator) -> Ints:
-    """A broker for each publisher, ``heads`` of them for each; the rest, if any, goes to ``NOWHERE``."""
+    """A broker for each publisher: ``heads[i]`` publishers on broker i, the rest NOWHERE."""
     columns = np.append(heads, len(rates) - heads.sum())
     if rates.min() < rates.max():
         dealt = spread_groups(columns, _strata(rates, groups, len(heads), rng), rng, rates)
@@ -100,8 +99,10 @@ def _deal(heads: Ints, rates: Floats, groups: Ints | None, rng: np.random.Genera
 
 
 def _strata(rates: Floats, groups: Ints | None, size: int, rng: np.random.Generator) -> Ints:
-    """``groups`` (None: there are none), and those who are in none as groups of ``size`` neighbours in rate: so each
-    broker gets as many fast and slow ones as the others."""
+    """``groups``, with publishers of no group in new groups of ``size`` neighbours in rate.
+
+    So every broker gets as many fast and slow publishers as the others. ``groups`` None: there are none.
+    """
     labels = np.full(len(rates), ALONE) if groups is None else groups.copy()
     _, group, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     alone = np.flatnonzero((labels == ALONE) | (sizes[group] == 1))
@@ -112,16 +113,16 @@ def _strata(rates: Floats, groups: Ints | None, size: int, rng: np.random.Genera
 
 
 def spread_groups(columns: Ints, groups: Ints, rng: np.random.Generator, rates: Floats | None = None) -> Ints:
-    """A column for every member, ``columns[i]`` members in column i: of a group of size s, s * columns[i] /
-    sum(columns) rounded up or down.
+    """A column for every member, ``columns[i]`` members in column i.
 
-    With ``rates`` a column gets the ranks of a group's members in turn, from group to group, and the fast and slow
-    ones of a large group alternately.
+    Of a group of size s, column i gets s * columns[i] / sum(columns), rounded up or down. With ``rates`` a column gets
+    the ranks of a group's members in turn, from group to group, and the fast and slow members of a large group
+    alternately.
     """
     members = len(groups)
     labels = np.where(groups == ALONE, groups.max(initial=ALONE) + 1 + np.arange(members), groups)
     _, group, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    shuffled = rng.permutation(len(sizes))  # neighbours in the file shall not share a broker by their place in it
+    shuffled = rng.permutation(len(sizes))  # neighbours in the file must not share a broker by their place in it
     turn = np.empty(len(sizes), dtype=np.int64)
     turn[np.lexsort((shuffled, sizes))] = np.arange(len(sizes))
     by_size_and_group = np.lexsort((turn[group],) if rates is None else (-rates, turn[group]))
@@ -140,8 +141,7 @@ def spread_groups(columns: Ints, groups: Ints, rng: np.random.Generator, rates: 
 
 
 def _wrap_around(size: int, count: int, row: Ints, base: Ints) -> Ints:
-    """For ``count`` groups of one size, the columns of their members: ``base`` in each, and the extras of ``row`` by
-    McNaughton's rule."""
+    """The columns of the members of ``count`` groups of one size: ``base`` each, and extras by McNaughton's rule."""
     every = np.repeat(np.arange(len(base)), base)
     turn = np.arange(len(every)) - np.repeat(np.cumsum(base) - base, base)
     every = every[np.argsort((turn + 0.5) / base[every], kind="stable")]  # no column has a run of them
@@ -150,8 +150,10 @@ def _wrap_around(size: int, count: int, row: Ints, base: Ints) -> Ints:
 
 
 def round_table(row_sums: Ints, column_sums: Ints) -> Ints:
-    """Whole numbers with these row and column sums, each row_sums[i] * column_sums[j] / total rounded up or down
-    (controlled rounding)."""
+    """Controlled rounding: whole numbers with these row and column sums.
+
+    Each is row_sums[i] * column_sums[j] / total, rounded up or down.
+    """
     total = int(row_sums.sum())
     table, rest = np.divmod(np.outer(row_sums, column_sums), max(total, 1))
     if len(row_sums) > 1:
@@ -159,9 +161,11 @@ def round_table(row_sums: Ints, column_sums: Ints) -> Ints:
     return table
 
 
-def _choose(allowed: npt.NDArray[np.bool_], per_row: Ints, per_column: Ints) -> npt.NDArray[np.bool_]:
-    """Which allowed cells to round up, so many in each row and column: a maximum flow, which is integral and here
-    always saturates."""
+def _choose(allowed: Bools, per_row: Ints, per_column: Ints) -> Bools:
+    """Which allowed cells to round up, given how many in each row and column.
+
+    It is a maximum flow, which is integral and here always saturates.
+    """
     from scipy.sparse import csr_array  # 0.2 s to import, and most topics have groups of one size
     from scipy.sparse.csgraph import maximum_flow
 

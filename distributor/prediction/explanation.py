@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from distributor.model.cluster import Placement
+from distributor.model.columns import ALONE
 from distributor.model.leases import MICRO, Amount
-from distributor.placement import planner as placing
+from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.quotas import ALONE
+from distributor.placement.shares import ShareDemand, target_shares
 from distributor.prediction.forecast import ASSUMED, Forecast, Service, Simulation
 from srtm.token_bucket.exact_split import to_micro
 from srtm.topics.spec import TopicSpec
@@ -50,7 +51,7 @@ class Outcome:
     def target(self) -> Mapping[str, Amount]:
         if self.shares is not None:
             return self.shares
-        return placing.shares(self.spec, self.envelope, self.placement, ())
+        return target_shares(ShareDemand(spec=self.spec, envelope=self.envelope, placement=self.placement))
 
 
 def explain(one: Outcome) -> Json:
@@ -150,8 +151,10 @@ def _admitted(offered: Sequence[BrokerCapacity], placement: Placement) -> Json:
 def _balanced(one: Outcome, traffic: Simulation) -> Json:
     """The same topic spread evenly over all brokers: lb."""
     even = replace(one.spec, placement="lb")
-    _, placement, _ = placing.place_anew(replace(even, burst=one.burst), one.offered)
-    found = traffic.forecast(placement, placing.shares(even, one.envelope, placement, ()), one.services)
+    _, placement, _ = planner.place_anew(replace(even, burst=one.burst), one.offered)
+    found = traffic.forecast(
+        placement, target_shares(ShareDemand(spec=even, envelope=one.envelope, placement=placement)), one.services
+    )
     return {
         "k": len(placement.brokers),
         "state": placement.state,

@@ -2,7 +2,7 @@
 and the DRL penalty against one bucket. Pure.
 
 The publishers' process is simulated from a seed (``srtm.token_bucket.arrival_process``) and put through exact buckets
-(``srtm.token_bucket.replay``) and one server a broker (``whatif``), all full and idle at first. Where a stretch long
+(``srtm.token_bucket.replay``) and one server a broker (``replay``), all full and idle at first. Where a stretch long
 enough to say anything would take too many messages, the answer is by formula, in heavy traffic
 (``srtm.token_bucket.fitted_split`` has it): unfinished work U exceeds x messages at a server of rate r with a
 probability of about exp(-theta x), theta = 2 (r - lambda) / (I lambda). A message waits longer than d for a token if U
@@ -21,8 +21,8 @@ from typing import Literal
 import numpy as np
 
 from distributor.model.cluster import Placement
+from distributor.model.columns import NOWHERE, Ints
 from distributor.model.leases import MICRO, Amount
-from distributor.placement.quotas import NOWHERE, Ints
 from distributor.prediction.replay import Latency, Trace, delays, latency
 from srtm.errors import BadInput
 from srtm.token_bucket.arrival_process import Sent, sent

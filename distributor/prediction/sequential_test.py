@@ -17,7 +17,7 @@ is long, for that cannot be seen in it: hence a shortest time for a measurement;
 stop more often, or for longer, than it did meanwhile. What a stop makes late is in a block or two unless much piles
 up, and takes at most ``_BOLDEST`` of what was gathered for "below" in each, however many messages that are; a verdict
 before it stands; and what came while everything stood is stamped when the machine goes on. Where stops keep a verdict
-from being clear, ``fitting`` replays what arrived without them, and says so.
+from being clear, the fitting replays what arrived without them, and says so.
 
 Where bursts are alike (their mean latencies differ by less than ``_ALIKE``), what little they differ by may well drift
 while nothing is near the target: then blocks are doubled until how much of one is late tells nothing about the next.

@@ -1,72 +1,133 @@
-"""What a topic becomes when a broker is heard, and questions about topics that decide what is to be done. Pure."""
+"""What one sync of a broker changes: of topics, and of the caps of full brokers. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from distributor.fitting.marks import FullMarks
 from distributor.model.cluster import Broker, Topic
-from distributor.model.leases import NOTHING, Amount
-from distributor.placement import planner as placing
-from distributor.placement import proposals as adapting
-from distributor.placement.quotas import ROUNDING
-from srtm.topics.spec import TopicSpec
+from distributor.model.columns import ROUNDING
+from distributor.model.full_brokers import CapacityCaps
+from distributor.model.leases import NOTHING, Amount, Leases
+from distributor.placement.proposals import pooled_if_due
+from distributor.placement.shares import with_declared_split
 
-_LARGEST = 2**62  # micro
+_MAX_AMOUNT = 2**62  # micro
 
 
 @dataclass(frozen=True, kw_only=True)
-class News:
-    """What a broker says with one sync, as far as it matters to the book."""
+class BrokerUpdate:
+    """What a broker says with one sync, as far as the cluster state depends on it."""
 
     broker: Broker
     have_version: int
     applied: Mapping[str, int]  # {topic: version of the share in force}
     held: Mapping[str, tuple[int, int]]  # {topic: rate and burst in force where that version is a recall}, micro
-    channels: Mapping[str, tuple[str, ...]]  # {topic: its channels anywhere, as known now}
+    channels: Mapping[str, tuple[str, ...]]  # {topic: its channels on all brokers, as known now}
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """The latest news of a broker that was taken in."""
+class AppliedUpdate:
+    """The latest update of a broker that was applied."""
 
-    news: News
+    update: BrokerUpdate
     changes: int  # of topics, before it
 
 
-def concerned(
-    last: Heard | None, news: News, topics: Mapping[str, Topic], changed: Iterable[str], removed: Iterable[str]
+@dataclass(frozen=True, kw_only=True)
+class UpdateContext:
+    """What the effect of an update depends on, besides the topic."""
+
+    version: int  # of the change that it makes
+    live: Collection[str]
+    is_restart: bool  # another incarnation of the broker was known
+    other_dead: Collection[str] | None = None  # the other dead brokers, if this one was dead until now; else None
+    limits: Callable[[Topic], Mapping[str, float]] = lambda _topic: {}  # {broker: msg/s that it can serve}
+
+
+def affected_topics(
+    last: AppliedUpdate | None,
+    update: BrokerUpdate,
+    topics: Mapping[str, Topic],
+    changed: Iterable[str],
+    pending_removals: Iterable[str],
 ) -> Iterable[Topic]:
-    """The topics that ``news`` may change; ``heard`` leaves all others as they are, for it was asked the same of the
-    same before. ``changed``: names of those that are others than before ``last``; ``removed``: of those that are."""
-    if last is None or last.news.broker.incarnation != news.broker.incarnation:
+    """The topics that ``update`` may change.
+
+    ``apply_broker_update`` would leave all others as they are: the broker said the same of the same topic before.
+    ``changed``: names of the topics that have changed since ``last``.
+    """
+    if last is None or last.update.broker.incarnation != update.broker.incarnation:
         return topics.values()
-    names = {*news.channels, *_changed(last.news.applied, news.applied), *_changed(last.news.held, news.held), *changed}
-    if news.have_version != last.news.have_version:
-        names.update(removed)
+    before = last.update
+    names = {*update.channels, *_differing(before.applied, update.applied), *_differing(before.held, update.held)}
+    names.update(changed)
+    if update.have_version != before.have_version:
+        names.update(pending_removals)
     return [topics[name] for name in sorted(names) if name in topics]
 
 
-def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterable[str]:
+def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> Iterable[str]:
     if before == now:
         return ()
-    others = [name for name, value in now.items() if before.get(name) != value]
-    return [*others, *(name for name in before if name not in now)]
+    changed = [name for name, value in now.items() if before.get(name) != value]
+    return [*changed, *(name for name in before if name not in now)]
+
+
+def apply_broker_update(topic: Topic, update: BrokerUpdate, context: UpdateContext) -> Topic:
+    """``topic`` after ``update``; the same object if nothing changes."""
+    if topic.removed:
+        leases, channels = _after_removal(topic, update, context), topic.channels
+    else:
+        leases, channels = _leases_after(topic, update, context), update.channels.get(topic.name, topic.channels)
+    if leases is topic.leases and channels == topic.channels:
+        return topic
+    return replace(topic, leases=leases, channels=channels)
+
+
+def _after_removal(topic: Topic, update: BrokerUpdate, context: UpdateContext) -> Leases:
+    has_dropped_bucket = context.is_restart or update.have_version >= topic.version
+    return topic.leases.freed(update.broker.name) if has_dropped_bucket else topic.leases
+
+
+def _leases_after(topic: Topic, update: BrokerUpdate, context: UpdateContext) -> Leases:
+    name, leases = update.broker.name, _acknowledged(topic, update, context)
+    other_dead = context.other_dead
+    if other_dead is not None and name in topic.placement.brokers and name not in leases.target:
+        # The broker is back: with its publishers it gets a share again.
+        leases = with_declared_split(replace(topic, leases=leases), other_dead, context.limits(topic)).leases
+    if leases is not topic.leases:
+        leases = leases.advanced(context.live, context.version)
+    return pooled_if_due(topic.spec, leases)
+
+
+def _acknowledged(topic: Topic, update: BrokerUpdate, context: UpdateContext) -> Leases:
+    name, leases = update.broker.name, topic.leases
+    applied = update.applied.get(topic.name, 0)
+    if applied > topic.holding(name).version:
+        return leases.doubted(name, context.version)
+    if context.is_restart and name in leases.holdings:
+        return leases.reissued(name, context.version)
+    return leases.acknowledged(name, applied, _amount(update.held.get(topic.name, (0, 0))))
+
+
+def _amount(held: tuple[int, int]) -> Amount:
+    """An amount that makes no sense becomes more than any pool has: then the recall of the pool notices it."""
+    return Amount(*held) if min(held) >= 0 and max(held) <= _MAX_AMOUNT else Amount(_MAX_AMOUNT, _MAX_AMOUNT)
 
 
 def is_acknowledgement(old: Topic, new: Topic) -> bool:
-    """Whether all that ``new`` has beyond ``old`` is what brokers have acknowledged: nobody is told anything else."""
-    return new.leases.issues_as(old.leases) and (old.channels, old.removed) == (new.channels, False)
+    """Whether ``new`` differs from ``old`` only by what brokers have acknowledged: no broker is told anything else."""
+    return new.leases.issues_same_as(old.leases) and (old.channels, old.removed) == (new.channels, False)
 
 
-def is_held_on(topic: Topic) -> bool:
-    """Whether it was removed, and brokers have not all said yet that they have dropped it."""
+def is_removal_pending(topic: Topic) -> bool:
+    """Whether ``topic`` was removed, and not all brokers have said that they have dropped it."""
     return topic.removed and bool(topic.leases.holdings)
 
 
 def has_part(topic: Topic, broker: str) -> bool:
-    """Whether ``broker`` has publishers of ``topic``, or a share that is not nothing, or shall have one."""
+    """Whether ``broker`` has publishers of ``topic``, has a share, or is to have one."""
     held = topic.leases.holdings.get(broker)
     return (
         (held is not None and held.bound != NOTHING)
@@ -75,70 +136,13 @@ def has_part(topic: Topic, broker: str) -> bool:
     )
 
 
-def same_demand(old: Topic, spec: TopicSpec, burst: float) -> bool:
-    """Whether ``old``'s placement is right for ``spec`` too: only the envelope, the promise or the like are
-    different."""
-    return (
-        old.spec.publishers == spec.publishers
-        and same_principles(old.spec, spec)
-        and old.placement.state == "placed"
-        and len(old.placement.brokers) <= burst
-    )
-
-
-def same_principles(old: TopicSpec, spec: TopicSpec) -> bool:
-    """Whether a placement made for ``old`` is one that ``spec`` may build on."""
-    return (old.placement, old.seed) == (spec.placement, spec.seed)
-
-
-def heard(
-    topic: Topic,
-    news: News,
-    version: int,
-    live: Collection[str],
-    *,
-    reborn: bool,
-    still_dead: Collection[str] | None = None,
-    most: Callable[[Topic], Mapping[str, float]] = lambda _topic: {},
-) -> Topic:
-    """``topic`` after ``news`` from a broker; the same object if that changes nothing. ``still_dead``: the others that
-    are proven dead, where this broker was so too until now: with its publishers' places it has a share again; ``most``:
-    {broker: msg/s of the topic that it may serve}."""
-    name = news.broker.name
-    applied = news.applied.get(topic.name, 0)
-    leases, channels = topic.leases, topic.channels
-    if topic.removed:
-        if reborn or news.have_version >= topic.version:
-            leases = leases.freed(name)  # it has dropped the bucket
-    else:
-        if applied > topic.holding(name).version:
-            leases = leases.doubted(name, version)
-        elif reborn and name in leases.holdings:
-            leases = leases.reissued(name, version)
-        else:
-            leases = leases.acknowledged(name, applied, _amount(news.held.get(topic.name, (0, 0))))
-        if still_dead is not None and name in topic.placement.brokers and name not in leases.target:
-            leases = placing.split_anew(replace(topic, leases=leases), still_dead, most(topic)).leases
-        leases = leases.advanced(live, version) if leases is not topic.leases else leases
-        leases = adapting.pooled_if_due(topic.spec, leases)
-        channels = news.channels.get(topic.name, channels)
-    if leases is topic.leases and channels == topic.channels:
-        return topic
-    return replace(topic, leases=leases, channels=channels)
-
-
-def _amount(held: tuple[int, int]) -> Amount:
-    """More than any pool has where it makes no sense: that is noticed when the pool ends."""
-    return Amount(*held) if min(held) >= 0 and max(held) <= _LARGEST else Amount(_LARGEST, _LARGEST)
-
-
-def lifted(marks: FullMarks, before: Mapping[str, Topic], topics: Collection[Topic]) -> FullMarks:
-    """``marks`` without those of brokers that something leaves as ``topics`` replace their namesakes."""
+def caps_after(caps: CapacityCaps, before: Mapping[str, Topic], topics: Collection[Topic]) -> CapacityCaps:
+    """``caps`` without those of brokers that publishers leave when ``topics`` replace the ones of the same names."""
     for topic in topics:
         old = before.get(topic.name)
         if old is not None and old.placement is not topic.placement:
             now = topic.placement.assigned
             for name, rate in old.placement.assigned.items():
-                if rate > now.get(name, 0.0) + ROUNDING and name in marks.brokers:
-                    marks = marks.lifted(name)
-    return marks
+                if rate > now.get(name, 0.0) + ROUNDING and name in caps.brokers:
+                    caps = caps.without(name)
+    return caps

@@ -1,4 +1,4 @@
-"""What a broker is told: its desired state, made from topics. Pure."""
+"""The desired state of a broker, made from topics. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from distributor.model.cluster import Broker, Topic
 from distributor.model.leases import MICRO
-from distributor.placement import proposals as adapting
+from distributor.placement.proposals import MaxRate, broker_traits, may_be_told_seldom
 from srtm.control import DesiredTopic, Exchange, Move, Share, SyncAnswer
 
 
@@ -17,21 +17,24 @@ def answer(
     topics: Iterable[Topic],
     moves: list[Move],
     brokers: Mapping[str, Broker],
-    most: adapting.MostRate,
+    max_rate: MaxRate,
     *,
     draining: bool,
     since: int = 0,
     remembered: int = 0,
 ) -> SyncAnswer:
-    """The state of ``broker``: every managed topic is named, also where it has no share; above 0, those that are not as
-    in the state ``since``, which are then ``topics``. ``brokers``: all that are known; ``most``: what each can process
-    of a topic; ``remembered``: the state with which its data was left."""
+    """The answer to a sync of ``broker``.
+
+    It names every managed topic, also where the broker has no share. If ``since`` is above 0, ``topics`` are those that
+    have changed since that version, and the answer names only these. ``brokers``: all that are known. ``remembered``:
+    the version that the broker's data directory knows.
+    """
     known = list(topics)
     return SyncAnswer(
         version=version,
         since=since,
         removed=[topic.name for topic in known if topic.removed] if since else [],
-        topics=[desired_topic(topic, broker, brokers, most) for topic in known if not topic.removed],
+        topics=[desired_topic(topic, broker, brokers, max_rate) for topic in known if not topic.removed],
         moves=moves,
         draining=draining,
         purged=[topic.name for topic in known if is_to_be_purged(topic, have_version or remembered)],
@@ -39,12 +42,15 @@ def answer(
 
 
 def is_to_be_purged(topic: Topic, known_version: int) -> bool:
-    """Only on a broker that knew the topic: a purge must not hit what came under the name later."""
+    """Whether the broker is to delete the queued messages of ``topic``.
+
+    Only one that knew the topic: a purge must not hit a later topic of that name.
+    """
     return topic.removed and topic.purged and topic.version > known_version > 0
 
 
-def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], most: adapting.MostRate) -> DesiredTopic:
-    """``topic`` as ``broker`` shall run it."""
+def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_rate: MaxRate) -> DesiredTopic:
+    """``topic`` as ``broker`` is to run it."""
     return DesiredTopic(
         topic=topic.name,
         share=share(topic, broker),
@@ -53,30 +59,30 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], most
         assignment_version=topic.assignment_version,
         channels=list(topic.channels),
         histories=topic.spec.mode != "static",
-        steady_histories=adapting.may_be_told_seldom(topic),
-        exchange=exchange(topic, broker, brokers, most),
+        steady_histories=may_be_told_seldom(topic),
+        exchange=exchange(topic, broker, brokers, max_rate),
     )
 
 
-def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker], most: adapting.MostRate) -> Exchange | None:
-    """What ``broker`` must know to exchange tokens with the others; None: it may not."""
-    takes_part = broker in topic.leases.target and topic.holding(broker).share.usable
+def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_rate: MaxRate) -> Exchange | None:
+    """What ``broker`` must know to exchange tokens with other brokers; None: it may not."""
+    takes_part = broker in topic.leases.target and topic.holding(broker).share.is_usable
     if not topic.leases.pool or topic.leases.is_recalled(broker) or not takes_part:
         return None
-    mine = adapting.broker_traits(topic, broker, most)
+    own = broker_traits(topic, broker, max_rate)
     return Exchange(
         epoch=topic.leases.pool,
         rate=topic.leases.envelope.rate / MICRO,
         members={name: brokers[name].http_address for name in topic.leases.target if name in brokers},
         partners=topic.spec.adaptation.partners,
         indicator=topic.spec.adaptation.indicator,
-        batch=mine.batch,
-        capacity=mine.capacity,
+        batch=own.batch,
+        capacity=own.capacity,
     )
 
 
 def share(topic: Topic, broker: str) -> Share:
-    """Its part of (r, b), as a lease; or the word to keep what it has, where that is being called in."""
+    """The share of ``broker`` as a lease, or the order to keep what it has while the pool is recalled."""
     holding = topic.holding(broker)
     if topic.leases.is_recalled(broker):
         return Share(version=holding.version, rate=0.0, burst=0.0, recall=True)
@@ -89,8 +95,8 @@ def share(topic: Topic, broker: str) -> Share:
     )
 
 
-def concerns(old: Topic | None, new: Topic, broker: str) -> bool:
-    """Whether going from ``old`` to ``new`` changes what ``broker`` is told."""
+def changes_desired_state(old: Topic | None, new: Topic, broker: str) -> bool:
+    """Whether ``broker`` is told anything else of ``new`` than of ``old``."""
     if old is None or old.removed or new.removed:
         return True
     if old.spec is not new.spec or old.assignment_version != new.assignment_version or old.channels != new.channels:

@@ -1,161 +1,211 @@
-"""What happens to the book by itself: what the dead had is free, and after their grace they are buried; what lapsed
-goes to others, shares move on, what found no room is placed when brokers have come."""
+"""What happens to the cluster state by itself.
+
+Grace periods of dead brokers end, expired leases go to other brokers, shares advance, publishers without a place get
+one when brokers join, and acknowledgements are stored.
+"""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import trio
 
-from distributor.model.cluster import Broker, Topic
-from distributor.placement import planner as placing
+from distributor.model.cluster import Topic
+from distributor.model.state_change import StateChange
+from distributor.placement import planner
+from distributor.placement.allocation import BrokerCapacity
+from distributor.placement.planner import TopicPlan
 from distributor.registry.broker_updates import has_part
-from distributor.registry.state import Book
+from distributor.registry.room import Room
+from distributor.registry.state import ClusterState
+from distributor.registry.topic_change import TopicChange, apply_topic_change, with_shares_advanced
 from srtm.errors import Unavailable
+from srtm.log import Log
 from srtm.topics.lease import MARGIN_MS
 
-_PERIOD_S = 1.0  # how soon the silence of a broker is noticed
+_PERIOD_S = 1.0  # how soon the silence of a broker is noticed, and how late acknowledgements are stored
 
 
-class Upkeep(Book):
-    """``run`` it once."""
+class Maintenance:
+    """``run`` it once, beside whatever else changes the state."""
+
+    def __init__(self, state: ClusterState, room: Room) -> None:
+        self._state = state
+        self._room = room
+        self._log = Log("distributor")
+        self._attention = trio.Event()  # there is something to do before the period is over
+        self._grace_ends: dict[str, float] = {}  # {dead broker: trio time after which its publishers go elsewhere}
+        self._tried_on: dict[str, list[BrokerCapacity]] = {}  # {topic: brokers on which its rest found no room}
+        self._advanced: tuple[Mapping[str, Topic], set[str]] = ({}, set())  # topics and live brokers, at the last look
+
+    def wake(self) -> None:
+        """There may be something to do now."""
+        self._attention.set()
+
+    def start_grace(self, broker: str) -> None:
+        """``broker`` is dead: its publishers keep their assignment for ``rejoin_grace_s``."""
+        ends_s = trio.current_time() + self._state.config.rejoin_grace_s
+        self._grace_ends.setdefault(broker, ends_s)
+
+    def end_grace(self, broker: str) -> None:
+        """``broker`` is back."""
+        self._grace_ends.pop(broker, None)
 
     async def run(self) -> None:
-        """Until cancelled: bury the dead after their grace, move shares on, place what found no room when brokers have
-        come."""
-        for name, broker in self.brokers.items():
-            if broker.dead:
-                self._grace_ends.setdefault(name, trio.current_time() + self.config.rejoin_grace_s)
+        """Until cancelled, once a period or when woken."""
+        for name in self._state.dead_brokers():
+            self.start_grace(name)
         while True:
             try:
-                await self._look_after()
-            except Unavailable as error:  # the store: nothing was changed, and the next turn tries again
+                await self._run_steps()
+            except Unavailable as error:  # of the store: nothing was changed, and the next turn tries again
                 self._log.warning("not looked after", reason=error)
             with trio.move_on_after(_PERIOD_S):
                 await self._attention.wait()
             self._attention = trio.Event()
 
-    async def _look_after(self) -> None:
-        """Once. Raises Unavailable."""
-        await self._take(self.store_acknowledged)
-        if not self.is_settled():
-            await self._take(self._advance)
+    async def _run_steps(self) -> None:
+        """Raises Unavailable."""
+        await self._attempt(self._state.store_acknowledged)
+        if not self._state.is_settled():
+            await self._attempt(self._advance_shares)
             return
-        now_s = trio.current_time()
-        for name, ends_s in [(name, ends_s) for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
-            await self._take(partial(self._end_grace, name, ends_s))
-        await self._take(self._free_what_lapsed)
-        for name in self.draining & self.brokers.keys():  # what was begun before a restart, or failed
-            await self._take(partial(self._drain_again, name))
-        await self._take(self._advance)
-        for topic in self.managed():
-            if topic.placement.missing > 0 and topic.name not in self.being_fitted:
-                await self._take(partial(self._place_rest, topic.name))
+        await self._evict_after_grace()
+        await self._attempt(self._reassign_expired_leases)
+        await self._drain_again()
+        await self._attempt(self._advance_shares)
+        await self._place_missing()
 
-    async def _take(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A defect that one step meets ends neither the others nor the leader: the next leader would meet it too.
-        Raises Unavailable."""
+    async def _attempt(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Run ``step``. Raises Unavailable.
+
+        A defect in one step must end neither the others nor the leader: the next leader would meet it too.
+        """
         try:
             await step()
         except Unavailable:
             raise
         except Exception:  # noqa: BLE001
-            self._log.failure("a step of the upkeep is defective", trace=traceback.format_exc())
+            self._log.failure("a step of the maintenance is defective", trace=traceback.format_exc())
+
+    # Brokers that are gone
+
+    async def _evict_after_grace(self) -> None:
+        now_s = trio.current_time()
+        for name, ends_s in [(name, ends_s) for name, ends_s in self._grace_ends.items() if ends_s <= now_s]:
+            await self._attempt(partial(self._end_grace, name, ends_s))
 
     async def _end_grace(self, name: str, ends_s: float) -> None:
-        await self._bury(name)
+        await self.evict(name)
         if self._grace_ends.get(name) == ends_s:  # else it has come back meanwhile, and died again
             self._grace_ends.pop(name)
 
-    async def _drain_again(self, name: str) -> None:
-        async with self._placing:
-            await self._move_publishers_off(name)
+    async def evict(self, name: str) -> None:
+        """``name`` is dead for good: its publishers go to other brokers."""
+        async with self._state.placing:
+            for topic in [topic for topic in self._state.topics.values() if has_part(topic, name)]:
+                await self._evict_from(topic, name, f"{name} died")
 
-    async def _free_what_lapsed(self) -> None:
-        """What a silent broker had under a timed lease goes to others, with its publishers, once that lease is over. As
-        long as nobody else is heard either, it is this distributor that is cut off, and nothing is gained by a move."""
-        async with self._placing:
-            for topic in list(self.topics.values()):
-                for name in topic.leases.lapsed(self._silent_ms):
-                    if self._others_are_heard(name):
-                        what = f"{name} was not heard from for longer than its lease of {topic.spec.lease}"
-                        await self._bury_in(self.topics[topic.name], name, what)
+    async def _reassign_expired_leases(self) -> None:
+        """Reassign the shares and publishers of brokers whose timed lease has expired.
 
-    def _others_are_heard(self, name: str) -> bool:
-        others = self.live() - {name}
-        return any(self.liveness.steady_s(other) * 1000 >= MARGIN_MS for other in others)
+        Does nothing while no other broker has synced for ``MARGIN_MS``: then the network of this distributor is down,
+        and moving publishers would not help.
+        """
+        state = self._state
+        async with state.placing:
+            for topic in list(state.topics.values()):
+                for name in topic.leases.expired(state.silent_ms):
+                    if self._others_sync(name):
+                        reason = f"{name} was not heard from for longer than its lease of {topic.spec.lease}"
+                        await self._evict_from(state.topics[topic.name], name, reason)
 
-    async def _advance(self) -> None:
-        async with self._writing:
-            live, topics = self.live(), self.topics
-            before, was_live = self._advanced
-            unmoved = before if was_live == live else {}  # then, too, there was nothing to issue
-            changed = [
-                replace(topic, leases=leases)
-                for topic in self.managed()
-                if unmoved.get(topic.name) is not topic
-                and (leases := topic.leases.advanced(live, self.version + 1)) is not topic.leases
-            ]
-            if changed:
-                await self._commit(changed)
-            self._advanced = topics, live
+    def _others_sync(self, name: str) -> bool:
+        others = self._state.live() - {name}
+        return any(self._state.liveness.steady_s(other) * 1000 >= MARGIN_MS for other in others)
 
-    async def _place_rest(self, name: str) -> None:
-        async with self._placing:
-            topic = self.topics[name]
-            offered = self.offered(topic.spec)
-            if topic.removed or self._tried_on.get(name) == offered:
-                return
-            work = partial(placing.place_rest, topic.spec, topic.burst, offered, topic.placement.held())
-            placement, reasons = await trio.to_thread.run_sync(work)
-            if placement.missing < topic.placement.missing:
-                await self._replace_topic(
-                    topic.spec, topic.burst, placement, reasons, "brokers changed", asked_for=False
-                )
-            self._tried_on[name] = offered
+    async def _evict_from(self, topic: Topic, name: str, reason: str) -> None:
+        """Under ``placing``."""
+        if topic.removed:
+            await self._free_share(topic.name, name)
+            return
+        plan = TopicPlan(topic.burst, topic.placement, topic.reasons)
+        if name in topic.placement.brokers:
+            plan = await self._plan_without(topic, name)
+        change = TopicChange(spec=topic.spec, plan=plan, reason=reason, dead_broker=name)
+        await apply_topic_change(self._state, self._room, change)
+
+    async def _free_share(self, topic: str, name: str) -> None:
+        """Of a topic that was removed."""
+        async with self._state.writing:
+            now = self._state.topics[topic]
+            if self._state.is_gone(name, now):
+                await self._state.commit(StateChange(topics=[replace(now, leases=now.leases.freed(name))]))
+
+    # Drains
+
+    async def _drain_again(self) -> None:
+        """Drains that were begun before a restart, or failed."""
+        for name in self._state.draining & self._state.brokers.keys():
+            await self._attempt(partial(self._move_publishers_off, name))
 
     async def _move_publishers_off(self, name: str) -> None:
-        """Under ``_placing``."""
-        for topic in self._placed_on(name):
-            offered, held = self.offered(topic.spec, without=name), topic.placement.held(without={name})
-            work = partial(placing.place_rest, topic.spec, topic.burst, offered, held)
-            placement, reasons = await trio.to_thread.run_sync(work)
-            what = f"{name} is drained"
-            await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, leaving=name)
+        async with self._state.placing:
+            await self.move_publishers_off(name)
 
-    async def _free(self, dead: Broker) -> None:
-        """What ``dead`` had goes to the others, whose shares need no plan for that. Under ``_writing``."""
-        name, live, version = dead.name, self.live() - {dead.name}, self.version + 1
-        freed = [
-            placing.without_dead(topic, name, self.absent() | {name}, self.held_now(topic))
-            for topic in self.topics.values()
-            if name in topic.leases.holdings or name in topic.leases.target
-        ]
-        advanced = [
-            topic if topic.removed else replace(topic, leases=topic.leases.advanced(live, version)) for topic in freed
-        ]
-        grace = f"its publishers keep their places for {self.config.rejoin_grace_s:g} s"
-        await self._commit(advanced, [dead], decision=f"{name} died: its tokens go to the others, {grace}")
+    async def move_publishers_off(self, name: str) -> None:
+        """``name`` drains: its publishers go to other brokers. Under ``placing``."""
+        for topic in self._state.placed_on(name):
+            plan = await self._plan_without(topic, name)
+            change = TopicChange(spec=topic.spec, plan=plan, reason=f"{name} is drained", leaving_broker=name)
+            await apply_topic_change(self._state, self._room, change)
 
-    async def _bury(self, name: str) -> None:
-        """``name`` is dead for good: its publishers go to others."""
-        async with self._placing:
-            for topic in [topic for topic in self.topics.values() if has_part(topic, name)]:
-                await self._bury_in(topic, name, f"{name} died")
+    # Shares and places
 
-    async def _bury_in(self, topic: Topic, name: str, what: str) -> None:
-        if topic.removed:
-            async with self._writing:
-                now = self.topics[topic.name]
-                if self._is_gone(name, now):
-                    await self._commit([replace(now, leases=now.leases.freed(name))])
-            return
-        offered = self.offered(topic.spec, without=name)
-        placement, reasons = topic.placement, topic.reasons
-        if name in placement.brokers:
-            work = partial(placing.place_rest, topic.spec, topic.burst, offered, placement.held(without={name}))
-            placement, reasons = await trio.to_thread.run_sync(work)
-        await self._replace_topic(topic.spec, topic.burst, placement, reasons, what, asked_for=False, dead=name)
+    async def _advance_shares(self) -> None:
+        """Issue what may be issued: acknowledgements may have come in, and silent brokers need not be waited for."""
+        state = self._state
+        async with state.writing:
+            live, topics, version = state.live(), state.topics, state.version + 1
+            before, was_live = self._advanced
+            known = before if was_live == live else {}  # of these nothing is left to issue
+            changed = [
+                advanced
+                for topic in state.managed()
+                if known.get(topic.name) is not topic
+                and (advanced := with_shares_advanced(topic, live, version)) is not topic
+            ]
+            if changed:
+                await state.commit(StateChange(topics=changed))
+            self._advanced = topics, live
+
+    async def _place_missing(self) -> None:
+        """Publishers without a place get one, as far as there is room."""
+        for topic in self._state.managed():
+            if topic.placement.missing > 0 and topic.name not in self._state.being_fitted:
+                await self._attempt(partial(self._place_rest, topic.name))
+
+    async def _place_rest(self, name: str) -> None:
+        async with self._state.placing:
+            topic = self._state.topics[name]
+            offered = self._room.offered(topic.spec)
+            if topic.removed or self._tried_on.get(name) == offered:
+                return
+            plan = await self._plan_rest(topic, offered, topic.placement.held())
+            if plan.placement.missing < topic.placement.missing:
+                change = TopicChange(spec=topic.spec, plan=plan, reason="brokers changed")
+                await apply_topic_change(self._state, self._room, change)
+            self._tried_on[name] = offered
+
+    async def _plan_without(self, topic: Topic, name: str) -> TopicPlan:
+        """Other places for the publishers on ``name``."""
+        offered = self._room.offered(topic.spec, without=name)
+        return await self._plan_rest(topic, offered, topic.placement.held(without={name}))
+
+    async def _plan_rest(
+        self, topic: Topic, offered: Sequence[BrokerCapacity], held: Sequence[str | None]
+    ) -> TopicPlan:
+        return await trio.to_thread.run_sync(partial(planner.place_rest, topic.spec, topic.burst, offered, held))

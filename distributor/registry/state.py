@@ -1,129 +1,124 @@
-"""The distributor's one book: brokers and topics, versions, what is stored of them. Loads from the store at its start;
-stores before it tells (what was acknowledged a little later).
+"""The authoritative cluster state: values, questions about them, and one way to change them.
 
-Concurrency. Values are immutable and replaced in ``_commit`` only, which stores them first, under the short lock
-``_writing``. What plans (and may take seconds in a worker thread) holds ``_placing`` besides: only it changes specs and
-placements, so a plan made outside ``_writing`` still holds when it is committed; leases and brokers may have moved on
-meanwhile and are read afresh. A method that raises has changed nothing.
+Values are immutable. ``commit`` stores a change and then shows it; a method that raises has changed nothing.
 
-Versions are one counter for everything: of specs, placements, shares and desired states. It only grows, and it is
-stored with what it numbers.
+Two locks. ``writing`` is held for the time of a commit. ``placing`` is held while a placement is planned, which may
+take seconds in a worker thread. Only its holder changes specs and placements, so a plan still holds when it is
+committed. Leases and brokers may have changed meanwhile: read them again under ``writing``. Take ``placing`` first.
+
+One version counts everything: specs, placements, shares and desired states. It only grows, and is stored.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
 
 import trio
 
 from distributor.config import DistributorConfig
-from distributor.fitting.marks import NO_MARKS, FullMarks
-from distributor.model.broker_load import NO_LOAD, BrokerLoad, loads_after, loads_of
-from distributor.model.change_log import Changes
-from distributor.model.cluster import Broker, Decision, FittingRecord, Placement, Topic
-from distributor.model.leases import MICRO, Amount, Leases
-from distributor.placement import planner as placing
-from distributor.placement import proposals as adapting
-from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.headroom import Carried, most_rate
-from distributor.registry import desired_state as desired
-from distributor.registry.broker_updates import Heard, is_held_on, lifted
-from distributor.registry.deltas import Differences
+from distributor.model.broker_lifecycle import BrokerEvent, BrokerState, next_state
+from distributor.model.broker_load import BrokerLoad
+from distributor.model.cluster import Broker, Decision, FittingRecord, Topic
+from distributor.model.full_brokers import NO_CAPS, CapacityCaps
+from distributor.model.share_log import ShareLog
+from distributor.model.state_change import StateChange
+from distributor.placement.headroom import Headroom
+from distributor.registry.broker_updates import caps_after
+from distributor.registry.deltas import DesiredVersions
+from distributor.registry.desired_state import changes_desired_state
 from distributor.registry.liveness import Liveness
-from distributor.storage import cluster_rows as records
+from distributor.registry.topic_table import TopicTable
+from distributor.storage import cluster_rows
 from distributor.storage.cluster_rows import Stored
 from distributor.storage.store import Store
 from srtm.errors import NotFound
-from srtm.log import Log
-from srtm.token_bucket.exact_split import to_micro
 from srtm.topics.capacity import Capacity
-from srtm.topics.spec import TopicSpec
 
 
-class Book:
-    """See the module. ``brokers`` and ``topics`` may be read at any time; ``upkeep`` and ``registry`` change them."""
+class ClusterState:
+    """See the module."""
 
     def __init__(self, store: Store, config: DistributorConfig, *, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self.config = config
-        self.brokers: dict[str, Broker] = {}
-        self.topics: dict[str, Topic] = {}  # removed ones too
-        self.decisions: dict[str, list[Decision]] = {}  # oldest first
-        self.capacities: dict[str, tuple[Capacity, ...]] = {}  # {broker: each of another promise or class}
-        self.share_changes: dict[str, tuple[adapting.ShareChange, ...]] = {}  # of each topic, lately
-        self.share_change_counts: Counter[str] = Counter()  # by topic, since the start
-        self.draining: set[str] = set()  # brokers that get nothing new, give up what they have, and end
-        self.liveness = Liveness(config.liveness_s)
-        self.fittings: dict[str, FittingRecord] = {}  # {topic: of its latest}
-        self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
-        self.being_fitted: set[str] = set()  # topics for whose publishers nobody else looks for a place
-        self.marks = NO_MARKS
-        self.version = 0
+        self.wall_ns = wall_ns
+        self.writing = trio.Lock()
+        self.placing = trio.Lock()
         self.leads = True  # a standby shows what is stored, and hears no broker
         self.leader_url: str | None = None  # known to standbys
-        self.differences = Differences()  # of what brokers are told
-        self.topic_changes = Changes()
-        self.removed: set[str] = set()  # topics of which brokers may still hold a share
-        self._pooled: set[str] = set()  # topics whose tokens brokers exchange among themselves
-        self._desired_version: dict[str, int] = {}  # {broker: version of its desired state}
-        self._changed: dict[str, trio.Event] = {}  # {broker: set when its desired state changes}
-        self._advanced: tuple[Mapping[str, Topic], set[str]] = ({}, set())  # topics and live brokers, at the last look
-        self._unstored: dict[str, Topic] = {}  # {topic of which more was acknowledged: as it is stored}
-        self._heard: dict[str, Heard] = {}  # {broker: its latest news}
-        self._loads: tuple[int, Mapping[str, BrokerLoad]] = (0, {})  # as of so many changes of topics
-        self._carried: Carried | None = None  # made when first asked for: who stands by need not know
-        self._attention = trio.Event()  # something for ``run`` to look at
-        self._tried_on: dict[str, list[BrokerCapacity]] = {}  # {topic: brokers on which the rest of it found no room}
-        self._grace_ends: dict[str, float] = {}  # {dead broker: trio time after which its publishers go elsewhere}
+        # Stored
+        self.version = 0
+        self.brokers: dict[str, Broker] = {}
+        self.table = TopicTable()
+        self.decisions: dict[str, list[Decision]] = {}  # {topic: its log, oldest first}
+        self.capacities: dict[str, tuple[Capacity, ...]] = {}  # {broker: one for each promise and traffic class}
+        self.draining: set[str] = set()  # brokers that are taken out of service
+        self.fittings: dict[str, FittingRecord] = {}  # {topic: its latest}
+        self.caps = NO_CAPS
+        # Observed
+        self.liveness = Liveness(config.liveness_s)
+        self.desired = DesiredVersions()
+        self.share_log = ShareLog()
+        self.being_fitted: set[str] = set()  # topics for whose publishers only their fitting looks for a place
+        self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
+        self._unstored: set[str] = set()  # topics of which brokers have acknowledged more than is stored
         self._store = store
-        self._wall_ns = wall_ns
-        self._log = Log("distributor")
-        self._writing = trio.Lock()
-        self._placing = trio.Lock()
 
-    @classmethod
-    async def load(cls, store: Store, config: DistributorConfig) -> Self:
-        """Raises Unavailable."""
-        registry = cls(store, config)
-        registry.show(await records.load(store))
-        return registry
+    async def load(self) -> None:
+        """Read everything from the store. Raises Unavailable."""
+        self.reset(await cluster_rows.load(self._store))
 
-    def show(self, stored: Stored) -> None:
-        """``stored`` instead of everything that was here."""
+    def reset(self, stored: Stored) -> None:
+        """Replace everything by ``stored``."""
         self.version, self.brokers = stored.version, dict(stored.brokers)
-        self.topic_changes.note({**self.topics, **stored.topics})
-        self.topics, self.decisions = dict(stored.topics), dict(stored.decisions)
-        self.removed = {name for name, topic in stored.topics.items() if is_held_on(topic)}
-        self._pooled = {name for name, topic in stored.topics.items() if topic.leases.pool}
-        self._carried = None
-        self._unstored = {}
+        self.table.reset(stored.topics)
+        self.decisions = dict(stored.decisions)
         self.capacities = dict(stored.capacities)
         self.draining = set(stored.draining)
+        self.fittings, self.caps = dict(stored.fittings), stored.caps
         self.liveness = Liveness(self.config.liveness_s)
-        self.fittings, self.marks = dict(stored.fittings), stored.marks
-        self._desired_version = dict.fromkeys(stored.brokers, stored.version)
-        self.differences = Differences()
+        self.desired.reset(stored.brokers, stored.version)
+        self._unstored = set()
 
-    # Reading
+    # Topics
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """{name: topic}, removed ones too."""
+        return self.table.topics
+
+    @property
+    def loads(self) -> Mapping[str, BrokerLoad]:
+        """{broker: its load from all topics}, of the brokers that have publishers."""
+        return self.table.loads
+
+    @property
+    def headroom(self) -> Headroom:
+        """The load of every broker, topic by topic."""
+        return self.table.headroom
 
     def topic(self, name: str) -> Topic:
-        """Raises NotFound."""
+        """Raises NotFound, also if it was removed."""
         topic = self.managed_topic(name)
         if topic is None:
             raise NotFound("topic", name)
         return topic
 
     def managed_topic(self, name: str) -> Topic | None:
-        """None: it is not there, or was removed."""
+        """None: there is none, or it was removed."""
         topic = self.topics.get(name)
         return None if topic is None or topic.removed else topic
 
     def managed(self) -> list[Topic]:
-        return [topic for topic in self.topics.values() if not topic.removed]
+        """Topics that are not removed."""
+        return self.table.managed()
+
+    def placed_on(self, broker: str) -> list[Topic]:
+        """Topics with publishers on ``broker``."""
+        return [topic for topic in self.managed() if broker in topic.placement.brokers]
+
+    # Brokers
 
     def broker(self, name: str) -> Broker:
         """Raises NotFound."""
@@ -131,305 +126,175 @@ class Book:
             raise NotFound("broker", name)
         return self.brokers[name]
 
+    def broker_state(self, name: str) -> BrokerState:
+        """Where ``name`` is in its life."""
+        if name not in self.brokers:
+            return BrokerState.UNKNOWN
+        if self.brokers[name].dead:
+            return BrokerState.DEAD
+        if name in self.draining:
+            return BrokerState.DRAINING
+        if self.liveness.is_heard(name):
+            return BrokerState.LIVE
+        return BrokerState.SILENT if self.liveness.all_heard([name]) else BrokerState.EXPECTED
+
+    def state_after(self, name: str, event: BrokerEvent) -> BrokerState | None:
+        """None: ``event`` is not allowed in the present state of broker ``name``."""
+        return next_state(self.broker_state(name), event)
+
     def is_alive(self, name: str) -> bool:
-        """Heard from lately, and not proven dead since."""
+        """Whether ``name`` syncs, and was not proven dead since."""
         return name in self.brokers and not self.brokers[name].dead and self.liveness.is_heard(name)
 
     def live(self) -> set[str]:
+        """Brokers that are alive, draining ones too."""
         return {name for name in self.brokers if self.is_alive(name)}
 
-    def absent(self) -> set[str]:
+    def dead_brokers(self) -> set[str]:
         """Brokers that are proven dead, and have not come back."""
         return {name for name, broker in self.brokers.items() if broker.dead}
 
-    def died_lately(self, topic: Topic) -> list[str]:
-        """Brokers that are proven dead and still have publishers of ``topic``, who keep their places for the grace."""
-        return sorted(self.absent().intersection(topic.placement.brokers))
-
     def is_draining(self, name: str) -> bool:
-        """Whether it is taken out of service, or was."""
+        """Whether ``name`` is taken out of service, or was when it died."""
         return name in self.draining
 
     def typical_mcap(self) -> float:
-        """Msg/s that a broker like those that there are states; 0: none does."""
-        return max((one.mcap for one in self.brokers.values()), default=0.0)
+        """Msg/s that the next broker may be expected to state; 0: no broker states any."""
+        return max((broker.mcap for broker in self.brokers.values()), default=0.0)
 
     def takes_more(self) -> set[str]:
         """Brokers that may be given publishers."""
-        return {name for name in self.live() - self.draining if self.brokers[name].accepting}
+        return {
+            name
+            for name, broker in self.brokers.items()
+            if broker.accepting and self.broker_state(name) is BrokerState.LIVE
+        }
+
+    def died_lately(self, topic: Topic) -> list[str]:
+        """Dead brokers that still have publishers of ``topic``, for the grace period."""
+        return sorted(self.dead_brokers().intersection(topic.placement.brokers))
+
+    def is_gone(self, name: str, topic: Topic) -> bool:
+        """Whether nothing of ``topic`` can be in force at ``name``: it is dead, or its lease is over. Under
+        ``writing``."""
+        is_dead = name not in self.brokers or self.brokers[name].dead
+        return is_dead or name in topic.leases.expired(self.silent_ms)
+
+    def silent_ms(self, name: str) -> float:
+        """Milliseconds since the last sync of ``name``."""
+        return self.liveness.silent_s(name) * 1000
 
     def is_settled(self) -> bool:
-        """Whether it is known which brokers live: right after a start nobody was heard, and a plan made then would put
-        a topic onto none."""
+        """Whether it is known which brokers live.
+
+        Right after a start none has synced. A plan made then would put a topic onto no broker.
+        """
         return self.liveness.all_heard(self._expected())
 
     async def wait_settled(self) -> None:
+        """Until ``is_settled``."""
         await self.liveness.wait_all_heard(self._expected)
 
     def _expected(self) -> set[str]:
-        return {name for name, broker in self.brokers.items() if not broker.dead}
+        return self.brokers.keys() - self.dead_brokers()
 
     def desired_version(self, broker: str) -> int:
-        return self._desired_version.get(broker, self.version)
+        """The version of the state that ``broker`` is to have."""
+        return self.desired.version(broker, self.version)
 
-    def changed(self, broker: str) -> trio.Event:
-        """Set when what ``broker`` is told changes, or a move for it may have become due."""
-        return self._changed.setdefault(broker, trio.Event())
+    # Changes
 
-    @property
-    def loads(self) -> Mapping[str, BrokerLoad]:
-        """{broker: what it has of all topics}, of those that have publishers."""
-        changes, loads = self._loads
-        if changes != self.topic_changes.count:
-            loads = loads_after(loads, self.topic_changes.since(changes), self.topics)
-            self._loads = self.topic_changes.count, loads
-        return loads
+    async def commit(self, change: StateChange) -> None:
+        """Store ``change``, then show it. Under ``writing``. Raises Unavailable.
 
-    @property
-    def carried(self) -> Carried:
-        """What every broker carries, kept as topics change."""
-        if self._carried is None:
-            self._carried = Carried()
-            for topic in self.topics.values():
-                self._carried.note(topic)
-        return self._carried
-
-    def most_rate(self, topic: Topic, name: str) -> float | None:
-        """Msg/s of ``topic`` that broker ``name`` can process beside what else it carries; None: not known."""
-        mcap = self._mcap(name)
-        known = most_rate(topic, name, mcap, self.carried.besides(name, topic.name)) if mcap else math.inf
-        held_to = self.held_now(topic).get(name)
-        if held_to is not None:
-            batch = topic.placement.publishers.largest_batch
-            part = placing.part_of(topic.leases.envelope, topic.placement.publishers.load, held_to, batch)
-            known = min(known, part.rate / MICRO)
-        return None if known == math.inf else known
-
-    def held_now(self, topic: Topic) -> dict[str, float]:
-        """``held_to`` of a topic as it is placed."""
-        return self.held_to(topic.spec, topic.placement, self.marks)
-
-    def held_to(self, spec: TopicSpec, placement: Placement, marks: FullMarks) -> dict[str, float]:
-        """{broker: msg/s of the topic of ``spec`` that it may serve}, of those that ``marks`` say are full of such
-        traffic, and that have other topics: their promises go first. What is assigned there is served, and a little of
-        what waits."""
-        if not marks.kept or not len(spec.publishers):
-            return {}
-        least = spec.publishers.load * placing.STARVED_WEIGHT
-        return {
-            name: max(rate, least)
-            for name, rate in marks.room(spec.slo, spec.publishers, placement.assigned).items()
-            if self.loads.get(name, NO_LOAD).allocated_besides(spec.name) > 0
-        }
-
-    def leaves_room(self, name: str) -> bool:
-        """Whether nothing that broker ``name`` carries bounds the share of any topic there, as far as is known."""
-        mcap = self._mcap(name)
-        return (not mcap or self.carried.leaves_room(name, mcap)) and name not in self.marks.brokers
-
-    def _mcap(self, name: str) -> float:
-        """Msg/s; 0: not known."""
-        broker = self.brokers.get(name)
-        return self.carried.mcap(broker, self.capacities.get(name, ())) if broker is not None else 0.0
-
-    def offered(
-        self,
-        spec: TopicSpec,
-        topics: Mapping[str, Topic] | None = None,
-        *,
-        without: str = "",
-        beyond_marks: bool = False,
-    ) -> list[BrokerCapacity]:
-        """The brokers, and what is left of them for the topic that ``spec`` asks for. ``topics``: instead of those that
-        there are; ``beyond_marks``: whatever fittings found the brokers to keep of such traffic."""
-        book = self.topics if topics is None else topics
-        loads = self.loads if topics is None else loads_of(topics.values())
-        brokers = [broker for name, broker in self.brokers.items() if name != without]
-        found = placing.capacities(brokers, self.takes_more(), loads, spec, self.capacities)
-        if beyond_marks:
-            return found
-        here = book.get(spec.name)
-        full = self.marks.room(spec.slo, spec.publishers, here.placement.assigned if here is not None else {})
-        return [one.at_most(full.get(one.name, math.inf)) for one in found]
-
-    def stir(self, broker: str) -> None:
-        """There may be something to tell ``broker`` that is not in the book: a move, a measurement."""
-        self._changed.pop(broker, trio.Event()).set()
-
-    def _silent_ms(self, name: str) -> float:
-        return self.liveness.silent_s(name) * 1000
-
-    def _placed_on(self, name: str) -> list[Topic]:
-        return [topic for topic in self.managed() if name in topic.placement.brokers]
-
-    # How it is changed
-
-    def _is_gone(self, name: str, topic: Topic) -> bool:
-        """Proven dead, and no incarnation has come since, or its lease is over. To be asked under ``_writing``."""
-        proven = name not in self.brokers or self.brokers[name].dead
-        return proven or name in topic.leases.lapsed(self._silent_ms)
-
-    async def _replace_topic(
-        self,
-        spec: TopicSpec,
-        burst: float,
-        placement: Placement,
-        reasons: Sequence[str],
-        what: str,
-        *,
-        asked_for: bool = True,
-        dead: str = "",
-        leaving: str = "",
-        fitting: bool = False,
-        record: FittingRecord | None = None,
-        found: FullMarks = NO_MARKS,
-    ) -> Topic:
-        """Store ``spec`` as placed, and start its shares on their way; ``record``: of its fitting, from now on;
-        ``found``: full brokers, whoever leaves them by this. Under ``_placing``.
-
-        Raises BadInput for batches that could never pass under ``reject``, if an operator asked for it: what happens
-        by itself happens, and is warned about.
+        Everything in ``change`` that has a new version has ``self.version + 1``.
         """
-        envelope = Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst"))
-        async with self._writing:
-            old, version = self.topics.get(spec.name), self.version + 1
-            if old and dead and not self._is_gone(dead, old):
-                return old  # it came back while this was planned
-            leases = old.leases if old else Leases(envelope)
-            leases = leases.freed(dead) if dead else leases
-            # Under a fitting a broker that keeps some gives the others' tokens up at once, so that it can be measured.
-            prompt = placement.brokers if fitting else ()
-            astray = placing.on_their_way(old, placement, envelope, {dead, leaving, *prompt}) if old else {}
-            extra = placing.extra_kept(old, placement, envelope, without=dead, astray=astray) if old else ()
-            absent = self.absent()
-            most = self.held_to(spec, placement, self.marks.joined(found))
-            target = placing.shares(spec, envelope, placement, extra, placing.besides(astray), absent, most)
-            if old and adapting.is_same_place(old, spec, envelope, placement):
-                target = adapting.kept(old, target)
-            oversized = placing.oversized_batches(spec, placement, target)
-            if oversized and asked_for and spec.on_excess == "reject":
-                raise oversized[0]
-            if old and leaving:  # for a while
-                target = placing.leaving_share(old, placement, leaving, envelope, absent, most) or target
-            reasons = (*reasons, *(f"warning: {one}" for one in oversized))
-            same_spec = old is not None and not old.removed and old.spec is spec
-            new = Topic(
-                spec=spec,
-                version=old.version if old and same_spec else version,
-                placement=placement,
-                assignment_version=version,
-                leases=adapting.pooled_if_due(
-                    spec, leases.lasting(spec.lease_ms).retargeted(envelope, target)
-                ).advanced(self.live(), version),
-                reasons=tuple(reasons),
-                channels=old.channels if old and not old.removed else (),
-                astray=astray,
-            )
-            decision = "\n".join([what, *reasons, *placing.share_lines(target)])
-            await self._commit([new], decision=decision, fitting=record, found=found)
-            return new
-
-    async def _commit(
-        self,
-        topics: Sequence[Topic],
-        brokers: Sequence[Broker] = (),
-        *,
-        decision: str = "",
-        forgotten: str = "",
-        draining: Mapping[str, bool] | None = None,
-        capacities: Mapping[str, tuple[Capacity, ...]] | None = None,
-        found: FullMarks = NO_MARKS,
-        fitting: FittingRecord | None = None,
-    ) -> None:
-        """Store, then show. Under ``_writing``; everything in ``topics`` that has a new version has ``self.version +
-        1``. ``found``: marks besides those that outlast the change."""
         version = self.version + 1
-        changes = {**(draining or {}), **({forgotten: False} if forgotten else {})}
-        figures = {**(capacities or {}), **({forgotten: ()} if forgotten else {})}
-        log = {topic.name: self._next_decision(topic.name, decision) for topic in topics} if decision else {}
-        marks = lifted(self.marks, self.topics, topics)
-        if forgotten:  # whoever comes under that name may be another machine
-            marks = marks.lifted(forgotten)
-        marks = marks.joined(found)
-        known = {**self.topics, **self._unstored}
-        stored = records.changes(known, topics, brokers, version, log, forgotten, changes, figures)
-        fitted = [] if fitting is None else [records.fitting_change(fitting)]
-        await self._store.apply(itertools.chain(stored, records.mark_changes(self.marks, marks), fitted))
-        for topic in topics:
-            self._unstored.pop(topic.name, None)
-            if topic.removed:
-                for by_name in (self.fittings, self.share_change_counts, self.arranged_s, self._tried_on):
-                    by_name.pop(topic.name, None)
-        self.marks = marks
-        if fitting is not None:
-            self.fittings[fitting.topic] = fitting
-        self.version, carried = version, self.carried.changes.count
-        others = [one.name for one in brokers if one.name in self.brokers and self.brokers[one.name].mcap != one.mcap]
-        self.brokers.update({broker.name: broker for broker in brokers})
-        self.carried.changes.note([*others, *figures])
-        self.brokers.pop(forgotten, None)
-        self.capacities = {name: kept for name, kept in {**self.capacities, **figures}.items() if kept}
-        self.draining = {name for name in self.draining | changes.keys() if changes.get(name, True)}
-        self._desired_version.pop(forgotten, None)  # what changes from now on is not counted for it
-        self._heard.pop(forgotten, None)
-        self.differences.forget(forgotten)
-        for name, entry in log.items():
-            self.decisions[name] = [*self.decisions.get(name, []), entry][-records.DECISIONS_KEPT :]
-        before = self.topics
-        self._show_topics(topics)
-        for topic in topics if decision else ():
-            self._note_shares(before.get(topic.name), topic, decision)
-        heavier = set(self.carried.changes.since(carried))
-        for name in self.brokers:
-            told = name in changes
-            news = [topic.name for topic in topics if desired.concerns(before.get(topic.name), topic, name)]
-            news += self._pooled_on(name) if name in heavier else []
-            if told or news:
-                self.differences.note(name, news, version)
-                self._desired_version[name] = version
-            if told or topics or name not in self._desired_version:
-                self._desired_version.setdefault(name, version)
-                self._changed.pop(name, trio.Event()).set()
+        log = self._log_entries(change)
+        caps = self._caps_after(change)
+        rows = cluster_rows.changes(change, version, self.topics, log)
+        await self._store.apply(itertools.chain(rows, cluster_rows.cap_changes(self.caps, caps)))  # durable first
+        self.version, self.caps = version, caps
+        self._publish(change, log)  # then visible
 
-    def _pooled_on(self, broker: str) -> list[str]:
-        """Of those, with publishers there: each broker goes by what it was told that it can process."""
-        there = self.carried.topics_on(broker) if self._pooled else ()
-        return [name for name in there if name in self._pooled]
+    def show_acknowledged(self, topics: Sequence[Topic]) -> None:
+        """Show ``topics``, of which brokers have acknowledged more; ``store_acknowledged`` stores it.
 
-    def _note_shares(self, old: Topic | None, new: Topic, decision: str) -> None:
-        """For people, beside what the adaptor proposed: shares that a decision has changed."""
-        if new.removed:
-            self.share_changes.pop(new.name, None)
-        elif (change := adapting.decided_change(old, new, decision, self._wall_ns())) is not None:
-            self.share_changes[new.name] = adapting.with_change(self.share_changes, new.name, change)
-
-    def _show_topics(self, topics: Sequence[Topic]) -> None:
-        """Instead of their namesakes."""
-        self.topic_changes.note(topic.name for topic in topics if self.topics.get(topic.name) is not topic)
-        if self._carried is not None:
-            for topic in topics:
-                self._carried.note_change(self.topics.get(topic.name), topic)
-        self.topics = {**self.topics, **{topic.name: topic for topic in topics}}
-        for topic in topics:
-            (self.removed.add if is_held_on(topic) else self.removed.discard)(topic.name)
-            (self._pooled.add if topic.leases.pool else self._pooled.discard)(topic.name)
-
-    def _show_acknowledged(self, topics: Sequence[Topic]) -> None:
-        """Under ``_writing``. Stored later: an acknowledgement only lets bounds fall, and brokers repeat it with every
-        sync, so whoever loads the book without it is on the safe side, and soon hears it too."""
-        for topic in topics:
-            self._unstored.setdefault(topic.name, self.topics[topic.name])
-        self._show_topics(topics)
+        An acknowledgement only lowers bounds, and brokers repeat it with every sync. A leader that never saw it has
+        bounds that are too high, which is safe. Tokens that it frees are issued by a commit, which stores it too. Under
+        ``writing``.
+        """
+        self._unstored.update(topic.name for topic in topics)
+        self.table.replace(topics)
         for name in self.brokers if topics else ():
-            self.stir(name)
+            self.desired.wake(name)
 
     async def store_acknowledged(self) -> None:
-        """What was acknowledged and is not stored yet. Raises Unavailable."""
-        async with self._writing:
+        """Store what ``show_acknowledged`` has shown since the last commit of the same topics. Raises Unavailable."""
+        async with self.writing:
             if self._unstored:
-                await self._commit([self.topics[name] for name in self._unstored])
+                await self.commit(StateChange(topics=[self.topics[name] for name in sorted(self._unstored)]))
 
-    def _next_decision(self, topic: str, text: str) -> Decision:
+    def _log_entries(self, change: StateChange) -> dict[str, Decision]:
+        if not change.decision:
+            return {}
+        lines, wall_ns = tuple(change.decision.split("\n")), self.wall_ns()
+        return {
+            topic.name: Decision(number=self._last_decision(topic.name) + 1, wall_ns=wall_ns, lines=lines)
+            for topic in change.topics
+        }
+
+    def _last_decision(self, topic: str) -> int:
         entries = self.decisions.get(topic)
-        number = entries[-1].number + 1 if entries else 1
-        return Decision(number=number, wall_ns=self._wall_ns(), lines=tuple(text.split("\n")))
+        return entries[-1].number if entries else 0
+
+    def _caps_after(self, change: StateChange) -> CapacityCaps:
+        caps = caps_after(self.caps, self.topics, change.topics)
+        caps = caps.without(change.forgotten_broker) if change.forgotten_broker else caps
+        return caps.merged(change.caps)
+
+    def _publish(self, change: StateChange, log: Mapping[str, Decision]) -> None:
+        old_topics, headroom_changes = self.topics, self.headroom.changes.count
+        self._publish_brokers(change)
+        self.table.replace(change.topics)
+        self._unstored.difference_update(topic.name for topic in change.topics)
+        if change.fitting is not None:
+            self.fittings[change.fitting.topic] = change.fitting
+        self._publish_logs(change, log, old_topics)
+        self._announce(change, old_topics, set(self.headroom.changes.since(headroom_changes)))
+
+    def _publish_brokers(self, change: StateChange) -> None:
+        known = self.brokers
+        other_mcap = [one.name for one in change.brokers if one.name in known and known[one.name].mcap != one.mcap]
+        self.headroom.changes.note([*other_mcap, *change.capacities])
+        self.brokers.update({broker.name: broker for broker in change.brokers})
+        self.brokers.pop(change.forgotten_broker, None)
+        self.desired.forget(change.forgotten_broker)
+        capacities = {**self.capacities, **change.capacities}
+        self.capacities = {name: figures for name, figures in capacities.items() if figures}
+        draining = self.draining | change.draining.keys()
+        self.draining = {name for name in draining if change.draining.get(name, True)}
+
+    def _publish_logs(self, change: StateChange, log: Mapping[str, Decision], old_topics: Mapping[str, Topic]) -> None:
+        for name, entry in log.items():
+            self.decisions[name] = [*self.decisions.get(name, []), entry][-cluster_rows.DECISIONS_KEPT :]
+        for topic in change.topics:
+            if change.decision:
+                self.share_log.note_decision(old_topics.get(topic.name), topic, change.decision, self.wall_ns())
+            if topic.removed:
+                self.fittings.pop(topic.name, None)
+                self.arranged_s.pop(topic.name, None)
+
+    def _announce(self, change: StateChange, old_topics: Mapping[str, Topic], other_load: set[str]) -> None:
+        """Note for every broker what it is to be told. ``other_load``: brokers with another load or capacity."""
+        for name in self.brokers:
+            topics = [
+                topic.name for topic in change.topics if changes_desired_state(old_topics.get(topic.name), topic, name)
+            ]
+            topics += self.table.pooled_on(name) if name in other_load else []  # they go by what it can process
+            is_drain_order = name in change.draining
+            if is_drain_order or topics:
+                self.desired.note(name, topics, self.version)
+            is_new = self.desired.add(name, self.version)
+            if is_drain_order or change.topics or is_new:
+                self.desired.wake(name)

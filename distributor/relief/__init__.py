@@ -1,1 +1,4 @@
-"""relief: see docs/architecture.md."""
+"""The policy that moves load off a broker that breaks a promise, without I/O.
+
+May import: model, prediction, fitting, config, srtm. Begin with ``policy``.
+"""

@@ -2,7 +2,7 @@
 Pure; time is a parameter.
 
 A promise that is broken on a broker for longer than the grace begins an episode: a canary moves, is watched, then as
-many as the model says (``relief_model``), watched again. It ends when the promise is kept; it is rolled back when
+many as the model says (``sizing``), watched again. It ends when the promise is kept; it is rolled back when
 another promise breaks where they went, or nothing got better. What keeps this from going round and round: one episode a
 topic and a broker at a time, a budget a minute, publishers that were moved stay, brokers that took do not give and the
 other way round for a while, and after a failure a pause that doubles.
@@ -113,9 +113,9 @@ class Relief:
         return actions
 
     def _forget(self, now_s: float, view: View) -> None:
-        for book in (self._gives_until_s, self._takes_until_s):
-            for broker in [broker for broker, until_s in book.items() if until_s <= now_s]:
-                book.pop(broker)
+        for pauses in (self._gives_until_s, self._takes_until_s):
+            for broker in [broker for broker, until_s in pauses.items() if until_s <= now_s]:
+                pauses.pop(broker)
         self._stay_until_s = {who: until_s for who, until_s in self._stay_until_s.items() if until_s > now_s}
         for name in self._episodes.keys() - view.topics.keys():
             self._episodes.pop(name)

@@ -13,7 +13,7 @@ from collections.abc import Collection
 import numpy as np
 
 from distributor.fitting.retention import fair_order
-from distributor.placement.quotas import Ints
+from distributor.model.columns import Ints
 from distributor.relief.values import TopicView, View
 from srtm.topics.publishers import Publishers
 
@@ -70,7 +70,7 @@ def destination(view: View, name: str, source: str, rate: float, without: Collec
         new = broker not in topic.placement.brokers
         if broker == source or broker in without or not about.takes_more or about.room < rate:
             continue
-        if new and len({*topic.placement.brokers, *topic.extra, broker}) > math.floor(topic.burst):
+        if new and len({*topic.placement.brokers, *topic.extra_brokers, broker}) > math.floor(topic.burst):
             continue
         strain = _strain(view, topic, source, broker, rate)
         if strain <= CLEAR and (best is None or (new, strain, broker) < best):

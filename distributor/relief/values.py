@@ -60,7 +60,7 @@ class TopicView:
     burst: float  # b, messages
     placement: Placement
     parts: Mapping[str, Part]
-    extra: Collection[str] = ()  # brokers that have a share for publishers that the topic does not name
+    extra_brokers: Collection[str] = ()  # brokers that have a share for publishers that the topic does not name
     busy: bool = False  # being fitted, or publishers or tokens are on their way: not to be judged now
 
     def is_measured(self, broker: str) -> bool:

@@ -1,4 +1,4 @@
-"""``state`` as rows of ``store`` and back. Nothing is decided here."""
+"""The cluster state as rows of the store, and back. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import msgspec
 import trio
 from sqlalchemy import Connection
 
-from distributor.fitting.marks import FullMarks, TrafficClass
 from distributor.model.cluster import Broker, Decision, FittingRecord, Topic
+from distributor.model.full_brokers import CapacityCaps, TrafficClass
+from distributor.model.state_change import StateChange
 from distributor.storage import store
 from distributor.storage.store import Edition, Replace, Store
-from distributor.storage.topic_rows import Row, TopicRows, astray_in, text, topic_changes, topic_from
+from distributor.storage.topic_rows import Row, TopicRows, misplaced_in, text, topic_changes, topic_from
 from srtm.topics.capacity import Capacity, parse_capacity
 from srtm.topics.spec import Slo
 
@@ -37,51 +39,44 @@ class Stored:
     decisions: dict[str, list[Decision]]
     capacities: dict[str, tuple[Capacity, ...]]  # {broker: each of another promise or class}
     fittings: dict[str, FittingRecord]
-    marks: FullMarks
+    caps: CapacityCaps
 
 
 def changes(
-    before: Mapping[str, Topic],
-    topics: Sequence[Topic],
-    brokers: Sequence[Broker],
-    version: int,
-    log: Mapping[str, Decision],
-    forgotten: str = "",
-    draining: Mapping[str, bool] | None = None,
-    capacities: Mapping[str, Sequence[Capacity]] | None = None,
+    change: StateChange, version: int, before: Mapping[str, Topic], log: Mapping[str, Decision] = MappingProxyType({})
 ) -> Iterator[Replace]:
-    """What to store so that ``topics`` and ``brokers`` replace their namesakes, made as it is asked for: rows of a
-    million publishers take seconds. Columns that did not change are not written again. ``draining``: {broker: whether,
-    from now on}; ``capacities``: {broker: all of it now}."""
+    """What to store for ``change``, made as it is asked for: rows of a million publishers take seconds.
+
+    ``before``: the present topics; their columns of publishers are not written again if they are the same. ``log``: new
+    entries of decision logs, by topic.
+    """
     yield Replace(store.settings, {"name": _VERSION}, [{"name": _VERSION, "value": version}])
-    yield from (Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in brokers)
-    if forgotten:
-        yield Replace(store.brokers, {"name": forgotten})
-    yield from (_drain_change(name, on) for name, on in (draining or {}).items())
-    yield from (_capacities_change(name, figures) for name, figures in (capacities or {}).items())
-    for topic in topics:
+    yield from (Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in change.brokers)
+    if change.forgotten_broker:
+        yield Replace(store.brokers, {"name": change.forgotten_broker})
+    yield from (_drain_change(name, on) for name, on in change.draining.items())
+    yield from (_capacities_change(name, figures) for name, figures in change.capacities.items())
+    for topic in change.topics:
         yield from topic_changes(before.get(topic.name), topic)
         if topic.removed:
             yield Replace(store.fittings, {"topic": topic.name})
     for name, one in log.items():
         yield Replace(store.decisions, _decision_key(name, one.number), [_decision_row(name, one)])
         yield Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT))
+    if change.fitting is not None:
+        yield Replace(store.fittings, {"topic": change.fitting.topic}, [dataclasses.asdict(change.fitting)])
 
 
-def fitting_change(record: FittingRecord) -> Replace:
-    return Replace(store.fittings, {"topic": record.topic}, [dataclasses.asdict(record)])
-
-
-def mark_changes(old: FullMarks, new: FullMarks) -> list[Replace]:
+def cap_changes(old: CapacityCaps, new: CapacityCaps) -> list[Replace]:
     changed = [
         broker
         for broker in dict.fromkeys([*old.brokers, *new.brokers])
-        if _mark_rows(new, broker) != _mark_rows(old, broker)
+        if _cap_rows(new, broker) != _cap_rows(old, broker)
     ]
-    return [Replace(store.marks, {"broker": broker}, _mark_rows(new, broker)) for broker in changed]
+    return [Replace(store.marks, {"broker": broker}, _cap_rows(new, broker)) for broker in changed]
 
 
-def _mark_rows(marks: FullMarks, broker: str) -> list[Row]:
+def _cap_rows(caps: CapacityCaps, broker: str) -> list[Row]:
     return [
         {
             "broker": broker,
@@ -90,15 +85,15 @@ def _mark_rows(marks: FullMarks, broker: str) -> list[Row]:
             "process": traffic.process,
             "batch": traffic.batch,
             "group_size": traffic.group,
-            "kept": kept,
+            "kept": rate,
         }
-        for (name, slo, traffic), kept in marks.kept.items()
+        for (name, slo, traffic), rate in caps.rates.items()
         if name == broker
     ]
 
 
-def _marks(rows: Iterable[Row]) -> FullMarks:
-    return FullMarks(
+def _caps(rows: Iterable[Row]) -> CapacityCaps:
+    return CapacityCaps(
         {
             (
                 row["broker"],
@@ -116,7 +111,7 @@ def _drain_change(broker: str, on: bool) -> Replace:
 
 
 def _capacities_change(broker: str, figures: Sequence[Capacity]) -> Replace:
-    row = {"broker": broker, "figures": text([one.to_json() for one in figures])}
+    row = {"broker": broker, "figures": text([figure.to_json() for figure in figures])}
     return Replace(store.capacities, {"broker": broker}, [row] if figures else [])
 
 
@@ -129,16 +124,20 @@ def _decision_row(topic: str, decision: Decision) -> Row:
 
 
 async def load(source: Store, known: Stored | None = None) -> Stored:
-    """Everything, as it was when it was stored last. Of ``known``, which was loaded before, publishers and places are
-    read again only where they have changed, and decisions that were there are not. Raises Unavailable."""
+    """Everything that is stored. Raises Unavailable.
+
+    ``known``: loaded before. Its publishers and places are read again only if they have changed, its decisions never.
+    """
     found = await source.read(partial(_read, known=known))
     return await trio.to_thread.run_sync(_stored, found)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Rows as they were at one moment, but for what is ``known`` already: ``specs`` and ``placements`` of those topics,
-    and decisions before those that are here."""
+    """Rows of one moment, without what is ``known`` already.
+
+    ``specs``, ``placements``: names of topics whose part is known. Earlier decisions are known too.
+    """
 
     edition: store.Edition
     settings: list[Row]
@@ -157,8 +156,8 @@ class _Found:
 
 
 def _read(connection: Connection, *, known: Stored | None) -> _Found:
-    """Rows alone: making a million publishers of them takes seconds, and a session that idles in the middle of a
-    transaction is ended by the server."""
+    """Only rows: to make a million publishers of them takes seconds, and the server ends a session that idles in a
+    transaction."""
     rows = {row["name"]: row for row in store.rows(connection, store.topics)}
     before = {name: topic for name, topic in known.topics.items() if name in rows} if known else {}
     # A spec and a placement never change without their version.
@@ -188,7 +187,7 @@ def _stored(found: _Found) -> Stored:
     numbers = {row["name"]: row["value"] for row in found.settings}
     known = found.known.topics if found.known else {}
     shares, publishers, places = _by_topic(found.shares), _by_topic(found.publishers), _by_topic(found.places)
-    astray = astray_in(numbers)
+    misplaced = misplaced_in(numbers)
     topics = [
         topic_from(
             TopicRows(
@@ -197,7 +196,7 @@ def _stored(found: _Found) -> Stored:
                 publishers=publishers.get(name, []),
                 places=places.get(name, []),
             ),
-            astray.get(name, {}),
+            misplaced.get(name, {}),
             known[name].spec if name in found.specs else None,
             known[name].placement if name in found.placements else None,
         )
@@ -212,19 +211,19 @@ def _stored(found: _Found) -> Stored:
         decisions=_decisions(found),
         capacities={row["broker"]: _figures(row) for row in found.capacities},
         fittings={row["topic"]: FittingRecord(**row) for row in found.fittings},
-        marks=_marks(found.marks),
+        caps=_caps(found.marks),
     )
 
 
 def _figures(row: Row) -> tuple[Capacity, ...]:
-    return tuple(parse_capacity(one) for one in msgspec.json.decode(row["figures"]))
+    return tuple(parse_capacity(figure) for figure in msgspec.json.decode(row["figures"]))
 
 
 def _decisions(found: _Found) -> dict[str, list[Decision]]:
     """Known ones, and then those that were read."""
     logs = dict(found.known.decisions) if found.known else {}
     for name, rows in _by_topic(found.decisions).items():
-        before = [one for one in logs.get(name, []) if one.number < rows[0]["number"]]
+        before = [decision for decision in logs.get(name, []) if decision.number < rows[0]["number"]]
         logs[name] = [*before, *(_decision(row) for row in rows)][-DECISIONS_KEPT:]
     return logs
 

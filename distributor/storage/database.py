@@ -1,8 +1,8 @@
-"""Where the store is: a URL as a SQLAlchemy engine, and what goes wrong there in words that name no password.
+"""The place of a store: its URL, its SQLAlchemy engine, and error texts that name no password.
 
-SQLite is opened for one process only (exclusive locking), because two distributors on one store would both hand out the
-same tokens, and writes through to the disk at each commit: an answer that told a broker of a share must not be
-forgotten by a power cut. PostgreSQL is for several distributors; who of them writes is ``election``'s business.
+SQLite is opened for one process only (exclusive locking): two distributors on one store would both hand out the same
+tokens. It writes through to the disk at each commit: a power cut must not forget a share that a broker was told of.
+PostgreSQL is for several distributors; the election decides which of them writes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _RULE = (
     "must be sqlite:///PATH or postgresql://USER@HOST:PORT/DATABASE (a Unix socket: postgresql:///DATABASE?host=DIR)"
 )
 _DRIVER = "postgresql+psycopg"
-_OLDEST = 14  # the first with idle_session_timeout, which ends the session of a leader that was stopped
-# A server or network that has gone silent must not hold a worker thread for long.
-_PATIENCE = {
+_MIN_POSTGRES = 14  # the first with idle_session_timeout, which ends the session of a stopped leader
+# A silent server or network must not hold a worker thread for long.
+_TIMEOUTS = {
     "connect_timeout": 2,  # s
     "keepalives_idle": 1,  # s
     "keepalives_interval": 1,  # s
     "keepalives_count": 2,
     "tcp_user_timeout": 3000,  # ms
 }
-# A leader stopped in the middle of a transaction lets go of its locks.
+# A leader that is stopped in a transaction must lose its locks.
 _SESSION = "-c idle_in_transaction_session_timeout=2000 -c lock_timeout=5000"
 
 
 @dataclass(frozen=True)
 class Database:
-    """A store's place. ``shown`` is its URL for people, without a password."""
+    """The place of a store. ``shown``: its URL for people, without a password."""
 
     url: URL
     shown: str
@@ -59,12 +59,14 @@ class Database:
 
     @property
     def is_shared(self) -> bool:
-        """Several distributors may have it open, and only one of them leads."""
+        """Whether several distributors may have it open, of which one leads."""
         return self.url.drivername == _DRIVER
 
     def engine(self, role: str, **options: Any) -> Engine:
-        """With one connection at a time, unless ``options`` of SQLAlchemy say otherwise; ``role``: what the server's
-        list of sessions calls it."""
+        """An engine with one connection at a time, unless ``options`` of SQLAlchemy say otherwise.
+
+        ``role``: the name of its sessions in the server's list.
+        """
         if not self.is_shared:
             engine = create_engine(
                 self.url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 0.5}
@@ -72,12 +74,12 @@ class Database:
             event.listen(engine, "connect", _configure_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
-        arguments = {**_PATIENCE, "application_name": role, "options": _SESSION}
+        arguments = {**_TIMEOUTS, "application_name": role, "options": _SESSION}
         pool = options or {"pool_size": 1, "max_overflow": 0, "pool_pre_ping": True}
         return create_engine(self.url, connect_args=arguments, **pool)
 
     def trouble(self, error: SQLAlchemyError) -> Unavailable:
-        """``error`` for people."""
+        """``error`` as an Unavailable for people."""
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
         return Unavailable(f"store {self.shown}: {without_password(reason)}")
 
@@ -98,9 +100,9 @@ def without_password(text: str) -> str:
 
 def check_server(connection: Connection) -> None:
     """Raises Unavailable for a PostgreSQL that is too old."""
-    found = int((connection.dialect.server_version_info or (_OLDEST,))[0])
-    if connection.dialect.name == "postgresql" and found < _OLDEST:
-        raise Unavailable(f"the store is PostgreSQL {found}; {_OLDEST} or newer is needed")
+    found = int((connection.dialect.server_version_info or (_MIN_POSTGRES,))[0])
+    if connection.dialect.name == "postgresql" and found < _MIN_POSTGRES:
+        raise Unavailable(f"the store is PostgreSQL {found}; {_MIN_POSTGRES} or newer is needed")
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

@@ -1,8 +1,7 @@
-"""How a store made by an earlier version becomes one of this version: one step a schema, in the transaction that opens
-it.
+"""Migrations: how a store of an earlier version becomes one of this version.
 
-``metadata.create_all`` has made the tables that are new before; a step changes those that were there, or moves what is
-in them. Only statements that SQLite and PostgreSQL both have.
+One step a schema, in the transaction that opens the store. ``metadata.create_all`` has created new tables before. A
+step changes older tables, or moves their content, by statements that SQLite and PostgreSQL both have.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from srtm.errors import Unavailable
 
 
 def _places_apart(connection: Connection) -> None:
-    """The last column of a chunk of publishers says where they are: it becomes a chunk of its own."""
+    """Move the places of publishers, the last column of a chunk, to a table of their own."""
     key = "topic = :topic AND chunk = :chunk"
     for topic, chunk in connection.execute(text("SELECT topic, chunk FROM publishers")).all():
         where = {"topic": topic, "chunk": chunk}
@@ -48,7 +47,7 @@ SCHEMA_VERSION = max(STEPS)
 
 
 def migrate(connection: Connection, found: int) -> None:
-    """From schema ``found`` on. Raises Unavailable for one that is newer than this version."""
+    """Migrate from schema ``found``. Raises Unavailable if that is newer than this version."""
     if not 1 <= found <= SCHEMA_VERSION:
         raise Unavailable(f"the store has schema {found}, this version of srtm reads {SCHEMA_VERSION}")
     for schema in range(found + 1, SCHEMA_VERSION + 1):

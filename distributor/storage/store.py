@@ -1,13 +1,12 @@
-"""What the distributor must not forget: tables (SQLAlchemy Core) and one way to change them. Everything survives a
-restart.
+"""The store: SQL tables (SQLAlchemy Core) and one way to change them.
 
-A change is a list of ``Replace``: "these rows instead of all that match", applied in one transaction in a worker
-thread, one at a time. The store knows nothing of what the rows mean; ``records`` does. The schema uses only types and
-statements that SQLite and PostgreSQL both have.
+A change is a list of ``Replace``: these rows take the place of all that match. It is applied in one transaction in a
+worker thread, one at a time. ``cluster_rows`` knows what the rows mean. The schema uses only types and statements that
+SQLite and PostgreSQL both have.
 
-Who writes is settled in the store itself: whoever leads has put the number of its term into ``leadership``, and every
-transaction that changes something first locks that row and looks whether it is still its own. So a distributor that was
-deposed, and does not know it yet, changes nothing. (With SQLite there is but one, which leads from the start.)
+The store itself decides who may write. The leader has put the number of its term into ``leadership``. Every transaction
+that changes something first locks that row, and checks that the term is its own. So a deposed distributor that does not
+know it changes nothing. (With SQLite there is only one distributor, which leads from the start.)
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from srtm.errors import NotLeader, Unavailable
 _T = TypeVar("_T")
 
 _LEADER = "leader"
-_MOST_NAMED = 1000  # in one statement; both databases have a limit on parameters
-_PREPARING = 0x5352_544D_0001  # advisory lock of PostgreSQL
+_MAX_NAMED = 1000  # topics in one statement: both databases limit the number of parameters
+_PREPARING = 0x5352_544D_0001  # advisory lock of PostgreSQL, held while tables are created
 _CUT_OFF = text("""
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE relation = 'leadership'::regclass AND mode = 'RowShareLock' AND pid <> pg_backend_pid()
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-""")  # who holds the lock that _apply takes
+""")  # ends the sessions that hold the lock which _apply takes
 metadata = MetaData()
 
 settings = Table("settings", metadata, Column("name", String, primary_key=True), Column("value", BigInteger))
@@ -79,21 +78,19 @@ capacities = Table(
     "capacities",
     metadata,
     Column("broker", String, primary_key=True),
-    Column(
-        "figures", Text, nullable=False
-    ),  # JSON list: what was measured of it, or stated, each for its promise and class
+    Column("figures", Text, nullable=False),  # JSON list of capacities, one for each promise and traffic class
 )
 
 topics = Table(
     "topics",
     metadata,
     Column("name", String, primary_key=True),
-    Column("removed", Boolean, nullable=False),  # kept for what brokers may still hold and for `granted`
+    Column("removed", Boolean, nullable=False),  # kept for the shares that brokers may still hold, and for `granted`
     Column("purged", Boolean, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("assignment_version", BigInteger, nullable=False),
     Column("spec", Text, nullable=False),  # JSON, without the publishers
-    Column("brokers", Text, nullable=False),  # JSON list: what the placement of publishers counts by
+    Column("brokers", Text, nullable=False),  # JSON list: `places.at` counts by it
     Column("channels", Text, nullable=False),  # JSON list
     Column("reasons", Text, nullable=False),  # JSON list: why it is placed as it is
     Column("envelope_rate", BigInteger, nullable=False),  # micro-messages/s
@@ -103,7 +100,7 @@ topics = Table(
     Column("recalling", Boolean, nullable=False),
 )
 
-publishers = Table(  # in chunks of columns: a million rows of one publisher each would take a minute
+publishers = Table(  # chunks of columns: a million rows of one publisher each would take a minute
     "publishers",
     metadata,
     Column("topic", String, primary_key=True),
@@ -111,7 +108,7 @@ publishers = Table(  # in chunks of columns: a million rows of one publisher eac
     Column("columns", LargeBinary, nullable=False),  # msgpack
 )
 
-places = Table(  # of publishers, in the same chunks: they change without these
+places = Table(  # of publishers, in the same chunks, because they change more often
     "places",
     metadata,
     Column("topic", String, primary_key=True),
@@ -151,13 +148,13 @@ fittings = Table(
     "fittings",
     metadata,
     Column("topic", String, primary_key=True),
-    Column("running", Boolean, nullable=False),  # begun, not ended: the next leader begins again
+    Column("running", Boolean, nullable=False),  # begun, not ended: the next leader begins it again
     Column("method", String, nullable=False),
     Column("rounds_s", Float, nullable=False),
     Column("outcome", Text, nullable=False),  # JSON, as shown
 )
 
-marks = Table(  # full brokers, per promise and class of traffic
+marks = Table(  # caps of full brokers, by promise and traffic class
     "marks",
     metadata,
     Column("broker", String, primary_key=True),
@@ -180,28 +177,34 @@ class Replace:
 
 
 class Edition(NamedTuple):
-    """Which state the store has: two reads with the same one read the same."""
+    """Identifies a state of the store: two reads with the same edition read the same."""
 
     term: int
     version: int
 
 
 class Store:
-    """Open with ``Store.open``; close with ``aclose``. Every method raises Unavailable, and then nothing was changed,
-    with one exception: see ``doubtful``."""
+    """Open with ``Store.open``; close with ``aclose``.
+
+    Every method raises Unavailable, and then nothing was changed, with one exception: see ``doubtful``.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.doubtful = trio.Event()  # what is there must be read again: the connection was lost during a change and
-        # nobody knows whether it was made, or another one has begun a term, as one that wakes up late may
+        # Set when everything must be read again: the connection was lost during a change, which may have been made or
+        # not; or another distributor has begun a term.
+        self.doubtful = trio.Event()
         self._engine = database.engine("srtm store")
         self._one_at_a_time = trio.CapacityLimiter(1)
-        self._term: int | None = None  # None: this one does not lead
+        self._term: int | None = None  # None: this distributor does not lead
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """``url``: sqlite:///PATH or postgresql://... Creates the tables. Raises BadInput for another URL, Unavailable
-        if it cannot be opened or (SQLite) is in use. SQLite is led at once."""
+        """Open a store, and create its tables. With SQLite a term begins at once.
+
+        ``url``: sqlite:///PATH or postgresql://... Raises BadInput for another URL; Unavailable if the store cannot be
+        opened or (SQLite) is in use.
+        """
         store = cls(Database.parse(url))
         try:
             await store._run(_prepare)
@@ -217,13 +220,15 @@ class Store:
             await trio.to_thread.run_sync(self._engine.dispose, limiter=self._one_at_a_time)
 
     async def lead(self, url: str) -> None:
-        """Begin a term: nobody else's changes are taken from now on. ``url``: where this leader is asked. Only for
-        whoever has won the election."""
+        """Begin a term: no other distributor can change the store from now on. Only for the winner of the election.
+
+        ``url``: of this distributor.
+        """
         self._term = await self._run(partial(_begin_term, url=url))
         self.doubtful = trio.Event()
 
     def follow(self) -> None:
-        """The term is over: nothing more is changed from here."""
+        """End the term: this distributor changes nothing more."""
         self._term = None
 
     async def rows(self, table: Table) -> list[dict[str, Any]]:
@@ -231,12 +236,14 @@ class Store:
         return await self._run(partial(rows, table=table))
 
     async def read(self, work: Callable[[Connection], _T]) -> _T:
-        """``work`` in a worker thread, on one state of the store."""
+        """Run ``work`` in a worker thread, on one state of the store."""
         return await self._run(work, "REPEATABLE READ")
 
     async def apply(self, changes: Iterable[Replace]) -> None:
-        """All of ``changes``, which are made in the worker thread, in one transaction. When cancelled it still ends,
-        one way or the other. Raises NotLeader if another one leads."""
+        """Apply all of ``changes`` in one transaction. They are made in the worker thread.
+
+        When cancelled the transaction still ends, one way or the other. Raises NotLeader if another distributor leads.
+        """
         if self.doubtful.is_set():
             raise Unavailable(f"store {self.database.shown}: the connection was lost; what is there is read again")
         try:
@@ -250,7 +257,7 @@ class Store:
         return await self._run(edition)
 
     async def leader_url(self) -> str | None:
-        """Where the latest leader was asked; None: there was none."""
+        """URL of the latest leader; None: there was none."""
         return await self._run(_leader_url)
 
     async def _run(self, work: Callable[[Connection], _T], isolation: str | None = None) -> _T:
@@ -314,14 +321,16 @@ def _apply(connection: Connection, *, changes: Sequence[Replace], term: int | No
 def rows(connection: Connection, table: Table, *, topics: Collection[str] | None = None) -> list[dict[str, Any]]:
     """All rows, or those of ``topics``, in the order of the primary key."""
     query = select(table).order_by(*table.primary_key)
-    if topics is not None and len(topics) <= _MOST_NAMED:
+    if topics is not None and len(topics) <= _MAX_NAMED:
         query = query.where(table.c.topic.in_(topics))
     return [dict(row) for row in connection.execute(query).mappings() if topics is None or row["topic"] in topics]
 
 
 def decisions_after(connection: Connection, last: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Those beyond the number that is the ``last`` one of each topic, in the order of the primary key; where a log does
-    not reach that number it is another one, and all of it comes."""
+    """Decisions after the ``last`` known number of each topic, in the order of the primary key.
+
+    A log that does not reach that number is another one, and is read whole.
+    """
     if not last:
         return rows(connection, decisions)
     newest = select(decisions.c.topic, func.max(decisions.c.number)).group_by(decisions.c.topic)

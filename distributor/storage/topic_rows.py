@@ -1,8 +1,6 @@
-"""``state.Topic`` as rows of ``store`` and back: spec, publishers and their places, shares, who is astray. Nothing is
-decided here.
+"""A topic as rows of the store, and back: spec, publishers and their places, shares. Nothing is decided here.
 
-Publishers and places are in chunks of columns, apart from each other: of a large fleet a few move, and it stays the
-same.
+Publishers and places are in separate chunks of columns: of a large fleet a few publishers move, and the fleet stays.
 """
 
 from __future__ import annotations
@@ -14,55 +12,58 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from distributor.model.cluster import Placement, Topic
+from distributor.model.cluster import Misplaced, Placement, Topic
+from distributor.model.columns import Ints
 from distributor.model.leases import MICRO, NOTHING, Amount, Holding, Leases
-from distributor.placement.quotas import Ints
 from distributor.storage import store
 from distributor.storage.store import Replace
 from srtm.topics.publishers import join
 from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_topic_json
 
 _CHUNK = 10_000  # publishers a row
-_ASTRAY = "astray "  # and a topic, a broker, and where they belong (nothing: on their way there); in micro-messages/s
+_MISPLACED = "astray "  # then a topic, a broker and a home ("" in transit); the value is micro-messages/s
 NO_PUBLISHERS = join([])
 
 Row = dict[str, Any]
 
 
 def topic_changes(old: Topic | None, new: Topic) -> Iterator[Replace]:
-    """What to store so that ``new`` replaces ``old``, which is what is stored (None: nothing is)."""
+    """What to store so that ``new`` replaces ``old`` (None: nothing is stored).
+
+    Shares are always written: acknowledgements are shown before they are stored, so ``old`` does not say which shares
+    the store has. Publishers, places and misplaced load are written if they differ.
+    """
     yield Replace(store.topics, {"name": new.name}, [_topic_row(new)])
-    if old is None or new.leases is not old.leases:
-        yield Replace(store.shares, {"topic": new.name}, _share_rows(new))
-    yield from _astray_changes(_astray_rows(old), _astray_rows(new))
+    yield Replace(store.shares, {"topic": new.name}, _share_rows(new))
+    yield from _misplaced_changes(_misplaced_rows(old), _misplaced_rows(new))
     if old is None or new.placement is not old.placement:
         yield from _place_changes(old.placement if old else None, new)
 
 
-def _astray_changes(old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[Replace]:
+def _misplaced_changes(old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[Replace]:
     for name in dict.fromkeys([*old, *new]):
         if old.get(name) != new.get(name):
             rows = [{"name": name, "value": new[name]}] if name in new else []
             yield Replace(store.settings, {"name": name}, rows)
 
 
-def _astray_rows(topic: Topic | None) -> dict[str, int]:
-    """No name has a space in it."""
+def _misplaced_rows(topic: Topic | None) -> dict[str, int]:
+    """{name of a setting: micro-messages/s}. No name of a topic or broker has a space in it."""
     if topic is None:
         return {}
     return {
-        f"{_ASTRAY}{topic.name} {broker} {home}": round(rate * MICRO)
-        for broker, homes in topic.astray.items()
+        f"{_MISPLACED}{topic.name} {broker} {home}": round(rate * MICRO)
+        for broker, homes in topic.misplaced.items()
         for home, rate in homes.items()
     }
 
 
-def astray_in(settings: Mapping[str, int]) -> dict[str, dict[str, dict[str, float]]]:
+def misplaced_in(settings: Mapping[str, int]) -> dict[str, dict[str, dict[str, float]]]:
     """{topic: {broker: {home: msg/s}}}"""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for name, value in settings.items():
-        if name.startswith(_ASTRAY):
-            topic, broker, home = name.removeprefix(_ASTRAY).split(" ")
+        if name.startswith(_MISPLACED):
+            topic, broker, home = name.removeprefix(_MISPLACED).split(" ")
             found.setdefault(topic, {}).setdefault(broker, {})[home] = value / MICRO
     return found
 
@@ -76,7 +77,7 @@ def _topic_row(topic: Topic) -> Row:
         "version": topic.version,
         "assignment_version": topic.assignment_version,
         "spec": text(spec),
-        "brokers": text(_brokers(topic.placement)),
+        "brokers": text(topic.placement.brokers),
         "channels": text(topic.channels),
         "reasons": text(topic.reasons),
         "envelope_rate": topic.leases.envelope.rate,
@@ -149,7 +150,7 @@ def _chunks(length: int) -> list[slice]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TopicRows:
-    """Of one topic."""
+    """The rows of one topic."""
 
     topic: Row
     shares: Sequence[Row]
@@ -159,11 +160,11 @@ class TopicRows:
 
 def topic_from(
     rows: TopicRows,
-    astray: Mapping[str, Mapping[str, float]],
+    misplaced: Misplaced,
     known_spec: TopicSpec | None,
     known_placement: Placement | None,
 ) -> Topic:
-    """Where a part is known to be what is stored, it is not made from ``rows`` again."""
+    """The topic of ``rows``. A part that is known to be what is stored is not made again."""
     row = rows.topic
     spec = known_spec or _spec(row, rows.publishers)
     return Topic(
@@ -176,7 +177,7 @@ def topic_from(
         channels=tuple(msgspec.json.decode(row["channels"])),
         removed=row["removed"],
         purged=row["purged"],
-        astray=astray,
+        misplaced=misplaced,
     )
 
 
@@ -188,31 +189,24 @@ def _spec(row: Row, chunks: Sequence[Row]) -> TopicSpec:
 
 
 def _bounded(document: dict[str, Any]) -> dict[str, Any]:
-    """Promises had no bounds once: one that no broker can measure is as good as the nearest that it can."""
+    """``document`` with its latency within bounds. Older stores have promises that no broker can measure."""
     latency_ms = min(max(document["slo"]["latency_ms"], LEAST_LATENCY_MS), LONGEST_LATENCY_MS)
     return {**document, "slo": {**document["slo"], "latency_ms": latency_ms}}
 
 
 def _placement(row: Row, spec: TopicSpec, chunks: Sequence[Row]) -> Placement:
     at = [broker for chunk in chunks for broker in msgspec.msgpack.decode(chunk["at"])]
-    brokers, refined = _brokers_of(msgspec.json.decode(row["brokers"]))
-    return Placement(publishers=spec.publishers, brokers=brokers, at=np.array(at, dtype=np.int64), refined=refined)
+    brokers = tuple(_broker_name(entry) for entry in msgspec.json.decode(row["brokers"]))
+    return Placement(publishers=spec.publishers, brokers=brokers, at=np.array(at, dtype=np.int64))
 
 
-def _brokers(placement: Placement) -> list[str | list[str | int]]:
-    """Names, or [name, r_l, b_l] under a refined split."""
-    if not placement.refined:
-        return list(placement.brokers)
-    return [[name, *share] for name, share in zip(placement.brokers, placement.refined, strict=True)]
-
-
-def _brokers_of(stored: Sequence[str | list[str | int]]) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    names = tuple(one if isinstance(one, str) else str(one[0]) for one in stored)
-    return names, tuple((int(one[1]), int(one[2])) for one in stored if not isinstance(one, str))
+def _broker_name(entry: str | list[str | int]) -> str:
+    """The name in one entry of the column ``brokers``. Older versions also wrote ``[name, rate, burst]``."""
+    return entry if isinstance(entry, str) else str(entry[0])
 
 
 def _leases(row: Row, shares: Sequence[Row], lease_ms: int | None) -> Leases:
-    targets = {one["broker"]: Amount(one["target_rate"], one["target_burst"]) for one in shares}
+    targets = {share["broker"]: Amount(share["target_rate"], share["target_burst"]) for share in shares}
     return Leases(
         envelope=Amount(row["envelope_rate"], row["envelope_burst"]),
         granted=row["granted"],
@@ -220,7 +214,7 @@ def _leases(row: Row, shares: Sequence[Row], lease_ms: int | None) -> Leases:
         recalling=row["recalling"],
         lease_ms=lease_ms,
         target={broker: target for broker, target in targets.items() if target != NOTHING},
-        holdings={one["broker"]: _holding(one) for one in shares if one["version"]},
+        holdings={share["broker"]: _holding(share) for share in shares if share["version"]},
     )
 
 

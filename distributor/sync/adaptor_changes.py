@@ -36,7 +36,7 @@ class AdaptorChanges:
     def changed(self) -> set[str]:
         """Topics whose terms have changed since the last call, and topics whose fitting has ended: while a topic is
         fitted, proposals for it are refused."""
-        begins, changes, loads = self._count is None, self._registry.topic_changes, self._registry.carried
+        begins, changes, loads = self._count is None, self._registry.topic_changes, self._registry.headroom
         names = set(self._registry.topics if self._count is None else changes.since(self._count))
         for broker in self._bounding(loads.changes.since(self._load_changes)):
             names.update(loads.topics_on(broker))
@@ -68,7 +68,7 @@ class AdaptorChanges:
 
     def _terms_of(self, topic: Topic) -> _Terms:
         is_adapted, envelope = topic.spec.mode in ADAPTED, topic.leases.envelope
-        limits = [self._registry.most_rate(topic, name) for name in sorted(topic.leases.target) if is_adapted]
+        limits = [self._registry.max_rate(topic, name) for name in sorted(topic.leases.target) if is_adapted]
         return _Terms(
             is_adapted=is_adapted,
             version=topic.version,

@@ -21,8 +21,8 @@ import trio
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Topic
 from distributor.model.leases import MICRO
-from distributor.placement.planner import adaptable
 from distributor.placement.proposals import may_be_told_seldom, shares_version, traits
+from distributor.placement.shares import assignable_envelope
 from distributor.registry.registry import Registry
 from distributor.sync.adaptor_changes import AdaptorChanges
 from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, TopicHistories, TopicHistory
@@ -292,7 +292,7 @@ def _topic_histories(topic: Topic, registry: Registry, reports: Sequence[BrokerH
         name: Share(version=topic.holding(name).version, rate=target.rate / MICRO, burst=target.burst / MICRO)
         for name, target in topic.leases.target.items()
     }
-    whole = adaptable(topic)
+    whole = assignable_envelope(topic)
     return TopicHistories(
         topic=topic.name,
         mode=topic.spec.mode,
@@ -301,7 +301,7 @@ def _topic_histories(topic: Topic, registry: Registry, reports: Sequence[BrokerH
         version=shares_version(topic),
         shares=shares,
         reports=list(reports),
-        traits=traits(topic, registry.most_rate),
+        traits=traits(topic, registry.max_rate),
     )
 
 

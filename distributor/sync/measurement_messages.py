@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from distributor.fitting.events import Measure, Progress, Task
-from distributor.placement.quotas import Ints
+from distributor.model.columns import Ints
 from distributor.prediction.replay import Latency, Trace, excess_ns, measured_service_ns
 from distributor.prediction.sequential_test import Intervals
 from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise

@@ -49,7 +49,7 @@ class MisplacedPublishers:
 
     def affected(self, broker: str, topics: Iterable[Topic]) -> list[Topic]:
         """Those of ``topics`` that have misplaced publishers here, named by the broker or accounted for already."""
-        return [topic for topic in topics if broker in topic.astray or topic.name in self._named]
+        return [topic for topic in topics if broker in topic.misplaced or topic.name in self._named]
 
     def rates(self, broker: str, topic: Topic, undeclared: int, now_s: float) -> dict[str, float] | None:
         """{assigned broker: msg/s that arrive here}, averaged over the last window; None while the window is open.
@@ -61,7 +61,7 @@ class MisplacedPublishers:
         if last is None or last.version != topic.assignment_version or undeclared < last.count:
             self._counts[topic.name] = _Count(topic.assignment_version, now_s, now_s, undeclared)
             return None
-        in_transit = "" in topic.astray.get(broker, {}) and now_s - last.began_s < _TRANSIT_LIMIT_S
+        in_transit = "" in topic.misplaced.get(broker, {}) and now_s - last.began_s < _TRANSIT_LIMIT_S
         if in_transit and undeclared > last.count:
             self._counts[topic.name] = replace(last, since_s=now_s, count=undeclared)
             return None
@@ -85,11 +85,11 @@ class MisplacedPublishers:
 
 def is_significant_change(topic: Topic, broker: str, rates: Mapping[str, float]) -> bool:
     """Whether ``rates`` differ from what is accounted for on ``broker`` by more than noise."""
-    before, now = sum(topic.astray.get(broker, {}).values()), sum(rates.values())
+    before, now = sum(topic.misplaced.get(broker, {}).values()), sum(rates.values())
     if not needs_tokens(topic, rates):
         return before > 0
     smallest = max(_MIN_CHANGE_FRACTION * before, _MIN_LOAD_FRACTION * topic.placement.publishers.load)
-    return "" in topic.astray.get(broker, {}) or abs(now - before) > smallest
+    return "" in topic.misplaced.get(broker, {}) or abs(now - before) > smallest
 
 
 def needs_tokens(topic: Topic, rates: Mapping[str, float]) -> bool:

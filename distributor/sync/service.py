@@ -13,7 +13,7 @@ import trio
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Topic
 from distributor.registry import desired_state as desired
-from distributor.registry.broker_updates import News
+from distributor.registry.broker_updates import BrokerUpdate
 from distributor.registry.registry import Registry
 from distributor.relief.policy import Relief
 from distributor.relief.values import rules_of
@@ -60,8 +60,8 @@ class SyncService:
         before = self._reports(name)
         reports, basis = merge_reports(before, request), self._channel_basis()
         is_newer = reports is not None and reports is not before
-        await self._registry.hear(
-            News(
+        await self._registry.apply_update(
+            BrokerUpdate(
                 broker=broker,
                 have_version=request.have_version,
                 applied=request.applied,
@@ -98,7 +98,7 @@ class SyncService:
             return
         released = session.releases.observe(reports, trio.current_time())
         if released is not None:
-            self._registry.carried.observe(name, released.rates, released.span_s, topics)
+            self._registry.headroom.observe(name, released.rates, released.span_s, topics)
         await self._account_for_misplaced(name, request.have_version, reports.topics)
         await self._share_where_messages_wait(name, reports.topics)
         if name in self._registry.draining and not request.accepting:
@@ -107,7 +107,7 @@ class SyncService:
     def forget(self, name: str) -> None:
         """Forget broker ``name``."""
         self._sessions.pop(name, None)
-        self._registry.carried.forget(name)
+        self._registry.headroom.forget(name)
 
     def forget_topic(self, name: str) -> None:
         """Forget topic ``name``: it was removed, and another topic of that name starts anew."""
@@ -226,7 +226,7 @@ class SyncService:
         )
         if is_other:
             for broker in self._sessions:
-                self._registry.stir(broker)
+                self._registry.wake(broker)
 
     async def _account_for_misplaced(self, name: str, have_version: int, reports: Mapping[str, TopicReport]) -> None:
         """Let shares follow publishers that stay on a broker that they are not assigned to. Once they have left, and no
@@ -246,22 +246,22 @@ class SyncService:
             if rates is None or not is_significant_change(topic, name, rates):
                 continue
             if needs_tokens(topic, rates):
-                await registry.account(topic.name, name, rates)
+                await registry.set_misplaced(topic.name, name, rates)
             elif not report.backlog:
-                await registry.account(topic.name, name, {})
+                await registry.set_misplaced(topic.name, name, {})
 
     async def _share_where_messages_wait(self, name: str, reports: Mapping[str, TopicReport]) -> None:
         for report in [report for report in reports.values() if report.backlog]:
             topic = self._registry.managed_topic(report.topic)
             if topic is not None and name not in topic.leases.target:
-                await self._registry.share_with(topic.name, name)
+                await self._registry.add_small_share(topic.name, name)
 
     async def _take_unneeded_shares(self, name: str, reports: Mapping[str, TopicReport]) -> None:
         """``name`` drains and takes no messages: where none wait for tokens, none ever will."""
         for topic in self._registry.managed():
             report = reports.get(topic.name)
             if name in topic.leases.target and not (report and report.backlog):
-                await self._registry.take_share(topic.name, name)
+                await self._registry.take_back_share(topic.name, name)
 
     # Answers
 
@@ -313,7 +313,7 @@ class SyncService:
             [registry.topics[topic] for topic in changed or ()] if since else registry.topics.values(),
             moves,
             registry.brokers,
-            registry.most_rate,
+            registry.max_rate,
             draining=draining,
             since=since,
             remembered=request.remembered,
@@ -362,10 +362,10 @@ class SyncService:
         now (then it has the channels too), and every consumed channel has a consumer there. Consumers that do not come
         within ``_SUBSCRIBER_WAIT_S`` are not waited for."""
         live, ready_since_s = self._registry.live(), self._session(target).ready_since_s
-        if not (topic.holding(target).share.usable and target in live):
+        if not (topic.holding(target).share.is_usable and target in live):
             ready_since_s.pop(topic.name, None)
             return False
-        if not all(held.settled for name, held in topic.leases.holdings.items() if name in live):
+        if not all(held.is_acknowledged for name, held in topic.leases.holdings.items() if name in live):
             return False
         since_s = ready_since_s.setdefault(topic.name, trio.current_time())
         if trio.current_time() - since_s >= _SUBSCRIBER_WAIT_S:

@@ -94,7 +94,7 @@ class _StateCollector(Collector):
         for topic in self._registry.managed():
             count.add_metric([topic.name], len(topic.spec.publishers))
             missing.add_metric([topic.name], topic.placement.missing)
-            for name, homes in topic.astray.items():
+            for name, homes in topic.misplaced.items():
                 astray.add_metric([topic.name, name], sum(homes.values()))
         yield from (count, missing, astray)
 
@@ -134,7 +134,7 @@ class _StateCollector(Collector):
                 exchanged = report if topic.leases.pool else None  # not the share that was dealt
                 rate.add_metric([topic.name, name], exchanged.rate if exchanged else held.share.rate / MICRO)
                 burst.add_metric([topic.name, name], exchanged.burst if exchanged else held.share.burst / MICRO)
-                settled.add_metric([topic.name, name], float(held.settled))
+                settled.add_metric([topic.name, name], float(held.is_acknowledged))
                 backlog.add_metric([topic.name, name], report.backlog if report else 0)
                 ratio = fill_ratio(held.share.rate / MICRO, report, wanted.get(name))
                 if ratio is not None:

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from distributor.model.cluster import Decision, Topic
 from distributor.model.leases import MICRO
-from distributor.placement.proposals import ShareChange
+from distributor.model.share_log import ShareChange
 from distributor.prediction.explanation import Json, reason
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import MeasuredPenalty, utc
@@ -155,7 +155,7 @@ class _Traffic(NamedTuple):
 
 
 def _brokers_with_part(topic: Topic) -> list[str]:
-    issued = [name for name, held in topic.leases.holdings.items() if held.bound.usable]
+    issued = [name for name, held in topic.leases.holdings.items() if held.bound.is_usable]
     return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
 
 
@@ -168,7 +168,7 @@ def _part(topic: Topic, name: str, traffic: _Traffic, registry: Registry, syncin
         address=broker.tcp_address if broker else None,
         publishers=len(topic.placement.ids_of.get(name, [])),
         rate_assigned=topic.placement.assigned.get(name, 0.0),
-        rate_astray=sum(topic.astray.get(name, {}).values()),
+        rate_astray=sum(topic.misplaced.get(name, {}).values()),
         rate=holding.share.rate / MICRO,
         burst=holding.share.burst / MICRO,
         rate_in_force=report.rate if report is not None else None,

@@ -81,7 +81,7 @@ inline grow(b, more) {
   share[b] = share[b] + more; bound[b] = share[b]; issued[b] = next; version = next; holds[b] = true
 }
 
-/* Book._commit, and Book.store_acknowledged */
+/* ClusterState.commit, and ClusterState.store_acknowledged */
 inline store() {
   storedBound[0] = bound[0]; storedBound[1] = bound[1]; storedApplied[0] = applied[0]; storedApplied[1] = applied[1]
 }

@@ -13,7 +13,6 @@ These sum to b for one d. In heavy traffic, where C is 1 and 1 / t is lambda_l /
 smallest where the slack, r less all lambda_l, is divided in proportion to sqrt(I_l lambda_l); what is more, at first
 I_l (ln(1 / p) - 1) / 3, hardly goes with r_l. Floats only weigh here; ``srtm.token_bucket.exact_split`` keeps the sums
 exact. No numpy: brokers may use this.
-``srtm.token_bucket.refined_split`` improves on it where a trace was recorded.
 """
 
 from __future__ import annotations

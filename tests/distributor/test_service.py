@@ -4,6 +4,7 @@ import socket
 from contextlib import ExitStack
 
 import httpx
+import hypercorn.trio
 import pytest
 import trio
 
@@ -66,6 +67,20 @@ async def test_a_request_under_way_is_answered_before_it_stops(tmp_path):
                     stop.cancel()
     (answer,) = answers
     assert answer.json()["unchanged"] is True
+
+
+@pytest.mark.timeout(30)  # what hangs here is shielded from ``fail_after``
+async def test_stopped_while_it_starts_it_ends_at_once(tmp_path, monkeypatch):
+    """The stop comes when the HTTP server has begun and does not listen yet."""
+
+    async def serve_asgi(*arguments: object, **keywords: object) -> None:
+        starting.cancel()
+        await hypercorn.trio.serve(*arguments, **keywords)
+
+    monkeypatch.setattr("distributor.service.serve_asgi", serve_asgi)
+    with trio.CancelScope() as starting:
+        await serve(config(tmp_path))
+    assert starting.cancelled_caught
 
 
 async def test_a_body_above_the_limit_is_refused(tmp_path):

@@ -44,7 +44,7 @@ class Lock:
         self._check()
         self.beats += 1
 
-    def rest(self, longest_s: float) -> None:  # noqa: ARG002 - until woken, in a test
+    def wait(self, max_s: float) -> None:  # noqa: ARG002 - until woken, in a test
         assert self._woken.wait(30)
         self._woken.clear()
         self._check()

@@ -9,8 +9,8 @@ import numpy as np
 
 from distributor.fitting.events import Action, Measure, Place, Placed, Progress, Task
 from distributor.fitting.state_machine import BREACH_NS, Fitting
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import ALONE, NOWHERE
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import Intervals
 

@@ -47,7 +47,7 @@ class Replay:
         self.said: dict[tuple[str, int, str, int, str], Outgoing] = {}  # {(asker, epoch, asked, number, step)}
         self.names = [str(b) for b in range(brokers)]
         self.target = dict.fromkeys(self.names, amount(units // brokers))
-        self.leases = self.leases.retargeted(self.leases.envelope, self.target)
+        self.leases = self.leases.with_target(self.leases.envelope, self.target)
         self.up: dict[int, ExchangingBroker] = {b: self._start(b) for b in range(brokers)}
         self.asked: dict[int, Request] = {}
         self.answers: dict[int, Answer] = {}
@@ -163,7 +163,7 @@ class Replay:
         rate, burst = (0.0, 0.0) if recall else (held.share.rate / MICRO, held.share.burst / MICRO)
         share = Share(version=held.version, rate=rate, burst=burst, full=held.full, recall=recall)
         exchange = None
-        if self.leases.pool and not recall and held.share.usable and name in self.leases.target:
+        if self.leases.pool and not recall and held.share.is_usable and name in self.leases.target:
             members = dict.fromkeys(self.names, "")
             rate = self.leases.envelope.rate / MICRO
             exchange = Exchange(epoch=self.leases.pool, rate=rate, members=members, indicator="fill")
@@ -174,12 +174,12 @@ class Replay:
         self.unheld[b] = self.version
         rest = [name for name in self.leases.target if name != self.names[b]]
         target = {name: amount(self.units // len(rest)) for name in rest} if rest else self.leases.target
-        self.leases = self.leases.freed(self.names[b]).retargeted(self.leases.envelope, target)
+        self.leases = self.leases.freed(self.names[b]).with_target(self.leases.envelope, target)
         self._advance()
 
     def _change(self, what: str) -> None:
         if what == "join":
-            self.leases = self.leases.retargeted(self.leases.envelope, self.target)
+            self.leases = self.leases.with_target(self.leases.envelope, self.target)
         else:
             self.wants_pool = what == "enter"
             self.leases = self.leases if self.wants_pool else self.leases.recalled()

@@ -24,8 +24,8 @@ from sqlalchemy import Engine, Table, event
 from distributor.config import DistributorConfig
 from distributor.fitting.events import Scaler
 from distributor.fitting.task import FittingOptions
-from distributor.jobs.fitting_environment import Surroundings
-from distributor.jobs.fitting_manager import Fittings
+from distributor.jobs.fitting_environment import FittingEnvironment
+from distributor.jobs.fitting_manager import FittingManager
 from distributor.jobs.scaling import NoScaler
 from distributor.model.cluster import Topic
 from distributor.model.leases import Amount
@@ -87,7 +87,7 @@ class Cluster:
     store: Store
     registry: Registry
     syncing: SyncService
-    fittings: Fittings
+    fittings: FittingManager
 
 
 async def opened_cluster(url: str, day: int) -> Cluster:
@@ -95,10 +95,10 @@ async def opened_cluster(url: str, day: int) -> Cluster:
     opened = await Store.open(url)
     await opened.lead("http://leader")
     registry = await Registry.load(opened, DistributorConfig(store=url))
-    around = Surroundings.of(registry, Scaler.NONE, NoScaler(), Log("test", lambda _line: None))
+    around = FittingEnvironment.of(registry, Scaler.NONE, NoScaler(), Log("test", lambda _line: None))
     for name in ("a", "b"):
         await FakeBroker(name, around.syncing, mcap=60_000.0).settle()
-    fittings = Fittings(around, FittingOptions(), wall_s=lambda: 86_400.0 * day)
+    fittings = FittingManager(around, FittingOptions(), wall_s=lambda: 86_400.0 * day)
     return Cluster(opened, registry, around.syncing, fittings)
 
 

@@ -128,7 +128,7 @@ class Replay:
         else:
             self.leases = self.leases.acknowledged(name, request.applied.get("t", 0))
         self._advance(waits=waits)
-        if not self.leases.issues_as(self.stored):
+        if not self.leases.issues_same_as(self.stored):
             self.stored = self.leases
         held = self.leases.holdings.get(name) or Holding(self.unheld[b], NOTHING, NOTHING)
         lease_s = None if held.lease_ms is None else held.lease_ms / 1000
@@ -139,16 +139,16 @@ class Replay:
 
     def _free(self, b: int, *, lapsed: bool) -> None:
         if lapsed:
-            assert str(b) in self.leases.lapsed(lambda name: self.silent_ticks[int(name)] * TICK_MS)
+            assert str(b) in self.leases.expired(lambda name: self.silent_ticks[int(name)] * TICK_MS)
         self.version += 1
         self.unheld[b] = self.version
         rest = {str(1 - b): amount(UNITS)}
-        self.leases = self.leases.freed(str(b)).retargeted(self.leases.envelope, rest)
+        self.leases = self.leases.freed(str(b)).with_target(self.leases.envelope, rest)
         self._advance(waits=True)
         self.stored = self.leases
 
     def _aim(self, target: dict[str, Amount]) -> None:
-        self.leases = self.leases.retargeted(self.leases.envelope, target)
+        self.leases = self.leases.with_target(self.leases.envelope, target)
         self._advance(waits=True)
         self.stored = self.leases
 

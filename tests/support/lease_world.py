@@ -1,5 +1,5 @@
 """The lease protocol in virtual time: brokers (the real ``LeaseHolder`` over a greedy engine), distributors that take
-turns (the real ``Leases``, ``heard`` and ``desired``), and a network that loses, delays, repeats and reorders.
+turns (the real ``Leases`` and the pure parts of the registry), and a network that loses, delays, repeats and reorders.
 
 Every party has a clock of its own, with its own zero and its own speed. A broker here takes any answer that was ever
 meant for its incarnation, however late: more than HTTP would let through.
@@ -17,7 +17,7 @@ from distributor.model.cluster import Broker, Placement, Topic
 from distributor.model.leases import MICRO, NOTHING, Amount, Leases
 from distributor.placement.proposals import pooled_if_due
 from distributor.registry import desired_state as desired
-from distributor.registry.broker_updates import News, has_part, heard
+from distributor.registry.broker_updates import BrokerUpdate, UpdateContext, apply_broker_update, has_part
 from distributor.storage.topic_rows import NO_PUBLISHERS
 from srtm.control import SyncAnswer
 from srtm.errors import PeerError
@@ -133,7 +133,7 @@ class Book:
         reborn = 0 < known < request.incarnation
         self._disk.incarnations[request.broker] = request.incarnation
         brokers = {name: _broker(name) for name in self._disk.incarnations}
-        news = News(
+        update = BrokerUpdate(
             broker=brokers[request.broker],
             have_version=request.have_version,
             applied=request.applied,
@@ -141,7 +141,8 @@ class Book:
             channels={},
         )
         topic, live = self._disk.topic, self.live() | {request.broker}
-        self._commit(heard(topic, news, self._disk.version + 1, live, reborn=reborn))
+        context = UpdateContext(version=self._disk.version + 1, live=live, is_restart=reborn)
+        self._commit(apply_broker_update(topic, update, context))
         self._heard_ns[request.broker] = self._clock()
         version = self._desired_version.get(request.broker, self._disk.version)
         self._desired_version[request.broker] = version
@@ -159,10 +160,10 @@ class Book:
         return {name for name in self._heard_ns if self._silent_ns(name) <= LIVE_NS}
 
     def aim(self, target: Mapping[str, Amount]) -> None:
-        self._change(lambda leases: leases.retargeted(ENVELOPE, target))
+        self._change(lambda leases: leases.with_target(ENVELOPE, target))
 
     def last(self, lease_ms: int | None) -> None:
-        self._change(lambda leases: leases.lasting(lease_ms))
+        self._change(lambda leases: leases.with_lease(lease_ms))
 
     def follow_mode(self, mode: Mode) -> None:
         """As an operator has it."""
@@ -178,10 +179,10 @@ class Book:
             return
         rest = {name: amount for name, amount in self._disk.topic.leases.target.items() if name != broker}
         target = spread(rest) if rest else self._disk.topic.leases.target
-        self._change(lambda leases: leases.freed(broker).retargeted(ENVELOPE, target))
+        self._change(lambda leases: leases.freed(broker).with_target(ENVELOPE, target))
 
     def tick(self) -> None:
-        for broker in self._disk.topic.leases.lapsed(lambda name: self._silent_ns(name) / MS):
+        for broker in self._disk.topic.leases.expired(lambda name: self._silent_ns(name) / MS):
             self.free(broker)
         self._change(lambda leases: leases)
 
@@ -198,7 +199,7 @@ class Book:
         self._disk.version += 1
         self._disk.topic = new
         for name in self._heard_ns:
-            if desired.concerns(old, new, name):
+            if desired.changes_desired_state(old, new, name):
                 self._desired_version[name] = self._disk.version
 
     def _silent_ns(self, name: str) -> int:

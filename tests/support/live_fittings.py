@@ -1,4 +1,4 @@
-"""Fittings of a distributor in this process, over simulated brokers in virtual time."""
+"""FittingManager of a distributor in this process, over simulated brokers in virtual time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import trio
 
 from distributor.fitting.events import Scaler
 from distributor.fitting.task import FittingOptions
-from distributor.jobs.fitting_environment import Surroundings
-from distributor.jobs.fitting_manager import Fittings
+from distributor.jobs.fitting_environment import FittingEnvironment
+from distributor.jobs.fitting_manager import FittingManager
 from distributor.jobs.scaling import NoScaler
 from distributor.sync.service import SyncService
 from srtm.control import FITTING_ENDED
@@ -51,7 +51,7 @@ class Live:
     """``traffic``: topics whose publishers send, to every broker."""
 
     distributor: Distributor
-    fittings: Fittings
+    fittings: FittingManager
     syncing: SyncService
     scaler: FakeScaler
     nursery: trio.Nursery
@@ -114,8 +114,8 @@ async def live(
     registry = distributor.registry
     fake = FakeScaler()
     scaling = NoScaler() if scaler is Scaler.NONE else fake
-    around = Surroundings.of(registry, scaler, scaling, Log("test", lambda _line: None))
-    fittings = Fittings(around, default, wall_s=lambda: 0.0)
+    around = FittingEnvironment.of(registry, scaler, scaling, Log("test", lambda _line: None))
+    fittings = FittingManager(around, default, wall_s=lambda: 0.0)
     async with trio.open_nursery() as nursery:
         made = Live(distributor, fittings, around.syncing, fake, nursery, set(traffic))
         fake.start = lambda name: nursery.start_soon(made.start_broker, name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 import trio
 
-from distributor.jobs.fitting_manager import Fittings
+from distributor.jobs.fitting_manager import FittingManager
 from srtm.control import (
     LatencyMs,
     MeasuredTrace,
@@ -29,7 +29,7 @@ class MeasuringBroker(FakeBroker):
     """``traffic``: topics whose publishers send; ``broken``: topics whose promise is not kept here while others are
     measured; ``backlogs``: {topic: messages that wait for tokens}."""
 
-    fittings: Fittings | None = None
+    fittings: FittingManager | None = None
     traffic: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     backlogs: dict[str, int] = field(default_factory=dict)

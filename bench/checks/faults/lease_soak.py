@@ -99,13 +99,13 @@ class Cluster:
         """Notes how long after the proof the others had all, and starts it again two leases later."""
         for one in self.brokers:
             await one.set_link(GOOD)
-        if await _seconds_until(self.is_whole) is None:
+        if await _seconds_until(self.is_fully_assigned) is None:
             self.failures.append(f"b{broker.number}, before its death: shares in force {await self.in_force()}")
         async with DistributorClient(["http://127.0.0.1:4190"]) as client:
             incarnation = (await client.broker(f"b{broker.number}"))["incarnation"]
             await broker.kill(list(TOPICS), self.logs)
             await client.broker_is_dead(f"b{broker.number}", DeadNotice(incarnation=incarnation, reason="killed"))
-        self.freed_s.append(await _seconds_until(self.is_whole))
+        self.freed_s.append(await _seconds_until(self.is_fully_assigned))
         if self.freed_s[-1] is None:
             sums = await self.in_force()
             self.failures.append(f"b{broker.number} was proven dead: the others' shares in force {sums}")
@@ -120,7 +120,7 @@ class Cluster:
             sums[topic] = (round(sum(rate for rate, _ in shares), 6), round(sum(burst for _, burst in shares), 6))
         return sums
 
-    async def is_whole(self) -> bool:
+    async def is_fully_assigned(self) -> bool:
         """The shares in force are exactly the envelopes. Of the exchanged topic that is seen between two exchanges."""
         return await self.in_force() == dict.fromkeys(TOPICS, (RATE, BURST))
 
@@ -224,7 +224,7 @@ async def soak(seconds: float, seed: int, brokers: int) -> list[str]:
             times = []
             for mode in ("gdrl", "static"):
                 await cluster.switch(mode)
-                times.append(await _seconds_until(cluster.is_whole))
+                times.append(await _seconds_until(cluster.is_fully_assigned))
                 if times[-1] is None:
                     failures.append(f"{mode}: shares in force after {3 * LEASE_S:g} s: {await cluster.in_force()}")
             await trio.sleep(2.0)

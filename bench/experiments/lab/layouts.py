@@ -17,7 +17,8 @@ import numpy as np
 from bench.simulation.brokers import WARM_UP, Delays, Ints, Machine, Share, Tail, simulate, worst
 from bench.simulation.calibration import calibrated
 from bench.simulation.traffic import SECOND_NS, Fleet
-from distributor.placement.quotas import Floats, fill, pack
+from distributor.model.columns import Floats
+from distributor.placement.quotas import fill, pack
 from srtm.token_bucket.burst_sizing import tokens_needed
 from srtm.token_bucket.exact_split import MICRO, split_bucket
 from srtm.token_bucket.replay import Server

@@ -1,6 +1,6 @@
 //! How long a server takes for a message: one of the times that were measured, each as likely as the others.
 
-use srtm_engine::bucket::Nanos;
+use srtm_engine::time::Nanos;
 
 #[derive(Debug, Clone)]
 pub struct Service {

@@ -1,6 +1,7 @@
 //! A bucket and its servers, one message at a time.
 
-use srtm_engine::bucket::{Bucket, Nanos, TOKEN};
+use srtm_engine::limiter::bucket::{Bucket, TOKEN};
+use srtm_engine::time::Nanos;
 
 use crate::service::Service;
 

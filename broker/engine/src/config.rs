@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 /// Whose word counts for when a message arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -1,74 +1,45 @@
-//! The data plane of an SRTM broker: NSQ protocol V2, an exact token bucket per topic, four latency histograms, one epoll reactor.
+//! The data plane of an SRTM broker: NSQ protocol V2, an exact token bucket per topic, latency histograms, one epoll
+//! reactor.
 //!
-//! Everything outside `io` is sans-I/O: bytes, keys and `now` come in, values go out, no clock is read. A message meets the modules in this order:
-//! `io::reactor` (one `recvmsg` with the kernel's stamp) -> `wire` (a command) -> `collect` (made messages) -> `publish` (at the end of the turn decided in
-//! order of arrival) -> `topic` / `backlog` / `bucket` (released now, at an exact instant, or refused) -> `channel` (a queue) -> `delivery` (a ready consumer) ->
-//! `connection` (its out buffer) -> `io::reactor` (one `send` a consumer and turn) -> `latency` (four histograms), `trace`.
+//! Imports go one way: `io` -> `engine` -> `clients` -> `scheduling` -> `queueing` -> `storage`, `telemetry`, `limiter`,
+//! and from all of these to `transport`, `http`, `protocol`, `arrival` and the leaves, which are single files here.
+//! `tests/test_engine_architecture.py` holds the table. `io` does all input and output and reads all clocks. Everything
+//! else is sans-I/O: bytes, keys and `now` come in, values go out. Begin with `engine`, and with `io::reactor` for what
+//! drives it. A message meets the modules in this order:
+//!
+//! 1. `io::reactor`: one `recvmsg`, with the kernel's stamp (`arrival::stamps`).
+//! 2. `transport`: out of TLS and compression, where a client has them.
+//! 3. `protocol::codec`: a command. `engine::commands` runs it; `publish_messages` makes its messages.
+//! 4. `engine::commands::admission`: at the end of the turn, all publishes in order of arrival.
+//! 5. `queueing::topic` with `limiter::bucket` and `limiter::backlog`: released now, at an exact instant, or refused.
+//! 6. `queueing::channel`: a queue, in memory or through `storage`.
+//! 7. `engine::delivery`: a ready consumer, into the output of its `clients::connection`.
+//! 8. `io::reactor`: one `send` a consumer and turn; then `telemetry::latency` and `limiter::trace` note it.
+//!
 //! It costs one allocation: the frame that all channels and consumers share.
 
 pub mod arrival;
-pub mod auth;
-pub mod backlog;
-pub mod bucket;
-pub(crate) mod building;
-pub mod change;
-pub mod channel;
-pub mod collect;
-pub mod commands;
-pub mod config;
-pub mod connection;
-pub mod delivery;
-pub mod disk;
-pub mod drift;
-pub mod e2e;
+pub mod clients;
 pub mod engine;
-pub mod error;
+pub mod http;
+pub mod io;
+pub mod limiter;
+pub mod protocol;
+pub mod queueing;
+pub mod scheduling;
+pub mod storage;
+pub mod telemetry;
+pub mod transport;
+
+pub mod config;
 pub mod event;
-pub mod expiry;
-pub mod flows;
-pub mod fragments;
-pub mod handshake;
+pub mod id;
+pub mod keys;
+pub mod memory;
+pub mod time;
+pub mod timer;
+
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
-pub mod history;
-pub mod http;
-pub mod id;
-pub mod identify;
-pub mod io;
-pub mod laboratory;
-pub mod latency;
-pub mod lease;
-pub(crate) mod leaving;
-pub mod leisure;
-pub mod limits;
-pub mod measure;
-pub mod message;
-pub(crate) mod newcomers;
-pub(crate) mod overflow;
-pub mod packet;
-pub mod parking;
-pub mod protocol;
-pub mod publish;
-pub mod published;
-pub mod queue;
-pub mod quiet;
-pub mod rest;
-pub mod sequence;
-pub mod share;
-pub mod shared_disk;
-pub mod slices;
-pub mod snapshot;
-pub mod storage;
-pub mod stream;
-mod supply;
-pub mod timer;
-pub mod topic;
-pub mod topology;
-pub mod trace;
-pub mod upgrade;
-pub mod watching;
-pub mod ways;
-pub mod wire;
-
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::bucket::Nanos;
-use crate::engine::{ChannelKey, ConnKey, TopicKey};
+use crate::keys::{ChannelKey, ConnKey, TopicKey};
+use crate::time::Nanos;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
@@ -18,12 +18,12 @@ pub enum Timer {
     Connection(ConnKey),
     /// When what is on disk is to be synced, or tried again.
     Disk,
-    /// When the laboratory's server is done with the first of its line.
-    Served,
+    /// When the server of the simulated service time is done with the first of its line.
+    Lab,
     /// When some of the topics that are watched are to be looked at.
-    Watching,
+    WatchList,
     /// When somebody may be told that what he published has left.
-    Leaving,
+    Departures,
 }
 
 /// The instant that an owner is armed for.

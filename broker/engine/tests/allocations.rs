@@ -4,8 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use srtm_engine::config::Config;
-use srtm_engine::engine::{ConnKey, Engine};
-use srtm_engine::topic::Limit;
+use srtm_engine::engine::Engine;
+use srtm_engine::keys::ConnKey;
+use srtm_engine::queueing::topic::Limit;
 
 struct Counting;
 
@@ -122,7 +123,7 @@ fn a_message_costs_one_allocation() {
         let mut world = World::new(limit);
         let cost = world.allocations_a_message();
         assert!((1.0..1.01).contains(&cost), "{name}: {cost} allocations a message");
-        assert_eq!(world.engine.meter.used(), 0, "{name}: every message was delivered and finished");
+        assert_eq!(world.engine.memory.messages.used(), 0, "{name}: every message was delivered and finished");
         let counters = &world.engine.topics.values().next().expect("a topic").counters;
         assert_eq!((counters.released, counters.delayed > 14_000), (15_000, waits), "{name}");
     }

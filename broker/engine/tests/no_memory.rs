@@ -5,8 +5,9 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use srtm_engine::config::Config;
-use srtm_engine::engine::{ConnKey, Engine};
-use srtm_engine::topic::Limit;
+use srtm_engine::engine::Engine;
+use srtm_engine::keys::ConnKey;
+use srtm_engine::queueing::topic::Limit;
 
 /// Gives nothing from so many bytes on.
 struct Scarce;

@@ -10,7 +10,7 @@ use srtm_engine::config::{ArrivalClock, Config};
 use srtm_engine::io::clock::monotonic;
 use srtm_engine::io::handle::Handle;
 use srtm_engine::io::listener::Ports;
-use srtm_engine::topic::Limit;
+use srtm_engine::queueing::topic::Limit;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const MS: i64 = 1_000_000;
@@ -127,7 +127,7 @@ fn arrivals(handle: &Handle) -> Vec<i64> {
 }
 
 fn fallbacks(handle: &Handle) -> (u64, u64) {
-    handle.call(|engine, _| (engine.packet_fallbacks, engine.packets_lost)).expect("running")
+    handle.call(|engine, _| (engine.counters.packet_fallbacks, engine.counters.packets_lost)).expect("running")
 }
 
 /// Each arrival is behind its sending and before the next one: more than a shared stamp could tell.
@@ -162,7 +162,7 @@ fn messages_that_lie_unread_on_one_connection_keep_their_own_arrivals() {
         }
         assert_each_has_its_own(&arrivals(&handle)[1..], &sent);
         assert_eq!(fallbacks(&handle), (0, 0), "{address}");
-        let sharing = handle.call(|engine, _| engine.sharing).expect("running");
+        let sharing = handle.call(|engine, _| engine.counters.sharing).expect("running");
         assert_eq!((sharing.reads, sharing.merged, sharing.bias_max), (2, 0, 0));
         assert!(handle.stop(PATIENCE));
     }
@@ -193,7 +193,7 @@ fn messages_by_http_that_lie_unread_keep_their_own_arrivals_and_other_requests_a
     expect_oks_by_http(&mut client, sent.len());
     assert_each_has_its_own(&arrivals(&handle), &sent);
     assert_eq!(fallbacks(&handle), (0, 0));
-    let sharing = handle.call(|engine, _| engine.sharing).expect("running");
+    let sharing = handle.call(|engine, _| engine.counters.sharing).expect("running");
     assert_eq!((sharing.merged, sharing.bias_max), (0, 0));
     assert!(handle.stop(PATIENCE));
 }

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
-use srtm_engine::backlog::{Backlog, Take};
-use srtm_engine::bucket;
+use srtm_engine::limiter::backlog::{Backlog, Take};
+use srtm_engine::limiter::bucket;
 
 use crate::lock;
 

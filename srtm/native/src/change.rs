@@ -3,14 +3,14 @@
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
-use srtm_engine::change;
-use srtm_engine::history::SLOT_NS as ENGINE_SLOT_NS;
+use srtm_engine::telemetry::arrival_bins::SLOT_NS as ENGINE_SLOT_NS;
+use srtm_engine::telemetry::change_detector;
 
 use crate::lock;
 
 #[pyclass(frozen, module = "srtm._native")]
 #[derive(Default)]
-pub struct ChangeDetector(Mutex<change::ChangeDetector>);
+pub struct ChangeDetector(Mutex<change_detector::ChangeDetector>);
 
 #[pymethods]
 impl ChangeDetector {

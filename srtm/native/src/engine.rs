@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use srtm_engine::bucket::Nanos;
 use srtm_engine::engine;
+use srtm_engine::engine::leases::Renewal;
 use srtm_engine::http::answer::Answer;
-use srtm_engine::io::handle::{Handle, HandleError};
-use srtm_engine::lease::Renewal;
-use srtm_engine::topic::Limit;
-use srtm_engine::wire;
+use srtm_engine::io::errors::HandleError;
+use srtm_engine::io::handle::Handle;
+use srtm_engine::protocol::codec;
+use srtm_engine::queueing::topic::Limit;
+use srtm_engine::time::Nanos;
 
 use crate::errors::{bad_value, not_running, os_error, start_error};
 
@@ -47,7 +48,7 @@ impl Engine {
 
 /// A valid topic or channel name, owned.
 fn name(kind: &str, text: &str) -> PyResult<String> {
-    wire::name(text.as_bytes()).map(str::to_owned).ok_or_else(|| bad_value(format!("{kind} name {text:?} is not valid")))
+    codec::name(text.as_bytes()).map(str::to_owned).ok_or_else(|| bad_value(format!("{kind} name {text:?} is not valid")))
 }
 
 #[pymethods]

@@ -2,7 +2,7 @@
 
 use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
-use srtm_engine::io::handle::{NotRunning, StartError};
+use srtm_engine::io::errors::{NotRunning, StartError};
 
 /// A configuration or argument that breaks a rule.
 pub fn bad_value(error: impl std::fmt::Display) -> PyErr {
@@ -18,7 +18,7 @@ pub fn start_error(StartError { field, error }: StartError) -> PyErr {
     let number = error.raw_os_error().unwrap_or(libc::EINVAL);
     match field {
         Some(field) => PyOSError::new_err((number, error.to_string(), field)),
-        None if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::refused::Refused>()) => bad_value(error),
+        None if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::host::denied::Refused>()) => bad_value(error),
         None => os_error(error),
     }
 }

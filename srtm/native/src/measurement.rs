@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
-use srtm_engine::bucket::Nanos;
-use srtm_engine::measure;
+use srtm_engine::telemetry::measurement;
+use srtm_engine::time::Nanos;
 
 use crate::engine::Engine;
 use crate::errors::{bad_value, not_running};
@@ -20,11 +20,11 @@ type Recording = (Vec<String>, Vec<u32>, i64, Vec<i64>, Vec<i64>, Vec<i64>);
 pub struct Measurement {
     engine: Py<Engine>,
     topic: String,
-    measured: Mutex<measure::Measurement>,
+    measured: Mutex<measurement::Measurement>,
 }
 
 impl Measurement {
-    fn measured(&self) -> MutexGuard<'_, measure::Measurement> {
+    fn measured(&self) -> MutexGuard<'_, measurement::Measurement> {
         lock(&self.measured)
     }
 }
@@ -49,7 +49,7 @@ impl Measurement {
 
     fn intervals(&self, end: bool) -> Columns {
         let intervals = self.measured().intervals(end);
-        let column = |of: fn(&measure::Interval) -> i64| intervals.iter().map(of).collect();
+        let column = |of: fn(&measurement::Interval) -> i64| intervals.iter().map(of).collect();
         (column(|i| i.number), column(|i| i.count), column(|i| i.late), column(|i| i.latency))
     }
 

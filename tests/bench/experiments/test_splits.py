@@ -9,7 +9,7 @@ from bench.experiments.splits import SplitsOptions, SplitsRun, arrivals, markdow
 
 
 def run(**changes: float) -> SplitsRun:
-    figures = {"proportional_ms": 20.0, "fitted_ms": 2.0, "refined_ms": 1.5, "refined_other_ms": 1.8, "one_ms": 0.1}
+    figures = {"proportional_ms": 20.0, "fitted_ms": 2.0, "one_ms": 0.1}
     return SplitsRun(**{"batch": 1, "part": 0.1, **figures, **changes})
 
 

@@ -13,7 +13,7 @@ import trio.testing
 
 from distributor.api.app import make_app
 from distributor.fitting import summary as fitting_view
-from distributor.leadership.leader import leading
+from distributor.leadership.leader import leader_app
 from distributor.model.cluster import FittingRecord
 from distributor.sync.service import SyncService
 from tests.support.distributor_in_process import Distributor, spec
@@ -23,7 +23,7 @@ REPORT = {"incarnation": "1", "sequence": 1}
 
 @asynccontextmanager
 async def leader(distributor: Distributor) -> AsyncIterator[httpx.AsyncClient]:
-    app, tasks = leading(distributor.registry, "http://127.0.0.1:1")
+    app, tasks = leader_app(distributor.registry, "http://127.0.0.1:1")
     async with trio.open_nursery() as nursery:
         for task in tasks:
             nursery.start_soon(task)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from distributor.fitting.events import Layout, Missing, Task
-from distributor.fitting.evidence import Evidence
-from distributor.fitting.layout_model import recording
+from distributor.fitting.evidence import Evidence, kept_by
+from distributor.fitting.layout_model import Model, Recording, recording
 from distributor.fitting.search import Outcome, proportional
 from distributor.placement.allocation import BrokerCapacity, Demand
 from distributor.prediction.replay import Latency, Trace
@@ -73,3 +73,26 @@ def test_without_a_layout_to_try_the_best_is_one_that_may_be():
     assert found.best is not None
     assert (found.best.layout, found.missing) == (ON_ONE, Missing(brokers=1))
     assert evidence.best_measured(lambda _layout: False) is None
+
+
+def test_without_a_model_a_broker_keeps_what_it_has_and_one_that_has_nothing_has_no_cap():
+    demand = Demand(rates=np.ones(4), groups=np.zeros(4, dtype=np.int64), rate=5.0, burst=4.0)
+    layout = Layout(brokers=("b0", "b1"), placement=np.array([0, 0, 0, 1]), shares_micro=((3, 3), (2, 1)))
+    task = Task(demand=demand, percentile=99, target_ns=1, full={"b1": 0.5})
+    assert kept_by(task, layout, {"b0", "b1", "b2"}, {"b1"}, None) == {"b0": 3.0, "b1": 0.5}
+    whole = Layout(brokers=("b0",), placement=np.zeros(4, dtype=np.int64), shares_micro=((5, 4),))
+    assert kept_by(task, whole, {"b0"}, set(), None) == {}
+
+
+def test_a_broker_that_is_left_idle_is_capped_at_what_the_model_says_it_can_process():
+    groups = np.zeros(50, dtype=np.int64)
+    demand = Demand(rates=np.ones(50), groups=groups, rate=55.0, burst=50.0)
+    task = Task(demand=demand, percentile=99, target_ns=MS)
+    bursts = Trace(  # 50 at once, of 40 us each
+        publisher=np.tile(np.arange(50), 20),
+        arrival_ns=np.repeat(np.arange(20) * 1_000_000_000, 50),
+        service_ns=np.full(1_000, 40_000),
+    )
+    model = Model(task, [Recording(trace=bursts, service_ns={"b0": 40_000.0})], [])
+    elsewhere = Layout(brokers=("b1",), placement=groups, shares_micro=((55_000_000, 50_000_000),))
+    assert kept_by(task, elsewhere, {"b0"}, set(), model) == {"b0": 24.0}  # 0.96 ms

@@ -6,7 +6,7 @@ import pytest
 from bench.simulation.fleet import Firings, Fleet, firings, grouped_demand, held, stalls
 from distributor.fitting.events import AskScaler, Missing, Scaler, Task
 from distributor.fitting.state_machine import Fitting
-from distributor.placement.quotas import NOWHERE
+from distributor.model.columns import NOWHERE
 
 MS = 1_000_000  # ns
 SECOND = 1_000_000_000

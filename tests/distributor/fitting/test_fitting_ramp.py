@@ -5,8 +5,8 @@ import pytest
 
 from distributor.fitting.events import Done, Measure, Missing, Place, Placed, Recorded, Stop, Task
 from distributor.fitting.state_machine import BREACH_NS, Fitting
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import ALONE, NOWHERE
 from tests.support.fitting_steps import BUSY, MS, SECOND, Climb, bursts, of_kind, placed_share, progress, small_task
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from distributor.fitting.events import Layout
 from distributor.fitting.moves import let_in, receiving, with_fewest_moves
 from distributor.fitting.search import proportional
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import Demand
-from distributor.placement.quotas import ALONE, NOWHERE
 
 
 def layout(placement, brokers=("a", "b", "c")):

@@ -19,8 +19,8 @@ from distributor.fitting.events import (
     Task,
 )
 from distributor.fitting.paper import ROUND_NS, PaperFitting
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import ALONE, NOWHERE
 from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import Intervals
 

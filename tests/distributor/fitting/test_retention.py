@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributor.fitting.retention import fair_order, most_kept
-from distributor.placement.quotas import ALONE
+from distributor.model.columns import ALONE
 
 
 @given(st.lists(st.integers(ALONE, 5), min_size=1, max_size=80), st.data())

@@ -7,8 +7,8 @@ import pytest
 
 from distributor.fitting.events import Progress, Task
 from distributor.fitting.round import Watch, watch_of
+from distributor.model.columns import ALONE
 from distributor.placement.allocation import Demand
-from distributor.placement.quotas import ALONE
 from distributor.prediction.sequential_test import Intervals, Verdict
 
 MS = 1_000_000  # ns
@@ -26,7 +26,7 @@ def in_time(intervals: int, first: int = 0) -> Intervals:
 def heard(*events: Progress) -> Watch:
     watch = watch_of(TASK)
     for event in events:
-        watch.hear(event)
+        watch.receive(event)
     watch.judge()
     return watch
 
@@ -67,44 +67,44 @@ def test_what_nobody_took_leaves_open_what_the_rest_would_be_clear_about():
 
 def test_what_was_clear_is_not_any_more_once_messages_are_left_lying():
     watch = heard(said(in_time(1000)))
-    watch.hear(said(in_time(1, first=1000), unsent=500))
+    watch.receive(said(in_time(1, first=1000), unsent=500))
     watch.judge()
     assert watch.verdict is Verdict.UNDECIDED
 
 
 def test_what_nobody_took_counts_in_the_next_round_of_the_layout_too():
     again = heard(said(in_time(500), unsent=30)).resumed()
-    again.hear(said(in_time(500), unsent=3))
+    again.receive(said(in_time(500), unsent=3))
     assert again.unsent_part == pytest.approx(33 / 2033)
 
 
 def test_a_sample_that_was_above_comes_within_by_all_of_it_once_there_is_more_to_choose_by():
     watch = heard(said(in_time(500), lost=11)).resumed()  # of 1,011 in all
     assert not watch.is_within
-    watch.hear(said(in_time(149)))
+    watch.receive(said(in_time(149)))
     assert (watch.is_within, watch.has_come_within) == (True, False)
-    watch.hear(said(in_time(1, first=149)))
+    watch.receive(said(in_time(1, first=149)))
     assert watch.has_come_within
 
 
 def test_a_sample_that_was_far_above_comes_within_by_what_is_new_once_that_takes_long_for_itself():
     watch = heard(said(in_time(500), lost=90)).resumed()
-    watch.hear(said(in_time(399)))
+    watch.receive(said(in_time(399)))
     assert not watch.has_come_within
-    watch.hear(said(in_time(1, first=399)))
+    watch.receive(said(in_time(1, first=399)))
     assert (watch.is_within, watch.has_come_within) == (False, True)
-    watch.hear(said(in_time(10, first=400), lost=10))  # too many of what is new
+    watch.receive(said(in_time(10, first=400), lost=10))  # too many of what is new
     assert not watch.has_come_within
 
 
 def test_nothing_comes_within_while_too_much_lies_untaken():
     watch = heard(said(in_time(500))).resumed()
-    watch.hear(said(in_time(500), unsent=50))
+    watch.receive(said(in_time(500), unsent=50))
     assert not watch.has_come_within
 
 
 @pytest.mark.parametrize(("late_new", "is_above"), [(2, False), (3, True)])
 def test_when_time_is_up_a_sample_that_was_above_is_so_unless_what_is_new_is_within(late_new, is_above):
     watch = heard(said(in_time(500), lost=14)).resumed()
-    watch.hear(said(in_time(110), lost=late_new, final=True))
+    watch.receive(said(in_time(110), lost=late_new, final=True))
     assert (watch.is_within, watch.is_above) == (False, is_above)

@@ -1,20 +1,14 @@
 """The next layout, computed from a trace: which way to go, and what is missing where there is none."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from distributor.fitting.events import Missing, Task
 from distributor.fitting.layout_model import Refuted, recording
-from distributor.fitting.search import fitted, layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.fitting.search import layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import ALONE, NOWHERE
 from distributor.prediction.replay import Latency, Trace
-from srtm.token_bucket.fitted_split import Traffic
-from srtm.token_bucket.refined_split import refined_bucket, worst_delay_ns
-from srtm.topics.publisher_blocks import read_block
-from srtm.topics.publishers import join
 
 MICRO = 1_000_000
 MS = 1_000_000  # ns
@@ -89,63 +83,6 @@ def test_where_access_breaks_the_promise_it_concentrates():
     }
     outcome = search(task, brokers, [recorded(trace)], [Refuted(layout=three, latency=measured)])
     assert (len(three.brokers), len(outcome.found.layout.brokers)) == (3, 1)
-
-
-ROOMS = [BrokerCapacity(name="b0", mcap=9_000.0), BrokerCapacity(name="b1", mcap=1_500.0)]
-
-
-def unequal(burst, target_ns, **more):
-    """Publishers of 100 msg/s on their own, most of them on one broker, under the fitted split."""
-    publishers = join([read_block({"count": 100, "rate": 100, "id_prefix": "p-"}, 0)])
-    demand = Demand(rates=publishers.rates, groups=publishers.groups, rate=11_000.0, burst=burst)
-    return Task(demand=demand, percentile=99, target_ns=target_ns, **more), fitted(publishers, 99)
-
-
-def sent(arrival_ns, publisher):
-    order = np.argsort(arrival_ns, kind="stable")
-    service_ns = np.full(len(order), 1_000, dtype=np.int64)
-    return recorded(Trace(publisher=publisher[order], arrival_ns=arrival_ns[order], service_ns=service_ns))
-
-
-def poisson(rng, publishers, seconds):
-    count = rng.poisson(100 * len(publishers) * seconds)
-    return rng.integers(0, seconds * SECOND, count), rng.choice(publishers, count)
-
-
-def evenly(publishers, seconds):
-    """Each every 10 ms, one after the other."""
-    turns = np.arange(100 * seconds) * 10 * MS
-    phases = np.arange(len(publishers)) * (10 * MS // len(publishers))
-    return (turns[:, None] + phases).ravel(), np.tile(publishers, len(turns))
-
-
-def test_an_access_bound_topic_fits_by_a_split_that_is_made_of_the_recording():
-    # Those on the large broker send evenly, and need no burst, which no formula knows from what is declared.
-    task, split = unequal(10.0, 2 * MS, refines=True)
-    layout = layout_for(task, ROOMS, split, 10_000)
-    large, small = (np.flatnonzero(layout.placement == layout.brokers.index(name)) for name in ("b0", "b1"))
-    parts = evenly(large, 20), poisson(np.random.default_rng(1), small, 20)
-    trace = sent(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    assert search(replace(task, refines=False), ROOMS, [trace], [], split).found is None
-    found = search(task, ROOMS, [trace], [], split).found
-    assert found.worst_ns <= task.target_ns
-    assert found.layout.refined
-    assert found.layout.placement.tolist() == layout.placement.tolist()
-    assert [sum(column) for column in zip(*found.layout.shares_micro, strict=True)] == [11_000 * MICRO, 10 * MICRO]
-
-
-def test_a_split_that_is_right_for_its_own_recording_alone_is_not_taken():
-    # Poisson everywhere, as the formula takes it: what is left to be learned from three seconds is their chance.
-    task, split = unequal(10.0, MS, refines=True)
-    layout = layout_for(task, ROOMS, split, 10_000)
-    trace = sent(*poisson(np.random.default_rng(3), np.arange(100), 3))
-    came = [part.arrival_ns for part in trace.trace.by_broker(layout.placement, 2)]
-    loads = [Traffic(rate=100.0 * np.count_nonzero(layout.placement == at)) for at in range(2)]
-    made = refined_bucket(11_000 * MICRO, 10 * MICRO, loads, came)
-    own_ns, formula_ns = (worst_delay_ns(came, shares) for shares in (made, layout.shares_micro))
-    assert own_ns < formula_ns
-    target_ns = (own_ns + formula_ns) // 2
-    assert search(replace(task, target_ns=target_ns), ROOMS, [trace], [], split).found is None
 
 
 def test_what_was_measured_above_the_target_is_not_tried_again():

@@ -24,8 +24,8 @@ from distributor.fitting.events import (
     Task,
 )
 from distributor.fitting.state_machine import AT_MOST_NS, Fitting
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.placement.quotas import ALONE, NOWHERE
 from distributor.prediction.sequential_test import Verdict
 from tests.support.fitting_steps import MS, SECOND, Climb, at_full, bursts, of_kind, placed_share, progress, small_task
 

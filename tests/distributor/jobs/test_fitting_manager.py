@@ -1,4 +1,4 @@
-"""Fittings live, over simulated brokers in virtual time: placed, measured, searched, concluded."""
+"""FittingManager live, over simulated brokers in virtual time: placed, measured, searched, concluded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_one_broker_that_is_too_slow_becomes_two_and_is_marked_with_what_i
     lost = view["rounds"][0]["measured"][0]
     assert (lost["verdict"], lost["total_ms"]) == ("above", pytest.approx(1.6))
     assert any("processing takes too long" in line for line in view["explanation"])
-    (kept,) = distributor.registry.marks.kept.values()
+    (kept,) = distributor.registry.caps.rates.values()
     assert 8_000 <= kept < 16_000
 
 

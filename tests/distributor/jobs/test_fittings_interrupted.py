@@ -1,4 +1,4 @@
-"""Fittings interrupted: a silent broker, a changed or removed topic, a defect, a store that is away."""
+"""FittingManager interrupted: a silent broker, a changed or removed topic, a defect, a store that is away."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import trio
 
-from distributor.jobs.claims import Claims
+from distributor.jobs.fitting_environment import Claims
 from distributor.jobs.fitting_run import FittingRun
 from distributor.model.cluster import Placement
 from srtm.control import FITTING_ENDED

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from distributor.jobs.relief import Rates, Relieving, part
+from distributor.jobs.relief import Rates, ReliefJob, part
 from distributor.relief.values import Note, Shift, Step
 from distributor.views import metrics
 from distributor.views import topics as views
@@ -36,7 +36,7 @@ class Cluster:
         self.latency = dict.fromkeys([broker.name for broker in brokers], late())
         self.registry = distributor.registry
         self.syncing = distributor.syncing
-        self.relieving = Relieving(distributor.registry, distributor.syncing, self.fitting.__contains__)
+        self.relieving = ReliefJob(distributor.registry, distributor.syncing, self.fitting.__contains__)
         self._brokers = brokers
         self._released = dict.fromkeys(self.latency, 0)
 
@@ -201,7 +201,7 @@ async def test_a_report_that_cannot_be_is_ignored_and_counted_and_those_beside_i
     a, b = await distributor.brokers("a", "b", mcap=2000)
     await distributor.submit(spec())
     await settle(a, b)
-    relieving = Relieving(distributor.registry, distributor.syncing)
+    relieving = ReliefJob(distributor.registry, distributor.syncing)
     a.reports = [TopicReport(topic="cars", share_version=1), TopicReport(topic="bikes", share_version=1)]
     await a.sync()
     await relieving.look()
@@ -265,7 +265,7 @@ async def test_a_look_that_meets_a_defect_does_not_end_the_leader(
 async def test_where_relief_is_off_nothing_is_looked_at(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     distributor = await Distributor.open(tmp_path / "off.sqlite3", relief=False)
     with trio.fail_after(1):
-        await Relieving(distributor.registry, distributor.syncing).run()
+        await ReliefJob(distributor.registry, distributor.syncing).run()
     await distributor.aclose()
 
 

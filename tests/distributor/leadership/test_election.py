@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from distributor.leadership.election import SESSION_TIMEOUT_S, Election
-from distributor.leadership.postgres_lock import LockSession
+from distributor.leadership.postgres_lock import PostgresLock
 from distributor.storage.database import Database
 from srtm.errors import Unavailable
 from tests.support.fake_lock import Lock
@@ -155,7 +155,7 @@ class TestTheLockOfPostgres:
         assert "terminating connection" in term.lost_because
 
     async def test_the_server_ends_the_session_of_a_holder_that_says_nothing(self, postgres_url):
-        silent, waiting = LockSession(Database.parse(postgres_url)), election(postgres_url)
+        silent, waiting = PostgresLock(Database.parse(postgres_url)), election(postgres_url)
         assert silent.try_lock()
         with trio.fail_after(20):
             while (term := await waiting.ask()) is None:
@@ -176,7 +176,7 @@ END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_
 
 
 def election(url: str) -> Election:
-    return Election(lambda: LockSession(Database.parse(url)))
+    return Election(lambda: PostgresLock(Database.parse(url)))
 
 
 @pytest.mark.postgres
@@ -190,7 +190,7 @@ def test_a_session_with_a_high_descriptor_rests_as_any_other(postgres_url):
     with ExitStack() as stack:
         for _ in range(1030):
             stack.enter_context(Path("/dev/null").open())
-        session = LockSession(Database.parse(postgres_url))
+        session = PostgresLock(Database.parse(postgres_url))
         stack.callback(session.close)
         session.wake()
         session.rest(30)

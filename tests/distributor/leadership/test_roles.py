@@ -1,4 +1,4 @@
-"""Turns of one distributor, in this process: the lock is in memory, the store is SQLite."""
+"""Roles of one distributor, in this process: the lock is in memory, the store is SQLite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 from distributor.config import DistributorConfig
 from distributor.leadership.election import ASK_S, SESSION_TIMEOUT_S
-from distributor.leadership.roles import Turns
+from distributor.leadership.roles import Roles
 from distributor.storage.store import Store
 from srtm.log import Log
 from tests.support.fake_lock import Lock
@@ -29,10 +29,10 @@ class Rig:
         self.lock = Lock()
         self.lines: list[str] = []
         log = Log("d", self.lines.append)
-        self.turns = Turns(store, DistributorConfig(), self.lock.election(), "http://me", log)
+        self.roles = Roles(store, DistributorConfig(), self.lock.election(), "http://me", log)
 
     async def ask(self, method: str, path: str, **body: object) -> httpx.Response:
-        transport = httpx.ASGITransport(self.turns.front, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(self.roles.front_door, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://d") as client:
             return await client.request(method, path, **body)
 
@@ -54,8 +54,8 @@ async def rig(tmp_path) -> AsyncIterator[Rig]:
 
 async def test_it_stands_by_until_the_lock_is_free_then_leads(rig, nursery):
     rig.lock.is_free = False
-    nursery.start_soon(rig.turns.run)
-    await rig.turns.decided.wait()
+    nursery.start_soon(rig.roles.run)
+    await rig.roles.decided.wait()
     assert (await rig.ask("PUT", "/v1/topics/cars", json=TOPIC)).status_code == 503
     rig.lock.is_free = True
     await rig.comes_to("leader")
@@ -64,7 +64,7 @@ async def test_it_stands_by_until_the_lock_is_free_then_leads(rig, nursery):
 
 async def test_once_the_lock_is_free_it_leads_by_its_next_question(rig, nursery, no_threads, autojump_clock):
     rig.lock.is_free = False
-    nursery.start_soon(rig.turns.run)
+    nursery.start_soon(rig.roles.run)
     await trio.sleep(ASK_S * 10.5)
     standby = (await rig.ask("GET", "/healthz")).json()
     assert standby["role"] == "standby"
@@ -76,7 +76,7 @@ async def test_once_the_lock_is_free_it_leads_by_its_next_question(rig, nursery,
 
 
 async def test_a_term_that_follows_another_begins_with_what_is_stored(rig, nursery):
-    nursery.start_soon(rig.turns.run)
+    nursery.start_soon(rig.roles.run)
     await rig.comes_to("leader")
     assert (await rig.ask("PUT", "/v1/topics/cars", json=TOPIC)).status_code == 200
     first = await rig.store.edition()
@@ -96,7 +96,7 @@ async def test_a_term_that_follows_another_begins_with_what_is_stored(rig, nurse
 
 
 async def test_a_lead_that_is_not_sure_refuses_before_it_is_known_to_be_lost(rig, nursery):
-    nursery.start_soon(rig.turns.run)
+    nursery.start_soon(rig.roles.run)
     await rig.comes_to("leader")
     rig.lock.advance(3600)  # it was stopped
     answer = await rig.ask("PUT", "/v1/topics/cars", json=TOPIC)
@@ -105,7 +105,7 @@ async def test_a_lead_that_is_not_sure_refuses_before_it_is_known_to_be_lost(rig
 
 
 async def test_a_change_of_which_nobody_knows_whether_it_was_made_ends_the_term(rig, nursery):
-    nursery.start_soon(rig.turns.run)
+    nursery.start_soon(rig.roles.run)
     await rig.comes_to("leader")
     before = await rig.store.edition()
     rig.store.doubtful.set()

@@ -56,7 +56,7 @@ async def test_every_answer_is_as_fresh_as_the_store(leader, client):
     )
     assert [one["applied_version"] for one in shown["brokers"]] == [0, 0]
     await settle(a, b)
-    await leader.registry.store_acknowledged()
+    await leader.registry.state.store_acknowledged()
     shown = (await client.get("/v1/topics/cars")).json()
     assert [one["applied_version"] == one["share_version"] for one in shown["brokers"]] == [True, True]
     change = {"add": [{"id": "new", "rate": 1.0}], "remove": ["p0"]}
@@ -130,7 +130,7 @@ async def test_the_book_of_a_leader_comes_back_from_the_store_as_it_was(leader):
     a, _ = await leader.brokers("a", "b")
     await leader.submit(spec())
     await settle(a)
-    await leader.registry.store_acknowledged()
+    await leader.registry.state.store_acknowledged()
     loaded = await Registry.load(leader.store, leader.registry.config)
     assert (loaded.version, loaded.brokers) == (leader.registry.version, leader.registry.brokers)
     assert loaded.topics["cars"].leases == leader.registry.topics["cars"].leases

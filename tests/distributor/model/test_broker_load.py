@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from distributor.model.broker_load import NO_LOAD, loads_after, loads_of
-from distributor.placement import planner as placing
-from distributor.registry import state as book
+from distributor.placement import planner
+from distributor.registry import topic_table
 from srtm.topics.capacity import Class
 from srtm.topics.spec import Slo, parse_change
 from tests.support.distributor_in_process import Distributor, spec
@@ -26,8 +26,8 @@ async def test_of_a_topic_that_is_placed_anew_nothing_counts_that_it_has_already
     await two_topics(distributor)
     load = distributor.registry.loads["a"]
     assert load.allocated == 300.0
-    assert (load.allocated_besides("cars"), load.allocated_besides("unknown")) == (100.0, 300.0)
-    assert list(load.promised(besides="cars")) == [(Slo(percentile=95, latency_ms=50), Class(publishers=10))]
+    assert (load.allocated_to_others("cars"), load.allocated_to_others("unknown")) == (100.0, 300.0)
+    assert list(load.promised(without="cars")) == [(Slo(percentile=95, latency_ms=50), Class(publishers=10))]
     assert len(list(load.promised())) == 2
     assert (NO_LOAD.allocated, list(NO_LOAD.promised())) == (0.0, [])
 
@@ -35,7 +35,7 @@ async def test_of_a_topic_that_is_placed_anew_nothing_counts_that_it_has_already
 async def test_loads_follow_every_change_of_a_topic_and_are_looked_at_once_for_it(distributor, monkeypatch):
     await two_topics(distributor)
     made = []
-    monkeypatch.setattr(book, "loads_after", lambda *what: made.append(1) or loads_after(*what))
+    monkeypatch.setattr(topic_table, "loads_after", lambda *what: made.append(1) or loads_after(*what))
     await distributor.registry.change_publishers("cars", lambda old: parse_change(old, {"remove": ["p0"]}))
     made.clear()
     assert [distributor.registry.loads["a"].allocated for _ in range(3)] == [290.0] * 3
@@ -77,7 +77,7 @@ class Sizing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        monkeypatch.setattr(placing, "smallest_burst", self._smallest)
+        monkeypatch.setattr(planner, "smallest_burst", self._smallest)
 
     def _smallest(self, *_what: object) -> int:
         self.times += 1

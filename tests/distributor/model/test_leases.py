@@ -23,13 +23,13 @@ def settle(leases: Leases) -> Leases:
 
 
 def first_grant(**shares: Amount) -> Leases:
-    return Leases(ENVELOPE).retargeted(ENVELOPE, shares).advanced(shares, 1)
+    return Leases(ENVELOPE).with_target(ENVELOPE, shares).advanced(shares, 1)
 
 
 def test_the_first_grant_starts_full_and_no_later_one_does():
     leases = first_grant(a=amount(60, 12), b=amount(40, 8))
     assert all(held.full for held in leases.holdings.values())
-    leases = settle(leases).retargeted(ENVELOPE, {"c": ENVELOPE}).advanced("abc", 2)
+    leases = settle(leases).with_target(ENVELOPE, {"c": ENVELOPE}).advanced("abc", 2)
     leases = settle(leases).advanced("abc", 3)
     assert leases.holdings["c"].share == ENVELOPE
     assert not any(held.full for held in leases.holdings.values())
@@ -37,13 +37,13 @@ def test_the_first_grant_starts_full_and_no_later_one_does():
 
 def test_a_topic_name_that_had_a_grant_before_starts_empty_when_it_comes_again():
     leases = settle(first_grant(a=ENVELOPE)).closed().freed("a")
-    again = leases.retargeted(ENVELOPE, {"a": ENVELOPE}).advanced("a", 2)
+    again = leases.with_target(ENVELOPE, {"a": ENVELOPE}).advanced("a", 2)
     assert again.holdings["a"].share == ENVELOPE
     assert not again.holdings["a"].full
 
 
 def test_growth_waits_until_the_shrink_is_acknowledged():
-    leases = settle(first_grant(a=ENVELOPE)).retargeted(ENVELOPE, {"a": amount(50, 10), "b": amount(50, 10)})
+    leases = settle(first_grant(a=ENVELOPE)).with_target(ENVELOPE, {"a": amount(50, 10), "b": amount(50, 10)})
     leases = leases.advanced("ab", 2)
     assert leases.holdings["a"].share == amount(50, 10)
     assert "b" not in leases.holdings
@@ -54,7 +54,7 @@ def test_growth_waits_until_the_shrink_is_acknowledged():
 
 def test_a_share_that_grows_in_one_component_and_shrinks_in_the_other_goes_through_the_minimum():
     leases = settle(first_grant(a=amount(60, 12), b=amount(40, 8)))
-    leases = leases.retargeted(ENVELOPE, {"a": amount(70, 10), "b": amount(30, 10)}).advanced("ab", 2)
+    leases = leases.with_target(ENVELOPE, {"a": amount(70, 10), "b": amount(30, 10)}).advanced("ab", 2)
     assert leases.holdings["a"].share == amount(60, 10)
     assert leases.holdings["b"].share == amount(30, 8)
     leases = settle(leases).advanced("ab", 3)
@@ -63,21 +63,21 @@ def test_a_share_that_grows_in_one_component_and_shrinks_in_the_other_goes_throu
 
 def test_a_silent_broker_keeps_its_tokens_and_the_others_grow_by_what_there_is():
     leases = settle(first_grant(a=amount(50, 10), b=amount(50, 10)))
-    leases = leases.retargeted(ENVELOPE, {"c": ENVELOPE}).advanced("bc", 2).acknowledged("b", 2).advanced("bc", 3)
+    leases = leases.with_target(ENVELOPE, {"c": ENVELOPE}).advanced("bc", 2).acknowledged("b", 2).advanced("bc", 3)
     assert leases.holdings["c"].share == amount(50, 10)
     assert leases.outstanding() == ENVELOPE
 
 
 def test_proof_of_death_frees_the_share_of_the_dead_one():
     leases = settle(first_grant(a=amount(50, 10), b=amount(50, 10)))
-    leases = leases.freed("a").retargeted(ENVELOPE, {"b": ENVELOPE}).advanced("b", 2)
+    leases = leases.freed("a").with_target(ENVELOPE, {"b": ENVELOPE}).advanced("b", 2)
     assert leases.holdings["b"].share == ENVELOPE
 
 
 def test_a_new_incarnation_gets_its_share_back_empty():
     leases = first_grant(a=ENVELOPE).reissued("a", 2)
     held = leases.holdings["a"]
-    assert (held.share, held.version, held.full, held.settled) == (ENVELOPE, 2, False, False)
+    assert (held.share, held.version, held.full, held.is_acknowledged) == (ENVELOPE, 2, False, False)
 
 
 def test_nothing_to_do_issues_nothing():
@@ -90,13 +90,13 @@ def test_nothing_to_do_issues_nothing():
 def test_a_smaller_envelope_shrinks_first():
     small = amount(50, 10)
     leases = settle(first_grant(a=amount(50, 10), b=amount(50, 10)))
-    leases = leases.retargeted(small, {"a": amount(40, 8), "b": amount(10, 2)}).advanced("ab", 2)
+    leases = leases.with_target(small, {"a": amount(40, 8), "b": amount(10, 2)}).advanced("ab", 2)
     assert leases.holdings["a"].share + leases.holdings["b"].share == small
 
 
 def test_a_silent_broker_that_keeps_more_of_one_than_the_new_envelope_has_stops_no_growth_of_the_other():
     leases = settle(first_grant(a=amount(50, 10), b=amount(50, 10)))
-    leases = leases.retargeted(amount(120, 16), {"a": amount(60, 8), "b": amount(60, 8)}).advanced("a", 2)
+    leases = leases.with_target(amount(120, 16), {"a": amount(60, 8), "b": amount(60, 8)}).advanced("a", 2)
     assert leases.holdings["a"].share == amount(50, 8)
     leases = leases.acknowledged("a", 2).advanced("a", 3)
     assert leases.holdings["a"].share == amount(60, 8)
@@ -162,7 +162,7 @@ class Cluster(RuleBasedStateMachine):
             for name, weight in zip(BROKERS, self.weights, strict=True)
             if weight and name not in self.dead
         }
-        self.leases = self.leases.retargeted(self.envelope, shares)
+        self.leases = self.leases.with_target(self.envelope, shares)
         self.advance()
 
     @rule(name=st.sampled_from(BROKERS))
@@ -198,7 +198,7 @@ class Cluster(RuleBasedStateMachine):
         """Proof of death, and it does not come back in time."""
         self.kill(name)
         target = {broker: share for broker, share in self.leases.target.items() if broker != name}
-        self.leases = self.leases.freed(name).retargeted(self.envelope, target)
+        self.leases = self.leases.freed(name).with_target(self.envelope, target)
         self.advance()
 
     def kill(self, name: str) -> None:
@@ -238,7 +238,7 @@ class Cluster(RuleBasedStateMachine):
     @invariant()
     def every_share_is_nothing_or_usable(self) -> None:
         for held in self.leases.holdings.values():
-            assert held.share == NOTHING or held.share.usable
+            assert held.share == NOTHING or held.share.is_usable
 
     def teardown(self) -> None:
         """Once everybody hears and answers, the target is reached, except for what would be under a token."""
@@ -252,7 +252,7 @@ class Cluster(RuleBasedStateMachine):
                 self.buckets[name].apply(*what)
                 self.acknowledge(name)
         for name, share in self.leases.target.items():
-            assert not share.usable or self.leases.holdings[name].share == share
+            assert not share.is_usable or self.leases.holdings[name].share == share
 
 
 TestCluster = Cluster.TestCase

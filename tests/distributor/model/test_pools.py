@@ -21,19 +21,19 @@ LIVE = {"a", "b"}
 
 
 def pool() -> Leases:
-    leases = Leases(ENVELOPE).retargeted(ENVELOPE, {"a": HALF, "b": HALF}).advanced(LIVE, 1)
+    leases = Leases(ENVELOPE).with_target(ENVELOPE, {"a": HALF, "b": HALF}).advanced(LIVE, 1)
     return leases.acknowledged("a", 1).acknowledged("b", 1).as_pool()
 
 
 def test_a_pool_begins_only_with_all_shares_in_force() -> None:
-    begun = Leases(ENVELOPE).retargeted(ENVELOPE, {"a": HALF, "b": HALF}).advanced(LIVE, 1)
+    begun = Leases(ENVELOPE).with_target(ENVELOPE, {"a": HALF, "b": HALF}).advanced(LIVE, 1)
     assert not begun.acknowledged("a", 1).as_pool().pool
     assert pool().pool == 1
 
 
 def test_while_it_lasts_nothing_is_issued_and_other_shares_of_its_members_do_not_end_it() -> None:
     leases = pool()
-    other = leases.retargeted(ENVELOPE, {"a": Amount(100 * MICRO, MICRO), "b": Amount(MICRO, MICRO)})
+    other = leases.with_target(ENVELOPE, {"a": Amount(100 * MICRO, MICRO), "b": Amount(MICRO, MICRO)})
     assert other.advanced(LIVE, 5).holdings == leases.holdings
     assert not other.recalling
 
@@ -68,17 +68,17 @@ def test_brokers_that_say_they_have_more_than_there_is_get_nothing_until_all_hav
 def beside_a_holder_of_nothing() -> Leases:
     """A pool of a and b; c, first on record, has given up all that it had."""
     third = Amount(300 * MICRO, 10 * MICRO)
-    leases = Leases(ENVELOPE).retargeted(ENVELOPE, {"c": third, "a": third, "b": third}).advanced({*LIVE, "c"}, 1)
+    leases = Leases(ENVELOPE).with_target(ENVELOPE, {"c": third, "a": third, "b": third}).advanced({*LIVE, "c"}, 1)
     for name in ("c", "a", "b"):
         leases = leases.acknowledged(name, 1)
-    leases = leases.retargeted(ENVELOPE, {"a": HALF, "b": HALF}).advanced(LIVE, 2).acknowledged("c", 2)
+    leases = leases.with_target(ENVELOPE, {"a": HALF, "b": HALF}).advanced(LIVE, 2).acknowledged("c", 2)
     leases = leases.advanced(LIVE, 3).acknowledged("a", 3).acknowledged("b", 3).as_pool()
     assert (leases.pool, next(iter(leases.holdings.items()))[1].bound) == (3, NOTHING)
     return leases
 
 
 def test_a_silent_holder_of_nothing_inherits_nothing_and_keeps_no_pool_from_its_end() -> None:
-    died = beside_a_holder_of_nothing().freed("b").retargeted(ENVELOPE, {"a": ENVELOPE}).advanced({"a"}, 5)
+    died = beside_a_holder_of_nothing().freed("b").with_target(ENVELOPE, {"a": ENVELOPE}).advanced({"a"}, 5)
     assert (died.holdings["a"].bound, died.holdings["c"].bound) == (ENVELOPE, NOTHING)
     dealt = died.acknowledged("a", 5, MOST).advanced({"a"}, 6)
     assert (dealt.pool, dealt.holdings["a"].share) == (0, ENVELOPE)
@@ -91,7 +91,7 @@ def test_a_pool_is_over_with_its_last_member_though_holders_of_nothing_are_left(
 
 def test_a_holder_of_nothing_that_began_anew_and_fell_silent_keeps_no_pool_from_its_end() -> None:
     told = beside_a_holder_of_nothing().reissued("c", 4).recalled().advanced(LIVE, 5)
-    assert told.holdings["c"].settled
+    assert told.holdings["c"].is_acknowledged
     assert not told.acknowledged("a", 5, MOST).acknowledged("b", 5, LEAST).advanced(LIVE, 6).pool
 
 
@@ -127,12 +127,12 @@ def test_a_member_that_falls_silent_once_the_recall_was_told_and_is_proven_dead_
     None
 ):
     said = pool().recalled().advanced(LIVE, 5).acknowledged("a", 5, LEAST)
-    dealt = said.freed("b").retargeted(ENVELOPE, {"a": ENVELOPE}).advanced({"a"}, 6)
+    dealt = said.freed("b").with_target(ENVELOPE, {"a": ENVELOPE}).advanced({"a"}, 6)
     assert (dealt.pool, dealt.holdings["a"].share) == (0, ENVELOPE)
 
 
 def test_what_a_broker_had_that_died_or_began_anew_may_be_elsewhere_so_the_others_are_asked_first() -> None:
-    died = pool().freed("a").retargeted(ENVELOPE, {"b": ENVELOPE}).advanced({"b"}, 5)
+    died = pool().freed("a").with_target(ENVELOPE, {"b": ENVELOPE}).advanced({"b"}, 5)
     assert died.outstanding() == ENVELOPE
     assert died.acknowledged("b", 5, MOST).advanced({"b"}, 6).holdings["b"].share == ENVELOPE
     reborn = pool().reissued("a", 5).advanced(LIVE, 6)
@@ -143,12 +143,12 @@ def test_what_a_broker_had_that_died_or_began_anew_may_be_elsewhere_so_the_other
 
 
 def test_other_members_or_another_envelope_end_it() -> None:
-    assert pool().retargeted(ENVELOPE, {"a": ENVELOPE}).recalling
-    assert pool().retargeted(Amount(MICRO, MICRO * 2), {"a": HALF, "b": HALF}).recalling
+    assert pool().with_target(ENVELOPE, {"a": ENVELOPE}).recalling
+    assert pool().with_target(Amount(MICRO, MICRO * 2), {"a": HALF, "b": HALF}).recalling
 
 
 def test_a_pool_whose_topic_comes_again_before_its_brokers_heard_that_it_went_is_called_back() -> None:
-    again = pool().closed().retargeted(ENVELOPE, {"a": ENVELOPE}).advanced(LIVE, 5)
+    again = pool().closed().with_target(ENVELOPE, {"a": ENVELOPE}).advanced(LIVE, 5)
     again = again.acknowledged("a", 5, LEAST).advanced(LIVE, 6)
     assert again.pool  # b may hold the rest
     shrunk = again.acknowledged("b", 5, MOST).advanced(LIVE, 7)
@@ -157,7 +157,7 @@ def test_a_pool_whose_topic_comes_again_before_its_brokers_heard_that_it_went_is
 
 
 def test_a_pool_is_over_with_the_last_of_its_brokers() -> None:
-    again = pool().closed().freed("a").freed("b").retargeted(ENVELOPE, {"a": ENVELOPE}).advanced(LIVE, 5)
+    again = pool().closed().freed("a").freed("b").with_target(ENVELOPE, {"a": ENVELOPE}).advanced(LIVE, 5)
     assert again.holdings["a"].share == ENVELOPE
     assert not again.pool
 

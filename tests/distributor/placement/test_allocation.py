@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement import allocation
 from distributor.placement.allocation import STRATEGIES, BrokerCapacity, Demand, Plan, concentration, place_more, plan
-from distributor.placement.quotas import ALONE, NOWHERE, fill, round_table
+from distributor.placement.quotas import fill, round_table
 
 
 def demand(rates, groups=None, burst=1000.0):
@@ -358,7 +359,7 @@ def test_quotas_are_the_largest_minimum_that_the_capacities_of_the_fewest_broker
 )
 def test_after_publishers_came_went_and_changed_the_same_principles_hold(one_by_one, fleet, seed, leave, strategy):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(allocation, "_LEFT", 10_000 if one_by_one else 5)
+        patch.setattr(allocation, "_MAX_SINGLE", 10_000 if one_by_one else 5)
         came_went_and_changed(fleet, seed, leave, strategy)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distributor.model.columns import ALONE
 from distributor.placement.allocation import BrokerCapacity, Demand, place_more
-from distributor.placement.quotas import ALONE
 
 _ROUNDING = 1e-5  # msg/s
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from distributor.model.broker_load import loads_of
-from distributor.placement.headroom import Carried
+from distributor.placement.headroom import Headroom
 from distributor.placement.proposals import shares_version, traits
 from srtm.control import ProposedShare, ShareProposal, TopicReport
 from srtm.topics.capacity import Capacity, Class
@@ -24,7 +24,7 @@ async def two(distributor: Distributor, mcap: float = 1_000.0) -> list[FakeBroke
 
 
 def most(distributor: Distributor, topic: str = "cars", broker: str = "a") -> float | None:
-    return distributor.registry.most_rate(distributor.registry.topics[topic], broker)
+    return distributor.registry.max_rate(distributor.registry.topics[topic], broker)
 
 
 def proposal(distributor: Distributor, shares: dict[str, float]) -> ShareProposal:
@@ -57,7 +57,7 @@ async def test_a_proposal_above_what_others_leave_is_refused_with_the_rule_and_w
     await distributor.submit(spec("vans", count=60, placement="lb"))
     await settle(*brokers)
     topic = distributor.registry.topics["cars"]
-    told = traits(topic, distributor.registry.most_rate).brokers["a"].capacity
+    told = traits(topic, distributor.registry.max_rate).brokers["a"].capacity
     assert told == 700.0
     (refused,) = (await distributor.registry.adapt([proposal(distributor, {"a": told + 0.001, "b": 300.0})])).results
     assert not refused.taken
@@ -80,10 +80,10 @@ async def test_a_broker_of_which_nothing_is_stated_or_measured_is_not_limited(di
     await distributor.submit(spec(**WIDE))
     assert most(distributor) is None
     figure = Capacity(mcap=800.0, slo=Slo(percentile=99, latency_ms=5), traffic=Class(publishers=100))
-    await distributor.registry.note_capacity("a", figure)
+    await distributor.registry.set_capacity("a", figure)
     assert (most(distributor), most(distributor, broker="b")) == (800.0, None)
     strict = Capacity(mcap=650.0, slo=Slo(percentile=99, latency_ms=1), traffic=Class(publishers=100))
-    await distributor.registry.note_capacity("a", strict)
+    await distributor.registry.set_capacity("a", strict)
     await distributor.submit(spec("vans", count=2, placement="lb", slo={"percentile": 99, "latency_ms": 1}))
     assert most(distributor) == 640.0  # the hardest promise decides
 
@@ -135,11 +135,11 @@ async def test_topics_are_looked_at_anew_only_where_what_a_broker_carries_may_bo
     histories = distributor.syncing.histories
     known = (await histories.answer(0, 0.0)).version
     looked_at: list[str] = []
-    most_rate = distributor.registry.most_rate
+    max_rate = distributor.registry.max_rate
     monkeypatch.setattr(
         distributor.registry,
-        "most_rate",
-        lambda topic, broker: looked_at.append(topic.name) or most_rate(topic, broker),
+        "max_rate",
+        lambda topic, broker: looked_at.append(topic.name) or max_rate(topic, broker),
     )
 
     async def told(load: int) -> list[str]:
@@ -206,11 +206,15 @@ async def test_sums_that_were_kept_are_those_of_all_topics_as_they_are(distribut
         await distributor.registry.remove(f"t{number}", purge=False)
     for number in range(1, 12, 3):
         await distributor.submit(spec(f"t{number}", count=3, rate=1.1, placement="conc"))
-    topics, kept = distributor.registry.topics, distributor.registry.carried
-    fresh = Carried()
+    topics, kept = distributor.registry.topics, distributor.registry.headroom
+    fresh = Headroom()
     for topic in topics.values():
         fresh.note(topic)
     loads = loads_of(topics.values())
     for broker in ("a", "b"):
-        assert kept.besides(broker, "") == fresh.besides(broker, "") == pytest.approx(loads[broker].allocated, abs=1e-3)
+        assert (
+            kept.other_load(broker, "")
+            == fresh.other_load(broker, "")
+            == pytest.approx(loads[broker].allocated, abs=1e-3)
+        )
         assert set(kept.topics_on(broker)) == loads[broker].rates.keys()

@@ -141,7 +141,7 @@ async def test_mode_and_adaptation_survive_a_restart_of_the_distributor(tmp_path
 
 async def test_what_a_policy_must_know_comes_from_the_topic_and_its_brokers(tmp_path: Path) -> None:
     opened, _ = await placed(tmp_path)
-    found = traits(opened.registry.topics["cars"], opened.registry.most_rate)
+    found = traits(opened.registry.topics["cars"], opened.registry.max_rate)
     assert found.brokers["b1"].capacity == 2_000.0
     assert found.brokers["b1"].dispersion > 1.5  # groups of five, half of each here
     assert found.percentile == 99

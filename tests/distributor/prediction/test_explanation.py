@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distributor.placement import planner as placing
+from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
 from distributor.prediction.explanation import Outcome, explain
 from distributor.prediction.forecast import Service
@@ -14,7 +14,7 @@ from tests.support.distributor_in_process import spec
 def explained(*mcaps: float, services: dict[str, Service] | None = None, **changes: object) -> dict:
     topic = spec(**changes)
     offered = [BrokerCapacity(name=f"b{at}", mcap=mcap) for at, mcap in enumerate(mcaps)]
-    burst, placement, reasons = placing.place_anew(topic, offered)
+    burst, placement, reasons = planner.place_anew(topic, offered)
     return explain(
         Outcome(spec=topic, burst=burst, placement=placement, reasons=reasons, offered=offered, services=services or {})
     )

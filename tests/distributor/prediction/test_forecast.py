@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from distributor.model.leases import MICRO, Amount
-from distributor.placement import planner as placing
+from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
+from distributor.placement.shares import ShareDemand, target_shares
 from distributor.prediction import forecast as module
 from distributor.prediction.forecast import Forecast, Service, Simulation
 from srtm.token_bucket.poisson import mean_delay_s
@@ -27,10 +28,10 @@ def foreseen(
     """Spread over ``k`` brokers."""
     each = spec.publishers.load / k * 1.05 if mcap is None else mcap
     offered = [BrokerCapacity(name=f"b{at}", mcap=each) for at in range(k)]
-    burst, placement, _ = placing.place_anew(spec, offered)
+    burst, placement, _ = planner.place_anew(spec, offered)
     assert len(placement.brokers) == k
     envelope = Amount(round(spec.rate * MICRO), round(burst * MICRO))
-    shares = placing.shares(spec, envelope, placement, ())
+    shares = target_shares(ShareDemand(spec=spec, envelope=envelope, placement=placement))
     traffic = Simulation(spec.publishers, spec.slo.percentile, envelope, 1)
     return traffic.forecast(placement, shares, services or {})
 
@@ -80,7 +81,7 @@ def test_a_broker_that_cannot_keep_up_has_no_percentile(monkeypatch):
 
 def test_a_share_without_tokens_never_lets_its_messages_go():
     spec = topic(10, 10, burst=5)
-    _, placement, _ = placing.place_anew(spec, [BrokerCapacity(name=name, mcap=60.0) for name in "ab"])
+    _, placement, _ = planner.place_anew(spec, [BrokerCapacity(name=name, mcap=60.0) for name in "ab"])
     whole = Amount(110 * MICRO, 5 * MICRO)
     found = Simulation(spec.publishers, 99, whole, 1).forecast(placement, {"a": whole, "b": Amount(0, 0)}, {})
     assert found.method == "formula"
@@ -90,7 +91,7 @@ def test_a_share_without_tokens_never_lets_its_messages_go():
 
 def test_waits_beyond_what_64_bits_can_tell_are_answered_for_by_formula():
     spec = topic(1, 1000, burst=1, batch=100_000, process="periodic")
-    _, placement, _ = placing.place_anew(spec, [BrokerCapacity(name="a", mcap=6000.0)])
+    _, placement, _ = planner.place_anew(spec, [BrokerCapacity(name="a", mcap=6000.0)])
     least = Amount(1, MICRO)
     found = Simulation(spec.publishers, 99, least, 1).forecast(placement, {"a": least}, {})
     assert found.method == "formula"
@@ -99,7 +100,7 @@ def test_waits_beyond_what_64_bits_can_tell_are_answered_for_by_formula():
 
 def test_nobody_placed_is_nothing_predicted():
     spec = topic(10, 10, burst=5)
-    _, placement, _ = placing.place_anew(spec, [])
+    _, placement, _ = planner.place_anew(spec, [])
     found = Simulation(spec.publishers, 99, Amount(110 * MICRO, 5 * MICRO), 1).forecast(placement, {}, {})
     assert (found.messages, dict(found.brokers), found.worst.total_ms) == (0, {}, 0.0)
 

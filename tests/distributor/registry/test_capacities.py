@@ -54,8 +54,8 @@ async def test_topics_are_placed_by_what_was_measured_for_their_promise(distribu
     await distributor.brokers("a", "b", "c", mcap=2000)
     registry = distributor.registry
     for name in ("a", "b", "c"):
-        await registry.note_capacity(name, capacity(400.0, "p99:5ms"))
-        await registry.note_capacity(name, capacity(1500.0, "p99:50ms"))
+        await registry.set_capacity(name, capacity(400.0, "p99:5ms"))
+        await registry.set_capacity(name, capacity(1500.0, "p99:50ms"))
     patient = spec(slo={"percentile": 99, "latency_ms": 50})
     _, placement, _ = await registry.dry_run(patient)
     assert len(placement.brokers) == 1
@@ -66,8 +66,8 @@ async def test_topics_are_placed_by_what_was_measured_for_their_promise(distribu
 async def test_the_strictest_promise_on_a_broker_decides_for_all_that_comes_there(distributor):
     await distributor.brokers("a", mcap=2000)
     registry = distributor.registry
-    await registry.note_capacity("a", capacity(400.0, "p99:5ms"))
-    await registry.note_capacity("a", capacity(1500.0, "p99:50ms"))
+    await registry.set_capacity("a", capacity(400.0, "p99:5ms"))
+    await registry.set_capacity("a", capacity(1500.0, "p99:50ms"))
     await registry.submit(spec("strict", count=10))
     (offered,) = registry.offered(spec("patient", slo={"percentile": 99, "latency_ms": 50}))
     assert (offered.mcap, offered.allocated, offered.rcap) == (400.0, 100.0, 300.0)
@@ -76,13 +76,13 @@ async def test_the_strictest_promise_on_a_broker_decides_for_all_that_comes_ther
 async def test_a_topic_that_found_no_room_is_placed_once_more_is_known(distributor, autojump_clock, no_threads):
     (broker,) = await distributor.brokers("a", mcap=2000)
     registry: Registry = distributor.registry
-    await registry.note_capacity("a", capacity(400.0))
+    await registry.set_capacity("a", capacity(400.0))
     await registry.submit(spec())
     assert registry.topic("cars").placement.state == "partial"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(registry.run)
         nursery.start_soon(broker.run)
-        await registry.note_capacity("a", capacity(1500.0))
+        await registry.set_capacity("a", capacity(1500.0))
         await trio.sleep(10)
         assert registry.topic("cars").placement.state == "placed"
         nursery.cancel_scope.cancel()
@@ -92,14 +92,14 @@ async def test_capacities_survive_a_restart_and_go_with_the_broker(tmp_path):
     path = tmp_path / "store.sqlite3"
     opened = await Distributor.open(path)
     await opened.brokers("a", "b")
-    await opened.registry.note_capacity("a", capacity(400.0))
-    await opened.registry.note_capacity("b", capacity(300.0))
+    await opened.registry.set_capacity("a", capacity(400.0))
+    await opened.registry.set_capacity("b", capacity(300.0))
     await opened.registry.forget("b")
     await opened.aclose()
     again = await Distributor.open(path)
     assert again.registry.capacities == {"a": (capacity(400.0),)}
     with pytest.raises(NotFound):
-        await again.registry.note_capacity("b", capacity(1.0))
+        await again.registry.set_capacity("b", capacity(1.0))
     await again.aclose()
 
 

@@ -112,7 +112,7 @@ async def test_the_next_leader_tells_everything_once(distributor):
     (a,) = await distributor.brokers("a")
     await distributor.submit(spec("cars", count=10))
     await settle(a)
-    await distributor.registry.store_acknowledged()
+    await distributor.registry.state.store_acknowledged()
     registry = await Registry.load(distributor.store, distributor.registry.config)
     a.syncing = SyncService(registry)
     first = await a.sync()

@@ -1,13 +1,16 @@
-"""The book and the conversation with brokers: versions, shares, moves, deaths. Time is simulated."""
+"""The registry and the conversation with brokers: versions, shares, moves, deaths. Time is simulated."""
 
 import msgspec
 import pytest
 import trio
 import trio.testing
 
-from distributor.fitting.marks import FullMarks, traffic_class
+from distributor.model.full_brokers import CapacityCaps, traffic_class
 from distributor.model.leases import MICRO
+from distributor.model.state_change import StateChange
+from distributor.registry import maintenance
 from distributor.registry.registry import Registry
+from distributor.registry.topic_change import apply_topic_change
 from distributor.storage import cluster_rows as records
 from distributor.views import topics as views
 from srtm.control import Share, TopicReport, UnassignedPublisher
@@ -121,15 +124,15 @@ async def test_a_topic_without_brokers_waits_and_is_placed_when_they_come(distri
     assert b.fulls == []
 
 
-async def test_a_defect_in_one_step_of_the_upkeep_is_said_and_ends_neither_the_others_nor_the_upkeep(
+async def test_a_defect_in_one_step_of_the_maintenance_is_said_and_ends_neither_the_others_nor_the_maintenance(
     distributor, monkeypatch, autojump_clock
 ):
     async def fail() -> None:
         raise ZeroDivisionError("a defect")
 
     registry, said = distributor.registry, []
-    monkeypatch.setattr(registry, "_log", Log("distributor", said.append))
-    monkeypatch.setattr(registry, "_advance", fail)
+    monkeypatch.setattr(registry.maintenance, "_log", Log("distributor", said.append))
+    monkeypatch.setattr(registry.maintenance, "_advance_shares", fail)
     await distributor.submit(spec(count=50))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(registry.run)
@@ -138,7 +141,7 @@ async def test_a_defect_in_one_step_of_the_upkeep_is_said_and_ends_neither_the_o
         await trio.sleep(2)
         nursery.cancel_scope.cancel()
     assert registry.topic("cars").placement.state == "placed"
-    assert any("a step of the upkeep is defective" in line and "a defect" in line for line in said)
+    assert any("a step of the maintenance is defective" in line and "a defect" in line for line in said)
 
 
 async def test_a_changed_rate_moves_nobody_whose_broker_has_room(distributor):
@@ -244,11 +247,11 @@ async def test_news_are_not_held_against_removed_topics_that_nobody_has_any_more
         await settle(a, b)
         await registry.remove(f"t{number}", purge=False)
         await a.settle()
-        assert registry.removed == {f"t{number}"}, "b has not said yet that it dropped it"
+        assert registry.pending_removals == {f"t{number}"}, "b has not said yet that it dropped it"
         await b.settle()
-        assert registry.removed == set()
+        assert registry.pending_removals == set()
     reloaded = await Registry.load(distributor.store, registry.config)
-    assert reloaded.removed == set()
+    assert reloaded.pending_removals == set()
 
 
 async def test_tokens_of_a_removed_topic_are_not_handed_out_twice(distributor):
@@ -344,7 +347,7 @@ async def test_everything_survives_a_restart(tmp_path):
     a, b = await first.brokers("a", "b")
     await first.submit(spec())
     await settle(a, b)
-    await first.registry.store_acknowledged()
+    await first.registry.state.store_acknowledged()
     await first.registry.remove((await first.registry.submit(spec("old", count=1))).name, purge=False)
     await settle(a, b)
     before = first.registry
@@ -470,10 +473,10 @@ async def test_a_broker_that_a_fitting_found_full_takes_no_more_of_such_traffic_
     cars = distributor.registry.topic("cars")
     (home,) = cars.placement.brokers
     of_such = traffic_class(cars.spec.publishers)
-    distributor.registry.marks = FullMarks().marked(cars.spec.slo, of_such, {home: 300.0})
+    distributor.registry.state.caps = CapacityCaps().with_caps(cars.spec.slo, of_such, {home: 300.0})
     await distributor.submit(spec(count=99))
     assert distributor.registry.topic("cars").placement.brokers == (home,)
-    distributor.registry.marks = FullMarks().marked(cars.spec.slo, of_such, {home: 300.0})
+    distributor.registry.state.caps = CapacityCaps().with_caps(cars.spec.slo, of_such, {home: 300.0})
     await distributor.submit(spec("bikes", placement="lb"))
     assert distributor.registry.topic("bikes").placement.assigned[home] == pytest.approx(300.0)
     await distributor.submit(spec("trains", placement="lb", slo={"percentile": 99, "latency_ms": 9}))
@@ -485,15 +488,15 @@ async def test_a_placement_that_the_store_refused_is_tried_again(distributor, mo
     (a,) = await distributor.brokers("a")
     await distributor.submit(spec())
     assert registry.topic("cars").placement.state == "partial"
-    replace_topic, refused = registry._replace_topic, []
+    refused = []
 
     async def refuse_once(*arguments, **more):
         if not refused:
             refused.append(trio.current_time())
             raise Unavailable("the disk is full")
-        return await replace_topic(*arguments, **more)
+        return await apply_topic_change(*arguments, **more)
 
-    monkeypatch.setattr(registry, "_replace_topic", refuse_once)
+    monkeypatch.setattr(maintenance, "apply_topic_change", refuse_once)
     (b,) = await distributor.brokers("b")
     async with trio.open_nursery() as nursery:
         for run in (registry.run, a.run, b.run):
@@ -508,10 +511,10 @@ async def test_another_machine_under_the_name_of_a_forgotten_broker_is_offered_w
     registry, cars = distributor.registry, spec(count=10)
     await distributor.brokers("a")
     of_such = traffic_class(cars.publishers)
-    found = FullMarks().marked(cars.slo, of_such, {"a": 5.0})
-    async with registry._writing:
-        await registry._commit([], found=found)
-    assert (await records.load(distributor.store)).marks == found
+    found = CapacityCaps().with_caps(cars.slo, of_such, {"a": 5.0})
+    async with registry.state.writing:
+        await registry.state.commit(StateChange(caps=found))
+    assert (await records.load(distributor.store)).caps == found
     await registry.forget("a")
-    assert registry.marks == FullMarks()
-    assert (await records.load(distributor.store)).marks == FullMarks()
+    assert registry.caps == CapacityCaps()
+    assert (await records.load(distributor.store)).caps == CapacityCaps()

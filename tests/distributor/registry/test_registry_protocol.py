@@ -1,6 +1,6 @@
-"""The whole of the distributor's book and the brokers' lease holders, as they run, in virtual time: links are cut and
-healed, processes stopped, killed and started again, among them the distributor. Whatever happens, over every interval
-no more is let go than the envelope allows, and the shares come back to exactly that."""
+"""The whole of the distributor's registry and the brokers' lease holders, as they run, in virtual time: links are cut
+and healed, processes stopped, killed and started again, among them the distributor. Whatever happens, over every
+interval no more is let go than the envelope allows, and the shares come back to exactly that."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ async def test_the_first_start_of_all_waits_for_nobody(distributor, autojump_clo
 
 async def test_a_drain_that_goes_on_takes_nobody_off_before_the_others_were_heard(tmp_path, autojump_clock):
     async with restarted(tmp_path, 1200, 1200) as (distributor, (a, b)), trio.open_nursery() as nursery:
-        distributor.registry.draining = {"a"}  # as loaded, where moving its publishers had failed
+        distributor.registry.state.draining = {"a"}  # as loaded, where moving its publishers had failed
         nursery.start_soon(distributor.registry.run)
         nursery.start_soon(a.run)
         await trio.sleep(LIVENESS_S / 2)

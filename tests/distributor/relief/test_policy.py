@@ -269,13 +269,15 @@ def test_it_is_the_large_publishers_that_go_where_rates_differ() -> None:
     assert all(columns.rates[columns.positions[who]] == 40.0 for who in moved)
 
 
-@pytest.mark.parametrize(("extra", "found"), [((), "b"), (("x",), "b"), (("x", "y"), None), (("x", "b"), "b")])
+@pytest.mark.parametrize(("extra_brokers", "found"), [((), "b"), (("x",), "b"), (("x", "y"), None), (("x", "b"), "b")])
 def test_a_broker_new_to_the_topic_needs_a_token_that_no_stranger_has(
-    extra: tuple[str, ...], found: str | None
+    extra_brokers: tuple[str, ...], found: str | None
 ) -> None:
     made = spec(count=10)
     placement = Placement(publishers=made.publishers, brokers=("a",), at=np.zeros(10, dtype=np.int64))
     parts = {"a": Part(rate=100.0, count=5000, processing_ms=8.0, total_ms=8.0)}
-    cars = TopicView(percentile=99, promise_ms=5.0, burst=3, placement=placement, parts=parts, extra=extra)
+    cars = TopicView(
+        percentile=99, promise_ms=5.0, burst=3, placement=placement, parts=parts, extra_brokers=extra_brokers
+    )
     brokers = {name: BrokerView(load=load, capacity=1000.0) for name, load in [("a", 990.0), ("b", 0.0)]}
     assert destination(View(topics={"cars": cars}, brokers=brokers), "cars", "a", 10.0, ()) == found

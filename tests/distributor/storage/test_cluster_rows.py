@@ -1,4 +1,4 @@
-"""What is written and read of the book: what has changed, and no more."""
+"""What is written and read of the cluster state: what has changed, and no more."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from distributor.model.cluster import Topic
+from distributor.model.state_change import StateChange
 from distributor.storage import cluster_rows as records
 from distributor.storage import store
 from distributor.storage.cluster_rows import Stored
+from distributor.storage.topic_rows import text
 from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_change
 from tests.support.distributor_in_process import Distributor, spec
 
@@ -25,7 +27,7 @@ def large() -> TopicSpec:
 
 def written(old: Topic, new: Topic) -> list[tuple[str, dict[str, object]]]:
     """(table, where) of the columns of publishers."""
-    made = records.changes({old.name: old}, [new], [], 2, {})
+    made = records.changes(StateChange(topics=[new]), 2, {old.name: old})
     return [(one.table.name, dict(one.where)) for one in made if one.table in (store.publishers, store.places)]
 
 
@@ -81,8 +83,8 @@ async def test_whoever_knows_the_log_reads_only_what_has_come_since(distributor,
     await distributor.brokers("a", "b")
     await distributor.submit(spec())
     await distributor.submit(spec("vans", count=10))
-    for text in ("one", "two"):
-        await distributor.registry.note("cars", text)
+    for line in ("one", "two"):
+        await distributor.registry.note("cars", line)
     reads = Reads(distributor, monkeypatch)
     first = await reads.load(None)
     assert sorted(reads.decisions) == [1, 1, 2, 3]
@@ -131,5 +133,14 @@ async def test_a_promise_that_was_stored_before_there_were_bounds_is_read_as_the
 ):
     topic = await placed(distributor)
     unbounded = replace(topic, spec=replace(topic.spec, slo=replace(topic.spec.slo, latency_ms=stored_ms)))
-    await distributor.store.apply(records.changes({"cars": topic}, [unbounded], [], 2, {}))
+    await distributor.store.apply(records.changes(StateChange(topics=[unbounded]), 2, {"cars": topic}))
     assert (await records.load(distributor.store)).topics["cars"].spec.slo.latency_ms == read_ms
+
+
+async def test_a_placement_that_an_older_version_stored_with_shares_is_read(distributor):
+    topic = await placed(distributor)
+    old = text([[name, 550_000_000, 15_000_000] for name in topic.placement.brokers])
+    row = next(one for one in records.changes(StateChange(topics=[topic]), 2, {}) if one.table is store.topics)
+    stored = [{**one, "brokers": old} for one in row.rows]
+    await distributor.store.apply([replace(row, rows=stored)])
+    assert (await records.load(distributor.store)).topics["cars"].placement.brokers == topic.placement.brokers

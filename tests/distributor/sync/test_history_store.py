@@ -88,9 +88,10 @@ async def test_a_look_costs_by_what_is_new_not_by_what_is_kept(placed, histories
     for _ in range(50):
         histories.take("a", report(history()))
     known = (await histories.answer(0, 0.0)).version
-    placed.registry.brokers, placed.registry.topics = Looked(placed.registry.brokers), Looked(placed.registry.topics)
+    state = placed.registry.state
+    state.brokers, state.table.topics = Looked(state.brokers), Looked(state.topics)
     await histories.answer(known, 0.0)
-    assert (placed.registry.brokers.lookups, placed.registry.topics.lookups) == (0, 0)
+    assert (state.brokers.lookups, state.topics.lookups) == (0, 0)
 
 
 async def test_whoever_asks_is_told_all_that_came_since_in_order_whenever_that_was(placed, histories, autojump_clock):
@@ -360,7 +361,8 @@ async def test_only_the_broker_itself_is_believed(histories):
 
 
 async def test_a_standby_names_the_leader(placed, histories):
-    placed.registry.leads, placed.registry.leader_url = False, "http://d2:1"
+    state = placed.registry.state
+    state.leads, state.leader_url = False, "http://d2:1"
     with pytest.raises(NotLeader) as refused:
         await histories.answer(0, 0.0)
     assert refused.value.leader == "http://d2:1"
@@ -381,6 +383,6 @@ async def test_over_http(placed):
             assert (await client.get(f"/v1/history?{query}")).status_code == 400
         for told in (2, 1):
             assert (await client.get(f"/v1/history?since=0&ignored={told}")).status_code == 200
-        placed.registry.leads = False
+        placed.registry.state.leads = False
         assert (await client.get("/v1/history?since=0&ignored=5")).status_code == 503
         assert "srtm_adaptor_histories_ignored_total 3.0" in (await client.get("/metrics")).text

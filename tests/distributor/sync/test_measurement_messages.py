@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from distributor.fitting.events import Measure, Task
+from distributor.model.columns import ALONE
 from distributor.placement.allocation import Demand
-from distributor.placement.quotas import ALONE
 from distributor.sync.measurement_messages import progress, request, trace
 from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
 from srtm.errors import BadInput

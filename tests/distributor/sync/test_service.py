@@ -94,9 +94,9 @@ async def test_of_topics_that_nobody_manages_nothing_is_kept_but_the_last_report
 async def test_channels_are_put_together_anew_only_where_a_report_names_others(distributor, monkeypatch):
     heard = []
 
-    async def hear(news, take=distributor.registry.hear):
-        heard.append(set(news.channels))
-        await take(news)
+    async def apply_update(update, take=distributor.registry.apply_update):
+        heard.append(set(update.channels))
+        await take(update)
 
     a, b = await distributor.brokers("a", "b")
     for name in ("cars", "bikes"):
@@ -104,7 +104,7 @@ async def test_channels_are_put_together_anew_only_where_a_report_names_others(d
     a.reports = b.reports = [report(name, channels=["c"]) for name in ("cars", "bikes")]
     await settle(a, b)
     await settle(a, b)  # until both have heard of what the other reported
-    monkeypatch.setattr(distributor.registry, "hear", hear)
+    monkeypatch.setattr(distributor.registry, "apply_update", apply_update)
     a.reports = [report(name, channels=["c"], received=5) for name in ("cars", "bikes")]
     await a.sync()
     a.reports = [report("cars", channels=["c", "d"], received=6), report("bikes", channels=["c"], received=6)]

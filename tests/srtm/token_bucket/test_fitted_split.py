@@ -1,10 +1,10 @@
-"""The split that fits the traffic: sums exact, a token everywhere, small brokers helped; refined, never worse."""
+"""The split that fits the traffic: sums exact, a token everywhere, small brokers helped."""
 
 import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from srtm.errors import BadInput
@@ -12,7 +12,7 @@ from srtm.token_bucket.dispersion import traffic_of
 from srtm.token_bucket.exact_split import MICRO, split_bucket
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket, tail_of
 from srtm.token_bucket.poisson import poisson_burst
-from srtm.token_bucket.refined_split import refined_bucket, worst_delay_ns
+from srtm.token_bucket.replay import worst_delay_ns
 from srtm.topics.spec import parse_topic_json
 
 RATE, BURST = 11_000 * MICRO, 25 * MICRO
@@ -141,33 +141,6 @@ def test_the_worst_broker_waits_less_than_under_the_proportional_split(part, bat
     proportional = split_bucket(RATE, burst * MICRO, [one.rate for one in traffic])
     fitted = fitted_bucket(RATE, burst * MICRO, traffic)
     assert worst_delay_ns(arrivals, fitted) < 0.7 * worst_delay_ns(arrivals, proportional)
-
-
-@pytest.mark.slow
-def test_on_the_trace_the_refined_split_is_as_good_as_the_best_of_a_grid():
-    traffic, arrivals = poisson(0.1, seconds=20)
-    refined = worst_delay_ns(arrivals, refined_bucket(RATE, BURST, traffic, arrivals))
-    best = min(
-        worst_delay_ns(arrivals, [(r * MICRO, b * MICRO // 4), (RATE - r * MICRO, BURST - b * MICRO // 4)])
-        for r in range(1_100, 1_500, 50)
-        for b in range(20, 56, 2)
-    )
-    assert refined <= 1.03 * best
-
-
-@settings(max_examples=30)
-@given(st.lists(st.integers(0, 2 * 10**6), min_size=4, max_size=60), st.data())
-def test_refined_sums_are_exact_and_no_worse_than_both_other_splits(gaps_ns, data):
-    at_ns = np.cumsum(np.array(gaps_ns, dtype=np.int64))
-    where = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(at_ns), max_size=len(at_ns))))
-    arrivals = [at_ns[where == broker] for broker in range(3)]
-    traffic = [Traffic(rate=10.0 + len(came)) for came in arrivals]
-    rate, burst = round(sum(one.rate for one in traffic) * 1.2 * MICRO), 5 * MICRO
-    shares = refined_bucket(rate, burst, traffic, arrivals)
-    assert (sum(r for r, _ in shares), sum(b for _, b in shares)) == (rate, burst)
-    assert all(b >= MICRO for _, b in shares)
-    for other in (split_bucket(rate, burst, [one.rate for one in traffic]), fitted_bucket(rate, burst, traffic)):
-        assert worst_delay_ns(arrivals, shares) <= worst_delay_ns(arrivals, other)
 
 
 def test_dispersion_counts_messages_that_come_together_on_one_broker():

@@ -52,7 +52,8 @@ pub enum Asks {
 impl FloodPlan {
     /// The plan in `json`, checked; unknown fields are refused.
     pub fn parse(json: &[u8]) -> Result<FloodPlan, BadPlan> {
-        let plan: FloodPlan = serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.harness.load.flood.FloodPlan"))?;
+        let plan: FloodPlan =
+            serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.harness.load.flood.FloodPlan"))?;
         within("limit_s", plan.limit_s, 1e-3, LONGEST_S)?;
         plan.task.check()?;
         Ok(plan)

@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
-use crate::bucket::Nanos;
-use crate::engine::{ConnKey, Engine};
-use crate::message::{ENTRY_OVERHEAD, Message};
+use crate::engine::Engine;
+use crate::keys::ConnKey;
+use crate::queueing::message::{ENTRY_OVERHEAD, Message};
+use crate::time::Nanos;
 
 /// What messages hold: themselves, and blocks that some of them share.
 #[derive(Default)]
@@ -73,6 +74,6 @@ pub fn check(engine: &Engine, now: Nanos) {
             assert!(sub.deadlines.iter().is_sorted_by_key(|(deadline, _)| *deadline));
         }
     }
-    assert_eq!(engine.meter.used(), held.cost());
+    assert_eq!(engine.memory.messages.used(), held.cost());
     assert!(engine.poll_timeout().is_none_or(|at| at > now), "a timer is due");
 }

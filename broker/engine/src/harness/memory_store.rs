@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
-use crate::disk::store::{BAD, Job, Outcome, Store, TEMPORARY};
+use crate::storage::store::{BAD, Job, Outcome, Store, TEMPORARY};
 
 #[derive(Debug, Default, Clone)]
 pub struct MemoryStore(Rc<RefCell<Disk>>);

@@ -1,5 +1,6 @@
-//! What judges the engine without sockets, clocks or threads, for tests and (feature `harness`) for the fuzzer: clients and a disk in memory, operations
-//! by name, and the laws that hold whatever the input.
+//! Test support: clients and a disk in memory, operations by name, and the laws that hold whatever the input.
+//!
+//! Imports everything; built for tests and, with the feature `harness`, for the fuzzer. Begin with `pair`.
 
 pub mod invariant;
 pub mod memory_store;

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::bucket::Nanos;
 use crate::config::Config;
-use crate::engine::{ConnKey, TopicKey};
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, limit};
-use crate::history::open_at;
 use crate::http::answer::Answer;
-use crate::topic::Limit;
+use crate::keys::{ConnKey, TopicKey};
+use crate::queueing::topic::Limit;
+use crate::telemetry::arrival_bins::open_at;
+use crate::time::Nanos;
 
 pub const TOPICS: [&str; 3] = ["a", "b", "c#ephemeral"];
 
@@ -110,7 +110,7 @@ impl World {
             Operation::Histories(count) => self.read_histories(count),
             Operation::Watch(true) => self.pair.engine.watch(TOPICS.map(str::to_owned).to_vec(), &[], now),
             Operation::Watch(false) => self.pair.engine.watch(Vec::new(), &TOPICS.map(str::to_owned), now),
-            Operation::Wall(offset) => self.pair.engine.set_wall_offset(offset),
+            Operation::Wall(offset) => self.pair.engine.clock.set_offset(offset),
             Operation::Accepting(accepting) => self.pair.engine.set_accepting(accepting, "on request", now),
             Operation::Space(space) => self.with_disk(|store| store.with(|disk| disk.space = space)),
             Operation::Turn => self.pair.turn(),
@@ -245,7 +245,7 @@ impl World {
         self.pair.advance(10 * S);
         let engine = &self.pair.engine;
         assert_eq!(
-            (engine.meter.used(), engine.inputs.used(), engine.buildings.used(), engine.http.held.used()),
+            (engine.memory.messages.used(), engine.memory.layers.used(), engine.memory.partial.used(), engine.http.held.used()),
             (0, 0, 0, 0),
             "bytes of messages, layers, buildings and requests"
         );

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use super::memory_store::MemoryStore;
-use crate::bucket::Nanos;
 use crate::config::Config;
-use crate::engine::{ConnKey, Engine};
-use crate::stream::handshake::Handshake;
-use crate::stream::tls::server_config;
-use crate::topic::Limit;
-use crate::trace::Columns;
+use crate::engine::Engine;
+use crate::keys::ConnKey;
+use crate::limiter::trace::Columns;
+use crate::queueing::topic::Limit;
+use crate::time::Nanos;
+use crate::transport::handshake::Handshake;
+use crate::transport::tls::server_config;
 
 pub const MS: Nanos = 1_000_000;
 pub const S: Nanos = 1_000_000_000;
@@ -66,7 +67,7 @@ impl Pair {
     /// With what `server_config` made of the configuration before.
     pub fn sealed(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
         let mut engine = Engine::with_tls(config, tls);
-        engine.set_wall_offset(WALL_OFFSET);
+        engine.clock.set_offset(WALL_OFFSET);
         Self::around(engine, START)
     }
 

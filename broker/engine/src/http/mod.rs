@@ -1,30 +1,32 @@
-//! HTTP/1.1 on its own port, without I/O: the requests that carry messages (`/pub`, `/mpub`) and `/ping` are answered here, all others by Python.
+//! HTTP/1.1 without I/O: requests, bodies and answers, and what one connection of the HTTP port has.
 //!
-//! A connection's bytes go `request` (a head) -> `chunked` (a body, where its length is not said) -> `serve` (which request is whose) -> `publish`
-//! (collected with the turn's other publishes, and decided with them in order of arrival) -> `answer`. One request of a connection is under way at a
-//! time: while Python answers it, the connection is parked (`parking.rs`), so answers go out in order whoever gives them.
+//! Imports `config`, `keys`, `memory`, `protocol` and `time`. Begin with `request`.
+//!
+//! A connection's bytes go `request` (a head) -> `chunked` (a body, where its length is not said) ->
+//! `engine::http::serve` (which request is whose) -> `engine::http::publish_routes` (collected with the turn's other
+//! publishes, and decided with them in order of arrival) -> `answer`. One request of a connection is under way at a
+//! time: while Python answers it, the connection's input is deferred (`engine/input.rs`), so answers go out in order
+//! whoever gives them.
+
+pub mod line_body;
 
 pub mod answer;
 pub mod chunked;
 pub mod date;
-pub(crate) mod handing;
-pub(crate) mod lines;
-pub(crate) mod publish;
 pub mod query;
 pub mod request;
-pub mod serve;
 
 use std::collections::HashMap;
 
-use crate::bucket::Nanos;
 use crate::config::TlsRequired;
-use crate::engine::ConnKey;
 use crate::http::answer::Exchange;
 use crate::http::chunked::Chunked;
 use crate::http::date::Date;
-use crate::http::lines::Lines;
+use crate::http::line_body::LineBody;
 use crate::http::request::MAX_HEAD;
-use crate::message::{Charge, Meter};
+use crate::keys::ConnKey;
+use crate::memory::{Charge, Meter};
+use crate::time::Nanos;
 
 /// How long a request may take to come in, from its first byte to its last.
 const REQUEST_NS: Nanos = 30_000_000_000;
@@ -50,11 +52,11 @@ pub(crate) struct Service {
     pub connections: usize,
     pub asked: HashMap<u64, ConnKey>, // {request: who waits for its answer}
     pub held: Meter,                  // requests that Python has, and its answers until they are taken
-    handed: Vec<Handed>,
-    next_id: u64,
-    health: String,
-    stage: Stage,
-    https_port: u16,
+    pub(crate) handed: Vec<Handed>,
+    pub(crate) next_id: u64,
+    pub(crate) health: String,
+    pub(crate) stage: Stage,
+    pub(crate) https_port: u16,
     pub date: Date,
 }
 
@@ -88,19 +90,18 @@ pub struct Handed {
 /// What a connection of the HTTP port has besides the two streams.
 #[derive(Debug)]
 pub struct Http {
-    over_tls: bool,
-    idle_ns: Nanos, // how long it may be idle; 0: for ever
-    looked: usize,  // so many bytes of the input are known to hold no whole head
-    wanted: usize,  // the head is whole: so many bytes it has with its body
-    coming: Option<Coming>,
-    lines: Option<(usize, Lines)>, // where the body of lines begins that is coming in, and what has come
-    chunks: Option<Chunks>,
-    begun: Option<Nanos>, // when the first bytes of the request under way came
-    idle_since: Nanos,
-    owed: Option<(u64, Exchange)>, // by Python
-    stalled: bool,                 // parked until its answers are taken
-    handed_charge: Option<Charge>, // for the request that Python has
-    answer_charge: Option<Charge>, // for an answer of Python's, until it is taken
+    pub(crate) over_tls: bool,
+    idle_ns: Nanos,           // how long it may be idle; 0: for ever
+    looked: usize,            // so many bytes of the input are known to hold no whole head
+    pub(crate) wanted: usize, // the head is whole: so many bytes it has with its body
+    pub(crate) coming: Option<Coming>,
+    pub(crate) lines: Option<(usize, LineBody)>, // where the body of lines begins that is coming in, and what has come
+    pub(crate) chunks: Option<Chunks>,
+    pub(crate) begun: Option<Nanos>, // when the first bytes of the request under way came
+    pub(crate) idle_since: Nanos,
+    pub(crate) owed: Option<(u64, Exchange)>, // by Python
+    pub(crate) handed_charge: Option<Charge>, // for the request that Python has
+    pub(crate) answer_charge: Option<Charge>, // for an answer of Python's, until it is taken
 }
 
 /// The request that is coming in is a large message: `len` bytes behind a head of `body_at`.
@@ -113,15 +114,15 @@ pub(crate) struct Coming {
 
 /// A request with a chunked body that is coming in.
 #[derive(Debug)]
-struct Chunks {
-    head: Vec<u8>,
-    body: Chunked,
-    limit: usize, // bytes of the body
-    _charge: Charge,
+pub(crate) struct Chunks {
+    pub(crate) head: Vec<u8>,
+    pub(crate) body: Chunked,
+    pub(crate) limit: usize, // bytes of the body
+    pub(crate) _charge: Charge,
 }
 
 impl Http {
-    fn new(over_tls: bool, idle_ns: Nanos, now: Nanos) -> Self {
+    pub(crate) fn new(over_tls: bool, idle_ns: Nanos, now: Nanos) -> Self {
         Self {
             over_tls,
             idle_ns,
@@ -133,7 +134,6 @@ impl Http {
             begun: None,
             idle_since: now,
             owed: None,
-            stalled: false,
             handed_charge: None,
             answer_charge: None,
         }
@@ -158,7 +158,7 @@ impl Http {
 
     /// Whether `input`, which has grown, may hold a whole request now. A head is parsed again only when it has a line more: byte by byte would cost its
     /// length squared.
-    fn is_worth_a_look(&mut self, input: &[u8]) -> bool {
+    pub(crate) fn is_worth_a_look(&mut self, input: &[u8]) -> bool {
         if self.wanted > 0 {
             let whole = input.len() >= self.wanted;
             if let Some((body_at, lines)) = self.lines.as_mut().filter(|_| !whole) {
@@ -178,7 +178,7 @@ impl Http {
     }
 
     /// The request under way is whole: the next one begins.
-    fn start_over(&mut self, now: Nanos) {
+    pub(crate) fn start_over(&mut self, now: Nanos) {
         (self.looked, self.wanted, self.coming, self.begun, self.idle_since) = (0, 0, None, None, now);
     }
 
@@ -187,7 +187,7 @@ impl Http {
         self.begun = None;
     }
 
-    fn is_late(&self, now: Nanos) -> bool {
+    pub(crate) fn is_late(&self, now: Nanos) -> bool {
         self.begun.is_some_and(|begun| begun + REQUEST_NS <= now)
     }
 

@@ -3,11 +3,10 @@
 //! A time limit given to each wait is programmed into the clock hardware and taken back at every wake-up; on a virtual machine that alone can cost more than
 //! carrying a message. A descriptor that becomes readable is armed once for an instant, however many other events come before it.
 
-use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::{io, ptr};
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 #[derive(Debug)]
 pub struct Alarm {

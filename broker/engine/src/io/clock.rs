@@ -1,6 +1,6 @@
 //! The two clocks. Kernel stamps are CLOCK_REALTIME; everything else is CLOCK_MONOTONIC, so that a step of the wall clock neither mints nor burns tokens.
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 fn read(clock: libc::clockid_t) -> Nanos {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };

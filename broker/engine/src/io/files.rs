@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use crate::disk::store::{BAD, Job, Outcome, Store, TEMPORARY, explain, lacks_descriptors};
 use crate::io::progress::Progress;
+use crate::storage::store::{BAD, Job, Outcome, Store, TEMPORARY, explain, lacks_descriptors};
 
 /// Files kept open: a broker has more queues than it may have descriptors. Far fewer than those that no connection gets (`io::socket`).
 const MAX_OPEN: usize = 32;

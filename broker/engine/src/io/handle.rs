@@ -3,34 +3,34 @@
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use serde::Serialize;
 
-use crate::bucket::Nanos;
-use crate::commands::TopicBins;
-use crate::config::{BadSetting, Config};
-use crate::engine::{Engine, TopicKey};
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::engine::control::TopicBins;
+use crate::engine::snapshot::Snapshot;
 use crate::event::Event;
-use crate::history;
 use crate::http::Handed;
 use crate::io::clock::{ClockMap, monotonic};
+use crate::io::errors::{HandleError, NotRunning, StartError};
 use crate::io::files::Files;
-use crate::io::heap;
+use crate::io::host::heap;
 use crate::io::listener::{self, Ports};
-use crate::io::progress::Progress;
 use crate::io::reactor::{self, Reactor};
+use crate::io::shared::{Shared, held};
 use crate::io::socket;
-use crate::io::wake::Wake;
-use crate::measure::{Measurement, Recording};
-use crate::snapshot::Snapshot;
-use crate::stream::tls::server_config;
-use crate::trace::{Columns, Trace};
+use crate::keys::TopicKey;
+use crate::limiter::trace::{Columns, Trace};
+use crate::telemetry::arrival_bins;
+use crate::telemetry::measurement::{Measurement, Recording};
+use crate::time::Nanos;
+use crate::transport::tls::server_config;
 
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
 const TOPICS_A_TURN: usize = 4;
@@ -38,129 +38,6 @@ const ENTRIES_A_TURN: u64 = 10_000;
 const CLIENTS_A_TURN: usize = 256;
 const NAMES_A_TURN: usize = 2_000; // an allocation each
 const HISTORIES_A_TURN: usize = 256;
-
-type Command = Box<dyn FnOnce(&mut Engine, Nanos) + Send>;
-
-/// What the reactor's thread shares with the others.
-pub struct Shared {
-    pub(crate) wake: Wake,
-    told: Wake, // readable while there are events, or requests for Python
-    stop: AtomicBool,
-    unsaved: AtomicBool, // what was queued could not be written at the end
-    commands: Mutex<Inbox>,
-    saving: Progress,
-    over: Condvar, // with `commands`: `Inbox::ended` has become true
-    events: Mutex<Vec<Event>>,
-    requests: Mutex<Vec<Handed>>,
-}
-
-#[derive(Default)]
-struct Inbox {
-    commands: Vec<Command>,
-    ended: bool, // the reactor is gone: nobody would run them
-}
-
-/// A lock, whatever a panic left. The data is a plain list: it cannot be half changed.
-fn held<T>(lock: LockResult<T>) -> T {
-    lock.unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            wake: Wake::new()?,
-            told: Wake::new()?,
-            stop: AtomicBool::new(false),
-            unsaved: AtomicBool::new(false),
-            commands: Mutex::default(),
-            saving: Progress::default(),
-            over: Condvar::new(),
-            events: Mutex::default(),
-            requests: Mutex::default(),
-        })
-    }
-
-    pub(crate) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn run_commands(&self, engine: &mut Engine, now: Nanos) {
-        let commands = std::mem::take(&mut held(self.commands.lock()).commands);
-        for command in commands {
-            command(engine, now);
-        }
-    }
-
-    pub(crate) fn push_events(&self, events: Vec<Event>) {
-        held(self.events.lock()).extend(events);
-        self.told.wake();
-    }
-
-    pub(crate) fn push_requests(&self, requests: Vec<Handed>) {
-        held(self.requests.lock()).extend(requests);
-        self.told.wake();
-    }
-
-    /// Whoever waits for an answer gets none any more (its sender is dropped here).
-    pub(crate) fn ended(&self) {
-        let mut inbox = held(self.commands.lock());
-        inbox.ended = true;
-        inbox.commands.clear();
-        self.over.notify_all();
-    }
-
-    pub(crate) fn note_unsaved(&self) {
-        self.unsaved.store(true, Ordering::Release);
-    }
-
-    /// Whether the reactor is gone, before `patience` is over.
-    fn wait_for_end(&self, patience: Duration) -> bool {
-        let inbox = held(self.commands.lock());
-        let (inbox, _) = held(self.over.wait_timeout_while(inbox, patience, |inbox| !inbox.ended));
-        inbox.ended
-    }
-
-    fn ask_to_stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.wake.wake();
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the engine is not running")]
-pub struct NotRunning;
-
-/// Why there is no handle.
-#[derive(Debug, thiserror::Error)]
-pub enum HandleError {
-    #[error(transparent)]
-    Setting(#[from] BadSetting),
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-}
-
-impl From<HandleError> for std::io::Error {
-    fn from(error: HandleError) -> Self {
-        match error {
-            HandleError::Setting(error) => Self::new(std::io::ErrorKind::InvalidInput, error),
-            HandleError::Io(error) => error,
-        }
-    }
-}
-
-/// Why an engine does not start. `field`: the setting whose address cannot be listened on, or whose directory cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct StartError {
-    pub field: Option<&'static str>,
-    pub error: std::io::Error,
-}
-
-impl From<std::io::Error> for StartError {
-    fn from(error: std::io::Error) -> Self {
-        Self { field: None, error }
-    }
-}
 
 /// What came to topics. `until`: the number of the first bin that is not over.
 #[derive(Debug, Serialize)]
@@ -314,8 +191,8 @@ impl Handle {
 
     /// What came to these topics from bin `since` on (0: as long as is kept), all up to one instant.
     pub fn histories(&self, topics: &[String], since: i64) -> Result<Histories, NotRunning> {
-        let (until, wall_offset_ns) = self.call(|engine, now| (history::open_at(now), engine.wall_offset))?;
-        let mut histories = Histories { until, bin_ns: history::BIN_NS, wall_offset_ns, topics: Vec::new() };
+        let (until, wall_offset_ns) = self.call(|engine, now| (arrival_bins::open_at(now), engine.clock.offset()))?;
+        let mut histories = Histories { until, bin_ns: arrival_bins::BIN_NS, wall_offset_ns, topics: Vec::new() };
         for topics in topics.chunks(HISTORIES_A_TURN) {
             let topics = topics.to_vec();
             histories.topics.extend(self.call(move |engine, now| engine.histories(&topics, since, until, now))?);
@@ -326,7 +203,7 @@ impl Handle {
     /// A measurement of what arrives at a limited topic from now on; `None`: no such topic, or it has no limit.
     pub fn measure(&self, topic: String, target: Nanos) -> Result<Option<Measurement>, NotRunning> {
         self.call(move |engine, now| {
-            engine.ask_ways(&topic, now);
+            engine.ask_network_delay(&topic, now);
             engine.trace(&topic).map(|trace| Measurement::new(trace.range().end, target, now))
         })
     }
@@ -335,7 +212,7 @@ impl Handle {
     pub fn advance(&self, topic: &str, measurement: &mut Measurement) -> Result<(), NotRunning> {
         let name = topic.to_owned();
         measurement.network = self.call(move |engine, now| {
-            engine.ask_ways(&name, now);
+            engine.ask_network_delay(&name, now);
             engine.network(&name)
         })?;
         loop {
@@ -359,7 +236,7 @@ impl Handle {
             let entries = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.entries(part)))?;
             recording.extend(&entries.unwrap_or_default());
         }
-        let offset = self.call(|engine, _| engine.wall_offset)?;
+        let offset = self.call(|engine, _| engine.clock.offset())?;
         Ok((recording, self.publishers(topic)?, offset))
     }
 

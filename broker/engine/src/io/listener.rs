@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
-use crate::io::handle::StartError;
+use crate::io::errors::StartError;
 use crate::io::socket;
 
 /// What is spoken on a listener's connections.

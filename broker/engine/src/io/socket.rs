@@ -1,12 +1,10 @@
 //! System calls on sockets and epoll: listen, receive with the kernel's arrival stamp, send. All the `unsafe` of the data path is here.
 
-use std::io;
-use std::mem;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::{io, mem, ptr};
 
-use crate::bucket::Nanos;
+use crate::time::Nanos;
 
 /// Connections that may wait to be accepted: a fleet that reconnects at once must not meet a full queue.
 const BACKLOG: libc::c_int = 4_096;

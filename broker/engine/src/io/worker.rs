@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use crate::handshake::MAX_AWAY;
-use crate::io::handle::Shared;
-use crate::stream::handshake::Handshake;
+use crate::io::shared::Shared;
+use crate::scheduling::handshake_queue::MAX_AWAY;
+use crate::transport::handshake::Handshake;
 
 /// How much nicer it is than the rest of the process: where cores are short, messages go before handshakes.
 const NICER: libc::c_int = 10;

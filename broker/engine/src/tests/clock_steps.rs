@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::pair::*;
-use crate::arrival::Stamps;
-use crate::bucket::Nanos;
+use crate::arrival::stamps::Stamps;
 use crate::io::clock::ClockMap;
+use crate::time::Nanos;
 
 const HOUR: Nanos = 3_600 * S;
 const WALL: Nanos = 1_700_000_000 * S;
@@ -41,7 +41,7 @@ fn run(turns: &[Turn]) -> (Seen, Vec<(i64, String)>) {
         offset += turn.step;
         pair.advance(turn.length);
         map.update(offset, pair.now);
-        pair.engine.set_wall_offset(map.offset());
+        pair.engine.clock.set_offset(map.offset());
         let stamp = map.monotonic_of(stamp, start, pair.now);
         pair.engine.handle_bytes(publisher, &pub_("t", "x"), Stamps::shared(stamp, start), pair.now);
         pair.turn();
@@ -81,7 +81,7 @@ proptest! {
 #[test]
 fn what_a_step_does_shows_in_the_snapshot() {
     let mut pair = Pair::new();
-    (pair.engine.clock_steps, pair.engine.stamps_corrected) = (2, 7);
+    (pair.engine.counters.clock_steps, pair.engine.counters.stamps_corrected) = (2, 7);
     let snapshot = pair.snapshot();
     assert_eq!((snapshot["clock_steps"].as_u64(), snapshot["stamps_corrected"].as_u64()), (Some(2), Some(7)));
 }
@@ -91,8 +91,8 @@ fn a_message_after_a_step_back_is_not_dated_before_one_from_ahead_of_it() {
     let mut pair = Pair::new();
     let consumer = pair.subscribe("t", "c", 10);
     assert_eq!(pair.publish("t", "a"), ok());
-    let offset = pair.engine.wall_offset;
-    pair.engine.set_wall_offset(offset - 10 * S);
+    let offset = pair.engine.clock.offset();
+    pair.engine.clock.set_offset(offset - 10 * S);
     for body in ["b", "c"] {
         pair.advance(MS);
         assert_eq!(pair.publish("t", body), ok());

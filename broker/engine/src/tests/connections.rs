@@ -165,7 +165,7 @@ fn unfinished_commands_count_against_the_memory_limit_and_cost_only_who_sends_th
     let refused = "E_INVALID unfinished command: all clients together may leave 100000 bytes unfinished (max_memory_bytes)";
     assert_eq!(pair.ask(second, &whole[..59_000]), [Frame::Error(refused.into())]);
     assert_eq!(pair.ask(first, &whole[59_000..]), [ok()]);
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
 }
 
 #[test]

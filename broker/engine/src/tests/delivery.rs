@@ -29,7 +29,7 @@ fn every_channel_gets_each_message_with_the_same_id_and_timestamp() {
     let copies: Vec<_> = consumers.map(|key| pair.messages(key)).concat();
     assert_eq!(copies.len(), 3);
     assert!(copies.iter().all(|copy| *copy == copies[0] && copy.attempts == 1 && copy.body == "x"), "{copies:?}");
-    assert_eq!(copies[0].wall_ns, pair.now + pair.engine.wall_offset);
+    assert_eq!(copies[0].wall_ns, pair.now + pair.engine.clock.offset());
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn emptying_a_channel_drops_what_is_queued_in_flight_and_deferred_and_frees_the_
     pair.ask(publisher, dpub("t", 1_000, "later"));
     let id = pair.messages(key).remove(0).id;
     assert!(pair.engine.empty_channel("t", "c"));
-    assert_eq!(pair.engine.meter.used(), 0);
+    assert_eq!(pair.engine.memory.messages.used(), 0);
     assert_eq!(pair.ask(key, format!("FIN {id}\n")), [error(&format!("E_FIN_FAILED FIN {id} failed ID not in flight"))]);
     fill(&mut pair, "t", 2);
     assert_eq!(pair.bodies(key), ["m0", "m1"]);
@@ -316,7 +316,7 @@ fn emptying_a_topic_drops_what_waits_for_a_channel_and_what_waits_for_tokens() {
     fill(&mut pair, "t", 2);
     assert_eq!(pair.topic()["depth"], 4);
     assert!(pair.engine.empty_topic("t"));
-    assert_eq!((pair.topic()["depth"].clone(), pair.engine.meter.used()), (0.into(), 0));
+    assert_eq!((pair.topic()["depth"].clone(), pair.engine.memory.messages.used()), (0.into(), 0));
     assert_eq!(pair.topic()["bucket"]["backlog_bytes"], 0);
 }
 
@@ -331,7 +331,7 @@ fn deleting_a_channel_or_topic_disconnects_its_consumers() {
     assert!(pair.engine.delete_topic("t"));
     pair.turn();
     assert!(pair.closed.contains(&b));
-    assert_eq!((pair.engine.meter.used(), pair.snapshot()["topics"].clone()), (0, serde_json::json!([])));
+    assert_eq!((pair.engine.memory.messages.used(), pair.snapshot()["topics"].clone()), (0, serde_json::json!([])));
     assert!(!pair.engine.delete_topic("t") && !pair.engine.delete_channel("t", "a"));
 }
 
@@ -343,7 +343,7 @@ fn an_ephemeral_channel_goes_with_its_last_consumer_and_an_ephemeral_topic_with_
     assert_eq!(pair.channel()["channel_name"], "c#ephemeral");
     pair.publish("t#ephemeral", "x");
     pair.close(two);
-    assert_eq!((pair.snapshot()["topics"].clone(), pair.engine.meter.used()), (serde_json::json!([]), 0));
+    assert_eq!((pair.snapshot()["topics"].clone(), pair.engine.memory.messages.used()), (serde_json::json!([]), 0));
     let kinds: Vec<_> = pair.engine.poll_events().iter().map(|event| format!("{event:?}")).collect();
     assert!(kinds[2].starts_with("ChannelDeleted") && kinds[3].starts_with("TopicDeleted"), "{kinds:?}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::pair::*;
-use crate::error::{self, NOT_FATAL};
+use crate::protocol::errors::{self, NOT_FATAL};
 
 const PAGE: &str = include_str!("../../../../docs/protocol.md");
 
@@ -19,24 +19,24 @@ fn documented() -> BTreeMap<&'static str, bool> {
 
 /// The same from the table of the source.
 fn emitted() -> BTreeMap<&'static str, bool> {
-    let source = include_str!("../error.rs");
+    let source = include_str!("../protocol/errors.rs");
     let constants = source.lines().filter_map(|line| line.strip_prefix("pub const E_")?.split_once(": &str = \""));
     constants.map(|(_, value)| value.trim_end_matches("\";")).map(|code| (code, !NOT_FATAL.contains(&code))).collect()
 }
 
 #[test]
 fn the_page_names_every_error_code_and_no_other() {
-    assert!(emitted().contains_key(error::E_RATE_LIMITED), "the source's table is read");
+    assert!(emitted().contains_key(errors::E_RATE_LIMITED), "the source's table is read");
     assert_eq!(documented(), emitted());
 }
 
 #[test]
 fn what_the_page_says_of_the_connection_is_what_happens() {
     let cases: [(&[u8], &str); 4] = [
-        (b"NONSENSE\n", error::E_INVALID),
-        (b"PUB t$\n", error::E_BAD_TOPIC),
-        (b"FIN 0123456789abcdef\n", error::E_FIN_FAILED),
-        (b"TOUCH 0123456789abcdef\n", error::E_TOUCH_FAILED),
+        (b"NONSENSE\n", errors::E_INVALID),
+        (b"PUB t$\n", errors::E_BAD_TOPIC),
+        (b"FIN 0123456789abcdef\n", errors::E_FIN_FAILED),
+        (b"TOUCH 0123456789abcdef\n", errors::E_TOUCH_FAILED),
     ];
     for (bytes, code) in cases {
         let mut pair = Pair::new();

@@ -2,10 +2,9 @@
 
 use super::pair::*;
 use crate::config::{ClientAuth, Config};
-use crate::connection::Phase;
-use crate::engine::ConnKey;
-use crate::handshake::MAX_AWAY;
-use crate::stream::testing::{AUTHORITY, Client, TLS12, TLS13, tls_config};
+use crate::keys::ConnKey;
+use crate::scheduling::handshake_queue::MAX_AWAY;
+use crate::transport::testing::{AUTHORITY, Client, TLS12, TLS13, tls_config};
 
 /// A pair whose steps wait until a test takes them.
 fn holding(config: Config) -> Pair {
@@ -72,7 +71,7 @@ fn what_comes_while_a_step_is_away_runs_in_order_and_as_of_its_own_arrival() {
         }
         assert!(pair.shake_hands());
         pair.turn();
-        let [a, b, c] = arrivals.map(|at| at + pair.engine.wall_offset);
+        let [a, b, c] = arrivals.map(|at| at + pair.engine.clock.offset());
         let got: Vec<_> = pair.messages(consumer).into_iter().map(|delivery| (delivery.body, delivery.wall_ns)).collect();
         assert_eq!(got, [("a", a), ("b", b), ("c", c), ("d", c)].map(|(body, at)| (body.to_owned(), at)));
         let said = client.receive(&pair.take_bytes(key)).expect("TLS");
@@ -124,10 +123,10 @@ fn a_connection_closed_while_its_step_is_away_is_not_missed() {
     pair.send(key, Client::new(TLS13, None).send(b""));
     pair.turn();
     pair.close(key);
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
     assert!(pair.shake_hands());
     pair.turn();
-    assert_eq!((pair.take_bytes(key), pair.engine.inputs.used()), (vec![], 0));
+    assert_eq!((pair.take_bytes(key), pair.engine.memory.layers.used()), (vec![], 0));
     let (key, mut client) = nearly_done(&mut pair);
     let said = step(&mut pair, key, &client.send(b""));
     assert_eq!(decode(&client.receive(&said).expect("TLS")), [ok()], "the next one's goes on");
@@ -152,7 +151,7 @@ fn a_handshake_has_its_five_seconds_also_while_its_step_is_away() {
     assert_eq!((pair.take_bytes(negotiated), pair.take_bytes(https)), (vec![], vec![]), "the steps come too late");
     pair.advance(S);
     assert!(pair.closed.contains(&negotiated));
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
 }
 
 #[test]
@@ -217,7 +216,7 @@ fn what_is_kept_for_a_handshake_is_bounded_and_it_is_read_on_afterwards() {
         }
         pair.send(key, vec![0; 8 * size + 1]);
         assert!(!pair.engine.wants_input(key));
-        assert!(pair.engine.inputs.used() < 1 << 20, "{}", pair.engine.inputs.used());
+        assert!(pair.engine.memory.layers.used() < 1 << 20, "{}", pair.engine.memory.layers.used());
         assert!(pair.shake_hands());
         pair.turn();
         assert!(pair.read_on.contains(&key));
@@ -237,7 +236,7 @@ fn what_is_said_while_the_session_is_away_waits_for_it_and_never_goes_in_clear()
         pair.turn();
         assert_eq!(pair.take_bytes(key), b"");
     }
-    pair.engine.conns[left].phase = Phase::Flushing;
+    pair.engine.conns[left].end_input();
     pair.engine.handle_writable(left);
     while pair.shake_hands() {}
     pair.turn();

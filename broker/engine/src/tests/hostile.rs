@@ -1,12 +1,12 @@
 //! What one hostile client may do to the others: each bound refuses by its name, is told once, and leaves everybody else as they were.
 
-use super::pair::*;
 use slotmap::Key;
 
+use super::pair::*;
 use crate::config::Config;
-use crate::engine::ConnKey;
 use crate::event::Event;
 use crate::http::answer::Answer;
+use crate::keys::ConnKey;
 
 fn with(change: impl FnOnce(&mut Config)) -> Pair {
     let mut config = Config::default();
@@ -159,7 +159,7 @@ fn a_bucket_that_comes_between_two_slices_decides_the_rest_as_a_whole() {
     let key = pair.connect();
     pair.send(key, mpub("t", &["x"; 5_000]));
     pair.turn();
-    pair.limit("t", crate::topic::Limit { max_backlog: 10_000, ..limit(1_000, 1, 1) });
+    pair.limit("t", crate::queueing::topic::Limit { max_backlog: 10_000, ..limit(1_000, 1, 1) });
     let before = pair.topic()["received"].as_u64().expect("a count");
     while pair.engine.is_waiting(key) {
         assert_eq!(pair.topic()["received"], before);

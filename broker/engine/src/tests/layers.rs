@@ -2,12 +2,14 @@
 
 use super::memory_store::MemoryStore;
 use super::pair::*;
+use crate::clients::pending_input::WaitFor;
 use crate::config::{ClientAuth, Config, TlsRequired};
-use crate::engine::ConnKey;
 use crate::event::Event;
-use crate::stream::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
-use crate::stream::tls::server_config;
-use crate::stream::{Compression, HANDSHAKE_NS, Layers, deflate, snappy};
+use crate::keys::ConnKey;
+use crate::protocol::identify::Compression;
+use crate::transport::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
+use crate::transport::tls::server_config;
+use crate::transport::{HANDSHAKE_NS, Layers, deflate, snappy};
 
 const DEFLATE: Compression = Compression::Deflate { level: 6 };
 
@@ -412,26 +414,26 @@ fn a_notice_of_the_end_gets_the_answers_and_ours() {
 }
 
 #[test]
-fn a_command_parked_in_the_middle_goes_on_through_the_layers() {
+fn a_command_deferred_in_the_middle_goes_on_through_the_layers() {
     let mut pair = Pair::new();
     let mut coated = with_compression(&mut pair, DEFLATE);
-    pair.engine.park(coated.key);
+    pair.engine.defer(coated.key, WaitFor::Python);
     coated.send(&mut pair, b"NOP\n".repeat(200_000));
     coated.send(&mut pair, pub_("t", "x"));
     pair.turn();
     assert!(!pair.engine.wants_input(coated.key));
-    assert!(pair.engine.inputs.used() < 1 << 20, "{}", pair.engine.inputs.used());
+    assert!(pair.engine.memory.layers.used() < 1 << 20, "{}", pair.engine.memory.layers.used());
     assert!(pair.engine.resume(coated.key, pair.now));
     pair.advance(0);
     assert_eq!(coated.take(&mut pair), [ok()]);
 }
 
 #[test]
-fn identify_kept_while_parked_puts_the_rest_under_its_layers() {
+fn identify_kept_while_deferred_puts_the_rest_under_its_layers() {
     let mut pair = Pair::new();
     let key = pair.connect();
     pair.turn();
-    pair.engine.park(key);
+    pair.engine.defer(key, WaitFor::Python);
     let mut coat = Coat::default();
     coat.put_on(Compression::Snappy);
     pair.send(key, ask_for(r#""snappy":true"#));
@@ -454,7 +456,7 @@ fn layers_are_charged_and_refused_beyond_their_part_of_the_memory() {
     for key in [first.key, second.key, key] {
         pair.close(key);
     }
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
 }
 
 #[test]
@@ -475,7 +477,7 @@ fn a_delivery_counts_as_sent_when_its_sealed_bytes_are() {
 /// A connection that is TLS from its first byte, as on an HTTPS port.
 fn secured(pair: &mut Pair) -> ConnKey {
     let key = pair.accept();
-    let config = pair.engine.tls.clone().expect("a certificate");
+    let config = pair.engine.tls.config.clone().expect("a certificate");
     let layers = Layers::tls_server(config, pair.now + HANDSHAKE_NS).expect("layers");
     pair.engine.conns[key].layers = Some(Box::new(layers));
     pair.engine.arm_connection(key);
@@ -537,7 +539,7 @@ fn answers_that_wait_for_the_disk_go_out_before_the_layers_close() {
 fn a_handshake_has_all_its_time_from_the_answer_on_that_begins_it() {
     let store = MemoryStore::default();
     let mut pair = Pair::on_disk(Config { mem_queue_size: 0, ..tls_config() }, &store, 1, START);
-    pair.engine.tls = server_config(&tls_config()).expect("a usable certificate");
+    pair.engine.tls.config = server_config(&tls_config()).expect("a usable certificate");
     pair.engine.write_in_portions(100);
     let key = pair.connect();
     pair.send(key, [pub_("t", &"x".repeat(1_000)), identify(r#"{"feature_negotiation":true,"tls_v1":true}"#)].concat());

@@ -1,9 +1,9 @@
 //! A share that ends by itself: what its bucket may let go, and when.
 
 use super::pair::*;
-use crate::bucket::Nanos;
 use crate::event::Event;
-use crate::topic::Limit;
+use crate::queueing::topic::Limit;
+use crate::time::Nanos;
 
 const LEASE: Nanos = 5 * S;
 
@@ -63,7 +63,7 @@ fn the_time_for_which_the_host_is_suspended_counts() {
     let limit = leased(&pair, 1);
     pair.limit("t", limit);
     pair.advance(S);
-    pair.engine.set_suspended(LEASE - S);
+    pair.engine.clock.set_suspended(LEASE - S);
     pair.ask(publisher, pub_("t", "0"));
     assert_eq!(pair.bodies(consumer), [""; 0]);
     assert_eq!(pair.topic()["bucket"]["lease_left_ns"], 0);

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::pair::*;
-use crate::bucket::Nanos;
-use crate::topic::Limit;
+use crate::queueing::topic::Limit;
+use crate::time::Nanos;
 
 const TOKEN: i128 = 1_000_000_000_000_000;
 

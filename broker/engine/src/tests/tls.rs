@@ -1,5 +1,5 @@
 use super::*;
-use crate::stream::testing::*;
+use crate::transport::testing::*;
 
 fn refused(config: &Config) -> (&'static str, String) {
     let error = server_config(config).map(|_| ()).expect_err("refused");

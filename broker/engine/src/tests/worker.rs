@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use super::Worker;
 use crate::config::Config;
-use crate::handshake::MAX_AWAY;
 use crate::harness::pair::{Pair, decode, identify, ok, pub_};
-use crate::io::handle::{Handle, Shared};
-use crate::stream::testing::{Client, TLS12, TLS13, tls_config};
+use crate::io::handle::Handle;
+use crate::io::shared::Shared;
+use crate::scheduling::handshake_queue::MAX_AWAY;
+use crate::transport::testing::{Client, TLS12, TLS13, tls_config};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use srtm_engine::config::Config;
-use srtm_engine::io::handle::{Handle, StartError};
+use srtm_engine::io::errors::StartError;
+use srtm_engine::io::handle::Handle;
 
 pub const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -56,7 +56,7 @@ fn a_publish_by_http_has_the_kernels_stamp_and_its_connection_is_kept() {
         assert_eq!(http_ask(&mut publisher, PUB).1, "OK");
         assert_eq!(consumer.message(), b"x");
     }
-    let (fallbacks, accepted) = handle.call(|engine, _| (engine.timestamp_fallbacks, engine.accepted)).expect("running");
+    let (fallbacks, accepted) = handle.call(|engine, _| (engine.counters.timestamp_fallbacks, engine.counters.accepted)).expect("running");
     assert_eq!((fallbacks, accepted), (0, 1));
     assert!(handle.stop(PATIENCE));
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use srtm_engine::io::handle::Handle;
-use srtm_engine::topic::Limit;
+use srtm_engine::queueing::topic::Limit;
 
 use crate::client::{Client, PATIENCE, connections, start, start_at, wait_until};
 
@@ -19,7 +19,7 @@ fn what_is_published_is_delivered_with_the_kernels_stamp() {
         publisher.publish("t", &[i; 10]);
         assert_eq!(consumer.message(), [i; 10]);
     }
-    let fallbacks = handle.call(|engine, _| engine.timestamp_fallbacks).expect("running");
+    let fallbacks = handle.call(|engine, _| engine.counters.timestamp_fallbacks).expect("running");
     assert_eq!(fallbacks, 0);
     assert!(handle.stop(PATIENCE));
 }
@@ -59,7 +59,7 @@ fn the_bound_of_a_shared_stamp_is_not_below_the_time_between_what_shares_it() {
         apart
     });
     assert_eq!([publisher.frame().1, publisher.frame().1], [b"OK", b"OK"]);
-    let sharing = handle.call(|engine, _| engine.sharing).expect("running");
+    let sharing = handle.call(|engine, _| engine.counters.sharing).expect("running");
     assert_eq!((sharing.reads, sharing.merged), (2, 1));
     assert!(sharing.bias_max >= apart.as_nanos() as i64, "{} ns for messages {apart:?} apart", sharing.bias_max);
     assert!(handle.stop(PATIENCE));
@@ -121,7 +121,7 @@ fn ipv6_addresses_are_listened_on_alone_or_together_with_ipv4() {
             let begin = if host.contains(':') { format!("[{host}]:") } else { format!("{host}:") };
             assert!(told.expect("running").iter().any(|remote| remote.starts_with(&begin)), "{address}: {host}");
         }
-        let fallbacks = handle.call(|engine, _| engine.timestamp_fallbacks).expect("running");
+        let fallbacks = handle.call(|engine, _| engine.counters.timestamp_fallbacks).expect("running");
         assert_eq!(fallbacks, 0, "{address}");
         assert!(handle.stop(PATIENCE));
     }

@@ -24,7 +24,7 @@ from bench.experiments.placement.run import (
 )
 from bench.experiments.placement.view import block, draw
 from bench.harness.cluster_runs.trace import Trace
-from distributor.placement import planner as placing
+from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
 from srtm.topics.spec import parse_topic_json
 from tests.support.run_results import EMPTY, histogram, result, target
@@ -49,7 +49,7 @@ def test_every_placement_of_every_workload_is_a_topic_that_can_be_placed_beside_
     offered = [BrokerCapacity(name=f"b{at}", mcap=MCAP, allocated=rate) for at, rate in enumerate(RESERVED)]
     document = module._document(workload, side, 100 * workload.batch, Scale(PUBLISHERS))
     spec = parse_topic_json(document)
-    _, placed, _ = placing.place_anew(spec, offered)
+    _, placed, _ = planner.place_anew(spec, offered)
     assert placed.state == "placed"
     assert len(placed.brokers) == (6 if side.placement == "lb" else 2)
     assert (spec.publishers.largest_batch, bool(spec.publishers.periodic.all())) == (

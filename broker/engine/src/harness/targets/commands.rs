@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::harness::source::Source;
-use crate::wire::{Command, Context, ParseError, Seen, State, parse};
+use crate::protocol::codec::{Command, Context, ParseError, Seen, State, parse};
 
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);

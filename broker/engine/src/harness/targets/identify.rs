@@ -2,8 +2,8 @@
 
 use crate::config::Config;
 use crate::harness::source::Source;
-use crate::identify::parse;
-use crate::wire;
+use crate::protocol::codec;
+use crate::protocol::identify::parse;
 
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);
@@ -22,7 +22,7 @@ pub fn run(input: &[u8]) {
     let texts = [granted.client_id.as_deref(), granted.hostname.as_deref(), Some(&*granted.user_agent), Some(&*granted.topology_region)];
     assert!(texts.into_iter().flatten().all(|text| text.len() <= 256));
     let answer = granted.answer(&config);
-    if answer != wire::OK {
+    if answer != codec::OK {
         let answer: serde_json::Value = serde_json::from_slice(&answer).expect("JSON");
         assert_eq!(answer["msg_timeout"], granted.msg_timeout_ms);
         assert_eq!(answer["tls_v1"], granted.features.tls);

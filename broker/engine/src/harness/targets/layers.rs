@@ -8,9 +8,10 @@ use rustls::ServerConfig;
 use crate::config::Config;
 use crate::harness::pair::{Pair, identify};
 use crate::harness::source::Source;
-use crate::stream::testing::tls_config;
-use crate::stream::tls::server_config;
-use crate::stream::{Compression, Layers, Progress, deflate};
+use crate::protocol::identify::Compression;
+use crate::transport::testing::tls_config;
+use crate::transport::tls::server_config;
+use crate::transport::{Layers, Progress, deflate};
 
 /// What one step may give beyond its limit: a record and a chunk.
 const BEYOND: usize = 80 << 10;
@@ -69,12 +70,12 @@ fn serve(with_tls: bool, compression: Option<Compression>, sealed: &[u8]) {
         while pair.engine.poll_timeout() == Some(0) {
             pair.turn();
         }
-        assert!(pair.engine.inputs.used() <= CHARGED, "{} bytes are kept", pair.engine.inputs.used());
+        assert!(pair.engine.memory.layers.used() <= CHARGED, "{} bytes are kept", pair.engine.memory.layers.used());
     }
     pair.engine.handle_eof(key);
     pair.turn();
     pair.close(key);
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
 }
 
 /// A stream whose checksums are right, made of parts: valid ones, and ones whose content the input says.

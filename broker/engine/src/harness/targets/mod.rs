@@ -1,4 +1,6 @@
-//! What the fuzzer calls: each takes any bytes, and panics where a law of its module is broken. `corpus` keeps inputs that reach far, replayed by a test.
+//! Targets of the fuzzer: each takes any bytes, and panics where a law of its module is broken.
+//!
+//! Imports everything. Begin with `ALL`. `broker/fuzz/corpus` keeps inputs that reach far; a test replays them.
 
 mod auth;
 mod commands;

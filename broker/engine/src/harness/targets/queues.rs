@@ -4,11 +4,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::config::Config;
-use crate::engine::ConnKey;
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Delivery, Frame, MS, Pair, S, START, dpub, limit, mpub, ok};
 use crate::harness::source::Source;
+use crate::keys::ConnKey;
 
 const CHANNELS: [&str; 2] = ["c", "d"];
 
@@ -261,7 +261,7 @@ impl World {
         }
         self.settle();
         self.pair.advance(10 * S);
-        assert_eq!(self.pair.engine.meter.used(), 0);
+        assert_eq!(self.pair.engine.memory.messages.used(), 0);
         if let Some((store, _)) = &self.disk {
             assert_eq!(store.names(), [""; 0]);
         }

@@ -2,13 +2,13 @@
 //! them are finished nothing of the queues is left. Checksums are put right where the input says so: else it would never get beyond them.
 
 use crate::config::Config;
-use crate::disk::meta::Meta;
-use crate::disk::record;
-use crate::disk::segment::{self, HEADER, Header};
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START};
 use crate::harness::source::Source;
+use crate::storage::meta::Meta;
+use crate::storage::record;
+use crate::storage::segment::{self, HEADER, Header};
 
 const QUEUES: [&str; 6] = ["t", "t:c", "t#ephemeral", "u:c#ephemeral", "t:c:d", "bad name"];
 
@@ -33,7 +33,7 @@ pub fn run(input: &[u8]) {
         pair.engine.delete_topic(name);
     }
     pair.turn();
-    assert_eq!(pair.engine.meter.used(), 0);
+    assert_eq!(pair.engine.memory.messages.used(), 0);
 }
 
 /// A file of the directory, named and made as the input says.
@@ -52,13 +52,14 @@ fn file(source: &mut Source<'_>) -> (String, Vec<u8>) {
 }
 
 fn meta_name(queue: &str) -> String {
-    crate::disk::meta::file_name(queue)
+    crate::storage::meta::file_name(queue)
 }
 
 /// The content as entries of a meta file.
 fn sealed_meta(content: Vec<u8>) -> Vec<u8> {
     let number = |bytes: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let entry = |e: &[u8]| crate::disk::meta::Entry { number: number(e, 0), start: number(e, 8), end: number(e, 16), count: number(e, 24) };
+    let entry =
+        |e: &[u8]| crate::storage::meta::Entry { number: number(e, 0), start: number(e, 8), end: number(e, 16), count: number(e, 24) };
     let (highest, entries) = content.split_at(content.len().min(8));
     let highest_id = highest.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     Meta { highest_id, entries: entries.chunks_exact(32).map(entry).collect() }.encode()

@@ -93,7 +93,7 @@ fn what_waits_in_a_topic_stays_on_a_full_disk_but_for_half_of_the_memory() {
     let mut most = 0;
     for _ in 0..200 {
         world.pair.advance(S / 10);
-        most = most.max(world.pair.engine.meter.used());
+        most = most.max(world.pair.engine.memory.messages.used());
     }
     assert!(most < 7 << 19, "{most} of 10 MB in memory: half of it, and what is read at once");
     assert_eq!(world.pair.engine.poll_timeout().map(|at| at > world.pair.now), Some(true), "it waits");

@@ -12,10 +12,10 @@ use proptest::prelude::*;
 
 use super::memory_store::MemoryStore;
 use super::pair::*;
-use crate::bucket::Nanos;
 use crate::config::Config;
-use crate::engine::ConnKey;
 use crate::event::Event;
+use crate::keys::ConnKey;
+use crate::time::Nanos;
 
 struct World {
     pair: Pair,

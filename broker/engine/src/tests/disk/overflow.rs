@@ -177,11 +177,11 @@ fn memory_is_charged_for_what_is_in_memory_only() {
     let mut world = World::new(2);
     world.channel("c");
     world.publish(&["a", "b"]);
-    let used = world.pair.engine.meter.used();
+    let used = world.pair.engine.memory.messages.used();
     world.publish(&["c", "d"]);
-    assert_eq!(world.pair.engine.meter.used(), used);
+    assert_eq!(world.pair.engine.memory.messages.used(), used);
     world.drain();
-    assert_eq!(world.pair.engine.meter.used(), 0);
+    assert_eq!(world.pair.engine.memory.messages.used(), 0);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn queues_go_on_on_disk_when_memory_is_half_full() {
     let body = "x".repeat(5_000);
     world.publish(&vec![body.as_str(); 50]);
     assert_eq!(world.depths().0, 50, "five times what fits into half of it");
-    assert!(world.pair.engine.meter.used() < 60_000, "{}", world.pair.engine.meter.used());
+    assert!(world.pair.engine.memory.messages.used() < 60_000, "{}", world.pair.engine.memory.messages.used());
     assert_eq!(world.drain(), vec![body.clone(); 50]);
     world.publish(&[&body]);
     assert_eq!(world.depths(), (1, 0), "there is room in memory again");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::http::answer::Answer;
-use crate::overflow::PORTION;
+use crate::queueing::shared_disk::PORTION;
 
 /// A world in which everything goes to disk, a hundred bytes a turn, and a message that takes several turns.
 fn world() -> (World, String) {
@@ -328,7 +328,7 @@ fn what_waits_in_a_topic_comes_to_memory_no_faster_than_its_channel_writes_it() 
     let mut most = 0;
     for _ in 0..2_000 {
         world.pair.turn();
-        most = most.max(world.pair.engine.meter.used());
+        most = most.max(world.pair.engine.memory.messages.used());
     }
     assert!(most < 3 << 20, "{most} of 5 MB in memory");
     world.write_in(Some(1 << 20));

@@ -5,10 +5,9 @@ mod damage;
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::record::HEAD;
-use crate::disk::store::Outcome;
 use crate::id::MessageId;
-use crate::message::Times;
+use crate::storage::record::{HEAD, Times};
+use crate::storage::store::Outcome;
 use crate::tests::memory_store::MemoryStore;
 
 const TIMES: Times = Times { arrival: 1, due: 2, queued: 3, trace: 4 };

@@ -18,7 +18,7 @@ fn secure(pair: &mut Pair) -> (ConnKey, Client) {
 fn with_tls(config: Config) -> Pair {
     let tls = server_config(&config).expect("a certificate");
     let mut pair = Pair::with(config);
-    pair.engine.tls = tls;
+    pair.engine.tls.config = tls;
     pair
 }
 
@@ -47,7 +47,7 @@ fn https_is_http_inside_tls() {
     assert!(pair.ended.contains(&key));
     pair.close(key);
     pair.close(consumer);
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn who_does_not_speak_tls_on_the_https_port_gets_no_answer_and_the_end() {
     let silent = pair.engine.handle_accept_https("192.0.2.1:5000", pair.now);
     pair.advance(5 * S);
     assert!(pair.closed.contains(&silent), "a handshake has 5 s");
-    assert_eq!(pair.engine.inputs.used(), 0);
+    assert_eq!(pair.engine.memory.layers.used(), 0);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn one_whose_length_is_said_is_built_as_it_comes_in_and_goes_in_the_turn_in_whic
         let (built, answers) = built_of(&mut pair, key, &post("/pub?topic=h", &large()));
         assert!(built >= 9 * MEGABYTE / 10 - 200, "{built} bytes");
         assert_eq!(answers, [(200, "OK".into())]);
-        assert_eq!(pair.engine.buildings.used(), 0);
+        assert_eq!(pair.engine.memory.partial.used(), 0);
         pair.advance(2 * MS);
         let messages = pair.messages(consumer);
         assert!(messages.len() == 1 && messages[0].body == large());
@@ -58,7 +58,7 @@ fn nothing_is_begun_for_one_that_would_not_be_taken_or_has_no_bucket() {
         let key = pair.connect_http();
         let (built, answers) = built_of(&mut pair, key, &request);
         assert_eq!((built, answers[0].0), (0, status), "{}", &request[..60]);
-        assert_eq!(pair.engine.buildings.used(), 0);
+        assert_eq!(pair.engine.memory.partial.used(), 0);
     }
 }
 
@@ -69,7 +69,7 @@ fn what_was_begun_of_one_that_is_refused_when_it_is_whole_is_given_up() {
     let (key, consumer) = (pair.connect_http(), pair.subscribe("h", "c", 10));
     let (built, answers) = built_of(&mut pair, key, &post("/pub?topic=h&defer=never", &large()));
     assert_eq!((built > 0, answers), (true, vec![refused(400, "INVALID_DEFER")]));
-    assert_eq!(pair.engine.buildings.used(), 0);
+    assert_eq!(pair.engine.memory.partial.used(), 0);
     let other = large().replace('1', "2");
     assert_eq!(ask(&mut pair, key, post("/pub?topic=h", &other)), [(200, "OK".into())]);
     pair.advance(2 * MS);
@@ -82,9 +82,9 @@ fn what_was_begun_of_one_whose_client_goes_is_given_up() {
     pair.limit("h", roomy());
     let key = pair.connect_http();
     pair.send(key, &post("/pub?topic=h", &large())[..MEGABYTE / 2]);
-    assert_eq!(pair.engine.buildings.used(), MEGABYTE as u64);
+    assert_eq!(pair.engine.memory.partial.used(), MEGABYTE as u64);
     pair.close(key);
-    assert_eq!(pair.engine.buildings.used(), 0);
+    assert_eq!(pair.engine.memory.partial.used(), 0);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn one_that_comes_in_chunks_is_built_in_portions_when_it_is_whole_and_the_others
     };
     assert_eq!(answers, [(200, "OK".into())]);
     assert!(turns > 10, "{turns} turns");
-    assert_eq!(pair.engine.buildings.used(), 0);
+    assert_eq!(pair.engine.memory.partial.used(), 0);
     pair.advance(2 * MS);
     assert!(pair.bodies(consumer) == [large()]);
 }

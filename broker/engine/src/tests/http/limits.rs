@@ -102,7 +102,7 @@ fn stalled_client(pair: &mut Pair) -> (ConnKey, usize) {
     let key = pair.connect_http();
     pair.stick(key);
     let mut asked = 0;
-    while pair.engine.conns[key].waiting.is_none() || pair.engine.unsent(key).len() <= MAX_UNTAKEN {
+    while !pair.engine.is_waiting(key) || pair.engine.unsent(key).len() <= MAX_UNTAKEN {
         pair.send(key, get("/ping").repeat(100));
         pair.advance(0);
         asked += 100;

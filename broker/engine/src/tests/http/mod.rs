@@ -7,14 +7,14 @@ mod publishing;
 mod serving;
 
 use super::pair::*;
-use crate::bucket::Nanos;
 use crate::config::{Config, TlsRequired};
-use crate::engine::ConnKey;
 use crate::http::Handed;
 use crate::http::answer::Answer;
-use crate::stream::testing::{Client, TLS12, tls_config};
-use crate::stream::tls::server_config;
-use crate::topic::Limit;
+use crate::keys::ConnKey;
+use crate::queueing::topic::Limit;
+use crate::time::Nanos;
+use crate::transport::testing::{Client, TLS12, tls_config};
+use crate::transport::tls::server_config;
 
 fn post(target: &str, body: &str) -> String {
     format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())

@@ -60,7 +60,7 @@ fn publishes_of_a_turn_are_decided_in_order_of_arrival_whatever_they_came_by() {
     let arrivals: Vec<Nanos> = trace.arrival_ns.chunks(8).map(|at| i64::from_le_bytes(at.try_into().expect("8 bytes"))).collect();
     assert_eq!(arrivals, [now - 2 * MS, now - MS, now]);
     assert_eq!(trace.publishers, ["http", "192.0.2.1"]);
-    assert_eq!(pair.engine.timestamp_fallbacks, 0);
+    assert_eq!(pair.engine.counters.timestamp_fallbacks, 0);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn what_python_answers_is_handed_over_whole_and_answered_in_order() {
     assert!(respond(&mut pair, request.id, "two"));
     assert_eq!(taken(&mut pair, key), [(200, "two".into()), published()]);
     assert!(!respond(&mut pair, request.id, "twice"), "nobody waits for it any more");
-    assert_eq!(pair.engine.memory_used(), pair.engine.meter.used(), "nothing is kept");
+    assert_eq!(pair.engine.memory_used(), pair.engine.memory.messages.used(), "nothing is kept");
 }
 
 #[test]

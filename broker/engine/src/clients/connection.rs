@@ -1,0 +1,390 @@
+//! One client: where it stands, its settings, its credit, and its two byte streams. Knows nothing of topics but their keys, and nothing of sockets.
+
+use std::collections::VecDeque;
+
+use crate::clients::mpub_progress::Progress;
+use crate::clients::partial_message::Building;
+use crate::clients::pending_input::{InputEvent, InputState, KeptReads};
+use crate::clients::publisher_topics::PublishedTopics;
+use crate::clients::reply::Held;
+use crate::http::Http;
+use crate::id::MessageId;
+use crate::keys::{ChannelKey, TopicKey};
+use crate::memory::Charge;
+use crate::protocol::codec::{self, Seen, State};
+use crate::protocol::grants::Auth;
+use crate::protocol::identify::{Identity, Terms};
+use crate::queueing::message::Message;
+use crate::queueing::zone_preference::Nearness;
+use crate::scheduling::client_limits::UNFINISHED_NS;
+use crate::scheduling::work_budget::Share;
+use crate::time::Nanos;
+use crate::timer::Armed;
+use crate::transport::Layers;
+use crate::transport::types::{Broken, Step};
+
+/// Beyond this much unsent output a consumer gets no further messages until it has read some.
+const HIGH_WATER: usize = 1 << 20;
+
+/// How long a connection that got a fatal error may take to read it.
+pub const LINGER_NS: Nanos = 1_000_000_000;
+
+/// How long a connection without heartbeats may block what is written to it once either side has ended its stream.
+const FLUSH_NS: Nanos = 30_000_000_000;
+
+/// Answers that a client may leave unread before what it sends waits until it has read them: a buffer that grew with them would be copied while all wait.
+const MAX_UNREAD_ANSWERS: usize = 256 << 10;
+
+/// An idle connection's buffers are given back beyond this capacity.
+const KEEP_BUFFER: usize = 16 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The first four bytes are not there yet.
+    Magic,
+    Open,
+    /// Nothing is read any more; what is in the out buffer still goes, then the stream ends.
+    Flushing,
+    /// Our side has ended; waiting for the peer to read that and close.
+    Lingering,
+}
+
+/// A delivery on its way out: when the stream has got as far as `end`, it has been sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    pub end: u64, // offset in the connection's output stream
+    pub topic: TopicKey,
+    pub arrival: Nanos,
+    pub due: Nanos,
+    pub consumer_wait: Nanos,
+    pub trace: u64,
+}
+
+#[derive(Debug)]
+pub struct Subscription {
+    pub channel: ChannelKey,
+    pub ready: u32,
+    pub in_flight: u32,
+    pub listed: bool,                            // in the channel's ring of ready consumers
+    pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
+    pub armed: Armed,
+    pub has_due: bool,           // in the engine's list of those with more that is due than a turn takes
+    pub(crate) unanswered: bool, // the answer to its SUB waits for the disk
+    pub nearness: Nearness,
+    pub messages: u64,
+    pub finished: u64,
+    pub requeued: u64,
+}
+
+#[derive(Debug)]
+#[repr(C)] // in this order: what each message asks for stands together at the front, in few cache lines, for there are thousands of connections
+pub struct Connection {
+    pub phase: Phase,
+    pub state: State,
+    pub input_state: InputState,
+    pub eof: bool,   // the peer has ended its stream
+    pub dirty: bool, // in the engine's list of connections with something to write
+    pub terms: Terms,
+    pub(crate) share: Share,
+    pub http: Option<Box<Http>>,                // a connection of the HTTP port
+    pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
+    pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
+    pub(crate) seen: Seen,                      // of the same, before its first slice
+    pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`
+    pub subscription: Option<Box<Subscription>>,
+    pub input: Vec<u8>, // the unfinished command, or what came while it waits; empty nearly always
+    pub published: PublishedTopics,
+    pub last_command: Nanos,
+    output: Vec<u8>,
+    output_at: usize,   // bytes of `output` that have been written
+    stream_offset: u64, // of output[0]
+    pub marks: VecDeque<Mark>,
+    pub blocked_since: Option<Nanos>, // the socket takes nothing
+    pub(crate) held: VecDeque<Held>,  // answers that wait for the disk
+    pub armed: Armed,
+    pub next_heartbeat: Nanos,
+    pub auth: Option<Box<Auth>>,
+    identity: Box<Identity>,
+    pub remote: Box<str>,
+    pub connected_wall_ns: i64,
+    pub(crate) kept_reads: KeptReads,                  // of `input`, while it waits
+    pub(crate) input_charge: Option<(Charge, Charge)>, // for what is in `input`, and for its room besides
+    pub unfinished_since: Option<Nanos>,               // the command that `input` begins with, where no heartbeat watches
+    pub(crate) unread_charge: Option<Charge>,          // for the output then
+    pub linger_until: Nanos,                           // while lingering
+}
+
+impl Connection {
+    pub fn new(identity: Identity, remote: &str, wall_ns: i64, now: Nanos) -> Self {
+        Self {
+            phase: Phase::Magic,
+            eof: false,
+            linger_until: Nanos::MAX,
+            state: State::Init,
+            input_state: InputState::Running,
+            kept_reads: KeptReads::default(),
+            terms: identity.terms(),
+            identity: Box::new(identity),
+            remote: remote.into(),
+            connected_wall_ns: wall_ns,
+            subscription: None,
+            auth: None,
+            published: PublishedTopics::default(),
+            http: None,
+            input: Vec::new(),
+            input_charge: None,
+            unfinished_since: None,
+            share: Share::default(),
+            sliced: None,
+            seen: Seen::default(),
+            building: None,
+            layers: None,
+            output: Vec::new(),
+            output_at: 0,
+            stream_offset: 0,
+            marks: VecDeque::new(),
+            held: VecDeque::new(),
+            dirty: false,
+            last_command: now,
+            next_heartbeat: Nanos::MAX,
+            blocked_since: None,
+            unread_charge: None,
+            armed: Armed::default(),
+        }
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// It has introduced itself, perhaps anew: what was looked up for who it was holds no longer.
+    pub fn identify(&mut self, identity: Identity) {
+        self.terms = identity.terms();
+        *self.identity = identity;
+        self.published.clear();
+    }
+
+    /// The id that the client gave itself in IDENTIFY; otherwise its address stands for it, in statistics only.
+    pub fn client_id(&self) -> &str {
+        self.identity.client_id.as_deref().unwrap_or_else(|| self.remote_host())
+    }
+
+    /// The name under which its messages are traced.
+    pub fn publisher(&self) -> &str {
+        if self.http.is_some() { "http" } else { self.client_id() }
+    }
+
+    pub fn hostname(&self) -> &str {
+        self.identity.hostname.as_deref().unwrap_or_else(|| self.remote_host())
+    }
+
+    pub fn remote_host(&self) -> &str {
+        self.remote.rsplit_once(':').map_or(&self.remote, |(host, _)| host)
+    }
+
+    pub fn reads(&self) -> bool {
+        self.input_state != InputState::Closing
+    }
+
+    /// Whether the next bytes of its stream are commands that may run: not while it waits, and not just behind an IDENTIFY that put layers under it.
+    pub fn takes_commands(&self) -> bool {
+        self.input_state == InputState::Running && self.layers.as_ref().is_none_or(|layers| layers.has_begun())
+    }
+
+    /// Its input goes on to the next state; gives whether that is another one.
+    pub(crate) fn note_input(&mut self, event: InputEvent) -> bool {
+        let before = self.input_state;
+        self.input_state = before.after(event);
+        before != self.input_state
+    }
+
+    /// Nothing is read any more: what is in the out buffer still goes. Gives whether the input waited.
+    pub(crate) fn end_input(&mut self) -> bool {
+        let waited = self.input_state.waits();
+        self.phase = Phase::Flushing;
+        self.note_input(InputEvent::Close);
+        self.forget_begun();
+        (self.input, self.kept_reads) = (Vec::new(), KeptReads::default());
+        (self.input_charge, self.unfinished_since) = (None, None);
+        waited
+    }
+
+    /// Whether it waits, and so much of it is kept that it is read no further.
+    pub fn keeps_enough(&self) -> bool {
+        self.input_state.waits() && self.kept_reads.is_full()
+    }
+
+    /// Whether there are sealed bytes that have not been decoded although they could be.
+    pub fn has_more_input(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.has_more() || layers.is_shaking())
+    }
+
+    pub fn is_handshaking(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.is_handshaking())
+    }
+
+    /// Whether it may not go on in clear.
+    pub fn has_tls(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.has_tls())
+    }
+
+    /// Whether it wants another message now. RDY is a level: messages in flight count against it.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Open
+            && self.state == State::Subscribed
+            && !self.input_state.awaits_client()
+            && self.pending() < HIGH_WATER
+            && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready && !sub.unanswered)
+    }
+
+    /// Whether it leaves so many answers unread that no more commands of it should run. What a consumer has not read may be messages.
+    pub fn leaves_answers(&self, max_msg_size: usize) -> bool {
+        let messages = if self.subscription.is_some() { HIGH_WATER + max_msg_size } else { 0 };
+        self.pending() > MAX_UNREAD_ANSWERS + messages
+    }
+
+    pub fn respond(&mut self, data: &[u8]) {
+        codec::encode_frame(&mut self.output, codec::FRAME_RESPONSE, data);
+    }
+
+    pub fn fail(&mut self, text: &str) {
+        codec::encode_frame(&mut self.output, codec::FRAME_ERROR, text.as_bytes());
+    }
+
+    /// Put a delivery into the out buffer; `mark` (first deliveries only) gets its end.
+    pub fn deliver(&mut self, message: &Message, mark: Option<Mark>) {
+        codec::encode_message(&mut self.output, &message.frame, message.attempts);
+        if let Some(mark) = mark {
+            let end = self.stream_offset + self.output.len() as u64;
+            self.marks.push_back(Mark { end, ..mark });
+        }
+    }
+
+    /// The publish that its input begins with is refused.
+    pub(crate) fn forget_begun(&mut self) {
+        (self.building, self.sliced, self.seen) = (None, None, Seen::default());
+    }
+
+    /// An answer by HTTP, as it goes out.
+    pub fn append(&mut self, answer: Vec<u8>) {
+        if self.output.is_empty() {
+            self.output = answer;
+        } else {
+            self.output.extend_from_slice(&answer);
+        }
+    }
+
+    pub(crate) fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// What the socket is to get. Under layers that is what the last `seal` made.
+    pub fn unsent(&self) -> &[u8] {
+        match &self.layers {
+            None => &self.output[self.output_at..],
+            Some(layers) => layers.unsent(),
+        }
+    }
+
+    /// Bytes that have not been sent yet, sealed or not.
+    pub fn pending(&self) -> usize {
+        self.output.len() - self.output_at + self.layers.as_ref().map_or(0, |layers| layers.unsent().len())
+    }
+
+    /// Put what there is to say through the layers, if there are any, flushed once. `last`: nothing comes after it.
+    pub fn seal(&mut self, last: bool) -> Result<(), Broken> {
+        let Some(layers) = &mut self.layers else { return Ok(()) };
+        let plain = &self.output[self.output_at..];
+        if !last && (layers.holds_output() || plain.is_empty() && !layers.wants_write()) {
+            return Ok(());
+        }
+        let end = self.stream_offset + self.output.len() as u64;
+        layers.seal(plain, end, last)?;
+        self.output.clear();
+        self.output.shrink_to(KEEP_BUFFER);
+        (self.stream_offset, self.output_at) = (end, 0);
+        Ok(())
+    }
+
+    /// What was said so far goes out as before; what follows takes `step`.
+    pub fn start(&mut self, step: Step) -> Result<(), Broken> {
+        self.seal(false)?;
+        self.layers.as_mut().map_or(Ok(()), |layers| layers.start(step))
+    }
+
+    /// The socket took `len` bytes. Gives the offset up to which the stream has been sent, for `marks`.
+    pub fn advance(&mut self, len: usize) -> u64 {
+        if let Some(layers) = &mut self.layers {
+            return layers.advance(len);
+        }
+        self.output_at += len;
+        let sent = self.stream_offset + self.output_at as u64;
+        if self.output_at == self.output.len() {
+            self.output.clear();
+            self.output.shrink_to(KEEP_BUFFER);
+            self.stream_offset = sent;
+            self.output_at = 0;
+        } else if self.output_at > HIGH_WATER {
+            self.output.drain(..self.output_at);
+            self.stream_offset = sent;
+            self.output_at = 0;
+        }
+        sent
+    }
+
+    pub fn heartbeat_ns(&self) -> Option<Nanos> {
+        self.identity.heartbeat_ms.map(|ms| ms as Nanos * 1_000_000)
+    }
+
+    /// When the command that has begun must be whole, where it has no heartbeats.
+    pub fn unfinished_deadline(&self) -> Option<Nanos> {
+        self.unfinished_since.filter(|_| self.phase == Phase::Open).map(|since| since + UNFINISHED_NS)
+    }
+
+    /// When it counts as gone: no whole command for two intervals (while it waits it cannot be heard), or a write blocked for one. Without heartbeats that
+    /// is the client's affair, until only what it does not read keeps the connection. A handshake has a deadline of its own.
+    pub fn silence_deadline(&self) -> Option<Nanos> {
+        if let Some(layers) = self.layers.as_ref().filter(|layers| self.reads() && layers.is_handshaking()) {
+            return Some(layers.handshake_deadline).filter(|_| self.held.is_empty()); // the answer that begins it may wait for the disk
+        }
+        if let Some(http) = &self.http {
+            return http.deadline(self.blocked_since, self.input_state.waits());
+        }
+        let interval = self.heartbeat_ns();
+        let ends = self.phase == Phase::Flushing || self.eof;
+        let patience = interval.or_else(|| ends.then_some(FLUSH_NS));
+        let blocked = self.blocked_since.zip(patience).map(|(since, patience)| since + patience);
+        let heard = interval.filter(|_| !self.input_state.waits()).map(|interval| self.last_command + 2 * interval);
+        heard.into_iter().chain(blocked).chain(self.unfinished_deadline()).min()
+    }
+}
+
+impl Subscription {
+    pub fn new(channel: ChannelKey, nearness: Nearness) -> Self {
+        Self {
+            channel,
+            nearness,
+            ready: 0,
+            in_flight: 0,
+            listed: false,
+            deadlines: VecDeque::new(),
+            armed: Armed::default(),
+            has_due: false,
+            unanswered: false,
+            messages: 0,
+            finished: 0,
+            requeued: 0,
+        }
+    }
+
+    /// Keep ascending order: a new deadline is the latest one, but for a TOUCH that met its limit.
+    pub fn push_deadline(&mut self, deadline: Nanos, id: MessageId) {
+        let at = self.deadlines.iter().rposition(|(other, _)| *other <= deadline).map_or(0, |i| i + 1);
+        self.deadlines.insert(at, (deadline, id));
+    }
+
+    /// Answered messages leave their deadlines behind: time to drop them all?
+    pub fn is_stale_heavy(&self) -> bool {
+        self.deadlines.len() > 64 + 2 * self.in_flight as usize
+    }
+}

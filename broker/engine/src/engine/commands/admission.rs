@@ -1,0 +1,141 @@
+//! The publishes of one turn, and what the topic's bucket makes of each: decided together, in order of arrival.
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::keys::TopicKey;
+use crate::protocol::errors::WireError;
+use crate::protocol::verb::Verb;
+use crate::queueing::message::ENTRY_OVERHEAD;
+use crate::queueing::publish::{Outcome, Source};
+use crate::queueing::queue::Queue;
+use crate::time::Nanos;
+
+/// What it costs to write a message to a file, as often as to copy it in memory.
+const DISK_COPY: u32 = 4;
+
+impl Engine {
+    pub(crate) fn check_accepting(&self, verb: Verb) -> Result<(), WireError> {
+        self.refusal.as_ref().map_or(Ok(()), |reason| Err(verb.refused(reason)))
+    }
+
+    pub(crate) fn memory_is_reached(&self) -> String {
+        format!("memory limit of {} bytes reached: nobody drains what is queued", self.config.max_memory_bytes)
+    }
+
+    /// Whether messages that will cost so much have room besides those that are there, built or promised it. What clients hold besides (layers, requests, unfinished commands)
+    /// has bounds of its own, and must not stop all publishers.
+    pub(crate) fn has_room_for(&self, cost: u64) -> bool {
+        self.memory.messages.used() + self.memory.partial.used() + self.memory.reserved.used() + cost <= self.config.max_memory_bytes
+    }
+
+    /// How often what is published to a topic counts: once a channel where others wait for the copies, and more if they go to disk.
+    pub(crate) fn counted_copies(&self, topic: TopicKey) -> u32 {
+        let Some(topic) = self.topics.get(topic).filter(|_| self.work.is_shared()) else { return 1 };
+        let to_disk = |queue: &Queue| if queue.backend_len() > 0 { DISK_COPY } else { 1 };
+        let channels = topic.channels.iter().filter_map(|key| self.channels.get(*key));
+        channels.map(|channel| to_disk(&channel.queue)).sum::<u32>().max(to_disk(&topic.queue))
+    }
+
+    /// The same by the topic's name; one that is not there is copied once.
+    pub(crate) fn copies_of(&self, topic: &str) -> u32 {
+        self.topic_key(topic).map_or(1, |topic| self.counted_copies(topic)).max(1)
+    }
+
+    /// Decide all publishes so far in order of arrival; those that came together stay in order of reading.
+    pub(crate) fn decide_publishes(&mut self, now: Nanos) {
+        let mut order = std::mem::take(&mut self.turn.order);
+        order.clear();
+        order.extend(self.turn.decided..self.turn.publishes.len());
+        self.turn.decided = self.turn.publishes.len();
+        order.sort_by_key(|&index| self.turn.publishes[index].stamp);
+        for &index in &order {
+            let outcome = self.decide(index, now);
+            let fate = self.take_fate();
+            let publish = &mut self.turn.publishes[index];
+            (publish.outcome, publish.fate) = (outcome, fate);
+            // What was refused gives its memory back before the next is decided.
+            self.turn.messages[publish.first..publish.first + publish.count as usize].fill_with(|| None);
+        }
+        self.turn.order = order;
+        self.write_overflow();
+    }
+
+    fn decide(&mut self, index: usize, now: Nanos) -> Outcome {
+        let publish = &self.turn.publishes[index];
+        let (key, count, bytes, source) = (publish.topic, publish.count, publish.bytes, publish.source);
+        let (first, stamp) = (publish.first, publish.stamp.min(now));
+        if self.topics.get(key).is_some_and(|topic| !topic.restored.is_empty()) {
+            self.restore_rest(key, now);
+        }
+        let effective =
+            self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
+        self.release_until(key, effective, now);
+        self.begin_release(key, source.conn);
+        let used = self.memory.messages.used(); // of messages alone, as `has_room_for` has it
+        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
+        topic.counters.received += u64::from(count);
+        if let Some(limiter) = &mut topic.limiter {
+            limiter.note_arrivals(count, effective);
+            self.events.extend(limiter.moved(&topic.name));
+        }
+        let undeclared = u64::from(count) * u64::from(!source.declared);
+        topic.counters.undeclared += undeclared;
+        // It is charged already; copies for further channels are not, which share the frames.
+        let copies = topic.channels.len().saturating_sub(1) as u64;
+        let more = copies * u64::from(count) * ENTRY_OVERHEAD;
+        if used + more > self.config.max_memory_bytes {
+            topic.counters.rejected += u64::from(count);
+            return Outcome::Failed(self.memory_is_reached());
+        }
+        if let Some(limiter) = &topic.limiter
+            && let Err(excess) = limiter.admit(count, bytes, effective)
+        {
+            topic.counters.rejected += u64::from(count);
+            let burst = limiter.limit.burst_micro as f64 / 1e6;
+            return if limiter.limit.reject && burst > 0.0 && f64::from(count) > burst {
+                Outcome::TooLarge { burst }
+            } else {
+                Outcome::Limited { retry_at: excess.retry_at }
+            };
+        }
+        topic.counters.messages += u64::from(count);
+        topic.counters.bytes += bytes;
+        if let Some(conn) = self.conns.get_mut(source.conn) {
+            conn.published.count(key, count);
+        }
+        if topic.limiter.is_some() {
+            return self.charge(key, first..first + count as usize, source, stamp, now);
+        }
+        self.release_all(key, first..first + count as usize, now);
+        Outcome::Done { wait_ns: Some(0), fill: 1.0 }
+    }
+
+    /// Pass admitted messages through the topic's bucket, one token each.
+    fn charge(&mut self, key: TopicKey, messages: std::ops::Range<usize>, source: Source, stamp: Nanos, now: Nanos) -> Outcome {
+        let mut last_due = Some(stamp);
+        for index in messages {
+            let Some(message) = self.turn.messages[index].take() else { continue };
+            let Some(topic) = self.topics.get_mut(key) else { continue };
+            let Some(limiter) = topic.limiter.as_mut() else { continue };
+            let (released, due) = limiter.decide(message, source.trace_index.unwrap_or(0), stamp, now);
+            if let Some(due) = due {
+                limiter.note_delay(stamp, due);
+            }
+            last_due = due;
+            match released {
+                Some(message) => self.release(key, message, now),
+                None => topic.counters.delayed += 1,
+            }
+        }
+        self.arm_release(key);
+        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
+        let Some(limiter) = topic.limiter.as_mut() else { return Outcome::Failed("exiting".into()) };
+        limiter.note_unfinished(stamp, now);
+        if last_due.is_none() && !limiter.starved_sent {
+            limiter.starved_sent = true;
+            self.events.push(Event::Starved { topic: topic.name.to_string(), waiting: limiter.backlog.len() });
+        }
+        let wait_ns = last_due.map(|due| (due - stamp).max(0));
+        Outcome::Done { wait_ns, fill: limiter.fill_ratio(now).max(0.0) }
+    }
+}

@@ -1,0 +1,106 @@
+//! AUTH, and whether a command is covered by what was granted: Python asks the server, the connection waits for its answer.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use slotmap::{Key, KeyData};
+
+use crate::clients::pending_input::WaitFor;
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::keys::ConnKey;
+use crate::protocol::codec::Command;
+use crate::protocol::errors::{self, WireError, quoted};
+use crate::protocol::grants::{Auth, Grant, Permission};
+use crate::time::Nanos;
+
+/// What a command needs: its name, the permission, topic and channel. `None`: it is free.
+fn needed<'a>(command: &Command<'a>) -> Option<(&'static str, Permission, &'a str, &'a str)> {
+    match *command {
+        Command::Pub { topic, .. } => Some(("PUB", Permission::Publish, topic, "")),
+        Command::Mpub { topic, .. } => Some(("MPUB", Permission::Publish, topic, "")),
+        Command::Dpub { topic, .. } => Some(("DPUB", Permission::Publish, topic, "")),
+        Command::Sub { topic, channel } => Some(("SUB", Permission::Subscribe, topic, channel)),
+        _ => None,
+    }
+}
+
+impl Engine {
+    /// AUTH: Python is asked to ask, and the connection waits for the answer.
+    pub(crate) fn auth(&mut self, key: ConnKey, secret: &[u8]) -> Result<(), WireError> {
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
+        if conn.auth.is_some() {
+            return Err(WireError::invalid("AUTH already set"));
+        }
+        if !self.config.auth_required {
+            return Err(WireError::new(errors::E_AUTH_DISABLED, "AUTH disabled"));
+        }
+        conn.auth = Some(Box::new(Auth { secret: secret.into(), grant: None }));
+        self.ask_for_authorization(key);
+        Ok(())
+    }
+
+    fn ask_for_authorization(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get(key) else { return };
+        let Some(auth) = &conn.auth else { return };
+        self.events.push(Event::AuthAsked {
+            connection: key.data().as_ffi(),
+            secret: BASE64_STANDARD.encode(&auth.secret),
+            remote_ip: conn.remote_host().trim_matches(['[', ']']).into(),
+            tls: conn.has_tls(),
+            common_name: conn.layers.as_ref().and_then(|layers| layers.peer_name()).unwrap_or_default().into(),
+        });
+        self.defer(key, WaitFor::Python);
+    }
+
+    /// Whether a command may run now. False: its authorization has expired, and the connection waits for a new one.
+    pub(crate) fn may_run(&mut self, key: ConnKey, command: &Command<'_>, now: Nanos) -> Result<bool, WireError> {
+        let Some((name, permission, topic, channel)) = needed(command) else { return Ok(true) };
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(true) };
+        let Some(grant) = conn.auth.as_mut().and_then(|auth| auth.grant.as_mut()) else {
+            return Err(WireError::new(errors::E_AUTH_FIRST, format!("AUTH required before {name}")));
+        };
+        if grant.expires < now {
+            self.ask_for_authorization(key);
+            return Ok(false);
+        }
+        if grant.allows(permission, topic, channel, &mut self.patterns) {
+            return Ok(true);
+        }
+        let (topic, channel) = (quoted(topic.as_bytes()), quoted(channel.as_bytes()));
+        Err(WireError::new(errors::E_UNAUTHORIZED, format!("AUTH failed for {name} on {topic} {channel}")))
+    }
+
+    /// Whether somebody still waits for this answer.
+    pub fn awaits_authorization(&self, connection: u64) -> bool {
+        self.is_waiting(ConnKey::from(KeyData::from_ffi(connection)))
+    }
+
+    /// The auth server's answer for a connection that waits for it; `None`: there is none. Gives why it is refused.
+    pub fn set_authorization(&mut self, connection: u64, answer: Option<&[u8]>, now: Nanos) -> Result<(), String> {
+        let key = ConnKey::from(KeyData::from_ffi(connection));
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.input_state.waits()) else { return Ok(()) };
+        let Some(auth) = &mut conn.auth else { return Ok(()) };
+        let parsed = answer.map(|answer| Grant::parse(answer, &mut self.patterns, now)).transpose();
+        let grant = match parsed {
+            Ok(Some(grant)) => grant,
+            Ok(None) => {
+                self.refuse(key, WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
+                return Ok(());
+            }
+            Err(reason) => {
+                self.refuse(key, WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
+                return Err(reason);
+            }
+        };
+        let (first, response, empty) = (auth.grant.is_none(), grant.response(), grant.is_empty());
+        auth.grant = Some(grant);
+        if first && empty {
+            self.refuse(key, WireError::new(errors::E_UNAUTHORIZED, "AUTH no authorizations found"));
+        } else if first {
+            self.turn.replies.push((key, Reply::Json(response)));
+        }
+        self.resume(key, now);
+        Ok(())
+    }
+}

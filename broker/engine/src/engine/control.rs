@@ -1,0 +1,309 @@
+//! What Python asks of an engine: topics and channels, buckets and publishers.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::keys::{ChannelKey, TopicKey};
+use crate::limiter::trace::Trace;
+use crate::protocol::codec;
+use crate::queueing::channel::Channel;
+use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
+use crate::queueing::topic::{Limit, Limiter, Topic};
+use crate::scheduling::work_budget::CREATION_UNITS;
+use crate::telemetry::arrival_bins::Bins;
+use crate::time::Nanos;
+
+/// What came to one topic, as Python sees it. `version`: of the share in force.
+#[derive(Debug, Serialize)]
+pub struct TopicBins {
+    pub(crate) topic: String,
+    version: u64,
+    #[serde(flatten)]
+    pub(crate) bins: Bins,
+}
+
+impl Engine {
+    pub fn create_topic(&mut self, name: &str) {
+        self.topic_of(name);
+    }
+
+    /// Whether the messages of topics made from now on wait until `release_topic`.
+    pub fn set_hold_new_topics(&mut self, hold: bool) {
+        self.config.hold_new_topics = hold;
+    }
+
+    /// The topic of that name, made if missing, and held then if new topics are.
+    pub(crate) fn topic_of(&mut self, name: &str) -> TopicKey {
+        if let Some(key) = self.topic_names.get(name) {
+            return *key;
+        }
+        self.topic_held(name, self.config.hold_new_topics)
+    }
+
+    /// The topic of that name, made if missing, and held then if `held`.
+    pub(crate) fn topic_held(&mut self, name: &str, held: bool) -> TopicKey {
+        if let Some(key) = self.topic_names.get(name) {
+            return *key;
+        }
+        self.work.note(CREATION_UNITS);
+        let key = self.topics.insert(Topic::new(name, held, Queue::in_memory()));
+        self.topics[key].queue = self.topic_queue(key, name);
+        self.topic_names.insert(name.into(), key);
+        self.events.push(Event::TopicCreated { topic: name.into() });
+        key
+    }
+
+    /// The channel of that name, made if missing. A topic's first channel takes the backlog; what has not moved when a second one is made goes to both.
+    pub(crate) fn channel_of(&mut self, topic_key: TopicKey, name: &str, now: Nanos) -> ChannelKey {
+        if let Some(key) = self.find_channel(topic_key, name) {
+            return key;
+        }
+        self.work.note(CREATION_UNITS);
+        let key = self.channels.insert(Channel::new(name, topic_key, Queue::in_memory()));
+        self.channels[key].queue = self.channel_queue(key, topic_key, name);
+        if let Some(topic) = self.topics.get_mut(topic_key) {
+            topic.channels.push(key);
+            self.events.push(Event::ChannelCreated { topic: topic.name.to_string(), channel: name.into() });
+        }
+        self.fan_out_queue(topic_key, now);
+        key
+    }
+
+    pub fn has_channel(&self, topic: &str, channel: &str) -> bool {
+        self.channel_key(topic, channel).is_some()
+    }
+
+    fn find_channel(&self, topic_key: TopicKey, name: &str) -> Option<ChannelKey> {
+        let topic = self.topics.get(topic_key)?;
+        topic.channels.iter().copied().find(|key| self.channels.get(*key).is_some_and(|channel| &*channel.name == name))
+    }
+
+    pub(crate) fn topic_key(&self, name: &str) -> Option<TopicKey> {
+        self.topic_names.get(name).copied()
+    }
+
+    fn channel_key(&self, topic: &str, channel: &str) -> Option<ChannelKey> {
+        self.find_channel(self.topic_key(topic)?, channel)
+    }
+
+    /// Remove a topic with all that it holds; its consumers are disconnected.
+    pub fn delete_topic(&mut self, name: &str) -> bool {
+        let Some(key) = self.topic_names.remove(name) else { return false };
+        let channels = self.topics.get(key).map(|topic| topic.channels.clone()).unwrap_or_default();
+        if let Some(mut topic) = self.topics.remove(key) {
+            topic.queue.clear();
+        }
+        self.forget_served(key);
+        for channel in channels {
+            self.drop_channel(channel, name);
+        }
+        self.events.push(Event::TopicDeleted { topic: name.into() });
+        true
+    }
+
+    /// Drop what waits in a topic: for its first channel, and for tokens.
+    pub fn empty_topic(&mut self, name: &str) -> bool {
+        let Some(key) = self.topic_key(name) else { return false };
+        let topic = &mut self.topics[key];
+        topic.queue.clear();
+        topic.restored = VecDeque::new();
+        if let Some(limiter) = &mut topic.limiter {
+            limiter.drop_waiting();
+        }
+        self.forget_served(key);
+        true
+    }
+
+    fn forget_served(&mut self, key: TopicKey) {
+        if let Some(server) = &mut self.lab {
+            server.forget(key);
+        }
+    }
+
+    pub fn pause_topic(&mut self, name: &str, paused: bool, now: Nanos) -> bool {
+        let Some(key) = self.topic_key(name) else { return false };
+        self.topics[key].paused = paused;
+        self.fan_out_queue(key, now);
+        true
+    }
+
+    pub fn release_topic(&mut self, name: &str, now: Nanos) -> bool {
+        let Some(key) = self.topic_key(name) else { return false };
+        self.topics[key].held = false;
+        self.fan_out_queue(key, now);
+        for channel in self.topics[key].channels.clone() {
+            self.mark_channel(channel);
+        }
+        true
+    }
+
+    pub fn create_channel(&mut self, topic: &str, channel: &str, now: Nanos) -> bool {
+        let Some(key) = self.topic_key(topic) else { return false };
+        self.channel_of(key, channel, now);
+        true
+    }
+
+    pub fn delete_channel(&mut self, topic: &str, channel: &str) -> bool {
+        let Some(key) = self.channel_key(topic, channel) else { return false };
+        self.remove_channel(key);
+        true
+    }
+
+    /// Remove a channel; an ephemeral topic goes with its last one.
+    pub(crate) fn remove_channel(&mut self, key: ChannelKey) {
+        let Some(topic_key) = self.channels.get(key).map(|channel| channel.topic) else { return };
+        let Some(topic) = self.topics.get_mut(topic_key) else { return };
+        topic.channels.retain(|other| *other != key);
+        let name = topic.name.clone();
+        let last = topic.channels.is_empty() && codec::is_ephemeral(&name);
+        self.drop_channel(key, &name);
+        if last {
+            self.delete_topic(&name);
+        }
+    }
+
+    fn drop_channel(&mut self, key: ChannelKey, topic: &str) {
+        let Some(mut channel) = self.channels.remove(key) else { return };
+        channel.queue.clear();
+        self.events.push(Event::ChannelDeleted { topic: topic.into(), channel: channel.name.into() });
+        for consumer in channel.consumers {
+            self.close(consumer);
+        }
+    }
+
+    /// Drop a channel's messages, also those in flight; its consumers go on.
+    pub fn empty_channel(&mut self, topic: &str, channel: &str) -> bool {
+        let Some(key) = self.channel_key(topic, channel) else { return false };
+        let channel = &mut self.channels[key];
+        channel.empty();
+        for consumer in channel.consumers.clone() {
+            if let Some(sub) = self.conns.get_mut(consumer).and_then(|conn| conn.subscription.as_mut()) {
+                sub.in_flight = 0;
+                sub.deadlines.clear();
+            }
+            self.list_if_ready(consumer);
+        }
+        true
+    }
+
+    pub fn pause_channel(&mut self, topic: &str, channel: &str, paused: bool) -> bool {
+        let Some(key) = self.channel_key(topic, channel) else { return false };
+        self.channels[key].paused = paused;
+        self.mark_channel(key);
+        true
+    }
+
+    /// Give a topic a bucket or change the one it has. False: `limit.version` is older than the one in force.
+    pub fn set_bucket(&mut self, name: &str, limit: Limit, now: Nanos) -> bool {
+        let key = self.topic_of(name);
+        self.release_due(key, now);
+        let Some(topic) = self.topics.get_mut(key) else { return false };
+        match &mut topic.limiter {
+            Some(limiter) if limit.version < limiter.limit.version => return false,
+            Some(limiter) => limiter.set(limit, now),
+            none => {
+                let trace = Trace::new(self.config.trace_entries, topic.next_trace);
+                *none = Some(Box::new(Limiter::new(limit, trace, now)));
+                topic.generation += 1;
+            }
+        }
+        self.has_leases |= limit.expires < Nanos::MAX;
+        self.watch_if_wanted(name, key, now);
+        self.lapse(key, now); // its word may have come late
+        self.restore_waiting(key, now);
+        let Some(topic) = self.topics.get_mut(key) else { return false };
+        let waiting = topic.waiting();
+        if let Some(limiter) = topic.limiter.as_mut().filter(|limiter| waiting > 0 && limiter.backlog.next_due().is_none()) {
+            limiter.starved_sent = true;
+            self.events.push(Event::Starved { topic: name.into(), waiting });
+        }
+        self.release_due(key, now);
+        true
+    }
+
+    /// Remove a topic's limit and its list of publishers: what waits is released at once.
+    pub fn clear_bucket(&mut self, name: &str, now: Nanos) -> bool {
+        let Some(key) = self.topic_key(name) else { return false };
+        let Some(topic) = self.topics.get_mut(key) else { return false };
+        topic.publishers = None;
+        topic.generation += 1;
+        let Some(limiter) = topic.limiter.take() else { return false };
+        topic.next_trace = limiter.trace.next();
+        let at_once = |mut message: Message| {
+            message.times.due = now;
+            message
+        };
+        let restored = std::mem::take(&mut topic.restored);
+        self.release_waiting(key, limiter.backlog.into_waiting().map(at_once).chain(restored), now);
+        true
+    }
+
+    /// The publishers that are assigned to this broker: others become strangers at their next message.
+    pub fn set_publishers(&mut self, name: &str, publishers: Vec<String>, version: u64) {
+        let key = self.topic_of(name);
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        let unchanged = topic.publishers.is_some() && topic.assignment_version == version;
+        if unchanged {
+            return;
+        }
+        topic.publishers = Some(publishers.into_iter().map(String::into_boxed_str).collect());
+        topic.assignment_version = version;
+        topic.generation += 1;
+        topic.strangers.clear();
+    }
+
+    /// Tell the aware connections on which a publisher serves a topic where it belongs; gives how many were told.
+    pub fn move_publisher(&mut self, topic: &str, publisher_id: &str, address: &str, version: u64) -> usize {
+        let mut told = 0;
+        for key in self.aware.get(publisher_id).cloned().unwrap_or_default() {
+            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.published.position(topic).is_some()) else {
+                continue;
+            };
+            conn.respond(format!("_move_ {address} {version}").as_bytes());
+            self.mark_dirty(key);
+            told += 1;
+        }
+        told
+    }
+
+    /// Accept publishes, or refuse them for `reason`. Who accepts has everything in place: messages that waited for tokens when an earlier incarnation ended
+    /// go if their topic has no limit by then.
+    pub fn set_accepting(&mut self, accepting: bool, reason: &str, now: Nanos) {
+        self.refusal = (!accepting).then(|| reason.into());
+        if accepting {
+            self.release_restored(now);
+        }
+    }
+
+    /// The recorded decisions of a limited topic.
+    pub fn trace(&self, topic: &str) -> Option<&Trace> {
+        Some(&self.topics.get(self.topic_key(topic)?)?.limiter.as_ref()?.trace)
+    }
+
+    /// What changes if what is read of a topic's trace from now on is of another one: the topic was made anew, or its limit was.
+    pub fn trace_identity(&self, topic: &str) -> Option<(TopicKey, u64)> {
+        Some((self.topic_key(topic)?, self.trace(topic)?.began()))
+    }
+
+    /// What came to these topics in the bins from number `since` to before `until`, where anything did. `until` is over at `now` at the latest.
+    pub fn histories(&mut self, topics: &[String], since: i64, until: i64, now: Nanos) -> Vec<TopicBins> {
+        let keys: Vec<TopicKey> = topics.iter().filter_map(|name| self.topic_key(name)).collect();
+        let bins_of = |key| {
+            self.look_at_history(key, until, now);
+            let topic = self.topics.get(key)?;
+            let limiter = topic.limiter.as_ref()?;
+            let bins = limiter.history.between(since, until)?;
+            Some(TopicBins { topic: topic.name.to_string(), version: limiter.limit.version, bins })
+        };
+        keys.into_iter().filter_map(bins_of).collect()
+    }
+
+    /// A topic's latency as HDR V2 in base64; `None`: no such topic, kind or window, or nothing delivered yet.
+    pub fn histogram(&self, topic: &str, kind: &str, window: &str, now: Nanos) -> Option<String> {
+        self.topics.get(self.topic_key(topic)?)?.latency.as_ref()?.raw(kind, window, now)
+    }
+}

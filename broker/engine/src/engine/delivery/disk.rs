@@ -1,0 +1,260 @@
+//! The engine's side of the disk: which queues go there, the end of a turn, the end and the begin of an incarnation.
+
+use std::io;
+use std::rc::Rc;
+
+use crate::engine::Engine;
+use crate::engine::delivery::FANNED_OUT;
+use crate::id::MessageId;
+use crate::keys::{ChannelKey, TopicKey};
+use crate::protocol::codec;
+use crate::queueing::disk_ticket::Owner;
+use crate::queueing::queue::{Queue, Unsaved};
+use crate::queueing::shared_disk::{Disk, Storage};
+use crate::queueing::topic::Topic;
+use crate::storage::disk_queue::DiskQueue;
+use crate::storage::store::Store;
+use crate::time::Nanos;
+use crate::timer::Timer;
+
+/// How soon what the disk refused is tried again.
+const RETRY_NS: Nanos = 1_000_000_000;
+
+impl Engine {
+    /// This new engine with queues that go on on disk, and begin with what an earlier one left there. `incarnation`: a number that no other process uses.
+    pub fn with_store(mut self, store: Box<dyn Store>, incarnation: u64, wall_offset: i64, now: Nanos) -> io::Result<Self> {
+        self.clock.set_offset(wall_offset);
+        let disk = Rc::new(Disk::new(store, incarnation, &self.config, self.memory.messages.clone()));
+        self.disk = Some(Storage::new(Rc::clone(&disk)));
+        self.restore(&disk, now)?;
+        Ok(self)
+    }
+
+    pub(crate) fn topic_queue(&self, key: TopicKey, name: &str) -> Queue {
+        self.queue(Owner::Topic(key), name, || name.to_owned())
+    }
+
+    pub(crate) fn channel_queue(&self, key: ChannelKey, topic: TopicKey, name: &str) -> Queue {
+        let topic = self.topics.get(topic).map_or("", |topic| &topic.name);
+        self.queue(Owner::Channel(key), name, || format!("{topic}:{name}"))
+    }
+
+    fn queue(&self, owner: Owner, name: &str, file: impl FnOnce() -> String) -> Queue {
+        match &self.disk {
+            _ if codec::is_ephemeral(name) => Queue::ephemeral(self.config.mem_queue_size),
+            None => Queue::in_memory(),
+            Some(storage) => Queue::on_disk(Rc::clone(&storage.disk), owner, file(), self.config.mem_queue_size),
+        }
+    }
+
+    /// What the queues share of the disk, if there is one.
+    pub(crate) fn shared_disk(&self) -> Option<Rc<Disk>> {
+        self.disk.as_ref().map(|storage| Rc::clone(&storage.disk))
+    }
+
+    pub(crate) fn queue_of(&mut self, owner: Owner) -> Option<&mut Queue> {
+        match owner {
+            Owner::Topic(key) => self.topics.get_mut(key).map(|topic| &mut topic.queue),
+            Owner::Channel(key) => self.channels.get_mut(key).map(|channel| &mut channel.queue),
+        }
+    }
+
+    // ---- the begin of an incarnation ---------------------------------------------------------------------------------------------------
+
+    /// Topics and channels that have something on disk come back with it. The topics are held: who knows more of them (other channels, whether they are
+    /// paused) says so before `release_topic`.
+    fn restore(&mut self, disk: &Rc<Disk>, now: Nanos) -> io::Result<()> {
+        let found = disk.found()?;
+        for (name, found) in found {
+            let (topic, channel) = name.split_once(':').map_or((&*name, None), |(topic, channel)| (topic, Some(channel)));
+            if !std::iter::once(topic).chain(channel).all(|name| codec::name(name.as_bytes()).is_some()) {
+                continue; // not one of ours
+            }
+            let mut files = disk.open(&name, &found)?;
+            if codec::is_ephemeral(topic) {
+                disk.destroy(files);
+                continue;
+            }
+            self.ids.stay_above(MessageId(files.highest_id()));
+            disk.sync(&mut files);
+            if files.is_empty() {
+                continue;
+            }
+            let topic_key = self.topic_held(topic, true);
+            match channel {
+                None => self.restore_topic(topic_key, files, now)?,
+                Some(channel) => self.restore_channel(topic_key, channel, files, now)?,
+            }
+        }
+        if self.refusal.is_none() {
+            self.release_restored(now);
+        }
+        self.tend_disk(now);
+        Ok(())
+    }
+
+    fn restore_topic(&mut self, key: TopicKey, files: DiskQueue, now: Nanos) -> io::Result<()> {
+        let Some(topic) = self.topics.get_mut(key) else { return Ok(()) };
+        topic.restored = topic.queue.restore(files, now)?.into_iter().map(|(message, _)| message).collect();
+        Ok(())
+    }
+
+    fn restore_channel(&mut self, topic: TopicKey, name: &str, files: DiskQueue, now: Nanos) -> io::Result<()> {
+        let key = self.channel_of(topic, name, now);
+        let Some(channel) = self.channels.get_mut(key) else { return Ok(()) };
+        // Wall time may have been set anew meanwhile: nothing is deferred for longer than it could have been.
+        let longest = self.config.max_req_timeout_ms as Nanos * 1_000_000;
+        for (message, until_wall_ns) in channel.queue.restore(files, now)? {
+            let left = until_wall_ns.saturating_sub(self.clock.offset()).saturating_sub(now).clamp(0, longest);
+            let due = channel.defer(message, now + left);
+            self.timers.arm(&mut channel.armed, due, Timer::Deferred(key));
+        }
+        Ok(())
+    }
+
+    /// What waited for tokens when an earlier incarnation ended waits for those of its topic's bucket again: a portion of it, the next one in the next turn.
+    pub(crate) fn restore_waiting(&mut self, key: TopicKey, now: Nanos) {
+        self.restore_up_to(FANNED_OUT, key, now);
+        if self.topics.get(key).is_some_and(|topic| topic.limiter.is_some() && !topic.restored.is_empty()) {
+            self.fan_out_later(key);
+        }
+    }
+
+    /// All that is left of it, before something that comes later is decided.
+    #[cold]
+    pub(crate) fn restore_rest(&mut self, key: TopicKey, now: Nanos) {
+        self.restore_up_to(usize::MAX, key, now);
+    }
+
+    fn restore_up_to(&mut self, most: usize, key: TopicKey, now: Nanos) {
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.restored.is_empty()) else { return };
+        let Some(limiter) = topic.limiter.as_mut() else { return };
+        let publisher = limiter.trace.publisher("(restored)");
+        for _ in 0..most {
+            let Some(topic) = self.topics.get_mut(key) else { return };
+            let Some(limiter) = topic.limiter.as_mut() else { return };
+            let Some(message) = topic.restored.pop_front() else { break };
+            if let (Some(message), _) = limiter.decide(message, publisher, now, now) {
+                self.release(key, message, now);
+            }
+        }
+        if let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) {
+            limiter.note_unfinished(now, now);
+        }
+        self.arm_release(key);
+    }
+
+    /// Everything is in place: a topic that has no limit by now has none, and what waited for tokens goes.
+    pub(crate) fn release_restored(&mut self, now: Nanos) {
+        let unlimited = |topic: &Topic| topic.limiter.is_none() && !topic.restored.is_empty();
+        let keys: Vec<TopicKey> = self.topics.iter().filter(|(_, topic)| unlimited(topic)).map(|(key, _)| key).collect();
+        for key in keys {
+            let restored = self.topics.get_mut(key).map(|topic| std::mem::take(&mut topic.restored)).unwrap_or_default();
+            self.release_waiting(key, restored.into_iter(), now);
+        }
+    }
+
+    // ---- the turn ----------------------------------------------------------------------------------------------------------------------
+
+    /// Hear of jobs that ended, tell what happened, and come back when something is to be synced.
+    pub(crate) fn tend_disk(&mut self, now: Nanos) {
+        let sync_timeout_ns = self.sync_timeout_ns();
+        let Some(Storage { disk, armed, .. }) = self.disk.as_mut().filter(|storage| storage.disk.is_stirred()) else { return };
+        disk.hear();
+        if disk.take_copied() {
+            // At once: a crash before that brings what moved to a channel twice.
+            self.topics.values_mut().for_each(|topic| topic.queue.sync());
+        }
+        disk.calm();
+        self.events.extend(disk.take_events());
+        let after = if disk.is_failing() { RETRY_NS.min(sync_timeout_ns) } else { sync_timeout_ns };
+        self.timers.arm(armed, now.saturating_add(after), Timer::Disk);
+    }
+
+    /// Bytes of messages from which on the disk is to take what comes.
+    pub(crate) fn half_of_memory(&self) -> u64 {
+        self.config.max_memory_bytes / 2
+    }
+
+    /// When messages take half of what they may, queues that hold some go on on disk: a topic that nobody drains must not use up what all the others need.
+    /// Those that empty themselves meanwhile take memory again, so it is said anew for every sixteenth more.
+    pub(crate) fn relieve_memory(&mut self) {
+        let (used, half) = (self.memory.messages.used(), self.half_of_memory());
+        let Some(storage) = &mut self.disk else { return };
+        if used < half {
+            storage.relieve_at = half;
+        } else if used >= storage.relieve_at {
+            storage.relieve_at = used + self.config.max_memory_bytes / 16;
+            let topics = self.topics.values_mut().map(|topic| &mut topic.queue);
+            topics.chain(self.channels.values_mut().map(|channel| &mut channel.queue)).for_each(Queue::take_no_memory);
+        }
+    }
+
+    fn sync_timeout_ns(&self) -> Nanos {
+        Nanos::try_from(self.config.sync_timeout_ms).unwrap_or(Nanos::MAX).saturating_mul(1_000_000)
+    }
+
+    /// Every queue that is on disk: sync it, try again what failed.
+    pub(crate) fn handle_disk_timer(&mut self, at: Nanos) {
+        let Some(storage) = &mut self.disk else { return };
+        if !storage.armed.fire(at) {
+            return;
+        }
+        let disk = Rc::clone(&storage.disk);
+        let (mut waiting, mut moving) = (Vec::new(), Vec::new());
+        for (key, channel) in &mut self.channels {
+            if channel.queue.tend() {
+                waiting.push(key);
+            }
+        }
+        // Jobs run in order: what went from a topic to its channels is synced there before it goes here.
+        for (key, topic) in &mut self.topics {
+            if topic.queue.tend() {
+                moving.push(key);
+            }
+        }
+        if !waiting.is_empty() || !moving.is_empty() {
+            disk.stir();
+        }
+        waiting.into_iter().for_each(|key| self.mark_channel(key));
+        moving.into_iter().for_each(|key| self.fan_out_later(key));
+    }
+
+    // ---- the end of an incarnation -----------------------------------------------------------------------------------------------------
+
+    /// Write everything that waits anywhere, to be there at the next start. The error says how many messages could not be.
+    pub fn save(&mut self) -> Result<(), String> {
+        let Some(disk) = self.shared_disk() else { return Ok(()) };
+        let (mut unsaved, wall_offset) = (Unsaved::default(), self.clock.offset());
+        for (key, message) in self.lab.iter_mut().flat_map(|server| server.drain()) {
+            if let Some(topic) = self.topics.get_mut(key) {
+                topic.queue.push_back(message); // it has paid, and waits for nothing but this server
+            }
+        }
+        for topic in self.topics.values_mut() {
+            let waiting = topic.limiter.take().into_iter().flat_map(|limiter| limiter.backlog.into_waiting());
+            let aside = waiting.chain(topic.restored.drain(..)).map(|message| (message, 0)).collect();
+            unsaved.extend(topic.queue.save(Vec::new(), aside));
+        }
+        for channel in self.channels.values_mut() {
+            let deferred = std::mem::take(&mut channel.deferred).into_iter();
+            let aside = deferred.map(|((due, _), message)| (message, due + wall_offset)).collect();
+            let mut in_flight: Vec<_> = channel.in_flight.drain().map(|(_, entry)| entry).collect();
+            in_flight.sort_by_key(|entry| (entry.delivered, entry.message.id));
+            unsaved.extend(channel.queue.save(in_flight.into_iter().map(|entry| entry.message).collect(), aside));
+        }
+        // A job that is under way knows nothing of what was just written; what of it failed is done again.
+        disk.wait();
+        // Only now is a record that was read needed no more: what could not be written elsewhere, or is not synced there, still holds its own.
+        self.channels.values_mut().for_each(|channel| _ = channel.queue.tend());
+        let of_channels = disk.wait();
+        self.topics.values_mut().for_each(|topic| _ = topic.queue.tend());
+        let not_synced = of_channels.or(disk.wait());
+        self.events.extend(disk.take_events());
+        let lost = unsaved.messages.iter().filter(|message| message.stored.is_none()).count();
+        match unsaved.error.or(not_synced) {
+            None => Ok(()),
+            Some(error) => Err(format!("{lost} messages could not be saved: {error}")),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! From the bucket to a consumer: released messages fan out to channels, and each channel gives its queue to ready
+//! consumers in turn.
+//!
+//! Imports everything below the engine, and the engine. Begin with `release`, then `deliver_all`; `disk` and `overflow`
+//! take what memory does not.
+
+pub mod disk;
+pub mod overflow;
+
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+
+use slotmap::SlotMap;
+
+use crate::clients::connection::{Connection, Mark};
+use crate::engine::Engine;
+use crate::keys::{ChannelKey, ConnKey, TopicKey};
+use crate::queueing::channel::{Channel, InFlight};
+use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
+use crate::scheduling::work_budget::message_units;
+use crate::time::Nanos;
+use crate::timer::{Timer, Timers};
+
+/// Units of deliveries in a turn, where others wait; once they are used, every channel still gets `LEAST_CHANNEL_UNITS`.
+const DELIVERY_UNITS: u32 = 2_048;
+
+/// What one channel gets of them.
+const CHANNEL_UNITS: u32 = 512;
+
+const LEAST_CHANNEL_UNITS: u32 = 16;
+
+/// Copies that a topic which begins to flow moves to its channels in a turn, if it has brought no more itself.
+pub(crate) const FANNED_OUT: usize = 1_000;
+
+impl Engine {
+    /// The bucket lets a message go.
+    pub(crate) fn release(&mut self, key: TopicKey, message: Message, now: Nanos) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        topic.counters.released += 1;
+        let Some(server) = &mut self.lab else { return self.enqueue(key, message, now) };
+        let due = message.times.due;
+        let done = server.enter(key, message, due);
+        self.timers.arm(&mut server.armed, done, Timer::Lab);
+    }
+
+    /// The same for messages of this turn that came together: where they all go to the queue of one channel, what they have in common is looked up once.
+    pub(crate) fn release_all(&mut self, key: TopicKey, messages: Range<usize>, now: Nanos) {
+        let straight = self.lab.is_none();
+        let topic = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.is_empty());
+        let only = topic.and_then(|topic| if let [only] = topic.channels[..] { Some((topic, only)) } else { None });
+        let Some((topic, only)) = only else {
+            for index in messages {
+                if let Some(message) = self.turn.messages[index].take() {
+                    self.release(key, message, now);
+                }
+            }
+            return;
+        };
+        topic.counters.released += messages.len() as u64;
+        let Some(channel) = self.channels.get_mut(only) else { return };
+        for slot in &mut self.turn.messages[messages] {
+            let Some(mut message) = slot.take() else { continue };
+            message.times.queued = now;
+            if let Some(due) = channel.put(message, now) {
+                self.timers.arm(&mut channel.armed, due, Timer::Deferred(only));
+            }
+        }
+        self.mark_channel(only);
+    }
+
+    /// A released message goes to the topic's channels, or waits in the topic for the first one.
+    pub(crate) fn enqueue(&mut self, key: TopicKey, mut message: Message, now: Nanos) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        message.times.queued = now;
+        if topic.flows() && topic.queue.is_empty() {
+            self.fan_out(key, message, now);
+        } else {
+            topic.queue.push_back(message);
+        }
+    }
+
+    fn fan_out(&mut self, key: TopicKey, message: Message, now: Nanos) {
+        let Some(topic) = self.topics.get(key) else { return };
+        let Some((&last, others)) = topic.channels.split_last() else { return };
+        for &channel in others {
+            put(&mut self.channels, &mut self.timers, &mut self.schedule.dirty_channels, channel, message.clone(), now);
+        }
+        put(&mut self.channels, &mut self.timers, &mut self.schedule.dirty_channels, last, message, now);
+    }
+
+    /// Move a portion of what waits in a topic to its channels, if it may move; the next one goes in the next turn. What is published meanwhile goes behind
+    /// the rest, so a portion is twice as large as what this turn can have brought.
+    pub(crate) fn fan_out_queue(&mut self, key: TopicKey, now: Nanos) {
+        let is_short = self.memory.messages.used() > self.half_of_memory();
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
+        // A channel on disk takes no more than it has written, or all that waits here would come to memory.
+        let any_channel =
+            |has: fn(&Queue) -> bool| topic.channels.iter().any(|key| self.channels.get(*key).is_some_and(|channel| has(&channel.queue)));
+        if any_channel(Queue::is_to_be_written) {
+            return self.fan_out_later(key);
+        }
+        // Nor, beyond half of the memory, more than the disk takes at all; what is on disk here is tried again with the disk.
+        if is_short && topic.queue.backend_len() > 0 && any_channel(Queue::has_unwritten) {
+            return;
+        }
+        if !topic.queue.ready(now) {
+            return;
+        }
+        let most = FANNED_OUT.div_ceil(topic.channels.len()).max(2 * self.work.units as usize);
+        for _ in 0..topic.queue.memory().len().min(most) {
+            let Some(message) = self.topics.get_mut(key).and_then(|topic| topic.queue.pop_front()) else { break };
+            self.fan_out(key, message, now);
+        }
+        if self.topics.get(key).is_some_and(|topic| !topic.queue.is_empty()) {
+            self.fan_out_later(key);
+        }
+    }
+
+    /// There may be more to move in the next turn.
+    pub(crate) fn fan_out_later(&mut self, key: TopicKey) {
+        if let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.fans_out) {
+            topic.fans_out = true;
+            self.schedule.fan_out.push(key);
+        }
+    }
+
+    /// Go on with the topics that have more to move.
+    pub(crate) fn fan_out_rest(&mut self, now: Nanos) {
+        for key in std::mem::take(&mut self.schedule.fan_out) {
+            if let Some(topic) = self.topics.get_mut(key) {
+                topic.fans_out = false;
+            }
+            self.restore_waiting(key, now);
+            self.fan_out_queue(key, now);
+        }
+    }
+
+    /// Let go all of these, for their topic's bucket is gone. Where they could all go on at once they take their place in its queue, in memory as before, and
+    /// go on in portions.
+    pub(crate) fn release_waiting(&mut self, key: TopicKey, messages: impl Iterator<Item = Message>, now: Nanos) {
+        let straight = self.lab.is_none();
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.can_keep()) else {
+            return messages.for_each(|message| self.release(key, message, now));
+        };
+        for mut message in messages {
+            message.times.queued = now;
+            topic.counters.released += 1;
+            topic.queue.keep_back(message);
+        }
+        self.fan_out_queue(key, now);
+    }
+
+    /// Let go what the topic's bucket lets go by `now`, and arm for the next.
+    pub(crate) fn release_due(&mut self, key: TopicKey, now: Nanos) {
+        self.release_until(key, now, now);
+        self.arm_release(key);
+    }
+
+    /// Let go what is due by `until`. Before an arrival is decided, what was due before it must be gone, or the bucket's cap would come too late.
+    pub(crate) fn release_until(&mut self, key: TopicKey, until: Nanos, now: Nanos) {
+        let boot_now = self.clock.boot(now);
+        while let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) {
+            if limiter.is_over(boot_now) {
+                return self.lapse(key, now);
+            }
+            let Some(message) = limiter.release_due(until, now) else { break };
+            self.release(key, message, now);
+        }
+    }
+
+    pub(crate) fn arm_release(&mut self, key: TopicKey) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        if let Some(due) = topic.limiter.as_ref().and_then(|limiter| limiter.backlog.next_due()) {
+            self.timers.arm(&mut topic.armed, due, Timer::Release(key));
+        }
+    }
+
+    /// Deliver from every channel that has something new, as much as a turn has room for. Who got less than a whole share is first in the next.
+    pub(crate) fn deliver_all(&mut self, now: Nanos) {
+        let (mut left, most) = (self.work.stretched(DELIVERY_UNITS), self.work.stretched(CHANNEL_UNITS));
+        let mut sated = Vec::new();
+        let mut marked = std::mem::take(&mut self.schedule.delivering);
+        std::mem::swap(&mut marked, &mut self.schedule.dirty_channels);
+        for key in marked.drain(..) {
+            let share = left.clamp(LEAST_CHANNEL_UNITS, most);
+            let (units, more) = self.deliver(key, share, now);
+            left = left.saturating_sub(units);
+            match more {
+                false => {}
+                true if share == most => sated.push(key),
+                true => self.schedule.dirty_channels.push(key),
+            }
+        }
+        self.schedule.dirty_channels.append(&mut sated);
+        self.schedule.delivering = marked;
+    }
+
+    /// Give a channel's queue to its ready consumers in turn, until one or the other is empty; where the turn is shared, until that has come to `share`
+    /// units, and as soon as samplers have dropped so many. Gives the units, and whether there is more: the channel is still marked then.
+    fn deliver(&mut self, key: ChannelKey, share: u32, now: Nanos) -> (u32, bool) {
+        let Some(channel) = self.channels.get_mut(key) else { return (0, false) };
+        channel.dirty = false;
+        // A topic that is held may have to be told yet that this channel is paused.
+        if channel.paused || self.topics.get(channel.topic).is_none_or(|topic| topic.held) {
+            return (0, false);
+        }
+        let (mut units, mut dropped) = (0, 0);
+        let ample = self.config.max_memory_bytes / 4 * 3; // the rest is for what is published
+        while !channel.ready.is_empty() && channel.has_next(self.memory.messages.used() > ample, now) {
+            if units >= share && (dropped >= share || self.work.is_shared()) {
+                channel.dirty = true;
+                return (units, true);
+            }
+            let aware = self.config.topology_aware;
+            let next = if aware { pop_nearest(&mut channel.ready, &self.conns) } else { channel.ready.pop_front() };
+            let Some(consumer) = next else { break };
+            let Some(conn) = self.conns.get_mut(consumer) else { continue };
+            let ready = conn.is_ready();
+            let timeout_ns = conn.identity().msg_timeout_ms as Nanos * 1_000_000;
+            let sample_rate = conn.identity().sample_rate;
+            let Some(sub) = conn.subscription.as_mut() else { continue };
+            sub.listed = false;
+            if !ready {
+                continue;
+            }
+            let Some(mut message) = channel.queue.pop_front() else { break };
+            // A kill may have left a message twice, in its topic and in its channel: the one in flight stands for both.
+            if let Entry::Vacant(in_flight) = channel.in_flight.entry(message.id)
+                && (sample_rate == 0 || draw_percent(&mut self.sampler) <= sample_rate)
+            {
+                self.work.note_topic(channel.topic);
+                units += message_units(message.body_len());
+                message.attempts = message.attempts.saturating_add(1);
+                let deadline = now + timeout_ns;
+                sub.in_flight += 1;
+                sub.messages += 1;
+                if aware {
+                    channel.counters.deliveries.note(sub.nearness);
+                }
+                sub.push_deadline(deadline, message.id);
+                self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
+                let mark = (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
+                conn.deliver(&message, mark);
+                in_flight.insert(InFlight { message, owner: consumer, delivered: now, deadline });
+                if !conn.dirty {
+                    conn.dirty = true;
+                    self.schedule.dirty_conns.push(consumer);
+                }
+            } else {
+                (units, dropped) = (units + 1, dropped + 1); // no credit of the consumer's ends these
+            }
+            let ready = conn.is_ready();
+            if let Some(sub) = conn.subscription.as_mut().filter(|_| ready) {
+                sub.listed = true;
+                channel.ready.push_back(consumer);
+            }
+        }
+        (units, false)
+    }
+
+    /// A consumer that may have got credit or room joins its channel's ring.
+    pub(crate) fn list_if_ready(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.is_ready()) else { return };
+        let Some(sub) = conn.subscription.as_mut().filter(|sub| !sub.listed) else { return };
+        sub.listed = true;
+        let channel_key = sub.channel;
+        if let Some(channel) = self.channels.get_mut(channel_key) {
+            channel.ready.push_back(key);
+            if !channel.queue.is_empty() {
+                self.mark_channel(channel_key);
+            }
+        }
+    }
+
+    pub(crate) fn mark_channel(&mut self, key: ChannelKey) {
+        if let Some(channel) = self.channels.get_mut(key).filter(|channel| !channel.dirty) {
+            channel.dirty = true;
+            self.schedule.dirty_channels.push(key);
+        }
+    }
+
+    pub(crate) fn mark_dirty(&mut self, key: ConnKey) {
+        if let Some(conn) = self.conns.get_mut(key).filter(|conn| !conn.dirty) {
+            conn.dirty = true;
+            self.schedule.dirty_conns.push(key);
+        }
+    }
+}
+
+fn put(
+    channels: &mut SlotMap<ChannelKey, Channel>,
+    timers: &mut Timers,
+    dirty: &mut Vec<ChannelKey>,
+    key: ChannelKey,
+    message: Message,
+    now: Nanos,
+) {
+    let Some(channel) = channels.get_mut(key) else { return };
+    if let Some(due) = channel.put(message, now) {
+        timers.arm(&mut channel.armed, due, Timer::Deferred(key));
+    }
+    if !channel.dirty {
+        channel.dirty = true;
+        dirty.push(key);
+    }
+}
+
+fn first_delivery(topic: TopicKey, message: &Message, now: Nanos) -> Mark {
+    let times = message.times;
+    Mark { end: 0, topic, arrival: times.arrival, due: times.due, consumer_wait: now - times.queued, trace: times.trace }
+}
+
+/// 0 to 99, xorshift64*: a draw for `sample_rate`, nothing that must be unpredictable.
+fn draw_percent(state: &mut u64) -> u8 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    ((state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % 100) as u8
+}
+
+/// Take the nearest of those in a channel's ring that are ready, the one that waits longest first; without one, the head of the ring.
+pub fn pop_nearest(ring: &mut VecDeque<ConnKey>, conns: &SlotMap<ConnKey, Connection>) -> Option<ConnKey> {
+    let nearness = |key: &ConnKey| {
+        let conn = conns.get(*key).filter(|conn| conn.is_ready())?;
+        conn.subscription.as_ref().map(|sub| sub.nearness)
+    };
+    let ready = ring.iter().enumerate().filter_map(|(at, key)| Some((nearness(key)?, at)));
+    let nearest = ready.min().map_or(0, |(_, at)| at);
+    ring.remove(nearest)
+}

@@ -1,0 +1,138 @@
+//! Bounds of clients, as the engine meets them: connections, topics, channels, and what is left unfinished or unread.
+
+use crate::engine::Engine;
+use crate::http::answer::{Exchange, write_refusal};
+use crate::keys::ConnKey;
+use crate::protocol::codec;
+use crate::protocol::errors::WireError;
+use crate::protocol::verb::Verb;
+use crate::scheduling::client_limits::{LARGE_INPUT, Limit, TABLES, Unwanted};
+use crate::scheduling::work_budget::ACCEPT_UNITS;
+use crate::time::Nanos;
+
+/// While the limit of unfinished commands is reached, a connection may still keep this much: small commands in two packets go on.
+const SMALL_INPUT: usize = 4 << 10;
+
+/// While the limit of unread output is reached, a client may still leave this much unread.
+const SMALL_OUTPUT: usize = 64 << 10;
+
+impl Engine {
+    /// The host grants so many connections. The tables have room for them from the start, or for `TABLES`: a copy of thousands of connections to a larger one
+    /// would stop everybody for milliseconds, room that nobody has used is addresses alone.
+    pub fn set_room(&mut self, room: Option<usize>) {
+        self.limits.room = room;
+        let connections = room.unwrap_or(TABLES).min(TABLES);
+        self.conns.reserve(connections.saturating_sub(self.conns.len()));
+        self.timers.reserve(connections);
+    }
+
+    /// Whether a connection from `remote` (`HOST:PORT`), which was just accepted, may come in.
+    pub fn admit(&mut self, remote: &str) -> Result<(), Unwanted> {
+        self.work.note(ACCEPT_UNITS);
+        self.work.newcomers.note();
+        self.limits.admit(remote, self.conns.len(), &self.config)
+    }
+
+    /// The answer by HTTP to a connection that is refused.
+    pub fn unwanted_by_http(&mut self, unwanted: &Unwanted, now: Nanos) -> Vec<u8> {
+        let mut out = Vec::new();
+        let wall_s = self.clock.wall(now).div_euclid(1_000_000_000);
+        self.http.date.set(wall_s);
+        write_refusal(&mut out, 503, unwanted.reason(), &[], Exchange::LAST, &self.http.date);
+        out
+    }
+
+    /// Why `client` may not make one more topic, if it may not.
+    #[cold]
+    fn no_room_for_topic(&mut self, client: &str) -> Option<String> {
+        let most = self.config.max_topics as usize;
+        if most == 0 || self.topics.len() < most {
+            return None;
+        }
+        self.limits.note(Limit::Topics, client);
+        Some(format!("there may be {most} topics (max_topics)"))
+    }
+
+    /// Why `client` may not make one more channel of a topic that has `count`, if it may not.
+    #[cold]
+    fn no_room_for_channel(&mut self, count: usize, client: &str) -> Option<String> {
+        let most = self.config.max_channels_per_topic as usize;
+        if most == 0 || count < most {
+            return None;
+        }
+        self.limits.note(Limit::ChannelsPerTopic, client);
+        Some(format!("a topic may have {most} channels (max_channels_per_topic)"))
+    }
+
+    /// Why a client may not have a topic, or a channel of one, made for it ("" = the topic itself). `None`: it may, or they are there.
+    pub fn refusal_to_make(&mut self, topic: &str, channel: &str, client: &str) -> Option<String> {
+        let there = self.topic_key(topic).and_then(|key| self.topics.get(key)).map(|topic| topic.channels.len());
+        match there {
+            Some(_) if channel.is_empty() || self.has_channel(topic, channel) => None,
+            _ if self.list_is_final => Some("exiting".into()),
+            Some(channels) => self.no_room_for_channel(channels, client),
+            None => self.no_room_for_topic(client),
+        }
+    }
+
+    /// From now on nothing is made for a client: the list of topics and channels is written for the last time, and a channel that it does not have would be
+    /// forgotten with all that was to come to it.
+    pub fn finish_list(&mut self) {
+        self.list_is_final = true;
+    }
+
+    /// How many bytes of room an unfinished command may still be given before they come: all of it together is no more than may be unfinished.
+    pub(crate) fn room_to_promise(&self) -> u64 {
+        self.config.max_unfinished_bytes.saturating_sub(self.limits.unfinished.used() + self.limits.promised.used())
+    }
+
+    /// Whether a connection that keeps `len` bytes of an unfinished command keeps too much, and why.
+    pub(crate) fn keeps_too_much(&mut self, key: ConnKey, len: usize) -> Option<String> {
+        let (unfinished, memory) = (self.config.max_unfinished_bytes, self.config.max_memory_bytes);
+        let (limit, setting) = if unfinished <= memory { (unfinished, "max_unfinished_bytes") } else { (memory, "max_memory_bytes") };
+        if self.limits.unfinished.used() <= limit || len <= SMALL_INPUT {
+            return None;
+        }
+        self.note_limit(Limit::UnfinishedBytes, key);
+        Some(format!("all clients together may leave {limit} bytes unfinished ({setting})"))
+    }
+
+    /// Why the command that a connection's input begins with can be refused before it is whole: large, for messages that memory has no room for. The
+    /// rest is not waited for.
+    pub(crate) fn refusal_of_announced(&mut self, key: ConnKey) -> Option<WireError> {
+        let input = &self.conns.get(key)?.input;
+        if input.len() <= LARGE_INPUT {
+            return None;
+        }
+        let whole = codec::announced_len(input)? as u64;
+        let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
+        if self.memory.messages.used() + whole <= self.config.max_memory_bytes {
+            return None;
+        }
+        if let Some(topic) = codec::announced_topic(input).and_then(|topic| self.topic_key(topic)) {
+            self.work.note_topic(topic); // others have waited for its reads
+        }
+        Some(verb.refused(&self.memory_is_reached()))
+    }
+
+    /// Whether a client that has left `len` bytes unread must go, for all together leave too much.
+    pub(crate) fn leaves_too_much(&mut self, key: ConnKey, len: usize) -> bool {
+        let too_much = self.limits.unread.used() > self.config.max_unread_bytes && len > SMALL_OUTPUT;
+        if too_much {
+            self.note_limit(Limit::UnreadBytes, key);
+        }
+        too_much
+    }
+
+    #[cold]
+    pub(crate) fn note_limit(&mut self, limit: Limit, key: ConnKey) {
+        let client = self.conns.get(key).map_or("", |conn| &conn.remote);
+        self.limits.note(limit, client);
+    }
+
+    pub(crate) fn tell_limits(&mut self, now: Nanos) {
+        if self.limits.unsent {
+            self.limits.tell(now, &mut self.events);
+        }
+    }
+}

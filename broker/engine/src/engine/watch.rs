@@ -1,0 +1,139 @@
+//! What the engine looks at beside messages: topics at rest for changes of traffic, connections for their network delay.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::keys::{ConnKey, TopicKey};
+use crate::telemetry::arrival_bins::{BIN_NS, open_at, opens_at};
+use crate::telemetry::measurement::Network;
+use crate::time::Nanos;
+use crate::timer::Timer;
+
+/// Topics that are looked at in a turn.
+const TOPICS_A_TURN: usize = 256;
+
+/// The same while messages wait.
+const QUEUE_BINS: i64 = 3;
+
+impl Engine {
+    /// Look for changes in `topics`, too, and in `no_longer` only while somebody asks for their histories. Those that are not there, or have no limit, are looked at once they are.
+    pub fn watch(&mut self, topics: Vec<String>, no_longer: &[String], now: Nanos) {
+        for name in no_longer {
+            self.watch_list.names.remove(name);
+            if let Some(limiter) = self.topic_key(name).and_then(|key| self.topics.get_mut(key)?.limiter.as_mut()) {
+                limiter.history.leave(now);
+            }
+        }
+        for name in topics {
+            let key = self.topic_key(&name);
+            self.watch_list.names.insert(name);
+            if let Some(key) = key {
+                self.watch_topic(key, now);
+            }
+        }
+    }
+
+    /// It may have got its limit just now.
+    pub(crate) fn watch_if_wanted(&mut self, name: &str, key: TopicKey, now: Nanos) {
+        if self.watch_list.names.contains(name) {
+            self.watch_topic(key, now);
+        }
+    }
+
+    fn watch_topic(&mut self, key: TopicKey, now: Nanos) {
+        if let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut())
+            && limiter.history.rest(now)
+        {
+            self.plan_look(key, now);
+        }
+    }
+
+    pub(crate) fn handle_watch_list(&mut self, at: Nanos, now: Nanos) {
+        if !self.watch_list.armed.fire(at) {
+            return;
+        }
+        for _ in 0..TOPICS_A_TURN {
+            let Some((due, key)) = self.watch_list.pop(now) else { break };
+            if self.topics.get(key).and_then(|topic| topic.limiter.as_ref()?.history.look_due()) == Some(due) {
+                self.look_at_history(key, open_at(now), now);
+                self.plan_look(key, now);
+            }
+        }
+        self.arm_watch_list(now + 1); // what is left is for the next turn
+    }
+
+    fn plan_look(&mut self, key: TopicKey, now: Nanos) {
+        let longest = self.watch_list.longest_pause();
+        let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) else { return };
+        let pause = if limiter.backlog.is_empty() { longest } else { QUEUE_BINS * BIN_NS };
+        let number = open_at(limiter.history.speaks_at().min(now + pause)).max(open_at(now)) + 1;
+        limiter.history.set_look_due(opens_at(number));
+        self.watch_list.due.push(Reverse((opens_at(number), key)));
+        self.arm_watch_list(now + 1);
+    }
+
+    fn arm_watch_list(&mut self, earliest: Nanos) {
+        if let Some(due) = self.watch_list.next() {
+            self.timers.arm(&mut self.watch_list.armed, due.max(earliest), Timer::WatchList);
+        }
+    }
+
+    /// Close the bins before number `until`, which is over at `now` at the latest, and look for changes for a while.
+    pub(crate) fn look_at_history(&mut self, key: TopicKey, until: i64, now: Nanos) {
+        let edge = until * BIN_NS;
+        self.release_until(key, edge, now); // what its timer would do in a moment
+        if let Some(topic) = self.topics.get_mut(key)
+            && let Some(limiter) = topic.limiter.as_mut()
+        {
+            limiter.history.watch(now);
+            limiter.turn_history(edge);
+            self.events.extend(limiter.moved(&topic.name));
+        }
+    }
+
+    /// Ask for the network delay of all clients of a topic, unless it is known well enough, or another topic is still asked for.
+    pub fn ask_network_delay(&mut self, topic: &str, now: Nanos) {
+        if let Some(topic) = self.topic_key(topic) {
+            self.network_delay.ask(topic, self.conns.keys(), now);
+        }
+    }
+
+    /// Connections whose round trip is to be handed in by `handle_round_trip`, before `end_network_delay`: some of those asked for.
+    pub fn poll_network_delay(&mut self) -> Vec<ConnKey> {
+        let Some(topic) = self.network_delay.topic() else { return Vec::new() };
+        let mut visited = self.network_delay.next_connections();
+        visited.retain(|&key| self.consumes(key, topic) || self.indices_of(key, topic).next().is_some());
+        visited
+    }
+
+    pub fn handle_round_trip(&mut self, key: ConnKey, round_trip: Nanos) {
+        let Some(topic) = self.network_delay.topic() else { return };
+        let (delay, publishers) = (round_trip / 2, self.indices_of(key, topic).collect::<Vec<u32>>());
+        publishers.into_iter().for_each(|index| self.network_delay.note_publisher(index, delay));
+        if self.consumes(key, topic) {
+            self.network_delay.note_subscriber(delay);
+        }
+    }
+
+    /// Once all are visited, what they said is what is known.
+    pub fn end_network_delay(&mut self) {
+        self.network_delay.end(|topic| self.topics.contains_key(topic));
+    }
+
+    /// The delay of a topic's clients, as far as it is known: each publisher's shortest, the median of its subscribers'.
+    pub fn network(&self, topic: &str) -> Arc<Network> {
+        self.topic_key(topic).map_or_else(Arc::default, |topic| self.network_delay.known(topic))
+    }
+
+    /// As which publishers of a topic a connection stands in its trace.
+    fn indices_of(&self, key: ConnKey, topic: TopicKey) -> impl Iterator<Item = u32> + '_ {
+        let published = self.conns.get(key).into_iter().flat_map(|conn| conn.published.iter());
+        published.filter(move |published| published.topic == topic).filter_map(|published| published.trace_index)
+    }
+
+    fn consumes(&self, key: ConnKey, topic: TopicKey) -> bool {
+        let subscription = self.conns.get(key).and_then(|conn| conn.subscription.as_ref());
+        subscription.and_then(|sub| self.channels.get(sub.channel)).is_some_and(|channel| channel.topic == topic)
+    }
+}

@@ -1,0 +1,153 @@
+//! The ports: who comes is let in, a few in a turn, or told why not; a port may rest, or not have opened yet.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use slotmap::Key;
+
+use super::port::is_clocked;
+use super::{LISTENER, Reactor, Socket};
+use crate::arrival::unread_since::Unread;
+use crate::engine::Engine;
+use crate::http::Stage;
+use crate::io::listener::Speaks;
+use crate::io::socket;
+use crate::scheduling::client_limits::Unwanted;
+use crate::scheduling::small_reads::Crumbs;
+use crate::time::Nanos;
+
+/// Connections of one port accepted in one turn, where it has nothing else to do: one takes some ten microseconds, and as long to close.
+const ACCEPTS: usize = 16;
+
+/// How long accepting rests after the process ran out of descriptors or memory.
+const ACCEPT_REST_NS: Nanos = 100_000_000;
+
+impl Reactor {
+    pub(super) fn accept(&mut self, index: usize, now: Nanos) {
+        let Some(port) = self.ports.get_mut(index) else { return };
+        port.waiting.reported(&self.waits);
+        let room = self.room.map_or(ACCEPTS, |room| room.saturating_sub(self.sockets.len() + self.leaving.len()));
+        if room == 0 {
+            return self.give_up(index, "the descriptors that are left are kept for files", now);
+        }
+        for taken in 0..room.min(ACCEPTS) {
+            if taken > 0 && self.engine.has_enough_newcomers(now) {
+                break;
+            }
+            match port.listener.accept() {
+                Ok(Some((mut fd, peer))) => {
+                    let remote = peer.map_or_else(|| "@".to_owned(), shown); // as Go shows who has no address
+                    if let Err(unwanted) = self.engine.admit(&remote) {
+                        refuse(&mut self.engine, &fd, port.listener.speaks, &unwanted, now);
+                        continue;
+                    }
+                    let unread = Unread::new(&self.waits, port.waiting.since);
+                    let key = match port.listener.speaks {
+                        Speaks::Nsq => self.engine.handle_accept(&remote, now),
+                        Speaks::Http => self.engine.handle_accept_http(&remote, now),
+                        Speaks::Https => self.engine.handle_accept_https(&remote, now),
+                    };
+                    if self.epoll.add_edges(fd.as_raw_fd(), key.data().as_ffi()).is_err() {
+                        self.engine.handle_broken(key);
+                        continue;
+                    }
+                    if let (Some(packets), Some(peer), true) = (&mut self.packets, peer, is_clocked(port.listener.speaks)) {
+                        let stream = TcpStream::from(fd);
+                        if let Ok(local) = stream.local_addr() {
+                            packets.accept(key, peer, local, &mut self.clock);
+                        }
+                        fd = stream.into();
+                    }
+                    self.sockets.insert(
+                        key,
+                        Socket {
+                            fd,
+                            writes: false,
+                            reads: true,
+                            ended: false,
+                            dropping: false,
+                            unread,
+                            defers_reads: false,
+                            small_reads: Crumbs::default(),
+                            is_paced: false,
+                            written: Nanos::MIN / 2,
+                        },
+                    );
+                }
+                Ok(None) => {
+                    port.fails = false;
+                    break;
+                }
+                Err(error) if is_exhaustion(&error) => return self.give_up(index, &error.to_string(), now),
+                Err(_) => {} // that connection was gone before we took it
+            }
+        }
+        if let Some(until) = self.engine.newcomers_rest_until(now) {
+            self.rest(index, until);
+        }
+    }
+
+    /// There is no room for a connection that waits: look again a little later.
+    fn give_up(&mut self, index: usize, reason: &str, now: Nanos) {
+        let Some(port) = self.ports.get_mut(index) else { return };
+        let first = !std::mem::replace(&mut port.fails, true);
+        self.engine.handle_accept_failed(reason, first);
+        self.rest(index, now + ACCEPT_REST_NS);
+    }
+
+    /// Accept nothing before that: level-triggered, who waits would wake us for ever.
+    fn rest(&mut self, index: usize, until: Nanos) {
+        let Some(port) = self.ports.get_mut(index) else { return };
+        if self.epoll.set_interest(port.listener.as_raw_fd(), LISTENER + index as u64, false).is_ok() {
+            port.rests_until = Some(until);
+        }
+    }
+
+    /// The HTTP ports begin to accept, or goes, as the service says.
+    pub(super) fn set_http_ports(&mut self) -> std::io::Result<()> {
+        match self.engine.http_stage() {
+            Stage::Bound => {}
+            Stage::Closing => self.ports.retain(|port| port.listener.speaks == Speaks::Nsq),
+            Stage::Open => {
+                for (port, token) in self.ports.iter_mut().zip(LISTENER..).filter(|(port, _)| !port.accepts) {
+                    port.accepts = true;
+                    port.waiting.asked_again(&self.waits);
+                    self.epoll.set_interest(port.listener.as_raw_fd(), token, true)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_rests(&mut self, now: Nanos) -> std::io::Result<()> {
+        for (port, token) in self.ports.iter_mut().zip(LISTENER..) {
+            if port.rests_until.is_some_and(|until| until <= now) {
+                port.rests_until = None;
+                port.waiting.asked_again(&self.waits);
+                self.epoll.set_interest(port.listener.as_raw_fd(), token, true)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tell a connection that is not wanted why, as far as its socket takes it at once.
+fn refuse(engine: &mut Engine, fd: &OwnedFd, speaks: Speaks, unwanted: &Unwanted, now: Nanos) {
+    let text = match speaks {
+        Speaks::Nsq => unwanted.frame(),
+        Speaks::Http => engine.unwanted_by_http(unwanted, now),
+        Speaks::Https => return, // what it could read would take a handshake
+    };
+    // It is closed next, whatever becomes of the text.
+    let _ = socket::send(fd.as_raw_fd(), &text);
+}
+
+/// The accept errors that pass: out of descriptors or memory.
+fn is_exhaustion(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// One of IPv4 has its own address, also where it came to a socket of both families.
+fn shown(peer: SocketAddr) -> String {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port()).to_string()
+}

@@ -1,0 +1,42 @@
+//! What clients that were refused go on sending, for megabytes until they read why: dropped, a little of it in each turn. Left unread, it would reset the
+//! stream as this is closed, and the reason be lost (RFC 2525, section 2.17).
+
+use std::os::fd::AsRawFd;
+
+use super::{Reactor, SMALL_READ};
+use crate::io::socket::{self, Received};
+use crate::keys::ConnKey;
+
+/// Connections of which something is dropped in a turn.
+const DROPS: usize = 4;
+
+impl Reactor {
+    /// There are bytes on a connection, and they are for nobody.
+    pub(super) fn drop_later(&mut self, key: ConnKey) {
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        if !std::mem::replace(&mut socket.dropping, true) {
+            self.dropping.push_back(key);
+            if let Some(packets) = &mut self.packets {
+                packets.forget(key); // nobody asks when this came, and unasked for it would count as missed in each turn
+            }
+        }
+    }
+
+    pub(super) fn drop_some(&mut self) {
+        for _ in 0..DROPS.min(self.dropping.len()) {
+            let Some(key) = self.dropping.pop_front() else { return };
+            let Some(socket) = self.sockets.get_mut(key) else { continue };
+            let received = socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..SMALL_READ]);
+            socket.dropping = matches!(received, Received::Bytes(..));
+            match received {
+                Received::Bytes(..) => self.dropping.push_back(key), // the end may be there already, of which no edge will tell
+                Received::Nothing => {}                              // more of it is an edge
+                Received::End => {
+                    self.engine.handle_eof(key);
+                    self.set_interest(key, |socket| (socket.reads, socket.ended) = (false, true));
+                }
+                Received::Broken => self.engine.handle_broken(key),
+            }
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! The reactor: wait, read everything that is ready, let the engine finish its turn, write. One thread carries a
+//! message from end to end.
+//!
+//! Imports everything. Begin with `Reactor::run`. Its children extend `Reactor`: `accept` lets connections in,
+//! `consumer_reads` defers the answers of consumers, `paced_reads` reads those who send little at a time,
+//! `drain_refused` drops what refused clients go on sending.
+//!
+//! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of
+//! one `send` to the subscriber and of one `recvmsg` of its FINs (see `scheduling::deferred_reads`). Time limits are an
+//! alarm that is seldom set, not part of each wait. Decisions are held back while the kernel may have older messages on
+//! connections not yet read: as long as a wait fills the event buffer, and some of them go to a topic with a limit.
+
+mod accept;
+mod consumer_reads;
+mod drain_refused;
+mod paced_reads;
+mod port;
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use slotmap::{Key, KeyData, SecondaryMap};
+
+use self::port::Port;
+use crate::arrival::stamps::Stamps;
+use crate::arrival::unread_since::{Unread, Waits};
+use crate::config::ArrivalClock;
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::io::alarm::Alarm;
+use crate::io::clock::{self, ClockMap};
+use crate::io::host::realtime;
+use crate::io::listener::Listener;
+use crate::io::packet_clock::PacketClock;
+use crate::io::shared::Shared;
+use crate::io::socket::{self, Block, Epoll, Received};
+use crate::io::worker::Worker;
+use crate::keys::ConnKey;
+use crate::scheduling::client_limits::TABLES;
+use crate::scheduling::deferred_reads::DeferredReads;
+use crate::scheduling::small_reads::{Crumbs, Fragments};
+use crate::time::Nanos;
+
+const WAKE: u64 = u64::MAX;
+const ALARM: u64 = u64::MAX - 1;
+
+/// Tokens from here on are listeners, by index. The NSQ port comes first: the others may go, and leave its index as it is.
+const LISTENER: u64 = u64::MAX - 8;
+
+/// What epoll says of a connection on which there are bytes, or room for some, and that is all.
+const PLAIN: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
+
+/// Events of one wait, and so reads before anything is answered: 256 reads take about a millisecond.
+const EVENTS: usize = 256;
+
+/// How often a full event buffer may hold decisions back: beyond 16 x 256 connections ready at once the promise is lost anyway.
+const MAX_HOLDS: usize = 16;
+
+/// What one read may bring. A longer command takes several reads.
+const READ_BUFFER: usize = 256 << 10;
+
+/// What a read may bring once the reads of a turn have brought `TURN_BYTES`, of a connection that floods, and where others wait.
+const SMALL_READ: usize = 32 << 10;
+const TURN_BYTES: usize = 512 << 10;
+
+struct Socket {
+    fd: OwnedFd,
+    writes: bool,   // EPOLLOUT is asked for
+    reads: bool,    // EPOLLIN is asked for
+    ended: bool,    // the peer has ended its stream
+    dropping: bool, // in the list of `dropping`
+    unread: Unread,
+    defers_reads: bool, // in the list of `deferred_reads`: read from there unless `reads`
+    small_reads: Crumbs,
+    is_paced: bool, // in the list of `paced`, the same
+    written: Nanos, // a consumer's last write
+}
+
+pub struct Reactor {
+    engine: Engine,
+    epoll: Epoll,
+    alarm: Alarm,
+    ports: Vec<Port>,
+    sockets: SecondaryMap<ConnKey, Socket>,
+    shared: Arc<Shared>,
+    clock: ClockMap,
+    waits: Waits,
+    packets: Option<PacketClock>,
+    buffer: Vec<u8>,
+    read_bytes: usize, // in this turn
+    dirty: Vec<ConnKey>,
+    room: Option<usize>,         // for connections
+    leaving: VecDeque<Socket>,   // to be closed
+    dropping: VecDeque<ConnKey>, // send what is for nobody
+    deferred_reads: DeferredReads,
+    paced: Fragments,
+    worker: Option<Worker>, // where clients may ask for TLS
+}
+
+impl Reactor {
+    pub fn new(mut engine: Engine, listeners: Vec<Listener>, shared: Arc<Shared>) -> std::io::Result<Self> {
+        if engine.config.realtime {
+            realtime::take_priority()?;
+        }
+        let epoll = Epoll::new(EVENTS)?;
+        let alarm = Alarm::new()?;
+        epoll.add_edges(alarm.as_raw_fd(), ALARM)?;
+        let waits = Waits::default();
+        let packets = match engine.config.arrival_clock {
+            ArrivalClock::Kernel => None,
+            ArrivalClock::Packet => Some(PacketClock::open(&port::clocked(&listeners)?)?),
+        };
+        let ports = port::listened_to(listeners, &epoll, Unread::new(&waits, clock::monotonic()))?;
+        epoll.add(shared.wake.as_raw_fd(), WAKE)?;
+        let worker = engine.tls.is_offered().then(|| Worker::start(Arc::clone(&shared))).transpose()?;
+        let room = socket::room_for_connections();
+        engine.set_room(room);
+        socket::grow_descriptor_table(shared.wake.as_raw_fd());
+        Ok(Self {
+            engine,
+            epoll,
+            alarm,
+            ports,
+            sockets: SecondaryMap::with_capacity(room.unwrap_or(TABLES).min(TABLES)),
+            shared,
+            clock: ClockMap::sample(),
+            waits,
+            packets,
+            buffer: vec![0; READ_BUFFER],
+            read_bytes: 0,
+            dirty: Vec::new(),
+            room,
+            leaving: VecDeque::new(),
+            dropping: VecDeque::new(),
+            deferred_reads: DeferredReads::default(),
+            paced: Fragments::default(),
+            worker,
+        })
+    }
+
+    /// Until the handle says stop. This is the heart of the broker, and meant to be read in one piece.
+    pub fn run(mut self) -> std::io::Result<()> {
+        self.engine.clock.set_offset(self.clock.offset());
+        let mut now = self.clock.resample();
+        while !self.shared.stopping() {
+            let mut ready = self.wait_for_work(now)?;
+            now = self.clock.resample();
+            self.engine.clock.set_offset(self.clock.offset());
+            self.note_suspension(false, now);
+            (self.engine.counters.clock_steps, self.engine.counters.stamps_corrected) = (self.clock.steps, self.clock.corrected);
+            if let Some(packets) = &mut self.packets {
+                packets.drain(&mut self.clock);
+                (self.engine.counters.packets_lost, self.engine.counters.packet_fallbacks) = (packets.lost(), packets.fallbacks());
+            }
+            let mut commands = false;
+            self.read_bytes = 0;
+            for hold in 0.. {
+                for index in 0..ready {
+                    let (token, readiness) = self.epoll.event(index);
+                    match token {
+                        WAKE => commands = true,
+                        ALARM => self.alarm.rang(),
+                        LISTENER.. => self.accept((token - LISTENER) as usize, now),
+                        _ => self.handle_ready(ConnKey::from(KeyData::from_ffi(token)), readiness, now),
+                    }
+                }
+                // Whoever was stopped just behind the wait learns of what came meanwhile by another one: it may be earlier than what was read.
+                let missed = self.packets.as_mut().is_some_and(PacketClock::missed) && hold == 0;
+                let all = ready < self.epoll.capacity() && !missed;
+                let holds = !all && hold < MAX_HOLDS && self.engine.decides_in_order();
+                if !holds || self.engine.memory_is_full() || self.engine.has_enough_to_do() {
+                    break;
+                }
+                ready = self.wait(Block::No, now)?;
+            }
+            now = clock::monotonic(); // nothing that was read arrived after this
+            self.note_suspension(commands, now);
+            if commands {
+                self.shared.wake.clear();
+                self.engine.decide_publishes(now); // what came before a change of parameters is decided before it
+                self.shared.run_commands(&mut self.engine, now);
+                self.take_handshakes(now)?;
+                self.set_http_ports()?;
+            }
+            self.end_rests(now)?;
+            if self.engine.answer_turn(now) {
+                self.write_all(now);
+            }
+            self.engine.deliver_turn(now);
+            self.read_on();
+            self.write_all(now);
+            self.engine.store_turn(now);
+            self.give_handshakes()?;
+            self.read_deferred(now);
+            self.read_paced(now);
+            self.measure_network_delay();
+            self.drop_some();
+            self.close_some(now);
+            self.publish_events();
+            now = clock::monotonic();
+        }
+        self.save(now);
+        Ok(())
+    }
+
+    /// Leases alone count the time for which the host is suspended, and any of the `commands` may bring the first one.
+    fn note_suspension(&mut self, commands: bool, now: Nanos) {
+        if commands || self.engine.has_leases() {
+            self.engine.clock.set_suspended(clock::boottime() - now);
+        }
+    }
+
+    /// Wait for news from outside, or until something is due.
+    fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
+        let rests = self.ports.iter().filter_map(|port| port.rests_until);
+        let at_once = (!self.leaving.is_empty() || !self.dropping.is_empty()).then_some(now);
+        let due = self
+            .engine
+            .poll_timeout()
+            .into_iter()
+            .chain(at_once)
+            .chain(rests)
+            .chain(self.deferred_reads.deadline())
+            .chain(self.paced.deadline())
+            .min();
+        match due {
+            Some(at) if at <= now => return self.wait(Block::No, now),
+            Some(at) => self.alarm.no_later_than(at)?,
+            None => {}
+        }
+        self.wait(Block::Yes, now)
+    }
+
+    /// The end: what waits for the disk is answered, and what is queued goes there. The sockets are closed before that, so that nobody sends what nobody will read.
+    fn save(&mut self, now: Nanos) {
+        self.engine.answer_held(now);
+        self.write_all(now);
+        self.sockets.clear();
+        self.leaving.clear();
+        if let Err(reason) = self.engine.save() {
+            self.shared.note_unsaved();
+            self.shared.push_events(vec![Event::DiskFailed { reason }]);
+        }
+        self.publish_events();
+    }
+
+    /// `now` is some instant not after the wait is entered.
+    fn wait(&mut self, block: Block, now: Nanos) -> std::io::Result<usize> {
+        self.waits.begin(now);
+        let ready = self.epoll.wait(block)?;
+        self.waits.end(ready, self.epoll.capacity());
+        Ok(ready)
+    }
+
+    fn handle_ready(&mut self, key: ConnKey, readiness: u32, now: Nanos) {
+        if readiness & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0 && !self.read(key, readiness & !PLAIN == 0, now) {
+            self.look_again(key);
+        }
+        if readiness & libc::EPOLLOUT as u32 != 0 {
+            self.engine.handle_writable(key);
+        }
+    }
+
+    /// One read; what it brought goes to the engine with the arrival of its last byte. False: there may be more, of which no edge will tell. `plain`: there
+    /// are bytes and nothing else, as far as is known.
+    fn read(&mut self, key: ConnKey, plain: bool, now: Nanos) -> bool {
+        let Some(socket) = self.sockets.get_mut(key) else { return true };
+        if !self.engine.is_read(key) {
+            self.drop_later(key);
+            return true;
+        }
+        socket.unread.reported(&self.waits);
+        let since = socket.unread.since;
+        let floods = self.engine.is_flooded_by(key);
+        let little = floods || self.read_bytes >= TURN_BYTES || self.engine.reads_little();
+        let room = if little { SMALL_READ } else { READ_BUFFER };
+        match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..room]) {
+            Received::Bytes(len, stamp) => {
+                let (is_stamped, publish_reads) = (stamp.is_some(), self.engine.counters.sharing.reads);
+                self.read_bytes += len;
+                let drained = len < room && is_stamped; // without a stamp it is no TCP stream, and may end a read at any byte
+                let stamp = match stamp {
+                    Some(stamp) => {
+                        let now = if self.clock.is_before(stamp, now) { now } else { clock::monotonic() };
+                        let stamp = self.clock.monotonic_of(stamp, since, now);
+                        if drained {
+                            socket.unread.drained(stamp);
+                        }
+                        stamp
+                    }
+                    None => clock::monotonic(),
+                };
+                let shared = Stamps::shared(stamp, since);
+                let stamps = match &mut self.packets {
+                    None => shared,
+                    Some(packets) => packets.stamps(key, len, &mut self.clock).unwrap_or(shared),
+                };
+                let work = self.engine.work_so_far();
+                self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
+                if !is_stamped && self.engine.counters.sharing.reads > publish_reads {
+                    self.engine.counters.timestamp_fallbacks += 1;
+                }
+                if !self.engine.wants_input(key) {
+                    self.set_interest(key, |socket| socket.reads = false);
+                }
+                self.note_small_read(key, len, self.engine.work_so_far() - work, now);
+                drained && plain
+            }
+            Received::Nothing => false,
+            Received::End => {
+                self.engine.handle_eof(key);
+                self.set_interest(key, |socket| (socket.reads, socket.ended) = (false, true));
+                true
+            }
+            Received::Broken => {
+                self.engine.handle_broken(key);
+                true
+            }
+        }
+    }
+
+    fn give_handshakes(&mut self) -> std::io::Result<()> {
+        let Some(worker) = &self.worker else { return Ok(()) };
+        std::iter::from_fn(|| self.engine.poll_handshake()).try_for_each(|step| worker.give(step))
+    }
+
+    fn take_handshakes(&mut self, now: Nanos) -> std::io::Result<()> {
+        let Some(worker) = &self.worker else { return Ok(()) };
+        while let Some(step) = worker.take()? {
+            self.engine.handle_handshake(step, now);
+        }
+        Ok(())
+    }
+
+    fn write_all(&mut self, now: Nanos) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        loop {
+            self.engine.poll_dirty(&mut dirty);
+            if dirty.is_empty() {
+                break;
+            }
+            for &key in &dirty {
+                self.write(key, now);
+            }
+        }
+        self.dirty = dirty;
+    }
+
+    /// Write what the connection has, until it is out or the socket is full.
+    fn write(&mut self, key: ConnKey, now: Nanos) {
+        let Some(socket) = self.sockets.get(key) else { return };
+        let fd = socket.fd.as_raw_fd();
+        let (timed, mut now) = (self.engine.is_timed(key), now);
+        let blocked = loop {
+            let unsent = self.engine.unsent(key);
+            if unsent.is_empty() {
+                break false;
+            }
+            let sent = socket::send(fd, unsent);
+            if timed {
+                now = clock::monotonic();
+            }
+            match sent {
+                Ok(0) => break true,
+                Ok(len) => self.engine.handle_sent(key, len, now),
+                Err(_) => return self.engine.handle_broken(key),
+            }
+        };
+        self.set_interest(key, |socket| socket.writes = blocked);
+        if blocked {
+            self.engine.handle_blocked(key, now);
+            return;
+        }
+        self.pace(key, now);
+        if self.engine.handle_flushed(key, now) && socket::shut_down_sending(fd).is_err() {
+            self.engine.handle_broken(key);
+        }
+    }
+
+    fn set_interest(&mut self, key: ConnKey, change: impl FnOnce(&mut Socket)) {
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        let before = (socket.reads, socket.writes);
+        change(socket);
+        if before != (socket.reads, socket.writes) {
+            self.look_again(key);
+        }
+    }
+
+    /// Have the next wait name a connection if there is what it is waited for, whatever waits have said of that.
+    fn look_again(&mut self, key: ConnKey) {
+        let Some(Socket { fd, reads, writes, .. }) = self.sockets.get(key) else { return };
+        if self.epoll.set_edges(fd.as_raw_fd(), key.data().as_ffi(), *reads, *writes).is_err() {
+            self.engine.handle_broken(key);
+        }
+    }
+
+    fn measure_network_delay(&mut self) {
+        for key in self.engine.poll_network_delay() {
+            if let Some(round_trip) = self.sockets.get(key).and_then(|socket| socket::min_round_trip(socket.fd.as_raw_fd())) {
+                self.engine.handle_round_trip(key, round_trip);
+            }
+        }
+        self.engine.end_network_delay();
+    }
+
+    /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.
+    fn close_some(&mut self, now: Nanos) {
+        let closes = self.engine.closes(now);
+        for key in self.engine.poll_closed() {
+            if let Some(socket) = self.sockets.remove(key) {
+                // Those that must wait would be told of at every wait once their peers are gone. (If that fails they are, and closed soon all the same.)
+                if self.leaving.len() >= closes {
+                    let _ = self.epoll.remove(socket.fd.as_raw_fd());
+                }
+                self.leaving.push_back(socket);
+            }
+            if let Some(packets) = &mut self.packets {
+                packets.forget(key);
+            }
+        }
+        self.leaving.drain(..closes.min(self.leaving.len()));
+    }
+
+    fn publish_events(&mut self) {
+        if self.engine.has_events() {
+            self.shared.push_events(self.engine.poll_events());
+        }
+        if self.engine.has_handed() {
+            self.shared.push_requests(self.engine.poll_handed());
+        }
+    }
+}
+
+/// Run a reactor on this thread; its failure, a panic included, becomes an event, and nobody waits for it any more.
+pub fn run(reactor: Reactor, shared: &Shared) {
+    // Unwind safety: the reactor is gone afterwards, and what is shared is plain lists.
+    let reason = match catch_unwind(AssertUnwindSafe(|| reactor.run())) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("the event loop failed: {error}")),
+        Err(panic) => Some(format!("the event loop panicked: {}", panic_text(&*panic))),
+    };
+    if let Some(reason) = reason {
+        shared.push_events(vec![Event::Failed { reason }]);
+    }
+    shared.ended();
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}

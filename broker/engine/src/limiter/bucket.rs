@@ -1,0 +1,141 @@
+//! The token bucket: two parameters, one fill, exact integers, no clock and no floats.
+//!
+//! A token is `TOKEN` = 1e15 units and a rate of `m` micro-messages/s accrues `m` units a nanosecond, so an accrual over whole nanoseconds is an exact product and
+//! nothing drifts. What waits for tokens is not the bucket's business (`limiter/backlog.rs`): the fill here is what is really there, and is negative only
+//! after `debit`. `srtm/token_bucket/bucket.py` is the reference; a differential test holds the two equal to the nanosecond.
+
+use crate::time::Nanos;
+
+/// Units in one token.
+pub const TOKEN: i128 = 1_000_000_000_000_000;
+
+/// Units in one micro-message of burst.
+const UNITS_PER_MICRO: i128 = 1_000_000_000;
+
+#[derive(Debug, Clone)]
+pub struct Bucket {
+    rate: i128,  // units a nanosecond
+    burst: i128, // units; fill <= burst whenever nothing waits
+    fill: i128,  // units there at `at`
+    at: Nanos,   // instant of `fill`; never goes back
+}
+
+impl Bucket {
+    /// `full` is for a topic that never had a grant; everything else starts empty (otherwise every crash would mint a burst).
+    pub fn new(rate_micro: u64, burst_micro: u64, at: Nanos, full: bool) -> Self {
+        let burst = i128::from(burst_micro) * UNITS_PER_MICRO;
+        Self { rate: i128::from(rate_micro), burst, fill: if full { burst } else { 0 }, at }
+    }
+
+    /// Tokens there at `at`, capped at the burst: what a message that meets no queue would find.
+    pub fn fill(&self, at: Nanos) -> i128 {
+        self.accrued(at).min(self.burst)
+    }
+
+    /// Tokens there at `at` while something waits for them: the cap does not apply, for the head takes them as they come.
+    pub fn accrued(&self, at: Nanos) -> i128 {
+        self.fill + self.rate * (i128::from(at) - i128::from(self.at)).max(0)
+    }
+
+    pub fn rate_micro(&self) -> u64 {
+        self.rate as u64
+    }
+
+    pub fn burst(&self) -> i128 {
+        self.burst
+    }
+
+    pub fn at(&self) -> Nanos {
+        self.at
+    }
+
+    /// Take `cost` units at `at` if they are there. An `at` before the bucket's own instant counts as that instant.
+    pub fn take_now(&mut self, cost: i128, at: Nanos) -> bool {
+        let at = at.max(self.at);
+        let fill = self.fill(at);
+        if fill < cost {
+            return false;
+        }
+        self.fill = fill - cost;
+        self.at = at;
+        true
+    }
+
+    /// First instant at which `cost` units are there, accruing without a cap; `None`: never under these parameters.
+    pub fn instant_of(&self, cost: i128) -> Option<Nanos> {
+        let missing = cost - self.fill;
+        if missing <= 0 {
+            return Some(self.at);
+        }
+        if self.rate == 0 {
+            return None;
+        }
+        let wait = (missing + self.rate - 1) / self.rate;
+        Nanos::try_from(wait).ok().and_then(|wait| self.at.checked_add(wait))
+    }
+
+    /// Pay `cost` at `at`, an instant that `instant_of` gave for it: uncapped, and the bucket's instant moves there.
+    pub fn pay_at(&mut self, cost: i128, at: Nanos) {
+        self.fill = self.accrued(at) - cost;
+        self.at = self.at.max(at);
+    }
+
+    /// Take `cost` whether or not it is there.
+    pub fn debit(&mut self, cost: i128, at: Nanos) {
+        let at = at.max(self.at);
+        self.fill = self.fill(at) - cost;
+        self.at = at;
+    }
+
+    /// New parameters from `at` on. A change never mints: a shrink clamps the fill, a growth leaves it. `waiting` says that something waits (no cap until now).
+    pub fn set(&mut self, rate_micro: u64, burst_micro: u64, at: Nanos, waiting: bool) {
+        let at = at.max(self.at);
+        let fill = if waiting { self.accrued(at) } else { self.fill(at) };
+        self.rate = i128::from(rate_micro);
+        self.burst = i128::from(burst_micro) * UNITS_PER_MICRO;
+        self.fill = fill.min(self.burst);
+        self.at = at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: u64 = 1_000_000;
+
+    #[test]
+    fn a_full_bucket_lets_a_burst_go_and_then_one_message_a_period() {
+        let mut bucket = Bucket::new(1_000 * MICRO, 2 * MICRO, 0, true);
+        assert!(bucket.take_now(TOKEN, 0));
+        assert!(bucket.take_now(TOKEN, 0));
+        assert!(!bucket.take_now(TOKEN, 0));
+        assert_eq!(bucket.instant_of(TOKEN), Some(1_000_000));
+    }
+
+    #[test]
+    fn a_billion_messages_at_the_rate_do_not_drift() {
+        // 3 msg/s: a third of a second is no whole number of nanoseconds, so an inexact bucket would walk away.
+        let mut bucket = Bucket::new(3 * MICRO, MICRO, 0, false);
+        for _ in 0..300_000 {
+            let at = bucket.instant_of(TOKEN).expect("rate > 0");
+            bucket.pay_at(TOKEN, at);
+        }
+        assert_eq!(bucket.at(), 100_000 * 1_000_000_000);
+    }
+
+    #[test]
+    fn a_shrink_clamps_the_fill_and_a_growth_mints_nothing() {
+        let mut bucket = Bucket::new(MICRO, 10 * MICRO, 0, true);
+        bucket.set(MICRO, 3 * MICRO, 0, false);
+        assert_eq!(bucket.fill(0), 3 * TOKEN);
+        bucket.set(MICRO, 10 * MICRO, 0, false);
+        assert_eq!(bucket.fill(0), 3 * TOKEN);
+    }
+
+    #[test]
+    fn a_share_of_nothing_never_releases() {
+        let bucket = Bucket::new(0, 0, 0, false);
+        assert_eq!(bucket.instant_of(TOKEN), None);
+    }
+}

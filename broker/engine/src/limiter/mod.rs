@@ -1,0 +1,7 @@
+//! The token bucket of a topic, the backlog of what waits for its tokens, and the trace of what it decided.
+//!
+//! Pure: imports `time` alone. Begin with `bucket`; a message waits for its token in `backlog`.
+
+pub mod backlog;
+pub mod bucket;
+pub mod trace;

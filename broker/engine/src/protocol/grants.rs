@@ -1,0 +1,160 @@
+//! AUTH: what an auth server grants to a connection, and whether a command is covered by it. Asking the server is Python's part.
+//!
+//! Topic and channel patterns are regular expressions in Go's syntax, searched unanchored; publishing is checked with the empty channel, as nsqd does.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use regex::bytes::{Regex, RegexBuilder};
+use serde::Deserialize;
+
+use crate::time::Nanos;
+
+/// Memory that one compiled pattern may take, and again its caches: ordinary ones take a tenth.
+const MAX_PATTERN_BYTES: usize = 128 << 10;
+
+/// Compiled patterns that are kept for all connections; with more in use, all are forgotten and compiled again when they are met.
+const MAX_PATTERNS: usize = 512;
+
+/// Topics that a connection's authorization is known to cover.
+const MAX_REMEMBERED: usize = 16;
+
+const NS_PER_S: Nanos = 1_000_000_000;
+
+/// An auth server's answer.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    ttl: i64, // s
+    #[serde(default)]
+    identity: String,
+    #[serde(default)]
+    identity_url: String,
+    #[serde(default)]
+    authorizations: Vec<Rule>,
+}
+
+/// One authorization: what may be done on which topics and channels.
+#[derive(Debug, Deserialize)]
+struct Rule {
+    topic: String,
+    #[serde(default)]
+    channels: Vec<String>,
+    #[serde(default)]
+    permissions: Vec<Permission>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Permission {
+    Subscribe,
+    Publish,
+}
+
+/// What a connection may do until `expires`.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    identity: Box<str>,
+    identity_url: Box<str>,
+    rules: Vec<Rule>,
+    pub(crate) expires: Nanos,
+    publishes: Vec<Box<str>>, // topics that the rules were found to cover: no pattern is searched twice on the message path
+}
+
+/// A connection that said AUTH. The secret is kept to ask again with.
+pub struct Auth {
+    pub(crate) secret: Box<[u8]>,
+    pub(crate) grant: Option<Grant>, // None: the server is being asked for the first time
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auth").field("secret", &"(not shown)").field("grant", &self.grant).finish()
+    }
+}
+
+impl Auth {
+    /// Who the server says it is, and the page about them; `None`: not known yet.
+    pub fn identity(&self) -> Option<(&str, &str)> {
+        self.grant.as_ref().map(|grant| (&*grant.identity, &*grant.identity_url))
+    }
+}
+
+/// Compiled patterns by their text, shared by all connections.
+#[derive(Debug, Default)]
+pub(crate) struct Patterns(HashMap<Box<str>, Regex>);
+
+impl Patterns {
+    fn get(&mut self, text: &str) -> Result<&Regex, regex::Error> {
+        if !self.0.contains_key(text) {
+            // As Go's: classes such as \w are ASCII's (names are, too), and take no tables of all scripts.
+            let mut builder = RegexBuilder::new(text);
+            let compiled = builder.unicode(false).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build()?;
+            if self.0.len() == MAX_PATTERNS {
+                self.0.clear();
+            }
+            self.0.insert(text.into(), compiled);
+        }
+        Ok(&self.0[text])
+    }
+
+    /// A pattern that does not compile matches nothing; it was refused when the answer came.
+    fn matches(&mut self, pattern: &str, text: &str) -> bool {
+        self.get(pattern).is_ok_and(|regex| regex.is_match(text.as_bytes()))
+    }
+}
+
+impl Rule {
+    fn allows(&self, permission: Permission, topic: &str, channel: &str, patterns: &mut Patterns) -> bool {
+        self.permissions.contains(&permission)
+            && patterns.matches(&self.topic, topic)
+            && self.channels.iter().any(|pattern| patterns.matches(pattern, channel))
+    }
+
+    fn check(&self, patterns: &mut Patterns) -> Result<(), String> {
+        for pattern in std::iter::once(&self.topic).chain(&self.channels) {
+            patterns.get(pattern).map_err(|error| format!("pattern {pattern:?}: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Grant {
+    pub(crate) fn parse(answer: &[u8], patterns: &mut Patterns, now: Nanos) -> Result<Self, String> {
+        let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
+        if answer.ttl <= 0 {
+            return Err(format!("ttl {} s must be above 0", answer.ttl));
+        }
+        answer.authorizations.iter().try_for_each(|rule| rule.check(patterns))?;
+        Ok(Self {
+            identity: answer.identity.into(),
+            identity_url: answer.identity_url.into(),
+            rules: answer.authorizations,
+            expires: now.saturating_add(answer.ttl.saturating_mul(NS_PER_S)),
+            publishes: Vec::new(),
+        })
+    }
+
+    pub(crate) fn allows(&mut self, permission: Permission, topic: &str, channel: &str, patterns: &mut Patterns) -> bool {
+        if permission == Permission::Publish && self.publishes.iter().any(|known| **known == *topic) {
+            return true;
+        }
+        let allowed = self.rules.iter().any(|rule| rule.allows(permission, topic, channel, patterns));
+        if allowed && permission == Permission::Publish {
+            if self.publishes.len() == MAX_REMEMBERED {
+                self.publishes.clear();
+            }
+            self.publishes.push(topic.into());
+        }
+        allowed
+    }
+
+    /// Whether it covers nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    pub(crate) fn response(&self) -> Vec<u8> {
+        let (identity, url) = (serde_json::Value::from(&*self.identity), serde_json::Value::from(&*self.identity_url));
+        format!(r#"{{"identity":{identity},"identity_url":{url},"permission_count":{}}}"#, self.rules.len()).into_bytes()
+    }
+}

@@ -1,0 +1,33 @@
+//! The commands that publish, and what a refusal of one is called.
+
+use crate::protocol::errors::{self, WireError};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Pub,
+    Mpub,
+    Dpub,
+}
+
+impl Verb {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pub => "PUB",
+            Self::Mpub => "MPUB",
+            Self::Dpub => "DPUB",
+        }
+    }
+
+    #[cold]
+    pub fn refused(self, why: &str) -> WireError {
+        WireError::new(self.failed(), format!("{} failed {why}", self.name()))
+    }
+
+    pub fn failed(self) -> &'static str {
+        match self {
+            Self::Pub => errors::E_PUB_FAILED,
+            Self::Mpub => errors::E_MPUB_FAILED,
+            Self::Dpub => errors::E_DPUB_FAILED,
+        }
+    }
+}

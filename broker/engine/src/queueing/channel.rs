@@ -1,0 +1,224 @@
+//! One channel: its queue, what is in flight, what is deferred, and the ring of consumers that are ready.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::id::{MessageId, SEQUENCE_BITS};
+use crate::keys::{ConnKey, TopicKey};
+use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
+use crate::queueing::zone_preference::Deliveries;
+use crate::telemetry::e2e_latency::E2e;
+use crate::time::Nanos;
+use crate::timer::Armed;
+
+/// So many are read from disk however scarce memory is: a channel must not stand still because another one hoards.
+const FEW: usize = 16;
+
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / the golden ratio: its multiples lie apart as evenly as any
+const GROUP: u64 = 16; // places that a table looks at together
+const MARK: u64 = 0x7f << 57;
+
+/// Nobody can choose ids, but they are no random numbers: those of a batch count up in their lowest bits, those of messages a millisecond apart differ in
+/// bits 22 and up alone (`id.rs`). A table takes the lower bits of a hash for the place and the top seven to tell neighbours apart. So what is above the sequence
+/// decides where a millisecond begins, and the sequence goes on from there, a group of places each.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte) ^ self.0.rotate_left(8));
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        let begin = (id >> SEQUENCE_BITS).wrapping_mul(SPREAD) >> 24;
+        let sequence = id & ((1 << SEQUENCE_BITS) - 1);
+        self.0 = id.wrapping_mul(SPREAD) & MARK | (begin + sequence * GROUP) & !MARK;
+    }
+}
+
+#[derive(Debug)]
+pub struct InFlight {
+    pub message: Message,
+    pub owner: ConnKey,
+    pub delivered: Nanos,
+    pub deadline: Nanos,
+}
+
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub messages: u64,
+    pub requeued: u64,
+    pub timed_out: u64,
+    pub deliveries: Deliveries, // counted only where nearness matters
+}
+
+#[derive(Debug)]
+pub struct Channel {
+    pub name: Box<str>,
+    pub topic: TopicKey,
+    pub queue: Queue,
+    pub in_flight: HashMap<MessageId, InFlight, BuildHasherDefault<IdHasher>>,
+    pub deferred: BTreeMap<(Nanos, MessageId), Message>,
+    pub consumers: Vec<ConnKey>,
+    pub ready: VecDeque<ConnKey>, // each consumer at most once (`Subscription::listed`); some may have lost their credit since
+    pub paused: bool,
+    pub dirty: bool, // in the engine's list of channels to deliver from
+    pub armed: Armed,
+    pub starved: bool, // what is on disk waits for memory
+    pub has_due: bool, // in the engine's list of those with more deferred that is due than a turn takes
+    pub counters: Counters,
+    pub e2e: Option<Box<E2e>>, // from the first FIN on, if asked for
+}
+
+/// Why an answer of a consumer does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotYours {
+    NotInFlight,
+    OtherOwner,
+}
+
+impl NotYours {
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NotInFlight => "ID not in flight",
+            Self::OtherOwner => "client does not own message",
+        }
+    }
+}
+
+impl Channel {
+    pub fn new(name: &str, topic: TopicKey, queue: Queue) -> Self {
+        Self {
+            name: name.into(),
+            topic,
+            queue,
+            in_flight: HashMap::default(),
+            deferred: BTreeMap::new(),
+            consumers: Vec::new(),
+            ready: VecDeque::new(),
+            paused: false,
+            dirty: false,
+            armed: Armed::default(),
+            starved: false,
+            has_due: false,
+            counters: Counters::default(),
+            e2e: None,
+        }
+    }
+
+    /// Take a message from the topic: to the tail of the queue, or among the deferred. Gives the instant at which it is due then.
+    pub fn put(&mut self, message: Message, now: Nanos) -> Option<Nanos> {
+        self.counters.messages += 1;
+        let defer_ns = Nanos::from(message.defer_ms) * 1_000_000;
+        if defer_ns == 0 {
+            self.queue.push_back(message);
+            return None;
+        }
+        Some(self.defer(message, now + defer_ns))
+    }
+
+    /// Whether there is a message to deliver: some come from disk if memory has none. Where memory is `scarce`, none do while consumers of this channel have
+    /// more than a few, or put them off: a client that takes and never answers would fill with them what all publishers need.
+    pub fn has_next(&mut self, scarce: bool, now: Nanos) -> bool {
+        self.starved = scarce && self.queue.memory().is_empty() && self.in_flight.len() + self.deferred.len() > FEW;
+        !self.starved && self.queue.ready(now)
+    }
+
+    pub fn defer(&mut self, message: Message, due: Nanos) -> Nanos {
+        let message = Message { frame: message.frame.detached(), ..message };
+        self.deferred.insert((due, message.id), message);
+        due
+    }
+
+    pub fn next_deferred(&self) -> Option<Nanos> {
+        self.deferred.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Move what is due to the tail of the queue, `most` messages at most; true if anything moved.
+    pub fn undefer(&mut self, most: usize, now: Nanos) -> bool {
+        let before = self.queue.len();
+        for _ in 0..most {
+            let Some(entry) = self.deferred.first_entry().filter(|entry| entry.key().0 <= now) else { break };
+            self.queue.push_back(entry.remove());
+        }
+        self.queue.len() > before
+    }
+
+    /// Take an answered message out of flight.
+    pub fn answered(&mut self, id: Option<MessageId>, by: ConnKey) -> Result<InFlight, NotYours> {
+        let id = id.ok_or(NotYours::NotInFlight)?;
+        match self.in_flight.entry(id) {
+            Entry::Vacant(_) => Err(NotYours::NotInFlight),
+            Entry::Occupied(entry) if entry.get().owner != by => Err(NotYours::OtherOwner),
+            Entry::Occupied(entry) => Ok(entry.remove()),
+        }
+    }
+
+    /// A consumer is gone: what it had in flight goes back to the head of the queue at once, oldest delivery (or TOUCH) first. `ids` names all of that in
+    /// that order, among others: the channel is not searched, for a fleet of consumers may leave together.
+    pub fn requeue_of(&mut self, owner: ConnKey, ids: impl DoubleEndedIterator<Item = MessageId>) {
+        for id in ids.rev() {
+            if let Ok(entry) = self.answered(Some(id), owner) {
+                self.counters.requeued += 1;
+                self.queue.push_front(entry.message);
+            }
+        }
+    }
+
+    pub fn remove_consumer(&mut self, consumer: ConnKey) {
+        self.consumers.retain(|other| *other != consumer);
+        self.ready.retain(|other| *other != consumer);
+    }
+
+    /// Drop everything: queued, in flight, deferred.
+    pub fn empty(&mut self) {
+        self.queue.clear();
+        self.in_flight.clear();
+        self.deferred.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::hash::BuildHasher;
+
+    use super::*;
+    use crate::id::IdMaker;
+
+    /// How many of `count` ids, made as many at once as `each` every so many milliseconds, want the same group of a table as an id does, itself included, in the
+    /// mean: in a table that is half full it has room for 16.
+    fn crowd(count: usize, each: usize, every_ms: i64) -> f64 {
+        let (mut maker, hasher) = (IdMaker::new(7), BuildHasherDefault::<IdHasher>::default());
+        let groups = (2 * count).next_power_of_two() as u64 / GROUP;
+        let ids = (0..count).map(|i| maker.next(1_700_000_000_000_000_000 + (i / each) as i64 * every_ms * 1_050_000));
+        let mut wanted: HashMap<u64, usize> = HashMap::new();
+        for id in ids {
+            *wanted.entry((hasher.hash_one(id) / GROUP) & (groups - 1)).or_default() += 1;
+        }
+        wanted.values().map(|ids| ids * ids).sum::<usize>() as f64 / count as f64
+    }
+
+    #[test]
+    fn ids_spread_over_a_table_however_far_apart_they_were_made() {
+        for (each, every_ms) in [(1, 1), (1, 2), (1, 16), (1, 100), (1, 1_024), (3, 1), (16, 1), (200, 1), (200, 64), (4_096, 1)] {
+            let found = crowd(32_768, each, every_ms);
+            assert!(found < 12.0, "{found} ids want the same group at {each} every {every_ms} ms"); // of random numbers 9 do
+        }
+    }
+
+    #[test]
+    fn ids_in_a_row_are_told_apart_by_what_a_table_keeps_of_each() {
+        let hasher = BuildHasherDefault::<IdHasher>::default();
+        let marks: HashSet<u64> = (0..16).map(|low| hasher.hash_one(MessageId(1 << 40 | low)) >> 57).collect();
+        assert!(marks.len() > 12, "{marks:?}");
+    }
+}

@@ -1,0 +1,334 @@
+//! A message on its way: its frame, which every channel and consumer shares, and what each queue entry knows besides. Frames that came together share an
+//! allocation, too.
+
+use std::ops::Deref;
+use std::rc::Rc;
+
+use crate::id::MessageId;
+use crate::limiter::trace::NO_TRACE;
+use crate::memory::Meter;
+use crate::protocol::codec;
+use crate::storage::disk_queue::Read;
+use crate::storage::receipts::Receipt;
+use crate::storage::record::{Record, Times};
+use crate::time::Nanos;
+
+/// Bytes charged for a queue entry besides its frame: the entry, its share of the queue, the allocator's overhead.
+pub(crate) const ENTRY_OVERHEAD: u64 = 128;
+
+/// Messages that come together share a block up to this size: a consumer that keeps one of them keeps as much.
+const BLOCK: usize = 8 << 10;
+
+/// What `count` messages with bodies of `len` bytes in all will be charged, in so many channels each.
+pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
+    count * (channels * ENTRY_OVERHEAD + codec::MESSAGE_HEADER as u64) + len
+}
+
+/// From here on a message is large: it is built in portions (`clients/partial_message.rs`), or runs only where the share has room for it.
+pub(crate) const LARGE_BODY: usize = 64 << 10;
+
+/// A message as it goes to a consumer, in a block that it may share with others of its publish; an entry of a queue. The block is charged once, until the last
+/// of its frames is gone, the entry as often as there are copies.
+#[derive(Debug)]
+pub struct Frame {
+    block: Block,
+    start: u32,
+    end: u32,
+    meter: Meter,
+}
+
+/// Where frames are.
+#[derive(Debug, Clone)]
+enum Block {
+    Shared(Rc<[u8]>),
+    /// One frame, where it was built: a copy of something large is dear.
+    Large(Rc<Vec<u8>>),
+}
+
+impl Block {
+    fn is_the_last(&self) -> bool {
+        match self {
+            Self::Shared(bytes) => Rc::strong_count(bytes) == 1,
+            Self::Large(bytes) => Rc::strong_count(bytes) == 1,
+        }
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Shared(bytes) => bytes,
+            Self::Large(bytes) => bytes,
+        }
+    }
+}
+
+impl Frame {
+    fn new(block: &Block, start: u32, end: u32, meter: &Meter) -> Self {
+        meter.add(ENTRY_OVERHEAD);
+        Self { block: block.clone(), start, end, meter: meter.clone() }
+    }
+
+    /// For one that may stay for long: alone, where it would keep the block of others that have gone.
+    pub fn detached(self) -> Self {
+        if self.block.len() <= 2 * self.len() {
+            return self;
+        }
+        let block = Block::Shared(Rc::from(&*self));
+        self.meter.add(block.len() as u64);
+        Self::new(&block, 0, block.len() as u32, &self.meter)
+    }
+
+    /// What tells its block from others, and the size of that.
+    #[cfg(any(test, feature = "harness"))]
+    pub fn block(&self) -> (*const u8, u64) {
+        (self.block.as_ptr(), self.block.len() as u64)
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block[self.start as usize..self.end as usize]
+    }
+}
+
+impl Clone for Frame {
+    fn clone(&self) -> Self {
+        self.meter.add(ENTRY_OVERHEAD);
+        Self { block: self.block.clone(), meter: self.meter.clone(), ..*self }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        let block = if self.block.is_the_last() { self.block.len() as u64 } else { 0 };
+        self.meter.subtract(ENTRY_OVERHEAD + block);
+    }
+}
+
+/// An entry of a queue: the shared frame, and this channel's count of attempts.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub id: MessageId,
+    pub frame: Frame, // as `codec::build_message` made it
+    pub attempts: u16,
+    pub defer_ms: u32, // DPUB: deferred in each channel from the moment it gets there
+    pub foreign: bool, // of an earlier incarnation: its times are none of ours
+    pub times: Times,
+    pub(crate) stored: Option<Rc<Receipt>>, // it came from disk, and is needed there until no copy is left
+}
+
+impl Message {
+    fn new(id: MessageId, frame: Frame, arrival: Nanos, defer_ms: u32) -> Self {
+        let times = Times { arrival, due: arrival, queued: arrival, trace: NO_TRACE };
+        Self { id, frame, attempts: 0, defer_ms, foreign: false, times, stored: None }
+    }
+
+    /// When it was published, by the wall clock.
+    pub fn wall_ns(&self) -> i64 {
+        codec::message_wall_ns(&self.frame)
+    }
+
+    /// A message that comes back from disk at `now`.
+    pub fn from_disk(builder: &mut Builder, meter: &Meter, read: Read<'_>, now: Nanos) -> Self {
+        let Read { record, receipt, foreign } = read;
+        let message = builder.alone(meter, record.id, record.wall_ns, record.body, now, record.defer_ms);
+        let times = if foreign { message.times } else { record.times };
+        Self { attempts: record.attempts, foreign, times, stored: Some(receipt), ..message }
+    }
+
+    /// As it goes to disk; `until_wall_ns`: deferred until, 0 for not.
+    pub fn record(&self, until_wall_ns: i64) -> Record<'_> {
+        Record {
+            id: self.id,
+            wall_ns: self.wall_ns(),
+            attempts: self.attempts,
+            defer_ms: self.defer_ms,
+            times: self.times,
+            until_wall_ns,
+            body: &self.frame[codec::MESSAGE_HEADER..],
+        }
+    }
+
+    pub fn body_len(&self) -> usize {
+        self.frame.len() - codec::MESSAGE_HEADER
+    }
+}
+
+/// Makes messages, those of one publish in blocks. Its buffers are used again.
+#[derive(Debug, Default)]
+pub struct Builder {
+    bytes: Vec<u8>,         // frames, one behind the other
+    large: Option<Vec<u8>>, // instead, a frame that is to be a block as it is, with no room to spare
+    ends: Vec<(MessageId, u32)>,
+}
+
+impl Builder {
+    /// Whether a body of `len` bytes goes into a block with what was added since the last `take`; if not, that must be taken first.
+    pub fn has_room(&self, len: usize) -> bool {
+        self.ends.is_empty() || self.large.is_none() && self.bytes.len() + codec::MESSAGE_HEADER + len <= BLOCK
+    }
+
+    /// False: it is large, and the system gives no memory for it.
+    pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) -> bool {
+        let mut frame = Vec::new();
+        let there = body.len() < LARGE_BODY || frame.try_reserve_exact(codec::MESSAGE_HEADER + body.len()).is_ok();
+        if there {
+            self.add_in(frame, id, wall_ns, body);
+        }
+        there
+    }
+
+    /// `frame`: what a large one is to be built in.
+    fn add_in(&mut self, mut frame: Vec<u8>, id: MessageId, wall_ns: i64, body: &[u8]) {
+        if body.len() >= LARGE_BODY {
+            frame.reserve_exact(codec::MESSAGE_HEADER + body.len());
+            codec::build_message(&mut frame, wall_ns, id, body);
+            return self.add_frame(id, frame);
+        }
+        codec::build_message(&mut self.bytes, wall_ns, id, body);
+        self.ends.push((id, self.bytes.len() as u32));
+    }
+
+    /// A whole large frame that was built elsewhere. There must be nothing that was added since the last `take`.
+    pub fn add_frame(&mut self, id: MessageId, frame: Vec<u8>) {
+        self.ends.push((id, frame.len() as u32));
+        self.large = Some(frame);
+    }
+
+    /// Give the messages that were added, in order, in one block: the only allocation of small ones.
+    pub fn take(&mut self, into: &mut Vec<Option<Message>>, meter: &Meter, arrival: Nanos, defer_ms: u32) {
+        if self.ends.is_empty() {
+            return;
+        }
+        let (block, mut start) = (self.block(meter), 0);
+        into.extend(self.ends.drain(..).map(|(id, end)| {
+            let frame = Frame::new(&block, start, end, meter);
+            start = end;
+            Some(Message::new(id, frame, arrival, defer_ms))
+        }));
+    }
+
+    /// One message in a block of its own.
+    pub fn alone(&mut self, meter: &Meter, id: MessageId, wall_ns: i64, body: &[u8], arrival: Nanos, defer_ms: u32) -> Message {
+        self.add_in(Vec::new(), id, wall_ns, body);
+        self.ends.clear();
+        let block = self.block(meter);
+        Message::new(id, Frame::new(&block, 0, block.len() as u32, meter), arrival, defer_ms)
+    }
+
+    fn block(&mut self, meter: &Meter) -> Block {
+        if let Some(large) = self.large.take() {
+            debug_assert!(self.bytes.is_empty(), "a large frame is alone");
+            meter.add(large.len() as u64);
+            return Block::Large(Rc::new(large));
+        }
+        meter.add(self.bytes.len() as u64);
+        let block = Block::Shared(Rc::from(self.bytes.as_slice()));
+        self.bytes.clear();
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three(meter: &Meter, sizes: [usize; 3]) -> Vec<Option<Message>> {
+        let (mut builder, mut messages) = (Builder::default(), Vec::new());
+        for (number, size) in (1..).zip(sizes) {
+            if !builder.has_room(size) {
+                builder.take(&mut messages, meter, 0, 0);
+            }
+            builder.add(MessageId(number), 0, &vec![number as u8; size]);
+        }
+        builder.take(&mut messages, meter, 0, 0);
+        messages
+    }
+
+    #[test]
+    fn the_meter_is_back_at_zero_when_every_copy_is_gone() {
+        let meter = Meter::default();
+        let message = Builder::default().alone(&meter, MessageId(1), 0, b"body", 0, 0);
+        assert_eq!(meter.used(), cost_of(1, 4, 1));
+        let copy = message.clone();
+        assert_eq!(meter.used(), cost_of(1, 4, 2), "their frame is one");
+        drop((message, copy));
+        assert_eq!(meter.used(), 0);
+    }
+
+    #[test]
+    fn a_message_that_is_detached_is_charged_alone_and_keeps_nothing_of_the_others() {
+        let meter = Meter::default();
+        let mut messages = three(&meter, [10, 20, 30]).into_iter().flatten();
+        let (first, rest) = (messages.next().expect("one"), messages);
+        let frame = first.frame.detached();
+        assert_eq!(frame[codec::MESSAGE_HEADER..], [1; 10]);
+        drop(rest);
+        assert_eq!(meter.used(), cost_of(1, 10, 1));
+        let again = frame.detached();
+        assert_eq!(meter.used(), cost_of(1, 10, 1), "it is alone already");
+        drop(again);
+        assert_eq!(meter.used(), 0);
+    }
+
+    #[test]
+    fn messages_are_as_they_were_published_whatever_their_sizes_beside_one_another() {
+        let sizes = [0, 10, BLOCK - codec::MESSAGE_HEADER, BLOCK, LARGE_BODY - 1, LARGE_BODY, LARGE_BODY + 1];
+        for at in 0..sizes.len().pow(3) {
+            let three_sizes = [at, at / sizes.len(), at / sizes.len().pow(2)].map(|at| sizes[at % sizes.len()]);
+            let meter = Meter::default();
+            let messages = three(&meter, three_sizes);
+            for ((message, number), size) in messages.into_iter().flatten().zip(1..).zip(three_sizes) {
+                let frame = &message.frame;
+                assert!(frame[codec::MESSAGE_HEADER..] == vec![number; size], "{three_sizes:?}: {number}");
+                assert_eq!(frame[..codec::MESSAGE_HEADER], codec::message_header(0, MessageId(number.into()), size), "{three_sizes:?}");
+            }
+            assert_eq!(meter.used(), 0);
+        }
+    }
+
+    #[test]
+    fn a_large_block_takes_no_more_than_it_is_charged_and_leaves_the_room_for_small_ones() {
+        let (mut builder, mut messages, meter) = (Builder::default(), Vec::new(), Meter::default());
+        builder.add(MessageId(1), 0, &[1; LARGE_BODY - 1]);
+        builder.take(&mut messages, &meter, 0, 0);
+        let room = builder.bytes.capacity();
+        builder.add(MessageId(2), 0, &[2; LARGE_BODY + 1]);
+        builder.take(&mut messages, &meter, 0, 0);
+        assert_eq!(builder.bytes.capacity(), room);
+        assert!(builder.has_room(1) && builder.large.is_none());
+        let message = messages.pop().flatten().expect("the large one");
+        let Block::Large(bytes) = &message.frame.block else { panic!("it is large") };
+        assert_eq!(bytes.capacity(), bytes.len());
+        assert_eq!(message.frame[codec::MESSAGE_HEADER..], [2; LARGE_BODY + 1]);
+    }
+
+    #[test]
+    fn a_block_is_charged_until_the_last_of_its_messages_is_gone() {
+        let meter = Meter::default();
+        let mut messages = three(&meter, [10, 20, 30]);
+        assert_eq!(meter.used(), cost_of(3, 60, 1));
+        let bodies: Vec<usize> = messages.iter().flatten().map(Message::body_len).collect();
+        assert_eq!(bodies, [10, 20, 30]);
+        let frames = meter.used() - 3 * ENTRY_OVERHEAD;
+        messages.drain(..2);
+        assert_eq!(meter.used(), ENTRY_OVERHEAD + frames, "it is still there");
+        messages.clear();
+        assert_eq!(meter.used(), 0);
+    }
+
+    #[test]
+    fn what_a_kept_message_keeps_besides_is_bounded() {
+        let meter = Meter::default();
+        let messages = three(&meter, [BLOCK / 2, BLOCK / 2, BLOCK]);
+        let blocks: Vec<_> = messages.iter().flatten().map(|message| message.frame.block()).collect();
+        assert!(blocks[0].0 != blocks[1].0 && blocks[1].0 != blocks[2].0, "they do not fit together");
+        let mut small = three(&meter, [10, 20, 30]);
+        assert!(small.drain(..).flatten().all(|message| message.frame.block().1 <= BLOCK as u64));
+    }
+}

@@ -1,0 +1,98 @@
+//! A publish of a turn: where it came from, what it asks for, what became of it.
+
+use std::rc::Rc;
+
+use crate::keys::{ConnKey, TopicKey};
+use crate::protocol::errors::{self, WireError};
+use crate::protocol::verb::Verb;
+use crate::queueing::disk_ticket::Fate;
+use crate::time::Nanos;
+
+/// A publish, but for its messages: on which connection, what is asked for, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub key: ConnKey,
+    pub verb: Verb,
+    pub topic: &'a str,
+    pub defer_ms: u32,
+    pub stamp: Nanos,
+}
+
+/// Where a publish came from.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    pub declared: bool,
+    pub trace_index: Option<u32>,
+    pub conn: ConnKey,
+}
+
+#[derive(Debug, Clone)]
+pub struct Publish {
+    pub verb: Verb,
+    pub topic: TopicKey,
+    pub source: Source,
+    pub stamp: Nanos,
+    pub first: usize, // its messages are Turn::messages[first..first + count]
+    pub count: u32,
+    pub bytes: u64,
+    pub outcome: Outcome,
+    pub(crate) fate: Option<Rc<Fate>>, // something of it overflowed
+}
+
+impl Publish {
+    /// Whether nothing of it waits for the disk.
+    pub(crate) fn is_written(&self) -> bool {
+        self.fate.as_ref().is_none_or(Fate::is_settled)
+    }
+
+    /// It is written as far as it can be: if the disk refused something, that is its outcome.
+    pub(crate) fn settle(&mut self) {
+        if let Some(reason) = self.fate.take().and_then(|fate| fate.reason()) {
+            self.outcome = Outcome::Failed(reason);
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Undecided,
+    /// Accepted; the last of its messages waits this long for tokens, as things stand. `None`: under a share of nothing nobody can tell.
+    Done {
+        wait_ns: Option<Nanos>,
+        fill: f64,
+    },
+    /// Refused by the bucket; `None`: no instant can be told.
+    Limited {
+        retry_at: Option<Nanos>,
+    },
+    /// More messages than the bucket ever holds.
+    TooLarge {
+        burst: f64,
+    },
+    Failed(String),
+}
+
+impl Outcome {
+    /// How long until trying again makes sense, in whole ms. Where nobody can tell (a share of nothing), a second.
+    pub fn retry_ms(retry_at: Option<Nanos>, now: Nanos) -> i64 {
+        retry_at.map_or(1_000, |at| ((at - now).max(0) as u64).div_ceil(1_000_000).max(1) as i64)
+    }
+
+    /// The error frame of a refusal.
+    #[cold]
+    pub fn error(&self, publish: &Publish, now: Nanos) -> WireError {
+        let verb = publish.verb;
+        match self {
+            Self::Limited { retry_at } => {
+                let text = format!("{} retry after {} ms", verb.name(), Self::retry_ms(*retry_at, now));
+                WireError::new(errors::E_RATE_LIMITED, text)
+            }
+            Self::TooLarge { burst } => {
+                let text = format!("{} of {} messages can never pass a burst of {burst}: send fewer at once", verb.name(), publish.count);
+                WireError::new(errors::E_RATE_LIMITED, text)
+            }
+            Self::Failed(reason) => WireError::new(verb.failed(), format!("{} failed {reason}", verb.name())),
+            Self::Undecided | Self::Done { .. } => WireError::new(verb.failed(), format!("{} failed", verb.name())),
+        }
+    }
+}

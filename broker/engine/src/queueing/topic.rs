@@ -1,0 +1,314 @@
+//! One topic: its limit (bucket, backlog, trace), what waits for a channel, its counters and latency.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::event::Event;
+use crate::keys::ChannelKey;
+use crate::limiter::backlog::{Backlog, Take};
+use crate::limiter::bucket::{Bucket, TOKEN};
+use crate::limiter::trace::{Entry, Trace};
+use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
+use crate::telemetry::arrival_bins::{History, Standing};
+use crate::telemetry::latency::Latency;
+use crate::time::Nanos;
+use crate::timer::Armed;
+
+/// A topic's token bucket as the control plane sets it.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    pub rate_micro: u64,
+    pub burst_micro: u64,
+    pub reject: bool, // on_excess
+    pub max_backlog: u64,
+    pub max_backlog_bytes: u64,
+    pub version: u64,
+    pub full: bool,     // when the bucket does not exist yet; otherwise without effect
+    pub expires: Nanos, // CLOCK_BOOTTIME; Nanos::MAX: never (`engine/leases.rs`)
+}
+
+/// Largest unfinished work of the last 60 s, in slots.
+#[derive(Debug, Default)]
+struct LargestBacklog {
+    slots: VecDeque<(i64, i128)>, // (now / SLOT_NS, units)
+}
+
+impl LargestBacklog {
+    const SLOT_NS: Nanos = 5_000_000_000;
+
+    fn note(&mut self, units: i128, now: Nanos) {
+        let number = now / Self::SLOT_NS;
+        match self.slots.back_mut() {
+            Some((last, largest)) if *last == number => *largest = units.max(*largest),
+            _ => {
+                self.slots.push_back((number, units));
+                self.expire(number);
+            }
+        }
+    }
+
+    fn expire(&mut self, number: i64) {
+        while self.slots.front().is_some_and(|(slot, _)| *slot <= number - 12) {
+            self.slots.pop_front();
+        }
+    }
+
+    fn messages(&self, now: Nanos) -> f64 {
+        let oldest = now / Self::SLOT_NS - 12;
+        let largest = self.slots.iter().filter(|(slot, _)| *slot > oldest).map(|(_, units)| *units).max();
+        largest.unwrap_or(0) as f64 / TOKEN as f64
+    }
+}
+
+#[derive(Debug)]
+pub struct Limiter {
+    pub limit: Limit,
+    pub backlog: Backlog<Message>,
+    pub backlog_bytes: u64, // sum over what waits
+    pub trace: Trace,
+    pub lateness_max: Nanos, // actual hand-over minus due
+    pub starved_sent: bool,
+    pub lapses: u64, // how often its lease ended
+    is_void: bool,   // it has, and was not renewed since
+    largest: LargestBacklog,
+    pub history: History,
+}
+
+/// Why a publish is refused: when to try again, if ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Excess {
+    pub retry_at: Option<Nanos>,
+}
+
+impl Limiter {
+    pub fn new(limit: Limit, trace: Trace, now: Nanos) -> Self {
+        let bucket = Bucket::new(limit.rate_micro, limit.burst_micro, now, limit.full);
+        Self {
+            limit,
+            backlog: Backlog::new(bucket, now),
+            backlog_bytes: 0,
+            trace,
+            lateness_max: 0,
+            starved_sent: false,
+            lapses: 0,
+            is_void: false,
+            largest: LargestBacklog::default(),
+            history: History::new(now),
+        }
+    }
+
+    /// What was due by `now` must have been released before.
+    pub fn set(&mut self, limit: Limit, now: Nanos) {
+        self.turn_history(now);
+        self.backlog.set(limit.rate_micro, limit.burst_micro, now);
+        self.limit = limit;
+        self.starved_sent = false;
+        self.is_void = false;
+    }
+
+    /// Nothing is let go from the expiry of the lease on, if `boot_now` (CLOCK_BOOTTIME, `suspended` ahead of the monotonic one) is not before it. Whether it ended now.
+    pub fn lapse(&mut self, boot_now: Nanos, suspended: Nanos) -> bool {
+        if boot_now < self.limit.expires || self.is_void {
+            return false;
+        }
+        let expiry = self.limit.expires.saturating_sub(suspended);
+        self.turn_history(expiry);
+        self.backlog.set(0, 0, expiry);
+        self.is_void = true;
+        self.starved_sent = true; // the end of the lease is told instead
+        self.lapses += 1;
+        true
+    }
+
+    /// The lease goes on until `expires`; if it had ended, the bucket begins again at `now`, empty.
+    pub fn renew(&mut self, expires: Nanos, now: Nanos) {
+        self.limit.expires = expires;
+        if self.is_void {
+            self.set(self.limit, now);
+        }
+    }
+
+    pub fn is_over(&self, boot_now: Nanos) -> bool {
+        boot_now >= self.limit.expires
+    }
+
+    /// All or nothing, before anything is charged: may `count` messages of `bytes` in all, come at `at`, go in?
+    pub fn admit(&self, count: u32, bytes: u64, at: Nanos) -> Result<(), Excess> {
+        let missing = self.backlog.missing(count, at);
+        if missing == 0 {
+            return Ok(());
+        }
+        if self.limit.reject {
+            return Err(Excess { retry_at: self.backlog.instant_for(count, at) });
+        }
+        let waiting = self.backlog.len() as u64 + u64::from(missing);
+        if waiting <= self.limit.max_backlog && self.backlog_bytes + bytes <= self.limit.max_backlog_bytes {
+            return Ok(());
+        }
+        // At the bound "delay" turns into "reject": worth trying again when as many of those that wait have gone.
+        let retry_at = self.backlog.all_due().nth(missing as usize - 1).or_else(|| self.backlog.all_due().last()).flatten();
+        Err(Excess { retry_at })
+    }
+
+    /// Decide one admitted message: released now (given back), or kept in the backlog. Also gives the instant at which it is due as things stand.
+    pub fn decide(&mut self, mut message: Message, publisher: u32, stamp: Nanos, now: Nanos) -> (Option<Message>, Option<Nanos>) {
+        let arrival = self.backlog.effective(stamp);
+        message.times.arrival = arrival;
+        message.times.due = arrival;
+        let version = self.limit.version;
+        message.times.trace = self.trace.push(Entry { publisher, wait_us: 0, arrival, due: arrival, released: 0, sent: 0, version });
+        let bytes = message.body_len() as u64;
+        let trace = message.times.trace;
+        match self.backlog.arrive(1, arrival, message) {
+            Take::Now(mut message) => {
+                let due = self.backlog.bucket().at(); // its arrival, or the instant of an earlier release
+                message.times.due = due;
+                self.note_release(&message, due, now);
+                (Some(message), Some(due))
+            }
+            Take::Waits(due) => {
+                self.backlog_bytes += bytes;
+                self.trace.released(trace, due.unwrap_or(0), 0, version);
+                (None, due)
+            }
+        }
+    }
+
+    /// A message stamped `at` that has just been decided is due at `due`, as things stand.
+    pub fn note_delay(&mut self, at: Nanos, due: Nanos) {
+        self.history.delayed(due - self.backlog.effective(at));
+    }
+
+    /// All messages of one publish, stamped `at`, are decided: each made the unfinished work larger, so that it is the largest now.
+    pub fn note_unfinished(&mut self, at: Nanos, now: Nanos) {
+        let unfinished = self.backlog.unfinished(self.backlog.effective(at));
+        self.largest.note(unfinished, now);
+        self.history.reached(unfinished);
+    }
+
+    /// `count` messages have come, effectively at `at`, whatever becomes of them. What was due by then must have been released before.
+    pub fn note_arrivals(&mut self, count: u32, at: Nanos) {
+        self.turn_history(at);
+        self.history.came(count);
+    }
+
+    /// The word that the rate of arrivals of this topic has changed, once for each change, or that it does not rest any more.
+    pub fn moved(&mut self, topic: &str) -> Option<Event> {
+        let is_restless = self.history.take_restless();
+        let Some(moved) = self.history.take_moved() else { return is_restless.then(|| Event::Restless { topic: topic.into() }) };
+        let (since_ns, span_ns, arrivals) = (moved.since, moved.span, moved.arrivals);
+        let (version, waiting) = (self.limit.version, self.backlog.len());
+        Some(Event::Moved { topic: topic.into(), version, since_ns, span_ns, arrivals, waiting })
+    }
+
+    /// Before anything happens at `at`.
+    pub fn turn_history(&mut self, at: Nanos) {
+        if self.history.is_behind(at) {
+            let backlog = &self.backlog;
+            let standing = |edge| Standing { waiting: backlog.len(), unfinished: backlog.unfinished(edge) };
+            self.history.turn(at, backlog.bucket().rate_micro(), standing);
+        }
+    }
+
+    /// The head of the backlog, if it is due by `until`.
+    pub fn release_due(&mut self, until: Nanos, now: Nanos) -> Option<Message> {
+        if self.history.is_behind(until)
+            && let Some(due) = self.backlog.next_due().filter(|due| *due <= until)
+        {
+            self.turn_history(due);
+        }
+        let (due, mut message) = self.backlog.pop_due(until)?;
+        self.backlog_bytes -= message.body_len() as u64;
+        message.times.due = due;
+        self.note_release(&message, due, now);
+        Some(message)
+    }
+
+    /// What waits is not wanted any more: it goes without paying.
+    pub fn drop_waiting(&mut self) {
+        self.backlog.clear();
+        self.backlog_bytes = 0;
+    }
+
+    fn note_release(&mut self, message: &Message, due: Nanos, now: Nanos) {
+        self.lateness_max = self.lateness_max.max(now - due);
+        self.trace.released(message.times.trace, due, now, self.limit.version);
+    }
+
+    pub fn fill_tokens(&self, now: Nanos) -> f64 {
+        self.backlog.fill(now) as f64 / TOKEN as f64
+    }
+
+    /// Fill as a share of the burst, 0 to 1.
+    pub fn fill_ratio(&self, now: Nanos) -> f64 {
+        let burst = self.backlog.bucket().burst();
+        if burst == 0 { 0.0 } else { self.backlog.fill(now) as f64 / burst as f64 }
+    }
+
+    pub fn largest_backlog(&self, now: Nanos) -> f64 {
+        self.largest.messages(now)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub messages: u64, // accepted
+    pub bytes: u64,
+    pub received: u64, // accepted and refused
+    pub released: u64,
+    pub delayed: u64,
+    pub rejected: u64,
+    pub undeclared: u64,
+}
+
+#[derive(Debug)]
+pub struct Topic {
+    pub name: Box<str>,
+    pub channels: Vec<ChannelKey>,
+    pub queue: Queue,                // released, but no channel is there to take it (or the topic is paused or held)
+    pub restored: VecDeque<Message>, // waited for tokens when an earlier incarnation ended; behind what waits for this one's
+    pub paused: bool,
+    pub held: bool,            // new: Python is still fetching its channels
+    pub(crate) fans_out: bool, // in the engine's list of those with more to move to their channels, or to decide of what was restored
+    pub limiter: Option<Box<Limiter>>,
+    pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: nobody said
+    pub assignment_version: u64,
+    pub next_trace: u64,              // sequence number with which the trace of the next limiter begins
+    pub generation: u64,              // grows whenever what connections cache of the topic is no longer true
+    pub strangers: HashSet<Box<str>>, // told since the last assignment
+    pub armed: Armed,
+    pub counters: Counters,
+    pub latency: Option<Box<Latency>>, // from the first delivery on: four histograms are not small
+}
+
+impl Topic {
+    pub fn new(name: &str, held: bool, queue: Queue) -> Self {
+        Self {
+            name: name.into(),
+            channels: Vec::new(),
+            queue,
+            restored: VecDeque::new(),
+            paused: false,
+            held,
+            fans_out: false,
+            limiter: None,
+            publishers: None,
+            assignment_version: 0,
+            next_trace: 0,
+            generation: 0,
+            strangers: HashSet::new(),
+            armed: Armed::default(),
+            counters: Counters::default(),
+            latency: None,
+        }
+    }
+
+    /// Whether messages may move from the topic to its channels.
+    pub fn flows(&self) -> bool {
+        !self.paused && !self.held && !self.channels.is_empty()
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.restored.len() + self.limiter.as_ref().map_or(0, |limiter| limiter.backlog.len())
+    }
+}

@@ -1,0 +1,123 @@
+//! Simulated service time: a broker as slow as another machine's, without burning a processor.
+//!
+//! Every message passes one virtual server, first come, first served by the instant its bucket let it go, and leaves it no earlier than that server would have
+//! been done with it. Experiments need it where one broker would carry what the paper's did not (section 6); nobody else does.
+//!
+//! A few that leave shortly after one another leave together, with the last of them: a wake-up costs a processor up to a third of such a service time, and the
+//! brokers of an experiment have two processors among them. Whoever has nobody close behind, like the last of a burst, leaves on time.
+
+use std::collections::VecDeque;
+
+use crate::keys::TopicKey;
+use crate::queueing::message::Message;
+use crate::time::Nanos;
+use crate::timer::Armed;
+
+/// So many at most leave together, none of them later than so long after its time.
+const TOGETHER: usize = 3;
+const TOGETHER_NS: Nanos = 200_000;
+
+#[derive(Debug)]
+pub struct LabServer {
+    service: Nanos,
+    free_at: Nanos, // when it is done with all that came
+    line: VecDeque<(Nanos, TopicKey, Message)>,
+    pub(crate) armed: Armed,
+}
+
+impl LabServer {
+    /// `None`: no time, no server.
+    pub fn new(service_ns: u64) -> Option<Self> {
+        let service = Nanos::try_from(service_ns).ok().filter(|service| *service > 0)?;
+        Some(Self { service, free_at: Nanos::MIN, line: VecDeque::new(), armed: Armed::default() })
+    }
+
+    /// A message of `topic` comes at `at`; gives when it leaves.
+    pub fn enter(&mut self, topic: TopicKey, message: Message, at: Nanos) -> Nanos {
+        self.free_at = self.free_at.max(at).saturating_add(self.service);
+        self.line.push_back((self.free_at, topic, message));
+        self.free_at
+    }
+
+    /// The first of the line, if it is done by `now`.
+    pub fn leave(&mut self, now: Nanos) -> Option<(TopicKey, Message)> {
+        self.next().filter(|at| *at <= now)?;
+        self.line.pop_front().map(|(_, topic, message)| (topic, message))
+    }
+
+    pub fn next(&self) -> Option<Nanos> {
+        self.line.front().map(|(at, _, _)| *at)
+    }
+
+    /// When it is worth a wake-up: the first of the line leaves then, with those close behind it.
+    pub fn wakes(&self) -> Option<Nanos> {
+        let latest = self.next()?.saturating_add(TOGETHER_NS);
+        self.line.iter().take(TOGETHER).map(|(at, _, _)| *at).take_while(|at| *at <= latest).last()
+    }
+
+    /// The message of `topic` that leaves next.
+    pub fn first_of(&self, topic: TopicKey) -> Option<&Message> {
+        self.line.iter().find(|(_, of, _)| *of == topic).map(|(_, _, message)| message)
+    }
+
+    pub fn waiting(&self, topic: TopicKey) -> usize {
+        self.line.iter().filter(|(_, of, _)| *of == topic).count()
+    }
+
+    /// Nobody wants what came of `topic`. The server's time was spent all the same.
+    pub fn forget(&mut self, topic: TopicKey) {
+        self.line.retain(|(_, of, _)| *of != topic);
+    }
+
+    /// All that is in line, in order.
+    pub fn drain(&mut self) -> impl Iterator<Item = (TopicKey, Message)> {
+        self.line.drain(..).map(|(_, topic, message)| (topic, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Meter;
+    use crate::queueing::message::Builder;
+
+    fn message(number: u64) -> Message {
+        Builder::default().alone(&Meter::default(), crate::id::MessageId(number), 0, b"x", 0, 0)
+    }
+
+    #[test]
+    fn it_serves_one_at_a_time_in_order_and_rests_when_nobody_waits() {
+        let mut server = LabServer::new(100).expect("a server");
+        let topic = TopicKey::default();
+        let leaves: Vec<Nanos> =
+            [0, 0, 50, 1_000].into_iter().enumerate().map(|(i, at)| server.enter(topic, message(i as u64), at)).collect();
+        assert_eq!(leaves, [100, 200, 300, 1_100]);
+        assert!(server.leave(99).is_none());
+        assert_eq!((server.leave(100).map(|(_, m)| m.id.0), server.next(), server.waiting(topic)), (Some(0), Some(200), 3));
+        server.forget(topic);
+        assert_eq!((server.next(), server.enter(topic, message(9), 0)), (None, 1_200));
+    }
+
+    #[test]
+    fn a_few_close_behind_one_another_leave_together_and_the_last_on_time() {
+        let together = |service: u64, messages: u64| {
+            let mut server = LabServer::new(service).expect("a server");
+            for number in 0..messages {
+                server.enter(TopicKey::default(), message(number), 0);
+            }
+            let wakes = std::iter::from_fn(|| {
+                let at = server.wakes()?;
+                Some((at, std::iter::from_fn(|| server.leave(at)).count()))
+            });
+            wakes.collect::<Vec<_>>()
+        };
+        assert_eq!(together(72_000, 5), [(216_000, 3), (360_000, 2)]);
+        assert_eq!(together(150_000, 3), [(300_000, 2), (450_000, 1)]);
+        assert_eq!(together(1_000_000, 2), [(1_000_000, 1), (2_000_000, 1)]);
+    }
+
+    #[test]
+    fn without_a_service_time_there_is_none() {
+        assert!(LabServer::new(0).is_none());
+    }
+}

@@ -1,0 +1,437 @@
+//! What came to a limited topic, in bins of a tenth of a second: arrivals, what waited for tokens when the bin began, the largest unfinished work in it, the access delay of
+//! what was decided in it; and the rate of the share in force at its end. A few additions a message; bins are closed by whatever happens next, exactly as things stood at
+//! their edges. While somebody asks for them, a change of the rate of arrivals shows sooner than a bin is over: in slots, fifths of a bin (`telemetry/change_detector.rs`). Pure.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use crate::limiter::bucket::TOKEN;
+use crate::telemetry::change_detector::ChangeDetector;
+use crate::telemetry::share_rates::ShareRates;
+use crate::telemetry::steady_watch::SteadyWatch;
+use crate::time::Nanos;
+
+pub const BIN_NS: Nanos = 100_000_000;
+pub const SLOT_NS: Nanos = BIN_NS / 5;
+
+/// Slots without a message in a row that count: after so many a rate of nothing is well known.
+const LONGEST_SLEEP: i64 = 1_000;
+
+/// So long after a question for bins changes are looked for.
+const WATCHED_NS: Nanos = 1_000_000_000;
+
+/// Bins that are kept: whoever reads them may be late by so many.
+const KEPT: i64 = 128;
+
+/// As much delay as is told of a bin: whoever reads it takes numbers that doubles have exactly, and nothing else.
+const MOST_DELAY_NS: u64 = 1 << 53;
+
+/// The stamps of a turn may be so much older than it: a bin is given out no earlier.
+const SETTLE_NS: Nanos = 5_000_000;
+
+/// Units in a thousandth of a message: as exactly as unfinished work is told.
+const THOUSANDTH: i128 = TOKEN / 1_000;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Bin {
+    number: i64, // from the clock's zero on
+    arrivals: u64,
+    waiting: u64,
+    unfinished: u64, // thousandths of a message, the largest, rounded up; known when the bin is over
+    delay_ns: u64,
+}
+
+impl Bin {
+    fn is_empty(&self) -> bool {
+        self.arrivals == 0 && self.waiting == 0 && self.unfinished == 0
+    }
+}
+
+/// What stands as a bin begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Standing {
+    pub waiting: usize,
+    pub unfinished: i128, // units
+}
+
+/// The number of the first bin that may still get messages at `now`.
+pub fn open_at(now: Nanos) -> i64 {
+    (now - SETTLE_NS).div_euclid(BIN_NS)
+}
+
+/// When number `open_at` becomes that one.
+pub fn opens_at(number: i64) -> Nanos {
+    number * BIN_NS + SETTLE_NS
+}
+
+/// Bins of one topic; of those that are over, the ones in which nothing was are missing.
+#[derive(Debug)]
+pub struct History {
+    end: Nanos, // of the present bin
+    present: Bin,
+    largest: i128,       // unfinished work of the present bin, units
+    over: VecDeque<Bin>, // ascending
+    supply: ShareRates,
+    slot_end: Nanos,
+    in_slot: u64, // messages
+    detector: ChangeDetector,
+    watched_until: Nanos,
+    moved: Option<Moved>,
+    rest: Option<Box<SteadyWatch>>, // it is watched, whoever asks
+    restless: bool,
+}
+
+/// The rate of arrivals has changed: what came since, until a moment ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    pub since: Nanos,
+    pub span: Nanos,
+    pub arrivals: u64,
+}
+
+/// Bins that are over, `first` and those that follow it. Columns of equal length.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub struct Bins {
+    pub first: i64,
+    pub arrivals: Vec<u64>,
+    pub waiting: Vec<u64>,
+    pub unfinished: Vec<f64>,    // messages
+    pub delay_ns: Vec<u64>,      // sum over the messages decided in the bin, as things stood then
+    pub supply: Vec<(i64, f64)>, // (number of the first bin at whose end it was in force, msg/s); of the first ones it may not be known
+}
+
+impl History {
+    pub fn new(at: Nanos) -> Self {
+        let number = at.div_euclid(BIN_NS);
+        Self {
+            end: (number + 1) * BIN_NS,
+            present: Bin { number, ..Bin::default() },
+            largest: 0,
+            over: VecDeque::new(),
+            supply: ShareRates::default(),
+            slot_end: (at.div_euclid(SLOT_NS) + 1) * SLOT_NS,
+            in_slot: 0,
+            detector: ChangeDetector::default(),
+            watched_until: Nanos::MIN,
+            moved: None,
+            rest: None,
+            restless: false,
+        }
+    }
+
+    /// Whether `turn` is due before something that happens at `at` is noted.
+    pub fn is_behind(&self, at: Nanos) -> bool {
+        at >= self.slot_end
+    }
+
+    /// Somebody asks at `now`: for a while changes are looked for.
+    pub fn watch(&mut self, now: Nanos) {
+        if now >= self.watched_until {
+            self.detector = ChangeDetector::default();
+        }
+        self.watched_until = self.watched_until.max(now + WATCHED_NS);
+    }
+
+    /// From `now` on it rests: it is watched until `leave`. False: it did before.
+    pub fn rest(&mut self, now: Nanos) -> bool {
+        if self.rest.is_some() {
+            return false;
+        }
+        self.watch(now);
+        self.watched_until = Nanos::MAX;
+        self.rest = Some(Box::new(SteadyWatch::new(self.present.number + 1)));
+        true
+    }
+
+    /// It is watched no longer than as if somebody had asked at `now`.
+    pub fn leave(&mut self, now: Nanos) {
+        if self.rest.take().is_some() {
+            self.watched_until = now + WATCHED_NS;
+        }
+    }
+
+    /// When it is to be looked at, if it rests.
+    pub fn look_due(&self) -> Option<Nanos> {
+        self.rest.as_ref().map(|rest| rest.due)
+    }
+
+    pub fn set_look_due(&mut self, due: Nanos) {
+        if let Some(rest) = &mut self.rest {
+            rest.due = due;
+        }
+    }
+
+    /// As far as is known, silence says nothing before.
+    pub fn speaks_at(&self) -> Nanos {
+        self.detector.calm_slots().map_or(Nanos::MAX, |slots| self.slot_end + Nanos::from(slots) * SLOT_NS)
+    }
+
+    /// Whether it rested and, by the bins that are over, does so no longer; once.
+    pub fn take_restless(&mut self) -> bool {
+        std::mem::take(&mut self.restless)
+    }
+
+    /// Once for each change.
+    pub fn take_moved(&mut self) -> Option<Moved> {
+        self.moved.take()
+    }
+
+    /// Open the slot and the bin of `at`. `supply`: the rate in force, micro-msg/s, and `standing`: how things are at the instants when bins begin, while nothing has happened
+    /// since the present bin's last event.
+    #[cold]
+    pub fn turn(&mut self, at: Nanos, supply: u64, standing: impl Fn(Nanos) -> Standing) {
+        self.turn_slots(at);
+        if at < self.end {
+            return;
+        }
+        let last = at.div_euclid(BIN_NS);
+        self.supply.note(self.present.number, supply, last - KEPT); // in force at its end at the latest, as nothing has happened since
+        self.close();
+        for number in (self.present.number + 1).max(last - KEPT)..=last {
+            let Standing { waiting, unfinished } = standing(number * BIN_NS);
+            self.present = Bin { number, waiting: waiting as u64, ..Bin::default() };
+            self.largest = unfinished;
+            if number < last {
+                self.close();
+            }
+        }
+        self.end = (last + 1) * BIN_NS;
+        self.restless |= self.rest.as_mut().is_some_and(|rest| rest.ends_before(last));
+        while self.over.front().is_some_and(|bin| bin.number < last - KEPT) {
+            self.over.pop_front();
+        }
+    }
+
+    fn turn_slots(&mut self, at: Nanos) {
+        let slots = (at - self.slot_end).div_euclid(SLOT_NS) + 1;
+        if slots <= 0 {
+            return;
+        }
+        if at < self.watched_until {
+            self.note_slots(slots);
+        }
+        self.in_slot = 0;
+        self.slot_end += slots * SLOT_NS;
+    }
+
+    /// The present one, and those after it in which nothing came: in one step those that say nothing.
+    fn note_slots(&mut self, slots: i64) {
+        self.note_slot(self.in_slot, 0);
+        let slots = slots.min(LONGEST_SLEEP);
+        let mut slot = 1;
+        while slot < slots {
+            self.note_slot(0, slot);
+            slot += 1;
+            let left = (slots - slot) as u32;
+            let calm = self.detector.calm_slots().map_or(left, |calm| calm.min(left));
+            self.detector.note_calm(calm);
+            slot += i64::from(calm);
+        }
+    }
+
+    /// `slot`: how many behind the present one.
+    fn note_slot(&mut self, count: u64, slot: i64) {
+        if let Some(moved) = self.detector.note(count) {
+            let span = Nanos::from(moved.slots) * SLOT_NS;
+            self.moved = Some(Moved { since: self.slot_end + slot * SLOT_NS - span, span, arrivals: moved.arrivals });
+        }
+    }
+
+    fn close(&mut self) {
+        self.present.unfinished = thousandths(self.largest);
+        if let Some(rest) = &mut self.rest {
+            rest.note(self.present.number, self.present.arrivals, self.present.waiting);
+        }
+        if !self.present.is_empty() {
+            self.over.push_back(self.present);
+        }
+    }
+
+    /// `count` messages have come.
+    pub fn came(&mut self, count: u32) {
+        self.present.arrivals += u64::from(count);
+        self.in_slot += u64::from(count);
+    }
+
+    /// A message waits so long for its tokens.
+    pub fn delayed(&mut self, delay: Nanos) {
+        self.present.delay_ns = self.present.delay_ns.saturating_add(delay.max(0) as u64);
+    }
+
+    /// The unfinished work has reached `units`.
+    pub fn reached(&mut self, units: i128) {
+        self.largest = self.largest.max(units);
+    }
+
+    /// Bins from number `since` on, before number `until`, all of which are over; `None`: nothing was in any of them.
+    pub fn between(&self, since: i64, until: i64) -> Option<Bins> {
+        let first = since.max(self.present.number - KEPT);
+        let there = |number| self.over.partition_point(|bin| bin.number < number);
+        let (from, to) = (there(first), there(until));
+        if from >= to {
+            return None;
+        }
+        let len = usize::try_from(until - first).ok()?;
+        let supply = self.supply.between(first, until);
+        let mut bins =
+            Bins { first, arrivals: vec![0; len], waiting: vec![0; len], unfinished: vec![0.0; len], delay_ns: vec![0; len], supply };
+        for bin in self.over.range(from..to) {
+            let at = usize::try_from(bin.number - first).ok()?;
+            bins.arrivals[at] = bin.arrivals;
+            bins.waiting[at] = bin.waiting;
+            bins.unfinished[at] = bin.unfinished as f64 / 1e3;
+            bins.delay_ns[at] = bin.delay_ns.min(MOST_DELAY_NS);
+        }
+        Some(bins)
+    }
+}
+
+fn thousandths(units: i128) -> u64 {
+    u64::try_from((units.max(0) + THOUSANDTH - 1) / THOUSANDTH).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUPPLY: u64 = 5_000_000;
+
+    fn idle(_: Nanos) -> Standing {
+        Standing::default()
+    }
+
+    #[test]
+    fn arrivals_and_the_largest_work_are_those_of_their_bin() {
+        let mut history = History::new(0);
+        history.came(2);
+        history.reached(3 * TOKEN);
+        history.reached(2 * TOKEN);
+        assert!(!history.is_behind(SLOT_NS - 1) && history.is_behind(SLOT_NS));
+        history.delayed(7);
+        history.delayed(8);
+        history.turn(BIN_NS, SUPPLY, |_| Standing { waiting: 1, unfinished: TOKEN / 2 });
+        history.came(1);
+        history.turn(2 * BIN_NS, SUPPLY, idle);
+        let supply = vec![(0, 5.0)];
+        let bins = Bins { first: 0, arrivals: vec![2, 1], waiting: vec![0, 1], unfinished: vec![3.0, 0.5], delay_ns: vec![15, 0], supply };
+        assert_eq!(history.between(0, history.present.number), Some(bins));
+        assert_eq!(history.between(1, 2).map(|bins| (bins.first, bins.arrivals)), Some((1, vec![1])));
+        assert_eq!(history.between(0, 1).map(|bins| bins.arrivals), Some(vec![2]));
+        assert_eq!(history.between(2, 2), None, "the present one is not over");
+    }
+
+    /// `counts` messages, each at the middle of a slot from slot `first` on.
+    fn fed(history: &mut History, first: i64, counts: &[u32]) {
+        for (slot, count) in (first..).zip(counts) {
+            history.turn(slot * SLOT_NS + SLOT_NS / 2, SUPPLY, idle);
+            history.came(*count);
+        }
+    }
+
+    /// 20 messages in each of 49 slots; changes are looked for until some slots later.
+    fn steady_and_watched() -> History {
+        let mut history = History::new(0);
+        history.watch(0);
+        fed(&mut history, 0, &[20; 49]);
+        history.watch(49 * SLOT_NS);
+        history
+    }
+
+    #[test]
+    fn a_change_shows_within_two_slots_with_what_came_in_the_second() {
+        let mut history = steady_and_watched();
+        fed(&mut history, 49, &[20, 90, 180]);
+        assert_eq!(history.take_moved(), None, "the last slot is not over");
+        history.turn(52 * SLOT_NS, SUPPLY, idle);
+        assert_eq!(history.take_moved(), Some(Moved { since: 51 * SLOT_NS, span: SLOT_NS, arrivals: 180 }));
+        assert_eq!(history.take_moved(), None);
+    }
+
+    #[test]
+    fn what_comes_late_and_all_at_once_is_no_change() {
+        let mut history = steady_and_watched();
+        fed(&mut history, 49, &[20, 0, 40, 20, 20, 20, 20]);
+        assert_eq!(history.take_moved(), None);
+    }
+
+    #[test]
+    fn an_end_of_all_traffic_shows_when_bins_are_asked_for() {
+        let mut history = steady_and_watched();
+        fed(&mut history, 49, &[20]);
+        history.turn(55 * SLOT_NS, SUPPLY, idle);
+        assert_eq!(history.take_moved().map(|moved| moved.arrivals), Some(0));
+    }
+
+    #[test]
+    fn nobody_looks_for_changes_while_nobody_asks() {
+        let mut history = History::new(0);
+        fed(&mut history, 0, &[20; 60]);
+        fed(&mut history, 60, &[180; 60]);
+        assert_eq!(history.take_moved(), None);
+    }
+
+    #[test]
+    fn bins_in_which_nothing_happened_are_as_things_stood() {
+        let mut history = History::new(0);
+        history.came(5);
+        history.turn(4 * BIN_NS, SUPPLY, |at| Standing { waiting: 3, unfinished: TOKEN * i128::from(4 - at / BIN_NS) });
+        let bins = history.between(0, history.present.number).expect("bins");
+        assert_eq!((bins.arrivals, bins.waiting, bins.unfinished), (vec![5, 0, 0, 0], vec![0, 3, 3, 3], vec![0.0, 3.0, 2.0, 1.0]));
+    }
+
+    #[test]
+    fn quiet_times_take_no_room_and_are_told_as_zeros_between_others() {
+        let mut history = History::new(0);
+        history.came(1);
+        history.turn(50 * BIN_NS, SUPPLY, idle);
+        history.came(1);
+        history.turn(51 * BIN_NS, SUPPLY, idle);
+        assert_eq!(history.over.len(), 2);
+        assert_eq!(history.between(10, 51).map(|bins| (bins.first, bins.arrivals.len(), bins.arrivals[40])), Some((10, 41, 1)));
+        history.turn(100 * BIN_NS, SUPPLY, idle);
+        assert_eq!(history.between(60, 100), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut history = History::new(0);
+        for number in 1..1_000 {
+            history.came(1);
+            history.turn(number * BIN_NS, SUPPLY, idle);
+        }
+        history.turn(1_000_000 * BIN_NS, SUPPLY, |_| Standing { waiting: 1, unfinished: 1 });
+        assert!(history.over.len() as i64 <= KEPT);
+        let bins = history.between(0, history.present.number).expect("bins");
+        assert_eq!((bins.first, bins.waiting.len() as i64), (1_000_000 - KEPT, KEPT));
+    }
+
+    #[test]
+    fn a_bin_that_is_kept_no_longer_is_left_out_rather_than_told_as_empty() {
+        let mut history = History::new(0);
+        for number in 1..=KEPT + 3 {
+            history.came(1);
+            history.turn(number * BIN_NS, SUPPLY, idle);
+        }
+        let bins = history.between(0, KEPT).expect("bins");
+        assert_eq!((bins.first, bins.arrivals), (3, vec![1; KEPT as usize - 3]));
+        assert_eq!(history.between(0, 3), None);
+    }
+
+    #[test]
+    fn work_is_told_to_a_thousandth_of_a_message_and_never_as_less_than_it_is() {
+        assert_eq!([0, 1, THOUSANDTH, THOUSANDTH + 1, -1].map(thousandths), [0, 1, 1, 2, 0]);
+        assert_eq!(thousandths(i128::MAX / 2), u64::MAX);
+    }
+
+    #[test]
+    fn a_delay_beyond_all_bounds_is_told_as_the_largest() {
+        let mut history = History::new(0);
+        history.came(2);
+        for delay in [Nanos::MAX, Nanos::MAX, Nanos::MAX, -5] {
+            history.delayed(delay);
+        }
+        history.turn(BIN_NS, SUPPLY, idle);
+        assert_eq!(history.between(0, 1).map(|bins| bins.delay_ns), Some(vec![MOST_DELAY_NS]));
+    }
+}

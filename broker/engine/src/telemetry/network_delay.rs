@@ -1,0 +1,73 @@
+//! How long bytes are on their way between clients and this broker: half of the smallest round trip that the kernel has seen on their connections. (The
+//! smoothed one has delayed acknowledgements in it.) Asked for only while somebody measures, of one topic after the other, a few connections in each turn.
+
+use std::sync::Arc;
+
+use slotmap::SecondaryMap;
+
+use crate::keys::{ConnKey, TopicKey};
+use crate::telemetry::measurement::Network;
+use crate::time::Nanos;
+
+/// Connections that are looked at in one turn, and asked if they are clients of the topic, at well under a microsecond each.
+const VISITED_A_TURN: usize = 32;
+
+/// How long what was found of a topic's clients holds: the least of all round trips seldom changes.
+const HOLDS_NS: Nanos = 5_000_000_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct NetworkDelay {
+    asking: Option<(TopicKey, Nanos)>, // of whose clients, and since when
+    unvisited: Vec<ConnKey>,
+    found: Network,
+    of_consumers: Vec<Nanos>,
+    known: SecondaryMap<TopicKey, (Nanos, Arc<Network>)>, // asked for when, and what was found
+}
+
+impl NetworkDelay {
+    /// Ask for the delay of all clients of a topic, which are among `conns`, unless it is known well enough, or another's is still asked for.
+    pub fn ask(&mut self, topic: TopicKey, conns: impl Iterator<Item = ConnKey>, now: Nanos) {
+        if self.asking.is_some() || self.known.get(topic).is_some_and(|(asked, _)| now < asked + HOLDS_NS) {
+            return;
+        }
+        self.asking = Some((topic, now));
+        self.unvisited.extend(conns);
+    }
+
+    /// The topic whose clients are asked for.
+    pub fn topic(&self) -> Option<TopicKey> {
+        self.asking.map(|(topic, _)| topic)
+    }
+
+    /// Those to be visited in this turn.
+    pub fn next_connections(&mut self) -> Vec<ConnKey> {
+        self.unvisited.split_off(self.unvisited.len().saturating_sub(VISITED_A_TURN))
+    }
+
+    /// `index`: which publisher of the topic, in its trace.
+    pub fn note_publisher(&mut self, index: u32, delay: Nanos) {
+        self.found.publishers.entry(index).and_modify(|shortest| *shortest = delay.min(*shortest)).or_insert(delay);
+    }
+
+    pub fn note_subscriber(&mut self, delay: Nanos) {
+        self.of_consumers.push(delay);
+    }
+
+    /// Once all are visited, what they said is known, if the topic is still there.
+    pub fn end(&mut self, is_there: impl FnOnce(TopicKey) -> bool) {
+        let Some((topic, asked)) = self.asking.filter(|_| self.unvisited.is_empty()) else { return };
+        let (mut network, mut delays) = (std::mem::take(&mut self.found), std::mem::take(&mut self.of_consumers));
+        if !delays.is_empty() {
+            let middle = delays.len() / 2;
+            network.subscribers = *delays.select_nth_unstable(middle).1;
+        }
+        self.asking = None;
+        if is_there(topic) {
+            self.known.insert(topic, (asked, Arc::new(network)));
+        }
+    }
+
+    pub fn known(&self, topic: TopicKey) -> Arc<Network> {
+        self.known.get(topic).map_or_else(Arc::default, |(_, network)| Arc::clone(network))
+    }
+}

@@ -1,0 +1,71 @@
+//! What is looked for in a topic that rests, beside changes of its traffic: that it drifts, that messages wait. Pure.
+
+use crate::telemetry::drift_detector::DriftDetector;
+use crate::time::Nanos;
+
+/// In so many bins in a row something waited at the beginning: it is no passing burst.
+const QUEUE_BINS: u32 = 3;
+
+#[derive(Debug)]
+pub struct SteadyWatch {
+    /// When the topic is to be looked at.
+    pub due: Nanos,
+    drift: DriftDetector,
+    queued: u32, // bins in a row that began with something waiting
+    is_over: bool,
+}
+
+impl SteadyWatch {
+    /// From bin number `first` on.
+    pub fn new(first: i64) -> Self {
+        Self { due: Nanos::MAX, drift: DriftDetector::new(first), queued: 0, is_over: false }
+    }
+
+    /// The next bin is over; those that are left out were empty.
+    pub fn note(&mut self, number: i64, arrivals: u64, waiting: u64) {
+        self.queued = if waiting > 0 { self.queued + 1 } else { 0 };
+        self.is_over |= self.queued >= QUEUE_BINS;
+        if arrivals > 0 {
+            self.is_over |= self.drift.note(number, arrivals);
+        }
+    }
+
+    /// All bins before `number` are over and noted. Whether the rest is: traffic is not what it was, or messages wait. Then it begins anew.
+    pub fn ends_before(&mut self, number: i64) -> bool {
+        self.is_over |= self.drift.pass(number);
+        if self.is_over {
+            *self = Self { due: self.due, ..Self::new(number) };
+            return true;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_stands_for_three_bins_ends_it_once_and_a_burst_that_passes_does_not() {
+        let mut rest = SteadyWatch::new(0);
+        for number in 0..100 {
+            rest.note(number, 1, u64::from(number % 3 > 0));
+            assert!(!rest.ends_before(number + 1));
+        }
+        for (number, ends) in [(100, false), (101, false), (102, true), (103, false)] {
+            rest.note(number, 1, 1);
+            assert_eq!(rest.ends_before(number + 1), ends, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_drift_ends_it_without_any_further_message() {
+        let mut rest = SteadyWatch::new(0);
+        for number in 0..500 {
+            rest.note(number, 1, 0);
+        }
+        assert!(!rest.ends_before(749));
+        assert!(rest.ends_before(750));
+        assert!(!rest.ends_before(2_000), "the rate is learnt anew");
+    }
+}

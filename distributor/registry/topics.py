@@ -1,0 +1,135 @@
+"""Topics as operators change them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import trio
+
+from distributor.model.cluster import FittingRecord, Placement, Topic
+from distributor.model.leases import Leases
+from distributor.model.state_change import StateChange
+from distributor.placement import planner, proposals
+from distributor.placement.planner import TopicPlan
+from distributor.placement.shares import with_declared_split
+from distributor.registry.room import Room
+from distributor.registry.state import ClusterState
+from distributor.registry.topic_change import TopicChange, apply_topic_change
+from distributor.storage.topic_rows import NO_PUBLISHERS
+from srtm.errors import Conflict
+from srtm.topics.spec import TopicSpec
+
+FittingIntent = Callable[[TopicSpec], FittingRecord | None]  # None: nothing new
+
+
+def not_fitted(_spec: TopicSpec) -> FittingRecord | None:
+    """The intent of a topic that nobody wants fitted."""
+    return None
+
+
+class Topics:
+    """Creates, changes and removes topics."""
+
+    def __init__(self, state: ClusterState, room: Room) -> None:
+        self._state = state
+        self._room = room
+
+    async def submit(self, spec: TopicSpec, *, create_only: bool = False, fitting: FittingIntent = not_fitted) -> Topic:
+        """Create or change a topic. The same spec again changes nothing.
+
+        ``fitting``: stored with the topic, so that the next leader fits it too. Raises Conflict, BadInput.
+        """
+        await self._state.wait_settled()
+        async with self._state.placing:
+            old = self._state.managed_topic(spec.name)
+            if old is None:
+                return await self._change_spec(spec, await self.dry_run(spec), "submitted", fitting)
+            if create_only:
+                raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
+            if old.spec == spec:
+                return old
+            return await self._change_spec(spec, await self._plan_change(old, spec), "changed", fitting)
+
+    async def dry_run(self, spec: TopicSpec) -> TopicPlan:
+        """What ``submit`` would do. Changes nothing.
+
+        Publishers that the topic has already move as little as its principles allow, unless those have changed.
+        """
+        await self._state.wait_settled()
+        old = self._state.topics.get(spec.name)
+        return await self._plan(await trio.to_thread.run_sync(planner.with_burst, spec, old))
+
+    async def change_publishers(
+        self, name: str, change: Callable[[TopicSpec], TopicSpec], fitting: FittingIntent = not_fitted
+    ) -> Topic:
+        """Add and remove publishers or change their rates by ``change``, which runs in a thread. Few others move.
+
+        ``fitting``: as in ``submit``. Raises NotFound, and what ``change`` raises.
+        """
+        await self._state.wait_settled()
+        async with self._state.placing:
+            old = self._state.topic(name)
+            spec = await trio.to_thread.run_sync(change, old.spec)  # of many publishers: a second and more
+            if spec == old.spec:
+                return old
+            return await self._change_spec(spec, await self.dry_run(spec), "publishers changed", fitting)
+
+    async def set_options(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
+        """``change`` the mode, the split or the adaptation of a topic.
+
+        Shares move only if the new mode or split demands it at once. Raises NotFound, and what ``change`` raises.
+        """
+        async with self._state.placing, self._state.writing:
+            old, version = self._state.topic(name), self._state.version + 1
+            spec = change(old.spec)
+            if spec == old.spec:
+                return old
+            leases = self._leases_under(old, spec).advanced(self._state.live(), version)
+            new = replace(old, spec=spec, version=version, leases=leases)
+            await self._state.commit(StateChange(topics=[new], decision=proposals.options_line(old.spec, spec)))
+            return new
+
+    async def remove(self, name: str, *, purge: bool) -> None:
+        """Take the placement and the limit of a topic away; with ``purge`` its queued messages too. Raises NotFound."""
+        async with self._state.placing, self._state.writing:
+            old, version = self._state.topic(name), self._state.version + 1
+            new = Topic(
+                spec=replace(old.spec, publishers=NO_PUBLISHERS),
+                version=version,
+                placement=Placement(publishers=NO_PUBLISHERS, brokers=(), at=np.zeros(0, dtype=np.int64)),
+                assignment_version=version,
+                leases=old.leases.closed(),
+                removed=True,
+                purged=purge,
+            )
+            decision = "removed with its messages" if purge else "removed"
+            await self._state.commit(StateChange(topics=[new], decision=decision))
+
+    async def _change_spec(self, spec: TopicSpec, plan: TopicPlan, reason: str, fitting: FittingIntent) -> Topic:
+        change = TopicChange(spec=spec, plan=plan, reason=reason, by_operator=True, fitting=fitting(spec))
+        return await apply_topic_change(self._state, self._room, change)
+
+    async def _plan_change(self, old: Topic, spec: TopicSpec) -> TopicPlan:
+        sized = await trio.to_thread.run_sync(planner.with_burst, spec, old)
+        burst = planner.burst_of(sized)
+        if planner.fits_placement(old, spec, burst):
+            return TopicPlan(burst, old.placement, old.reasons)
+        return await self._plan(sized)
+
+    async def _plan(self, spec: TopicSpec) -> TopicPlan:
+        """``spec`` has a number for its burst."""
+        old, offered = self._state.managed_topic(spec.name), self._room.offered(spec)
+        if old is None or not planner.has_same_principles(old.spec, spec):
+            return await trio.to_thread.run_sync(planner.place_anew, spec, offered)
+        held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
+        return await trio.to_thread.run_sync(planner.place_again, spec, offered, held)
+
+    def _leases_under(self, topic: Topic, spec: TopicSpec) -> Leases:
+        """The leases of ``topic`` once its options are those of ``spec``."""
+        leases = topic.leases
+        if proposals.needs_new_split(topic.spec, spec):
+            limits = self._room.limits_now(topic)
+            leases = with_declared_split(replace(topic, spec=spec), self._state.dead_brokers(), limits).leases
+        return proposals.pooled_if_due(spec, leases)

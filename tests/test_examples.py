@@ -1,0 +1,144 @@
+"""Every program in ``examples/``, and what the README shows, runs as it stands, against a cluster on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from srtm.cluster.cluster_file import pick_addresses
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+README = (ROOT / "README.md").read_text()
+PATIENCE_S = 60
+PROGRAMS = {
+    "http_publish.py",
+    "http_submit.py",
+    "publish.py",
+    "pynsq_consumer.py",
+    "subscribe.py",
+    "threads.py",
+}
+
+
+def run(environment: dict[str, str], *command: str, stdin: str = "") -> str:
+    """Run a Python program; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A cluster of two brokers with the topic of ``sensors.toml``; yields the environment of its clients."""
+    [address] = pick_addresses(1, {})
+    data = tmp_path_factory.mktemp("cluster")
+    command = [sys.executable, "-m", "srtm", "up", "--brokers", "2", "--mcap", "1300"]
+    command += ["--data", str(data), "--http-address", address]
+    environment = os.environ | {"SRTM_DISTRIBUTOR": f"http://{address}", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().decode()
+            assert line.startswith("ready: "), line
+            run(environment, "-m", "srtm", "topic", "submit", "examples/sensors.toml")
+            yield environment
+        finally:
+            process.terminate()
+
+
+def test_every_program_is_run_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == PROGRAMS
+
+
+def test_what_a_publisher_sends_a_subscriber_prints(cluster: dict[str, str]) -> None:
+    published = run(cluster, "examples/publish.py").splitlines()
+    received = run(cluster, "examples/subscribe.py").splitlines()
+    assert [line.split()[0] for line in published] == ["17.5", "17.6", "17.8", "18.1", "18.0"]
+    assert sorted(line.split()[0] for line in received) == ["17.5", "17.6", "17.8", "18.0", "18.1"]
+
+
+def test_what_a_thread_publishes_pynsq_reads(cluster: dict[str, str]) -> None:
+    assert run(cluster, "examples/threads.py").count("waits 0.0 ms") == 5
+    assert sorted(run(cluster, "examples/pynsq_consumer.py").splitlines()) == [f"reading {n}" for n in range(5)]
+
+
+def test_what_is_published_by_http_comes_to_a_subscriber(cluster: dict[str, str]) -> None:
+    answer = run(cluster, "examples/http_publish.py", stdin="20.5\n21.0\n")
+    assert answer.strip().endswith("says OK")
+    received = run(cluster, "examples/subscribe.py", "la-highways", "archive", "2").splitlines()
+    assert sorted(line.split()[0] for line in received) == ["20.5", "21.0"]
+
+
+def test_a_topic_submitted_by_http_is_placed(cluster: dict[str, str]) -> None:
+    lines = run(cluster, "examples/http_submit.py").splitlines()
+    assert lines[0].startswith("thermometers: placed; ")
+    assert "100 publishers, share 120.0 msg/s" in lines[1]
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code blocks of that language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+def test_the_topic_of_the_readme_is_that_of_the_examples() -> None:
+    [shown] = blocks("toml")
+    document = tomllib.loads((EXAMPLES / "sensors.toml").read_text())
+    assert tomllib.loads(shown) == document
+
+
+def test_the_client_of_the_readme_reads_what_it_sent(cluster: dict[str, str]) -> None:
+    [client, _] = blocks("python")
+    assert run(cluster, "-c", client).splitlines() == ["waits 0.0 ms for its token", "b'17.5'"]
+
+
+def test_the_pynsq_reader_of_the_readme_prints_messages(cluster: dict[str, str]) -> None:
+    # On a topic of its own: it is killed, and what it has not finished by then comes again.
+    run(cluster, "examples/http_submit.py")
+    run(cluster, "examples/publish.py", "thermometers", "thermometer-1")
+    [_, reader] = blocks("python")
+    reader = reader.replace("la-highways", "thermometers")
+    reader = reader.replace("http://127.0.0.1:4190", cluster["SRTM_DISTRIBUTOR"])  # where the README's cluster is
+    with subprocess.Popen([sys.executable, "-uc", reader], cwd=ROOT, env=cluster, stdout=subprocess.PIPE) as process:
+        deadline = threading.Timer(PATIENCE_S, process.kill)
+        deadline.start()
+        try:
+            assert process.stdout is not None
+            printed = {process.stdout.readline().decode().strip() for _ in range(5)}
+        finally:
+            deadline.cancel()
+            process.kill()
+    assert printed == {"b'17.5'", "b'17.6'", "b'17.8'", "b'18.1'", "b'18.0'"}
+
+
+def test_the_commands_of_the_readme_succeed(cluster: dict[str, str]) -> None:
+    shown = re.findall(r"^    \.venv/bin/srtm ((?:topic|status).*)$", README, re.MULTILINE)
+    assert len(shown) == 4
+    for command in shown:
+        assert "la-highways" in run(cluster, "-m", "srtm", *shlex.split(command, comments=True))
+
+
+def test_lines_that_the_readme_publishes_are_subscribed(cluster: dict[str, str]) -> None:
+    [subscribe] = re.findall(r"^    \.venv/bin/srtm (subscribe .*)$", README, re.MULTILINE)
+    [(lines, publish)] = re.findall(r"^    printf '(.*)' \| \.venv/bin/srtm (publish .*)$", README, re.MULTILINE)
+    run(cluster, "-m", "srtm", *publish.split(), stdin=lines.replace("\\n", "\n"))
+    assert run(cluster, "-m", "srtm", *subscribe.split()).split() == ["17.5", "18.0"]
